@@ -464,6 +464,36 @@ async def test_a_static_member_is_an_instance_then_a_query_then_an_instance_agai
     engine.query.close()
 
 
+async def test_of_a_work_queue_that_groups_share_only_the_group_s_own_messages_are_released(
+    place: Place,
+) -> None:
+    js, stream = place.js, f"{place.stream}W"
+    kept = "{{wildcard(1)}}.{{wildcard(2)}}"
+    transform = {"src": f"{stream}.*.*", "dest": f"{{{{partition(2,2)}}}}.{stream}.{kept}"}
+    await js.create_stream(
+        name=stream,
+        subjects=[f"{stream}.*.*"],
+        retention="workqueue",
+        storage="memory",
+        subject_transform=transform,
+    )
+    await static.create(
+        js, stream, GROUP, max_members=2, filters=[f"{stream}.mine.*"], members=["x"]
+    )
+    for number in range(10):
+        await js.publish(f"{stream}.mine.{number}", b"%d" % number)
+        await js.publish(f"{stream}.other.{number}", b"%d" % number)
+    raw = {"servers": place.url, "stream": stream, "group": GROUP, "groupKind": "static"}
+    engine = Engine({**raw, "pollTimeout": "20ms"}, place.log)
+    place.engines.append(engine)
+    await run_until(engine, lambda: len(place.log) >= 10)
+    assert not await asyncio.to_thread(engine.batch)
+    assert sorted(number for _, number, _ in place.log) == list(range(10))
+    info = await (await js.stream(stream)).info()
+    assert info.state.messages == 10
+    await js.delete_stream(stream)
+
+
 def engine_again(engine: Engine) -> Engine:
     engine.start()
     return engine

@@ -23,6 +23,7 @@ from ...api.messages import GetMessageRequest, GetMessageResponse
 from ...api.streams import PurgeRequest, PurgeResponse, StreamConfig
 from ...errors import ConfigurationError, HeadraceError, JetStreamApiError
 from ...groups.member.config import Settings, plans
+from ...groups.records import StaticGroup
 from ..control import Control
 from ..link import Link
 from ..loss import may_be_loss, stored_after
@@ -209,7 +210,7 @@ class GroupQuery:
         holding = self._holding_of(control, group)
         wanted = plans(group, member_of(group, self._group))
         holding.check(control)
-        self._release(control, config, holding, committed)
+        self._release(control, config, group, committed)
         holding.settle(control, wanted)
         mine = {p for plan in wanted.values() for p in plan.partitions}
         waits_for = sorted(mine - set(holding.floors))
@@ -232,19 +233,24 @@ class GroupQuery:
         return self._holding
 
     def _release(
-        self, control: Control, config: StreamConfig, holding: Holding, committed: GroupOffset
+        self, control: Control, config: StreamConfig, group: Group, committed: GroupOffset
     ) -> None:
         """Take what Spark has committed from the work queue; elsewhere, move the consumers behind it."""
         if config.retention == "workqueue":
             due = {p: s for p, s in committed.positions.items() if s > self._released.get(p, 0)}
             subject = control.link.api("STREAM", "PURGE", self._stream)
-            bodies = [PurgeRequest(filter=f"{p}.>", seq=s + 1) for p, s in sorted(due.items())]
+            bodies = [
+                PurgeRequest(filter=pattern, seq=s + 1)
+                for p, s in sorted(due.items())
+                for pattern in _patterns(group, p)
+            ]
             for first in range(0, len(bodies), ASKED_AT_ONCE):
                 asked = [(subject, base.encode(b)) for b in bodies[first : first + ASKED_AT_ONCE]]
                 for answer in control.link.request_many(asked):
                     decode_response(answer.payload, PurgeResponse)
             self._released.update(due)
             return
+        holding = self._holding_of(control, group)
         for name, partitions in holding.consumers().items():
             known = [committed.positions.get(p, 0) for p in partitions]
             floor = max(holding.floors[p] for p in partitions)
@@ -343,3 +349,10 @@ class GroupQuery:
                 if self._control is not None:
                     self._control.link.close()
                 patience.pause(error)
+
+
+def _patterns(group: Group, partition: int) -> tuple[str, ...]:
+    """The subjects of a partition. Another group may take others of a stream that numbers them itself."""
+    if isinstance(group, StaticGroup):
+        return group.filter_subjects((partition,))
+    return (f"{partition}.>",)
