@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from headrace.api.consumers import ConsumerConfig
+from headrace.api.streams import SubjectTransformConfig
 from headrace.client import JetStream, connect
 from headrace.errors import ConfigurationError, HeadraceError
 from headrace.groups import PartitioningFilter, elastic, static
@@ -469,7 +470,9 @@ async def test_of_a_work_queue_that_groups_share_only_the_group_s_own_messages_a
 ) -> None:
     js, stream = place.js, f"{place.stream}W"
     kept = "{{wildcard(1)}}.{{wildcard(2)}}"
-    transform = {"src": f"{stream}.*.*", "dest": f"{{{{partition(2,2)}}}}.{stream}.{kept}"}
+    transform = SubjectTransformConfig(
+        src=f"{stream}.*.*", dest=f"{{{{partition(2,2)}}}}.{stream}.{kept}"
+    )
     await js.create_stream(
         name=stream,
         subjects=[f"{stream}.*.*"],
