@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -37,6 +36,8 @@ def _write_ports(broker: Broker, directory: str | None) -> Path | None:
     """
     if directory is None:
         return None
+    import json  # most starts need it not
+
     document: dict[str, Any] = {"nats": [broker.client_url]}
     if broker.monitor_url is not None:
         document["monitoring"] = [broker.monitor_url]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,7 +66,7 @@ def copy_info(client: Client) -> dict[str, Any]:
 def without(options: AccountOptions, field: str, kind: str) -> AccountOptions:
     kept = tuple(entry for entry in getattr(options, field) if entry.kind != kind)
     changed: dict[str, Any] = {field: kept}
-    return dataclasses.replace(options, **changed)
+    return msgspec.structs.replace(options, **changed)
 
 
 @pytest.mark.parametrize("as_mirror", [False, True])
@@ -120,7 +120,7 @@ def test_the_mirror_of_a_stream_of_its_own_name() -> None:
         (A, without(B, "imports", "service")),
         (A, without(B, "imports", "stream")),
         (without(A, "exports", "service"), without(B, "imports", "service")),
-        (A, dataclasses.replace(B, imports=())),
+        (A, msgspec.structs.replace(B, imports=())),
     ],
 )
 def test_without_an_import_nothing_comes_and_the_info_says_so(
@@ -138,8 +138,8 @@ def test_without_an_import_nothing_comes_and_the_info_says_so(
 
 def test_an_import_of_one_stream_is_not_one_of_another() -> None:
     call = b"$JS.API.CONSUMER.CREATE.S"
-    a = dataclasses.replace(A, exports=(Export(kind="service", subject=call), A.exports[1]))
-    b = dataclasses.replace(
+    a = msgspec.structs.replace(A, exports=(Export(kind="service", subject=call), A.exports[1]))
+    b = msgspec.structs.replace(
         B,
         imports=(
             Import(kind="service", account="A", subject=call, local=b"JS.A.API.CONSUMER.CREATE.S"),
@@ -177,7 +177,7 @@ def test_a_lost_export_stops_it_and_a_new_one_lets_it_go_on() -> None:
 
 
 def test_an_account_without_streams_says_so() -> None:
-    world = both(dataclasses.replace(A, jetstream=None))
+    world = both(msgspec.structs.replace(A, jetstream=None))
     b = world.user("B")
     b.api("STREAM.CREATE.T", {"name": "T", "mirror": S})
     assert copy_info(b)["error"]["err_code"] == 10039
@@ -238,14 +238,14 @@ def test_a_restart_without_the_import_copies_nothing_more(tmp_path: Path) -> Non
     b.api("STREAM.CREATE.T", {"name": "T", "sources": [S]})
     fill(a, 1)
     assert payloads(world) == [1]
-    world.accounts = (A, dataclasses.replace(B, imports=()))
+    world.accounts = (A, msgspec.structs.replace(B, imports=()))
     world.restart(storage)
     fill(world.user("A"), 2)
     assert payloads(world) == [1]
 
 
 def test_through_two_accounts() -> None:
-    middle = dataclasses.replace(
+    middle = msgspec.structs.replace(
         B,
         exports=(
             Export(kind="service", subject=b"JS.A.API.>"),
@@ -283,8 +283,8 @@ def test_our_own_domain_is_our_own_account() -> None:
 
 FLOW = Export(kind="service", subject=b"$JS.FC.>")
 FLOW_IMPORT = Import(kind="service", account="A", subject=b"$JS.FC.>", local=b"$JS.FC.>")
-A_FLOW = dataclasses.replace(A, exports=(*A.exports, FLOW))
-B_FLOW = dataclasses.replace(B, imports=(*B.imports, FLOW_IMPORT))
+A_FLOW = msgspec.structs.replace(A, exports=(*A.exports, FLOW))
+B_FLOW = msgspec.structs.replace(B, imports=(*B.imports, FLOW_IMPORT))
 CONSUMER = {**S, "consumer": {"name": "C", "deliver_subject": "deliver.b.c"}}
 
 
@@ -309,7 +309,7 @@ def test_a_consumer_of_the_other_account_delivers_and_is_answered() -> None:
 
 
 def test_the_other_accounts_turn_is_asked_for_and_not_waited_for() -> None:
-    world = both(A_FLOW, dataclasses.replace(B_FLOW, imports=()))
+    world = both(A_FLOW, msgspec.structs.replace(B_FLOW, imports=()))
     a, b = world.user("A"), world.user("B")
     a.stream()
     flow(a)  # two at a time
@@ -386,7 +386,7 @@ def test_every_message_crosses_once_whatever_happens_to_the_link(
     events: list[str], source: dict[str, Any], retention: str
 ) -> None:
     world = both(A_FLOW, B_FLOW)
-    linked, cut = (A_FLOW, B_FLOW), (A_FLOW, dataclasses.replace(B_FLOW, imports=()))
+    linked, cut = (A_FLOW, B_FLOW), (A_FLOW, msgspec.structs.replace(B_FLOW, imports=()))
     a, b = world.user("A"), world.user("B")
     a.stream(retention=retention)
     if source is CONSUMER:
@@ -422,7 +422,7 @@ def test_every_message_crosses_once_whatever_happens_to_the_link(
 def test_the_way_to_an_api_is_not_endless(between: int, comes: bool) -> None:
     names = ["A", *(f"M{number}" for number in range(between)), "Z"]
     accounts = [
-        dataclasses.replace(A, exports=(Export(kind="service", subject=b"$JS.API.>"), LAST))
+        msgspec.structs.replace(A, exports=(Export(kind="service", subject=b"$JS.API.>"), LAST))
     ]
     for before, name in itertools.pairwise(names):
         theirs = b"$JS.API.>" if before == "A" else b"far.>"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
+
+import msgspec
 
 from ...errors import ConfigurationError, InvalidSubjectError
 from ...field_docs import described
@@ -18,8 +19,7 @@ Kind = Literal["service", "stream"]
 
 
 @described
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JetStreamLimits:
+class JetStreamLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What one account may use; −1 for no limit.
 
     ``max_consumers`` holds for each stream, as in nats-server. ``max_bytes_required`` refuses a
@@ -61,8 +61,7 @@ class JetStreamLimits:
 
 
 @described
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssetLimits:
+class AssetLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What a server allows each stream, consumer and batch, of whatever account; 0 for its default.
 
     Without ``max_ack_pending``, ``max_request_batch`` and ``duplicate_window`` (seconds) any value is
@@ -91,8 +90,7 @@ class AssetLimits:
     """Seconds without a message after which a batch is forgotten; 0, the default, is 10 seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Export:
+class Export(msgspec.Struct, frozen=True, kw_only=True):
     """Subjects of an account that others may import: all, or only ``accounts``.
 
     ``many_answers``: a service may answer one request more than once.
@@ -104,8 +102,7 @@ class Export:
     many_answers: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Import:
+class Import(msgspec.Struct, frozen=True, kw_only=True):
     """``subject`` of ``account``, known in the importing account as ``local``.
 
     Both have the same wildcards. ``local`` may name them, ``$1``, in an order of its own. ``share``: a
@@ -147,8 +144,7 @@ class Import:
 
 
 @described
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountOptions:
+class AccountOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One account; ``jetstream`` of None: it has no streams.
 
     ``connections_max`` and ``subscriptions_max``, both of the whole account, of -1 are no limit.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from ... import limits
 
@@ -17,8 +17,7 @@ def _ns(seconds: float) -> int:
     return round(seconds * 1e9)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HubOptions:
+class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Settings, with the limits of ``headrace.limits`` as defaults.
 
     ``host`` and ``port`` are what INFO shows. ``server_name`` empty: the generated server id.

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 
-@dataclass(slots=True, eq=False, repr=False, match_args=False)
-class Peer:
+class Peer(msgspec.Struct, eq=False):
     """The other end of a connection."""
 
     host: str = ""
     port: int = 0
-    is_tls: bool = field(default=False, kw_only=True)
-    transport: str = field(default="nats", kw_only=True)
+    is_tls: bool = False
+    transport: str = "nats"
     """``nats`` or ``websocket``."""
     tls_version: str = ""  # known once the handshake is over
     certificate: tuple[str, ...] = ()

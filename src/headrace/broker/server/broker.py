@@ -21,7 +21,6 @@ from ..core.jetstream.config.options import JetStreamOptions
 from ..core.options import HubOptions
 from .config.options import BrokerOptions, WebSocketOptions, reloadable
 from .connections.connection import Connection
-from .connections.inprocess import accept
 from .connections.listener import bind, is_loopback, shown_host, url_of
 from .connections.pump import Pump
 from .machine import Descriptors, disk_bytes, memory_bytes, share_out, time_zone
@@ -120,6 +119,8 @@ class Broker:
 
         Raises ConnectionClosedError: it is not running; ConfigurationError: called in another loop.
         """
+        from .connections.inprocess import accept  # many brokers have no such client
+
         return accept(self._pump, client)
 
     # Life

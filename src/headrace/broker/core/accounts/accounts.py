@@ -7,9 +7,10 @@ loses access to it is disconnected; its streams stay.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from ....errors import ConfigurationError
 from ..account_options import (
@@ -119,7 +120,7 @@ class Accounts:
             if account.engine is not None and options.jetstream is None:
                 if account.name in named:
                     left.append(account.name)
-                options = dataclasses.replace(options, jetstream=account.options.jetstream)
+                options = msgspec.structs.replace(options, jetstream=account.options.jetstream)
             account.options = options
             self._limit(account)
         self._links.configure(self._by_name.values())
@@ -183,7 +184,7 @@ class _Shared:
 
     def options_of(self, account: Account) -> JetStreamOptions:
         limits = account.options.jetstream or JetStreamLimits()
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             self._options,
             account=account.name,
             limits=limits.of_one_node() or JetStreamLimits(max_memory=0, max_storage=0),

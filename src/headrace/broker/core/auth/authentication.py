@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+import msgspec
+
 from ....errors import ConfigurationError
 from ....field_docs import described
 from ..peer import NOWHERE, ConnectOptions, Peer
@@ -19,8 +21,7 @@ from .passwords import PasswordChecker, SlowDecision, check_hash, is_hash
 from .permissions import Permissions
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """Whom a connection acts for; an empty name is everybody."""
 
     name: str = ""

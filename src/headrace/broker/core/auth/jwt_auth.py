@@ -7,8 +7,9 @@ client ends in the same refusal; whatever is wrong with an account's is told whe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from ....clock import Clock
 from ....errors import ConfigurationError
@@ -23,8 +24,7 @@ from .nkeys import ACCOUNT, OPERATOR, public_key
 _NS: Final = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class _TrustedAccount:
+class _TrustedAccount(msgspec.Struct, frozen=True):
     """An account whose token was found good."""
 
     claims: Claims
@@ -33,15 +33,14 @@ class _TrustedAccount:
     """Who may sign its users; a key with a template gives them its permissions, and no others."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenTrust:
+class TokenTrust(msgspec.Struct, frozen=True):
     """What a configuration trusts: tokens of operators, and of accounts by their public key.
 
     ``keys`` are public keys that sign accounts, of operators whose tokens are not at hand.
     """
 
     operators: tuple[str, ...]
-    accounts: Mapping[str, str] = field(default_factory=dict)
+    accounts: Mapping[str, str] = msgspec.field(default_factory=dict)
     keys: tuple[str, ...] = ()
 
 

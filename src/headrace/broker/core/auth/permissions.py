@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+import msgspec
 
 from ....clock import Clock
 from ....subjects import SubjectFilter, check_pattern, is_subset, overlaps
@@ -13,16 +14,14 @@ QueueRule: TypeAlias = tuple[bytes, bytes]
 """Patterns of subjects, and of names of queue groups in which they may, or may not, be subscribed to."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResponsePermission:
+class ResponsePermission(msgspec.Struct, frozen=True):
     """How often, and for how long, a client may answer a request, whatever else is denied."""
 
     messages_max: int
     expires_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
+class Permissions(msgspec.Struct, frozen=True):
     """What an identity may publish and subscribe to; ``None``, and no rule, allow everything.
 
     ``responses`` additionally permits answers to the requests an identity receives.

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+import msgspec
+
 from .... import limits
 from ....clock import SystemClock
 from ....errors import ConfigurationError
@@ -97,8 +99,7 @@ class TlsOptions:
 
 
 @described
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebSocketOptions:
+class WebSocketOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A listener for WebSockets beside that for clients; ``tls`` of None: without TLS.
 
     ``same_origin`` and ``allowed_origins`` are about pages in browsers; other clients name no origin.

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from ....errors import ConfigurationError
 
 DEPTH_MAX: Final = 64  # maps and arrays in each other, and includes: deeper is an error
@@ -36,8 +38,7 @@ _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
 _BCRYPT: Final = "$2a$"  # nats-server: a password and not a variable
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where something stands; lines and columns count from 1, 0 is unknown."""
 
     file: str

@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from ...core.hub import Hub
 from ...core.net.session import Session
 from .connection import Connection
-from .inprocess import InProcessConnection
 from .slices import Slices
+
+if TYPE_CHECKING:
+    from .inprocess import InProcessConnection
 
 logger = logging.getLogger("headrace.broker")
 

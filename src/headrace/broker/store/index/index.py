@@ -12,23 +12,22 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
 from itertools import compress
+
+import msgspec
 
 from ..format.expiries import Expiries
 
 
-@dataclass(slots=True, eq=False, repr=False, match_args=False)
-class Chunk:
+class Chunk(msgspec.Struct, eq=False):
     """Encoded records of consecutive positions of a segment, still in memory."""
 
     first: int
-    parts: list[bytes] = field(default_factory=list)
+    parts: list[bytes] = msgspec.field(default_factory=list)
     nbytes: int = 0
 
 
-@dataclass(slots=True, eq=False, repr=False, match_args=False)
-class Segment:
+class Segment(msgspec.Struct, eq=False):
     """The index of a run of messages.
 
     ``n``, ``first_rel``, ``end_rel`` and ``last_ns`` are only meaningful while the arrays are not loaded;
@@ -39,33 +38,33 @@ class Segment:
 
     serial: int
     base: int
-    salt: int = field(default=0, kw_only=True)
-    path: str = field(default="", kw_only=True)
-    offsets: array[int] = field(default_factory=lambda: array("I"))
-    sizes: array[int] = field(default_factory=lambda: array("I"))
-    sids: array[int] = field(default_factory=lambda: array("I"))
-    stamps: array[int] = field(default_factory=lambda: array("q"))
+    salt: int = 0
+    path: str = ""
+    offsets: array[int] = msgspec.field(default_factory=lambda: array("I"))
+    sizes: array[int] = msgspec.field(default_factory=lambda: array("I"))
+    sids: array[int] = msgspec.field(default_factory=lambda: array("I"))
+    stamps: array[int] = msgspec.field(default_factory=lambda: array("q"))
     rel: array[int] | None = None
     alive: bytearray | None = None
     head: int = 0  # positions before this one are gone without being marked
     hollow: int = 0  # up to where its file was given back
     dead: int = 0
     version: int = 0
-    counts: dict[int, int] = field(default_factory=dict)
+    counts: dict[int, int] = msgspec.field(default_factory=dict)
     counted: int = 0
     weight: int = 0  # the bytes of what ``counts`` counts
-    chunks: list[Chunk] = field(default_factory=list)
-    removals: list[tuple[int, int]] = field(default_factory=list)
+    chunks: list[Chunk] = msgspec.field(default_factory=list)
+    removals: list[tuple[int, int]] = msgspec.field(default_factory=list)
     data_end: int = 0
     bare: bool = False  # whether none of its messages has headers, as far as is known
     expiries: Expiries | None = None  # None: none of its messages expires by itself
     jump: bool = False  # its base does not follow from the records before it
     tells: bool = False  # its header says that whatever was removed as a whole is recorded
     generation: int = 0  # how often it was compacted
-    final_seq: int = field(init=False)  # once sealed: the stream's last sequence by then
+    final_seq: int = 0  # once sealed: the stream's last sequence by then
     durable: bool = False  # whether its file is known to be on disk
     sealed: bool = False  # whether no message will be added
-    bodies: list[tuple[bytes, bytes] | None] = field(default_factory=list)  # memory streams
+    bodies: list[tuple[bytes, bytes] | None] = msgspec.field(default_factory=list)  # memory streams
     spoilt: bool = False  # whether a record was found damaged, and is dead for that reason alone
     n: int = 0
     first_rel: int = 0

@@ -6,7 +6,6 @@ full or fails at a chosen call (``headrace.testing.faultfs``).
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -14,7 +13,8 @@ import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from functools import cache
+from typing import Final, Protocol
 
 from ....errors import StoreError, StoreFailedError, StoreFullError, StoreReadError
 
@@ -29,15 +29,16 @@ _KINDS: Final = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: 
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
-def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
-    """The system call that Python lacks; None where there is none."""
+@cache
+def _fallocate() -> tuple[Callable[[int, int, int, int], int], Callable[[], int]] | None:
+    """The system call that Python lacks, and what tells its error; None where there is none."""
+    import ctypes  # a start needs it not
+
     found = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
-    if found is not None:
-        found.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    return cast("Callable[[int, int, int, int], int] | None", found)
-
-
-_fallocate: Final = _find_fallocate()
+    if found is None:
+        return None
+    found.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return found, ctypes.get_errno
 
 
 class FileSystem(Protocol):
@@ -194,11 +195,13 @@ class LocalFiles:
         return True
 
     def punch(self, handle: int, offset: int, length: int) -> bool:
-        if _fallocate is None:
+        known = _fallocate()
+        if known is None:
             return False
-        if _fallocate(handle, _PUNCH_HOLE | _KEEP_SIZE, offset, length) == 0:
+        fallocate, get_errno = known
+        if fallocate(handle, _PUNCH_HOLE | _KEEP_SIZE, offset, length) == 0:
             return True
-        number = ctypes.get_errno()
+        number = get_errno()
         if number in _UNSUPPORTED:
             return False
         raise OSError(number, os.strerror(number))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
 
 from ....errors import StoreReadError
 from ..format.record import FLAG_HEADERS, HEAD_BYTES, MESSAGE, scan
@@ -162,8 +163,7 @@ def _place(entry: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2] or 0)) if match else (0, 0)
 
 
-@dataclass(slots=True, eq=False, repr=False, match_args=False)
-class ArrayLoader:
+class ArrayLoader(msgspec.Struct, eq=False):
     """Loads the arrays of a sealed segment when they are first needed.
 
     Everything is read and checked before the segment changes: when reading fails, with StoreReadError,

@@ -9,10 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import compress
 from operator import le
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from ..index.index import Segment, sids_in_doubt
 
@@ -23,8 +24,7 @@ _RENUMBER_MIN: Final = 65_536  # so many subjects without a message, and half of
 _FEW: Final = 8  # so many messages are dropped one by one
 
 
-@dataclass(slots=True, eq=False, repr=False, match_args=False)
-class Part:
+class Part(msgspec.Struct, eq=False):
     """One stream's share of a flush: what to do when it is durable, and what to undo if it fails."""
 
     last_seq: int
@@ -32,13 +32,19 @@ class Part:
     first: int
     removed: list[int]
     died: list[Segment]
-    holes: list[tuple[Segment, int]] = field(default_factory=list)  # to be given back, up to where
-    opened: list[Segment] = field(default_factory=list)  # file streams: segments this part creates
-    sealed: list[Segment] = field(default_factory=list)  # … and finishes
+    holes: list[tuple[Segment, int]] = msgspec.field(
+        default_factory=list
+    )  # to be given back, up to where
+    opened: list[Segment] = msgspec.field(
+        default_factory=list
+    )  # file streams: segments this part creates
+    sealed: list[Segment] = msgspec.field(default_factory=list)  # … and finishes
     tail: Segment | None = None  # … and the tail, with the removals recorded in it
     end: int = 0  # … up to where
-    ranges: list[tuple[int, int]] = field(default_factory=list)
-    relog: list[tuple[int, int]] = field(default_factory=list)  # … recorded before, elsewhere
+    ranges: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    relog: list[tuple[int, int]] = msgspec.field(
+        default_factory=list
+    )  # … recorded before, elsewhere
 
 
 class Removals:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from ..format.entries import (
     APPEND,
@@ -31,8 +32,7 @@ _NAME: Final = re.compile(r"journal-(\d{8})(\.tmp)?")
 Report = Callable[[Finding], None]
 
 
-@dataclass(eq=False, repr=False, match_args=False)
-class Journal:
+class Journal(msgspec.Struct, eq=False):
     """What a journal says, and where to go on writing it."""
 
     path: str
@@ -41,12 +41,12 @@ class Journal:
     number: int = 0  # of the last entry
     end: int = FILE_HEADER_BYTES
     dirty: bool = False  # there are bytes beyond ``end`` that must go before the next write
-    values: Values = field(default_factory=dict)
-    versions: dict[str, int] = field(default_factory=dict)
+    values: Values = msgspec.field(default_factory=dict)
+    versions: dict[str, int] = msgspec.field(default_factory=dict)
     """By key: the change that set it, 0 if it has no stamp."""
-    deleted: dict[str, int] = field(default_factory=dict)
+    deleted: dict[str, int] = msgspec.field(default_factory=dict)
     """Keys whose last word was their deletion, by which change."""
-    loose: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
+    loose: dict[str, list[tuple[int, bytes]]] = msgspec.field(default_factory=dict)
     """Deltas, with their stamps, that do not follow what is there: something in between is lost."""
     changes: int = 0  # the highest number of a change
     damaged: bool = False  # some of it cannot be read

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
 
 from .....api.base import Document, DocumentError, decode
 from .....api.envelope import encode_response
@@ -34,8 +35,7 @@ _PREFIX_TOKENS: Final = 2  # $JS.API
 _WRONG_WORD: Final = re.compile(r"Invalid enum value '(.*)' - at `\$.*?(\w+)`")
 
 
-@dataclass(slots=True)
-class Call:
+class Call(msgspec.Struct):
     """One API request. ``names`` are the tokens of the subject after those of the endpoint."""
 
     subject: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Literal
+
+import msgspec
 
 from .....limits import CONSUMERS_PER_STREAM_MAX, STREAMS_MAX
 from ...account_options import AssetLimits, JetStreamLimits
@@ -21,8 +22,7 @@ def no_time_zone(name: str) -> tzinfo | None:
     return UTC if name == "UTC" else None
 
 
-@dataclass(frozen=True, slots=True)
-class JetStreamOptions:
+class JetStreamOptions(msgspec.Struct, frozen=True):
     """Names shown to clients, and limits; a limit of −1 is none.
 
     ``version`` and ``api_level`` are what clients read in ``config.metadata`` (``_nats.ver``,
@@ -33,14 +33,14 @@ class JetStreamOptions:
     account: str = "$G"
     domain: str = ""
     """Of the server, "" for none; acknowledgements and the account's information say it."""
-    limits: JetStreamLimits = field(default_factory=JetStreamLimits)
+    limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
     tiers: tuple[tuple[str, JetStreamLimits], ...] = ()
     """Where the account's limits are those of tiers: all of them; ``limits`` are those of ``R1``."""
     version: str = COMPATIBLE_VERSION
     api_level: int = COMPATIBLE_API_LEVEL
     max_streams: int = STREAMS_MAX
     max_consumers_per_stream: int = CONSUMERS_PER_STREAM_MAX
-    assets: AssetLimits = field(default_factory=AssetLimits)
+    assets: AssetLimits = msgspec.field(default_factory=AssetLimits)
     """What each stream, consumer and batch may be, by the server; ``limits`` are the account's."""
     max_storage_bytes: int = -1
     max_memory_bytes: int = -1
