@@ -20,6 +20,7 @@ from .commands import COMMANDS, SECTIONS, resolve
 
 if TYPE_CHECKING:
     import asyncio
+    from types import ModuleType
 
 __all__ = [
     "COMMANDS",
@@ -107,9 +108,8 @@ def _unknown(name: str) -> str:
 
 def _run_argparse(name: str, arguments: list[str]) -> int:
     import argparse
-    from importlib import import_module
 
-    module = import_module(f".{name}", __package__)
+    module = _imported(f".{name}")
     parser = argparse.ArgumentParser(
         prog=f"headrace {name}",
         description=(module.__doc__ or "").split("\n\n")[0],
@@ -121,6 +121,24 @@ def _run_argparse(name: str, arguments: list[str]) -> int:
         arguments = spell(arguments, parser)
     status: int = module.run(parser.parse_args(arguments))
     return status
+
+
+def _imported(name: str) -> ModuleType:
+    """A module of this package.
+
+    What imports make stays: to look for garbage in it would take an eighth of a start.
+    """
+    import gc
+    from importlib import import_module
+
+    if f"{__package__}{name}" in sys.modules or not gc.isenabled():
+        return import_module(name, __package__)
+    gc.disable()
+    try:
+        return import_module(name, __package__)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _run_click(arguments: list[str]) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from ....clock import Clock
 from ..ports.bus import Bus, Randomness, Timers
 from ..ports.storage import Storage
@@ -18,8 +20,7 @@ from .tick.removals import Removals
 _NAME_DIGITS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
-@dataclass
-class BatchRoom:
+class BatchRoom(msgspec.Struct):
     """What the open batches of all streams take together."""
 
     batches: int = 0

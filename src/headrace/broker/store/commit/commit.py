@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ....clock import Clock
 from ....errors import StoreError, StoreFailedError, StoreFullError
@@ -25,13 +26,12 @@ One that returns True has more to do and is called again, after the batches that
 """
 
 
-@dataclass(slots=True, eq=False, repr=False, match_args=False)
-class Batch:
+class Batch(msgspec.Struct, eq=False):
     """What one flush hands over."""
 
     epoch: int
     done: Done
-    work: Work = field(default_factory=Work)
+    work: Work = msgspec.field(default_factory=Work)
     nbytes: int = 0
     error: StoreError | None = None
     finished: bool = False  # set last, by the commit thread

@@ -10,8 +10,9 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+import msgspec
 
 from ....errors import StoreFailedError
 from ..format.entries import MetaChange, SpareWrite
@@ -24,8 +25,7 @@ MARGIN: Final = 16 * 1024
 """Space kept free behind the messages, so that removals can be recorded on a full disk."""
 
 
-@dataclass(slots=True, eq=False, repr=False, match_args=False)
-class SegmentWrite:
+class SegmentWrite(msgspec.Struct, eq=False):
     """Records for one segment file, at consecutive offsets from ``offset``."""
 
     path: str
@@ -37,15 +37,16 @@ class SegmentWrite:
     ceiling: int  # how large the file is going to become
 
 
-@dataclass(slots=True, eq=False, repr=False, match_args=False)
-class Work:
+class Work(msgspec.Struct, eq=False):
     """What one flush wants on disk."""
 
-    directories: list[str] = field(default_factory=list)
-    writes: list[SegmentWrite] = field(default_factory=list)
-    marks: list[tuple[str, bytes]] = field(default_factory=list)  # watermark files
+    directories: list[str] = msgspec.field(default_factory=list)
+    writes: list[SegmentWrite] = msgspec.field(default_factory=list)
+    marks: list[tuple[str, bytes]] = msgspec.field(default_factory=list)  # watermark files
     meta: MetaChange | None = None
-    retired: list[tuple[str, str]] = field(default_factory=list)  # stream directory, where it goes
+    retired: list[tuple[str, str]] = msgspec.field(
+        default_factory=list
+    )  # stream directory, where it goes
 
     def __bool__(self) -> bool:
         return bool(self.directories or self.writes or self.meta or self.retired or self.marks)

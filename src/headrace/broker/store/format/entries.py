@@ -9,9 +9,10 @@ A COMMIT record has in its place how many changes there had been when it was wri
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from zlib import crc32
+
+import msgspec
 
 from ....errors import StoreFormatError
 from .record import COMMIT, HEAD, HEAD_BYTES, MARK, OVERHEAD, U32, U64
@@ -115,8 +116,7 @@ class SpareWrite(NamedTuple):
         return b"".join(parts)
 
 
-@dataclass(slots=True, eq=False, repr=False, match_args=False)
-class MetaChange:
+class MetaChange(msgspec.Struct, eq=False):
     """Metadata entries of one flush.
 
     ``image``, if given, is everything there is after them, for a journal that is due for rewriting;
@@ -125,4 +125,4 @@ class MetaChange:
 
     entries: list[Entry]
     image: list[Entry] | None
-    spares: list[SpareWrite] = field(default_factory=list)
+    spares: list[SpareWrite] = msgspec.field(default_factory=list)

@@ -9,8 +9,9 @@ reads it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from ..format.record import HEAD_BYTES, OVERHEAD, U32, resync, try_decode
 from ..format.segment import HEADER_BYTES
@@ -34,8 +35,7 @@ class SealedFile(NamedTuple):
     end: int
 
 
-@dataclass
-class ScrubState:
+class ScrubState(msgspec.Struct):
     """What monitoring shows. Times are nanoseconds since 1970, 0 for never."""
 
     passes: int = 0

@@ -7,7 +7,6 @@ finds all of them or none. An idle batch is abandoned, and so is one with a gap;
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -43,12 +42,11 @@ _ID_BYTES_MAX: Final = 64
 _NS: Final = 1_000_000_000
 
 
-@dataclass(slots=True, eq=False, repr=False, match_args=False)
-class _Batch:
+class _Batch(msgspec.Struct, eq=False):
     """An open batch: subject, headers and payload of each message, and when the last one came."""
 
     touched_ns: int
-    messages: list[tuple[bytes, bytes, bytes]] = field(default_factory=list)
+    messages: list[tuple[bytes, bytes, bytes]] = msgspec.field(default_factory=list)
     sequence: int = 0
     nbytes: int = 0
     timer: Timer | None = None

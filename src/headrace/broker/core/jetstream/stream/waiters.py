@@ -7,8 +7,9 @@ once for all waiters; those that wait for other subjects are not touched, howeve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from .....subjects import SubjectFilter
 from ...net.trie import Trie
@@ -21,8 +22,7 @@ _ASKED_LONG_MAX: Final = 64
 _LONG: Final = 16
 
 
-@dataclass(slots=True, eq=False, repr=False, match_args=False)
-class _Place:
+class _Place(msgspec.Struct, eq=False):
     """How one consumer waits; ``caught_up`` is its next sequence, if nothing before that is for it."""
 
     filter: SubjectFilter
