@@ -97,7 +97,7 @@ def test_a_reset_says_what_it_does(file: Path, capsys: pytest.CaptureFixture[str
     assert main([*command, "--force"]) == 0
     said = "out: generation 1 begins orders at sequence 1; nothing was run before\n"
     assert capsys.readouterr().out == said
-    assert main(["pipeline", "reset", str(file), "--to", "never", "--force"]) in (1, 2)
+    assert main(["pipeline", "reset", str(file), "--to", "never", "--force"]) == 2
     assert "'never' is no place in a stream" in capsys.readouterr().err
 
 
