@@ -10,8 +10,11 @@ from headrace import sync
 from headrace.errors import ConfigurationError, ConnectFailedError
 from headrace.groups import PartitioningFilter
 from headrace.pipeline import backlog
+from headrace.pipeline.checking import check_options
+from headrace.pipeline.checkpoints import Start
 from headrace.pipeline.model import Declared, Sink
 from headrace.pipeline.reading import read
+from headrace.pipeline.resets import reset
 from headrace.pipeline.triggers import parse_trigger
 
 
@@ -54,6 +57,24 @@ def test_of_a_group_waits_what_its_members_did_not_handle(
     other = with_trigger(declared, stream=stream, group="shipping")
     with pytest.raises(ConfigurationError, match="shipping"):
         backlog.of_sink(declared, other)
+
+
+def test_a_query_in_a_group_is_as_far_as_its_group(
+    pipeline_file: Path, url: str, stream: str
+) -> None:
+    with sync.connect(url) as connection:
+        filters = [PartitioningFilter(f"{stream}.*", (1,))]
+        sync.groups.elastic.create(
+            connection.jetstream(), stream, "billing", 4, partitioning_filters=filters
+        )
+    text = pipeline_file.read_text().replace('durable = "shown"', 'group = "billing"')
+    pipeline_file.write_text(text)
+    declared = read(pipeline_file)
+    assert backlog.of_sink(declared, with_trigger(declared)) == 10
+    with pytest.raises(ConfigurationError, match="goes on where its group"):
+        reset(declared, [declared.sinks["out"]], Start("earliest"))
+    (problem,) = check_options(declared)
+    assert "is read by out, seen" in problem.text
 
 
 def test_a_server_that_is_away_is_an_error_of_its_own(

@@ -14,7 +14,7 @@ from ..groups.errors import GroupNotFoundError
 from ..groups.lag import measure
 from ..spark.control import Control
 from ..spark.link import Link
-from ..spark.options import Connection
+from ..spark.options import Connection, SourceOptions
 from .checking import JETSTREAM, source_options
 from .checkpoints import checkpoint_of, read_end
 from .frames import options_of_source
@@ -77,6 +77,9 @@ def _states(
     raw = options_of_source(declared, source, sink.name, generation)
     options = source_options(source)
     durable = next((value for key, value in raw.items() if key.lower() == "durable"), "")
+    if options.group is not None:
+        yield _state_in_group(source, options, options.group.name, ends)
+        return
     try:
         link = Link.open(options.connection)
     except HeadraceError as error:
@@ -92,6 +95,18 @@ def _states(
                 yield SourceState(source.name, stream, 0, error=str(error))
     finally:
         link.close()
+
+
+def _state_in_group(
+    source: Source, options: SourceOptions, group: str, ends: list[Any]
+) -> SourceState:
+    """Of a member of a group: what waits for the whole group. Its sequences are those of its own stream."""
+    sequence = next((int(end["seq"]) for end in ends if "seq" in end), 0)
+    try:
+        waiting = asyncio.run(_ask_group(options.connection, options.stream, group))
+    except HeadraceError as error:
+        return SourceState(source.name, options.stream, sequence, error=str(error))
+    return SourceState(source.name, options.stream, sequence, waiting, sequence + waiting)
 
 
 def _state(

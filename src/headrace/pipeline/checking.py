@@ -16,6 +16,7 @@ from ..spark.sink.layout import Layout
 from ..spark.sink.options import SinkOptions, parse_sink_options
 from ..spark.sink.target import target_of
 from ..subjects import matches
+from .graph import quarantined, sources_of
 from .model import Declared, Sink, Source
 from .problems import Place, Problem
 
@@ -70,13 +71,29 @@ def check(declared: Declared) -> tuple[list[Problem], list[str]]:
 
 def check_options(declared: Declared) -> list[Problem]:
     """The options of our own sources and sinks."""
-    problems = []
+    problems = list(_check_members(declared))
     for each in _ours(declared):
         try:
             _use_of(each)
         except ConfigurationError as error:
             problems.append(_problem(each.lines, each.place, str(error)))
     return problems
+
+
+def _check_members(declared: Declared) -> Iterator[Problem]:
+    """A source that is a member of a group has one query: a second one would end the first."""
+    readers: dict[str, list[str]] = {}
+    for sink in declared.sinks.values():
+        for source in sources_of(declared, sink.of or quarantined(declared, sink)[0]):
+            if source.format == JETSTREAM and "group" in map(str.lower, source.options):
+                readers.setdefault(source.name, []).append(sink.name)
+    for name, sinks in readers.items():
+        if len(sinks) > 1:
+            text = (
+                f"source {name!r} is a member of a group, which one query can be; it is read by "
+                f"{', '.join(sinks)}. Give each a source with a 'member' of its own"
+            )
+            yield Problem(declared.sources[name].place, text)
 
 
 def source_options(source: Source) -> SourceOptions:

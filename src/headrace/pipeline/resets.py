@@ -85,6 +85,11 @@ def streams_of(declared: Declared, sink: Sink) -> list[Source]:
                 f"{source.place}: source {source.name!r} of query {sink.name!r} is no jetstream source: it "
                 "cannot be begun at a place of one's choice"
             )
+        if source_options(source).group is not None:
+            raise ConfigurationError(
+                f"{source.place}: source {source.name!r} of query {sink.name!r} goes on where its group "
+                "stands"
+            )
     return streams
 
 
