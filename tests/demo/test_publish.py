@@ -8,9 +8,11 @@ import pytest
 from headrace.client import connect
 from headrace.demo.errors import DemoError
 from headrace.demo.flights import find_data, load_flights, messages
-from headrace.demo.publish import PARTITIONS, STREAM, FlightStream
+from headrace.demo.publish import GROUP, PARTITIONS, STREAM, FlightStream
 from headrace.errors import ConnectFailedError
+from headrace.groups.names import elastic_stream
 from headrace.subjects import partition
+from waiting import until
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
@@ -35,12 +37,20 @@ async def test_flight_n_has_sequence_n_and_the_partition_of_its_aircraft(
 ) -> None:
     assert await publish(broker.client_url, flights, 2500) == (0, 2500)
     async with connect(broker.client_url) as connection:
-        stream = await connection.jetstream().stream(STREAM)
+        js = connection.jetstream()
+        stream = await js.stream(STREAM)
+        queue = await js.stream(elastic_stream(STREAM, GROUP))
+
+        async def is_copied() -> bool:
+            return (await queue.info()).state.last_seq == 2500
+
+        await until(is_copied, "the group does not get the flights")
         for sequence, (subject, payload) in zip((1, 2), messages(flights, 0, 2), strict=True):
             stored = await stream.get_message(sequence)
             number = partition(subject.split(".")[2].encode(), PARTITIONS)
-            assert stored.subject == f"{number}.{subject}"
-            assert stored.payload == payload
+            assert (stored.subject, stored.payload) == (subject, payload)
+            copied = await queue.get_message(sequence)
+            assert (copied.subject, copied.payload) == (f"{number}.{subject}", payload)
 
 
 async def test_a_second_run_publishes_exactly_the_rest(broker: Broker, flights: pa.Table) -> None:

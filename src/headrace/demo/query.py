@@ -15,7 +15,6 @@ from ..pipeline.session import check_java as _check_java
 from ..pipeline.session import settings_of, start_session
 from ..pipeline.status import status_of
 from .errors import DemoError
-from .publish import PARTITIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +41,6 @@ def declare(directory: Path, server: str, master: str, tasks: int, batch: int) -
         "DIRECTORY": str(directory.absolute()),
         "SERVER": server,
         "MASTER": master,
-        "PARTITIONS": str(PARTITIONS),
         "TASKS": str(tasks),
         "BATCH": str(batch),
     }
