@@ -32,7 +32,7 @@ demo: env  ## the whole system on a year of real flights; the results go to demo
 	@$(BIN)/headrace demo $(DEMO_ARGS)
 
 test: env  ## every test (PYTEST_ARGS="tests/wire -k header" for some)
-	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 docs: env  ## the documentation site, in docs/_build; a warning is an error
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build

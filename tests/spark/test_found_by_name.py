@@ -1,6 +1,6 @@
-"""The source in Spark Connect and in Declarative Pipelines: found by name, nothing registered.
+"""The source in Spark Connect: found by name, nothing registered.
 
-Each needs a JVM of its own, so there is one run of each.
+In Declarative Pipelines it is found by ``tests/acceptance/test_spark_pipelines.py``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from .conftest import Feed, require_java
@@ -34,26 +33,6 @@ writer.start().awaitTermination()
 found = sorted(row[0] for row in spark.sql("select * from found").collect())
 assert found == [1, 2, 3, 4, 5], found
 spark.stop()
-"""
-
-PIPELINE = """
-from pyspark import pipelines as dp
-from pyspark.sql import SparkSession
-
-spark = SparkSession.active()
-
-
-@dp.table
-def arrivals():
-    reader = spark.readStream.format("jetstream").option("servers", "{url}")
-    return reader.option("durable", "d").load("{stream}").select("sequence")
-"""
-PROJECT = """
-name: arrivals
-storage: file://{home}/storage
-libraries:
-  - glob:
-      include: arrivals.py
 """
 
 
@@ -90,23 +69,4 @@ def test_spark_connect_finds_the_source_for_batches_and_streams(feed: Feed, tmp_
     feed.publish_numbers(1, 5)
     (tmp_path / "query.py").write_text(CONNECT)
     run([sys.executable, "query.py", feed.url, feed.name], tmp_path)
-    assert all_is_shown_as_read(feed)
-
-
-def test_a_declarative_pipeline_finds_the_source(feed: Feed, tmp_path: Path) -> None:
-    import pyspark
-
-    feed.publish_numbers(1, 5)
-    (tmp_path / "spark-pipeline.yml").write_text(PROJECT.format(home=tmp_path))
-    (tmp_path / "arrivals.py").write_text(PIPELINE.format(url=feed.url, stream=feed.name))
-    confs = {
-        "spark.sql.catalogImplementation": "hive",  # the default one forgets tables between runs
-        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
-        "spark.ui.enabled": "false",
-    }
-    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-pipelines"), "run"]
-    run([*command, *(w for k, v in confs.items() for w in ("--conf", f"{k}={v}"))], tmp_path)
-    files = (tmp_path / "warehouse").rglob("*.parquet")
-    found = [n for file in files for n in pq.read_table(file)["sequence"].to_pylist()]
-    assert sorted(found) == [1, 2, 3, 4, 5]
     assert all_is_shown_as_read(feed)

@@ -27,13 +27,15 @@ def fill(js: sync.JetStream, name: str = "ORDERS", messages: int = 5) -> None:
 def delete(js: sync.JetStream, either_server: peers.ServerProcess) -> Callable[[str], None]:
     """Delete a stream for good: nats-server removes its files later, and a new one might find them."""
 
+    def is_gone(name: str) -> bool:
+        try:
+            return not [path for path in either_server.store_dir.rglob(name) if path.is_dir()]
+        except FileNotFoundError:  # a directory went while it was looked into
+            return False
+
     def delete(name: str) -> None:
         js.delete_stream(name)
-        place = either_server.store_dir
-        until_here(
-            lambda: not [path for path in place.rglob(name) if path.is_dir()],
-            f"the files of {name} stay",
-        )
+        until_here(lambda: is_gone(name), f"the files of {name} stay")
 
     return delete
 

@@ -96,6 +96,7 @@ class Attempt:
             raise
         finally:
             rows.close()
+            TaskContext._setTaskContext(None)  # this process may be a driver again
 
     def _rows(self, reader: Any, piece: Any) -> Generator[Any, None, None]:
         batches = reader.read(piece)

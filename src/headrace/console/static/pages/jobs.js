@@ -43,7 +43,7 @@ export function Dead({ channel, consumer, session }) {
     { id: "actions", title: "", value: () => "", show: (row) => html`<${Actions} readOnly=${session.read_only} actions=${[requeueOne(path, row.job, reload)]} />` },
   ];
   const actions = [{ title: "Requeue all", name: consumer, text: "Sends all dead jobs of this consumer back, with all their retries.", run: (body) => api(`${path}/requeue`, { method: "POST", body }).then(() => { reload(); }) }];
-  return html`<div class="bar"><h2><a href="#/jobs">${channel}</a> / ${consumer}</h2><span class="grow"></span>${seen.jobs.length > 0 && html`<${Actions} readOnly=${session.read_only} actions=${actions} />`}</div>
+  return html`<div class="bar"><h2><a href="#/jobs">${channel}</a> / ${consumer}</h2><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${seen.jobs.length ? actions : []} /></div>
     <h3>Dead letters</h3><${Table} name="dead jobs" columns=${columns} rows=${seen.jobs.map((row) => ({ ...row, key: row.job }))} sort=${{ id: "StatusChangedAt", down: true }} empty="No job is dead." />
     <p class="bar">${["previous", "next"].map((name) => seen.pages[name] && html`<button key=${name} onClick=${() => setCursor(`?${name}=${seen.pages[name]}`)}>${name}</button>`)}</p>`;
 }
