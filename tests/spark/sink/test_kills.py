@@ -1,7 +1,7 @@
 """Spark with its driver, its Python workers and the broker killed at random moments of a query.
 
-``HEADRACE_SPARK_KILLS`` says how many, ``HEADRACE_SPARK_SEED`` which. ``make spark-kills`` does 15. The suite kills a
-runner of a pipeline that writes exactly once (``tests/pipeline/test_whole_runs.py``) and the demo.
+``HEADRACE_SPARK_KILLS`` says how many, ``HEADRACE_SPARK_SEED`` which. ``make spark-kills`` does 15. The suite
+kills a runner of a pipeline that writes exactly once (``tests/pipeline/test_whole_runs.py``) and the demo.
 """
 
 from __future__ import annotations
