@@ -84,7 +84,7 @@ def declare(document: Document) -> Declared:
         )
     problems = reader.problems + check_graph(declared)
     if problems:
-        raise PipelineError(sorted(set(problems), key=lambda each: each.place))
+        raise PipelineError(sorted(dict.fromkeys(problems), key=lambda each: each.place))
     return declared
 
 
