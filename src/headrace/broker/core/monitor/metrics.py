@@ -14,8 +14,8 @@ from ....api.times import parse_time
 from .monitored import Monitored
 from .server import jsz, varz
 
-STREAMS_MAX: Final = 1_000
-CONSUMERS_MAX: Final = 1_000
+STREAMS_MAX: Final = 500
+CONSUMERS_MAX: Final = 500  # with as many streams, some 30 ms of the loop for a page
 
 Labels = tuple[tuple[str, str], ...]
 Sample = tuple[Labels, float]
