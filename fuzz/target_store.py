@@ -86,11 +86,12 @@ def written(path: str) -> bytes:
 
 
 def before_removals(content: bytes) -> bytes:
-    """A tail without what its last flush wrote: the file of an earlier moment, as good as any."""
+    """The records of a tail without those of its last flush: of an earlier moment, as good as any."""
     header, _ = decode_header(content, "the tail")
     assert header is not None
     records = scan(content, HEADER_BYTES, len(content), header.salt)
-    return content[: next(each.offset for each in records if each.kind == REMOVAL)].rstrip(b"\0")
+    ends = next(each.offset for each in records if each.kind == REMOVAL)
+    return content[HEADER_BYTES:ends].rstrip(b"\0")
 
 
 def only(directory: str) -> FaultFS:
@@ -196,7 +197,7 @@ def check_stream(path: str, data: bytes) -> None:
 
 
 def check_written(data: bytes, log: FileLog | MemoryLog, report: list[Finding]) -> None:
-    told = report or data.rstrip(b"\0") == BEFORE_REMOVALS
+    told = report or data[HEADER_BYTES:].rstrip(b"\0") == BEFORE_REMOVALS
     for message in log.read(1, None, 1000, 1 << 20, log.last_seq):
         assert WRITTEN.get(message.sequence) == message.payload, f"wrong at {message.sequence}"
         assert message.sequence not in REMOVED or told, "back without a word"
