@@ -21,11 +21,11 @@ from .contents import (
     ConsumerContent,
     ConsumerState,
     Content,
-    Delivery,
     Ended,
     MessageContent,
     SnapshotFormatError,
 )
+from .documents import ConsumerDocument, StreamDocument, read
 from .varint import read_uvarint, read_varint, uvarint, varint
 
 MAGIC: Final = b"NATSARC1"
@@ -171,12 +171,9 @@ class ArchiveReader:
     def _begin(self, name: bytes, payload: bytes) -> Began:
         if name != _STATE:
             raise SnapshotFormatError("an archive begins with its state")
-        state = _parse(payload, "the stream's state")
-        try:
-            self._began = Began(int(state["first_seq"]), int(state["last_seq"]))
-            self._consumers = int(state.get("consumer_count", 0))
-        except (KeyError, TypeError, ValueError) as error:
-            raise SnapshotFormatError(f"the stream's state: {error!r}") from None
+        state = read(payload, StreamDocument, "the stream's state")
+        self._began = Began(state.first_seq, state.last_seq)
+        self._consumers = state.consumer_count
         self._last = self._began.first_seq - 1
         return self._began
 
@@ -193,38 +190,5 @@ def _consumer(name: bytes, payload: bytes) -> ConsumerContent:
     if not name.startswith(_CONSUMER):
         raise SnapshotFormatError("there are fewer consumers than the state says")
     text = name.removeprefix(_CONSUMER).decode(errors="replace")
-    document = _parse(payload, f"consumer {text!r}")
-    config, state = document.get("config"), document.get("state")
-    if not isinstance(config, dict) or not isinstance(state, dict):
-        raise SnapshotFormatError(f"consumer {text!r} has no configuration or no state")
-    return ConsumerContent(text, config, parse_state(state, text))
-
-
-def parse_state(state: Mapping[str, Any], name: str) -> ConsumerState:
-    """A consumer's state from its document. Raises SnapshotFormatError."""
-    try:
-        return ConsumerState(
-            _from_pair(state["delivered"]),
-            _from_pair(state["ack_floor"]),
-            {
-                int(sequence): Delivery(int(place["Sequence"]), int(place["Timestamp"]))
-                for sequence, place in (state.get("pending") or {}).items()
-            },
-            {int(seq): int(count) for seq, count in (state.get("redelivered") or {}).items()},
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise SnapshotFormatError(f"the state of consumer {name!r}: {error!r}") from None
-
-
-def _from_pair(pair: Mapping[str, Any]) -> tuple[int, int]:
-    return int(pair["consumer_seq"]), int(pair["stream_seq"])
-
-
-def _parse(payload: bytes, what: str) -> dict[str, Any]:
-    try:
-        document = json.loads(payload)
-    except ValueError as error:
-        raise SnapshotFormatError(f"{what} is not JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise SnapshotFormatError(f"{what} is not an object")
-    return document
+    document = read(payload, ConsumerDocument, f"consumer {text!r}")
+    return ConsumerContent(text, document.config, document.state.state())

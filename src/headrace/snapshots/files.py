@@ -8,7 +8,6 @@ known at the end.
 
 from __future__ import annotations
 
-import json
 from array import array
 from hashlib import sha256
 from typing import Any, Final
@@ -24,9 +23,10 @@ from .contents import (
     MessageContent,
     SnapshotFormatError,
 )
+from .documents import created, read
 from .highwayhash import HighwayHash
 from .records import BlockReader
-from .tar import BLOCK, EXTENDED, FILE, padding, read_extended, read_header
+from .tar import BLOCK, EXTENDED, FILE, decimal, padding, read_extended, read_header
 
 _EXTENDED_BYTES_MAX: Final = 64 << 10
 _WORK: Final = 150  # packets of hashing in one step: about a millisecond
@@ -45,6 +45,7 @@ class FilesReader:
         self._body = bytearray()
         self._block: BlockReader | None = None
         self._documents: dict[str, bytes] = {}
+        self._checked: dict[str, dict[str, Any]] = {}
         self._began = False
         self._deleted = array("Q")
         self._last = 0
@@ -107,7 +108,7 @@ class FilesReader:
                 raise SnapshotFormatError(f"an extended tar header of {size} bytes")
         elif kind == FILE:
             self._name = extended.get("path", name)
-            size = int(extended["size"]) if extended.get("size", "").isdigit() else size
+            size = decimal(extended["size"].encode(), "a size") if "size" in extended else size
         else:
             raise SnapshotFormatError(f"{name} in the tar is no regular file")
         self._left, self._skip = size, padding(size)
@@ -117,10 +118,10 @@ class FilesReader:
     def _begin_file(self, size: int) -> list[Content]:
         folder, _, file = self._name.rpartition("/")
         number, _, kind = file.partition(".")
-        if folder == "msgs" and kind == "blk" and number.isdecimal():
+        if folder == "msgs" and kind == "blk":
             if not self._began:
                 raise SnapshotFormatError("messages come before the stream's configuration")
-            self._block = BlockReader(self._stream, int(number))
+            self._block = BlockReader(self._stream, decimal(number.encode(), "a file's number"))
         elif size > DOCUMENT_BYTES_MAX:
             raise SnapshotFormatError(f"{self._name} has {size} bytes")
         return []
@@ -180,7 +181,7 @@ class FilesReader:
         if meta.get("name") != self._stream:
             raise SnapshotFormatError(f"it is of stream {meta.get('name')!r}, not {self._stream!r}")
         self._began = True
-        return Began(created=str(meta.get("Created") or ""))
+        return Began(created=created(meta, "meta.inf"))
 
     def _check_sum(self, name: str, digest: bytes, key: str) -> dict[str, Any]:
         body = self._documents.get(name)
@@ -189,14 +190,8 @@ class FilesReader:
         hashes = HighwayHash(sha256(key.encode()).digest())
         if hashes.digest(body).hex().encode() != digest.strip():
             raise SnapshotFormatError(f"the checksum of {name} is wrong")
-        try:
-            document = json.loads(body)
-        except ValueError as error:
-            raise SnapshotFormatError(f"{name} is not JSON: {error}") from None
-        if not isinstance(document, dict):
-            raise SnapshotFormatError(f"{name} is not an object")
-        self._documents[name + ".checked"] = b""
-        return document
+        self._checked[name] = read(body, dict[str, Any], name)
+        return self._checked[name]
 
     def _end(self) -> list[Content]:
         if not self._began:
@@ -212,13 +207,13 @@ class FilesReader:
 
     def _consumer(self, name: str) -> ConsumerContent:
         meta = f"obs/{name}/meta.inf"
-        if meta + ".checked" not in self._documents:
+        if meta not in self._checked:
             raise SnapshotFormatError(f"{meta} has no checksum")
-        config = json.loads(self._documents[meta])
-        created = str(config.pop("Created", None) or "")
+        config = self._checked[meta]
+        made = created(config, meta)
         own_name = config.pop("Name", None)
         if own_name and own_name != name:
             raise SnapshotFormatError(f"{meta} is of consumer {own_name!r}")
         data = self._documents.get(f"obs/{name}/o.dat")
         state = decode_state(data) if data else ConsumerState()
-        return ConsumerContent(name, config, state, created)
+        return ConsumerContent(name, config, state, made)

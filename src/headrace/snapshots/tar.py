@@ -14,6 +14,7 @@ EXTENDED: Final = "x"
 
 _SUM: Final = slice(148, 156)
 _NAME_MAX: Final = 100
+_DIGITS_MAX: Final = 19  # of a 64-bit number
 
 
 def padding(size: int) -> int:
@@ -72,13 +73,21 @@ def read_extended(fields: bytes) -> dict[str, str]:
     found: dict[str, str] = {}
     at = 0
     while at < len(fields):
-        size, _, _ = fields[at:].partition(b" ")
-        if not size.isdigit() or not 0 < int(size) <= len(fields) - at:
+        digits, _, _ = fields[at : at + _DIGITS_MAX + 1].partition(b" ")
+        size = decimal(digits, "a length")
+        if not 0 < size <= len(fields) - at:
             raise SnapshotFormatError("an extended tar header is damaged")
-        key, _, value = fields[at + len(size) + 1 : at + int(size) - 1].partition(b"=")
+        key, _, value = fields[at + len(digits) + 1 : at + size - 1].partition(b"=")
         found[key.decode(errors="replace")] = value.decode(errors="replace")
-        at += int(size)
+        at += size
     return found
+
+
+def decimal(digits: bytes, what: str) -> int:
+    """A number in decimal digits. Raises SnapshotFormatError, in which ``what`` names it."""
+    if not digits.isdigit() or len(digits) > _DIGITS_MAX:
+        raise SnapshotFormatError(f"{what} in the tar is no number: {digits[:40]!r}")
+    return int(digits)
 
 
 def _number(field: bytes) -> int:

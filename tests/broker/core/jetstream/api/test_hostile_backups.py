@@ -1,0 +1,143 @@
+"""Backups that somebody has written to do harm: refused with a sentence, and nothing of them stays."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+
+import pytest
+
+from headrace.snapshots import tar
+from headrace.snapshots.archive import END, MAGIC, message_entry, state_entry
+from headrace.snapshots.consumer_state import encode_state
+from headrace.snapshots.contents import ConsumerState, Delivery
+from headrace.snapshots.framing import FRAME_BYTES_MAX, IDENTIFIER, frame
+from headrace.snapshots.highwayhash import HighwayHash
+from jetstream_world import World
+
+from .test_restores import nothing_stays, restore
+
+THEN = 1_700_000_000_000_000_000
+DEEP = b'{"a":' * 5_000
+NUMBERS = (b"1e400", b"true", b"9" * 4000, b"-1")
+ONE = message_entry(1, b"s.1", b"", b"m", THEN)
+
+
+def framed(data: bytes) -> bytes:
+    parts = (data[at : at + FRAME_BYTES_MAX] for at in range(0, len(data), FRAME_BYTES_MAX))
+    return IDENTIFIER + b"".join(map(frame, parts))
+
+
+def with_state(body: bytes) -> bytes:
+    return framed(MAGIC + message_entry(0, b"state.json", b"", body, THEN) + ONE + END)
+
+
+def with_consumer(body: bytes) -> bytes:
+    state = state_entry({"first_seq": 1, "last_seq": 1, "consumer_count": 1}, THEN)
+    return framed(MAGIC + state + message_entry(0, b"consumers/C", b"", body, THEN) + ONE + END)
+
+
+def of_consumer(**state: bytes) -> bytes:
+    """A consumer whose state has these numbers, in JSON."""
+    numbers = {
+        "delivered": b"1",
+        "floor": b"0",
+        "pending": b"1",
+        "placed": b"1",
+        "stamp": b"5",
+    } | state
+    return with_consumer(
+        b'{"config":{"name":"C","ack_policy":"explicit"},"state":{'
+        b'"delivered":{"consumer_seq":%(delivered)b,"stream_seq":%(delivered)b},'
+        b'"ack_floor":{"consumer_seq":%(floor)b,"stream_seq":%(floor)b},'
+        b'"pending":{"%(pending)b":{"Sequence":%(placed)b,"Timestamp":%(stamp)b}},'
+        b'"redelivered":{"1":%(count)b}}}'
+        % {key.encode(): value for key, value in ({"count": b"1"} | numbers).items()}
+    )
+
+
+def file(name: str, body: bytes) -> bytes:
+    return tar.header(name, len(body), 0) + body + bytes(tar.padding(len(body)))
+
+
+def described(folder: str, key: str, body: bytes) -> bytes:
+    digest = HighwayHash(sha256(key.encode()).digest()).digest(body).hex().encode()
+    return file(f"{folder}meta.inf", body) + file(f"{folder}meta.sum", digest)
+
+
+def in_files(*parts: bytes, meta: bytes = b'{"name":"S"}') -> bytes:
+    return framed(described("", "S", meta) + b"".join(parts) + tar.END)
+
+
+def extended(field: bytes) -> bytes:
+    """A file whose size and name an extended header tells."""
+    fields = b"%d %b\n" % (len(field) + len(str(len(field))) + 2, field)
+    fields = (
+        fields if len(fields) == int(fields.split()[0]) else b"%d %b\n" % (len(fields) + 1, field)
+    )
+    head = tar.header("x", len(fields), 0)
+    block = bytearray(head[:512])
+    block[156] = ord(tar.EXTENDED)
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block) + fields + bytes(tar.padding(len(fields))) + file("msgs/1.blk", b"")
+
+
+OBS = "obs/C/"
+HOSTILE = {
+    "a state nested without end": with_state(DEEP),
+    **{
+        f"first {number[:9]!r}": with_state(b'{"first_seq":%b,"last_seq":1}' % number)
+        for number in NUMBERS
+    },
+    **{
+        f"last {number[:9]!r}": with_state(b'{"first_seq":1,"last_seq":%b}' % number)
+        for number in NUMBERS
+    },
+    **{
+        f"consumers {number[:9]!r}": with_state(
+            b'{"first_seq":1,"last_seq":1,"consumer_count":%b}' % number
+        )
+        for number in NUMBERS
+    },
+    "a consumer nested without end": with_consumer(DEEP),
+    "a consumer of another kind": with_consumer(b'{"config":{"name":"C"},"state":[]}'),
+    "a configuration of another kind": with_consumer(b'{"config":[],"state":{}}'),
+    "a consumer without a state": with_consumer(b'{"config":{"name":"C"},"state":{}}'),
+    **{
+        f"{field} {number[:9]!r}": of_consumer(**{field: number})
+        for field in ("delivered", "floor", "pending", "placed", "stamp", "count")
+        for number in NUMBERS
+    },
+    "a stream's document nested without end": in_files(meta=DEEP),
+    "a time that is none": in_files(meta=b'{"name":"S","Created":"yesterday"}'),
+    "a year that is none": in_files(meta=b'{"name":"S","Created":"0000-00-00T00:00:00Z"}'),
+    "a time of another kind": in_files(meta=b'{"name":"S","Created":{}}'),
+    "a consumer's time that is none": in_files(described(OBS, "S/C", b'{"Created":"yesterday"}')),
+    "a consumer's document nested without end": in_files(described(OBS, "S/C", DEEP)),
+    "a size in digits that are none": in_files(extended("size=²".encode())),
+    "a size of 5,000 digits": in_files(extended(b"size=" + b"9" * 5000)),
+    "a number of 5,000 digits": in_files(extended(b"path=msgs/" + b"9" * 5000 + b".blk")),
+    "a length of 5,000 digits": in_files(
+        extended(b"a=b")[:512] + b"9" * 5000 + bytes(tar.padding(5000))
+    ),
+    "a state far away": in_files(
+        described(OBS, "S/C", b"{}"),
+        file(OBS + "o.dat", encode_state(ConsumerState((1 << 63, 1 << 63), (0, 0)), THEN)),
+    ),
+    "a time far away": in_files(
+        described(OBS, "S/C", b"{}"),
+        file(
+            OBS + "o.dat",
+            encode_state(ConsumerState((1, 1), (0, 0), {1: Delivery(1, -THEN)}), THEN),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
+def test_it_is_refused_and_nothing_stays(data: bytes) -> None:
+    client = World().client()
+    answer = restore(client, data)
+    assert answer.get("error"), json.dumps(answer)[:200]
+    nothing_stays(client)
