@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 
 from headrace.broker.server.config.syntax import parse_config
-from headrace.cli.serve_config import broker_options, settings_of
-from headrace.cli.serve_nats import read_nats_file
+from headrace.cli.serve.config import broker_options, settings_of
+from headrace.cli.serve.nats import read_nats_file
 from headrace.errors import ConfigurationError
 from mutation import Target
 

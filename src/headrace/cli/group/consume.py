@@ -1,0 +1,168 @@
+"""``headrace group … consume``: a member at work, for trying a group and for watching one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from types import SimpleNamespace
+from typing import Any, Final
+
+import click
+
+from ...api.consumers import ConsumerConfig
+from ...client import JetStream
+from ...errors import HeadraceError
+from ...groups import GroupMessage, elastic, static
+from ..shared.units import Parsed
+from ..shared.verbs import Declare
+from .arguments import ranges
+
+__all__ = ["CONSUME_OPTIONS", "consume"]
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e6:
+        raise ValueError(f"{text!r}: accepted are seconds, such as 0.5")
+    return seconds
+
+
+_SECONDS: Final = Parsed("seconds", _seconds)
+
+CONSUME_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.option(
+        "--sleep",
+        type=_SECONDS,
+        default=0.02,
+        metavar="SECONDS",
+        help="how long a message is worked at (0.02)",
+    ),
+    click.option(
+        "--ack-wait",
+        type=_SECONDS,
+        default=2.0,
+        metavar="SECONDS",
+        help="after which an unacknowledged message comes again; an instance that is gone is replaced "
+        "after about as long (2)",
+    ),
+    click.option(
+        "--max-ack-pending",
+        type=int,
+        default=1,
+        metavar="N",
+        help="messages that may be unacknowledged at a time (1)",
+    ),
+    click.option("--count", type=int, default=0, metavar="N", help="end after so many"),
+)
+
+
+async def consume(js: JetStream, args: SimpleNamespace) -> int:
+    """Print a member's messages until Ctrl-C, or until the group is deleted."""
+    working = _Working(args)
+    verbs: Any = static if args.kind == "static" else elastic
+    config = ConsumerConfig(
+        ack_policy="explicit", ack_wait=args.ack_wait, max_ack_pending=args.max_ack_pending
+    )
+    membership = verbs.join(
+        js,
+        args.stream,
+        args.group,
+        args.member,
+        working.handle,
+        config,
+        on_active=working.active,
+        on_standby=working.standby,
+        on_error=working.failed,
+    )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, working.end)
+    try:
+        async with membership:
+            working.membership = membership
+            working.say("joined", f"joined as {args.member}; Ctrl-C leaves")
+            ended = asyncio.ensure_future(membership.wait())
+            asked = asyncio.ensure_future(working.asked.wait())
+            await asyncio.wait([ended, asked], return_when=asyncio.FIRST_COMPLETED)
+            asked.cancel()
+            if working.asked.is_set():
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    loop.remove_signal_handler(number)  # the next one ends at once
+                working.say("leaving", "leaving")
+                await membership.leave()
+            await ended
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+    working.say("left", f"left after {working.count} messages")
+    return 0
+
+
+class _Working:
+    """What is printed and done for each message. Messages go to stdout, what is said of them to stderr;
+    with ``--json`` everything goes to stdout, a document a line."""
+
+    def __init__(self, args: SimpleNamespace) -> None:
+        self._args = args
+        self.membership: Any = None
+        self.asked = asyncio.Event()
+        self.count = 0
+
+    def end(self) -> None:
+        self.asked.set()
+
+    async def handle(self, message: GroupMessage) -> None:
+        if self.asked.is_set():
+            return
+        await asyncio.sleep(self._args.sleep)
+        try:
+            await message.ack_sync()
+        except HeadraceError as error:
+            self.say("unacknowledged", f"not acknowledged, it comes again: {error}")
+            return
+        self.count += 1
+        self._print(message)
+        if self.count == self._args.count:
+            self.end()
+
+    def _print(self, message: GroupMessage) -> None:
+        text = message.payload.decode(errors="replace")
+        if self._args.json:
+            found = {
+                "event": "message",
+                "sequence": message.metadata.stream_seq,
+                "partition": message.partition,
+                "subject": message.subject,
+                "payload": text,
+                "generation": message.generation,
+                "delivered": message.metadata.delivered,
+            }
+            print(json.dumps(found, ensure_ascii=False), flush=True)
+            return
+        again = (
+            f" (delivery {message.metadata.delivered})" if message.metadata.delivered > 1 else ""
+        )
+        print(f"[{message.partition}] {message.subject}: {text}{again}", flush=True)
+
+    def active(self, generation: int) -> None:
+        numbers = self.membership.partitions if self.membership else ()
+        text = f"active, partitions {ranges(numbers) or '?'}, generation {generation}"
+        self.say("active", text, partitions=[*numbers], generation=generation)
+
+    def standby(self) -> None:
+        self.say("standby", "standby")
+
+    def failed(self, error: Exception) -> None:
+        self.say("error", str(error))
+
+    def say(self, event: str, text: str, **more: object) -> None:
+        """Tell of what happens to the member."""
+        if self._args.json:
+            print(json.dumps({"event": event, "text": text, **more}), flush=True)
+        else:
+            print(text, file=sys.stderr, flush=True)

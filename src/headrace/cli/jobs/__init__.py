@@ -1,0 +1,126 @@
+"""Deliver jobs over HTTP: run the service, define channels and consumers, manage dead letters.
+
+`headrace jobs serve` runs the service. The other commands connect to a running one: `--url` (or
+`HEADRACE_JOBS_URL`) is its URL, `HEADRACE_JOBS_ADMIN_TOKEN` its admin token.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ...errors import HeadraceError
+from ..shared.errors import Failure
+from ..shared.lazy import LazyGroup, Verb
+from ..shared.output import output_options
+from ..shared.verbs import Declare, command_of, output_above
+
+if TYPE_CHECKING:
+    from .commands import Args
+
+__all__ = ["jobs"]
+
+_NEEDED: Final = ("starlette", "uvicorn", "httptools", "httpx2")
+
+
+class _Jobs(LazyGroup):
+    """Its verbs need the extra ``jobs``; without it each says so."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        missing = _missing()
+        if missing and cmd_name in self.verbs:
+            raise Failure(
+                f"jobs: {', '.join(missing)} missing; install them with: pip install 'headrace[jobs]'"
+            )
+        return _commands().get(cmd_name)
+
+
+def _missing() -> list[str]:
+    return [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+
+
+def _commands() -> dict[str, click.Command]:
+    from . import commands as verbs
+
+    made = {
+        "serve": _verb(
+            "serve",
+            "run the service",
+            verbs.serve_command,
+            (*verbs.CONFIG_OPTIONS, *verbs.SERVE_OPTIONS),
+            output=False,
+        ),
+        "prune": _verb(
+            "prune",
+            "archive and remove expired messages once, beside a running service",
+            verbs.prune_command,
+            verbs.CONFIG_OPTIONS,
+            output=False,
+        ),
+    }
+    url = click.option(
+        "--url",
+        envvar="HEADRACE_JOBS_URL",
+        default=verbs.URL,
+        help=f"the service (HEADRACE_JOBS_URL, or {verbs.URL})",
+    )
+    for name, text, carried, declare in verbs.REMOTE:
+
+        def ask(args: Args, carried: verbs.Call = carried) -> int:
+            return verbs.speak(carried, args)
+
+        made[name] = _verb(name, text, ask, (*declare, url), destroys=name == "purge")
+    return made
+
+
+def _verb(
+    name: str,
+    text: str,
+    carried: Callable[[Args], int],
+    declare: tuple[Declare, ...],
+    *,
+    output: bool = True,
+    destroys: bool = False,
+) -> click.Command:
+    @click.pass_context
+    def callback(context: click.Context, /, **values: Any) -> int:
+        from .commands import Args
+
+        asked = output_above(context)
+        own = {key: value for key, value in values.items() if key not in ("json", "yaml")}
+        try:
+            return carried(Args(output=asked, json=not asked.is_text, **own))
+        except HeadraceError as error:
+            raise Failure(str(error)) from error
+
+    command = command_of(
+        carried, callback, name, declare, output_options() if output else [], destroys
+    )
+    command.help = text
+    return command
+
+
+jobs = _Jobs(
+    "jobs",
+    {
+        "serve": Verb("run the service", "-"),
+        "prune": Verb("archive and remove expired messages once, beside a running service", "-"),
+        "status": Verb("counts of every consumer", "-"),
+        "events": Verb("the newest events of the service", "-"),
+        "channel": Verb("create or change a channel", "-"),
+        "producer": Verb("create or change a producer", "-"),
+        "consumer": Verb("create or change a consumer", "-"),
+        "publish": Verb("broadcast a message", "-"),
+        "pause": Verb("stop handing out jobs", "-"),
+        "resume": Verb("hand out jobs again", "-"),
+        "enable": Verb("call a disabled endpoint again", "-"),
+        "job": Verb("a job with its attempts", "-"),
+        "dead": Verb("dead jobs with their last error", "-"),
+        "requeue": Verb("requeue all dead jobs", "-"),
+        "purge": Verb("delete all dead jobs", "-"),
+    },
+    "Deliver jobs over HTTP: run the service, define channels and consumers, manage dead letters.",
+)

@@ -1,0 +1,281 @@
+"""What the verbs of ``headrace jobs`` take, and what they do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import click
+
+from ...errors import ConfigurationError
+from ...jobs.client import JobsClient
+from ...jobs.config import Config, load_config
+from .. import loop_factory
+from ..shared.asking import ask
+from ..shared.output import Output, Table
+from ..shared.verbs import Declare
+
+Args = SimpleNamespace
+"""What was typed: ``url``, ``output``, ``json`` (whether a program reads it), and what the verb takes."""
+
+Call = Callable[[JobsClient, Args], Any]
+
+URL: Final = "http://127.0.0.1:8080"
+_SERVE_FLAGS: Final[tuple[tuple[str, type, str], ...]] = (
+    ("host", str, "address to listen on (default 127.0.0.1)"),
+    ("port", int, "port to listen on, 0 for any (default 8080)"),
+    ("database", str, "sqlite:///path.db or postgresql://… (default sqlite:///headrace-jobs.db)"),
+    ("database_threads", int, "connections to PostgreSQL (default 8)"),
+    ("max_retries", int, "retries of new consumers (default 5)"),
+    ("rational_delay_seconds", float, "added to the time limit of a pull job (default 2)"),
+    ("connection_timeout_seconds", float, "time limit of a push call or a pull job (default 30)"),
+    ("schedule_min_delay_seconds", float, "minimum delay of scheduled messages (default 120)"),
+    ("payload_bytes_max", int, "largest payload (default 1048576)"),
+    ("drain_seconds", float, "time to finish work in progress when stopped (default 15)"),
+    ("keep_messages_days", float, "age at which finished messages are removed (default: never)"),
+    ("keep_dead_days", float, "age at which dead letters are removed with them (default: never)"),
+    ("archive_directory", str, "where removed messages are kept as JSON lines (default: nowhere)"),
+)
+
+
+CONFIG_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        default=None,
+        metavar="FILE",
+        help="TOML file; flags override it",
+    ),
+    *(
+        click.option(
+            f"--{name.replace('_', '-')}", type=kind, default=None, help=text, metavar="VALUE"
+        )
+        for name, kind, text in _SERVE_FLAGS
+    ),
+)
+
+SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.option(
+        "--allow-network",
+        "allow_networks",
+        multiple=True,
+        metavar="NETWORK",
+        help="a non-public network that push may call, such as 127.0.0.0/8; repeatable",
+    ),
+    click.option("--https-only", flag_value=True, default=None, help="push to https URLs only"),
+    click.option("--no-push", "push", flag_value=False, default=None, help="never push"),
+    click.option(
+        "--insecure",
+        flag_value=True,
+        default=None,
+        help="allow other machines to connect without an admin token",
+    ),
+)
+
+
+def _config(args: Args) -> Config:
+    names = [name for name, _, _ in _SERVE_FLAGS]
+    names += ["allow_networks", "https_only", "push", "insecure"]
+    given = {name: getattr(args, name, None) for name in names}
+    given["allow_networks"] = list(given["allow_networks"] or ()) or None
+    given["admin_token"] = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN") or None
+    return load_config(
+        args.config, {name: value for name, value in given.items() if value is not None}
+    )
+
+
+def serve_command(args: Args) -> int:
+    from ...jobs.server import serve
+
+    config = _config(args)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+
+    def ready(url: str) -> None:
+        print(f"headrace jobs: listening on {url}", flush=True)
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(serve(config, ready))
+    except OSError as error:
+        raise ConfigurationError(
+            f"{config.host}:{config.port}: {error.strerror or error}"
+        ) from None
+    return 0
+
+
+def prune_command(args: Args) -> int:
+    from ...jobs.server import make_maintenance, make_runtime
+
+    config = _config(args)
+
+    async def prune() -> dict[str, int]:
+        runtime = make_runtime(config)
+        await runtime.start()
+        try:
+            return (await make_maintenance(runtime, config).retain()).rows
+        finally:
+            await runtime.close()
+
+    rows = asyncio.run(prune())
+    print("removed " + ", ".join(f"{count} {table}" for table, count in sorted(rows.items())))
+    return 0
+
+
+def speak(carry_out: Call, args: Args) -> int:
+    """Ask the service, and show the answer."""
+    admin_token = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN")
+    with JobsClient(args.url, admin_token=admin_token) as client:
+        answer = carry_out(client, args)
+    if isinstance(answer, str | Table):
+        args.output.show(answer, answer)
+    elif isinstance(answer, list):
+        args.output.show(answer, *map(str, answer))
+    else:
+        form = args.output.form
+        Output("json" if form == "text" else form).show(answer)
+    return 0
+
+
+def _status(client: JobsClient, args: Args) -> Any:
+    status = client.status()
+    if args.json:
+        return status
+    numbers = ("QUEUED", "INFLIGHT", "DELIVERED", "DEAD")
+    table = Table(
+        ("CONSUMER", "TYPE", *numbers, "STATE"),
+        right=frozenset(numbers),
+        empty="no consumers; `headrace jobs consumer CHANNEL NAME` creates one",
+    )
+    for one in status["consumers"]:
+        disabled = f"disabled: {one['disabled_reason']}" if one["disabled_reason"] else ""
+        state = " ".join(filter(None, ("paused" if one["paused"] else "", disabled)))
+        counts = (one["jobs"][each] for each in numbers)
+        table.add(f"{one['channel']}/{one['consumer']}", one["type"], *counts, state)
+    return table
+
+
+def _put_consumer(client: JobsClient, args: Args) -> Any:
+    return client.put_consumer(
+        args.channel,
+        args.consumer,
+        token=args.token,
+        name=args.name,
+        kind=args.type,
+        callback_url=args.callback_url,
+        max_retries=args.max_retries,
+    )
+
+
+def _publish(client: JobsClient, args: Args) -> Any:
+    payload = sys.stdin.buffer.read() if args.payload == "-" else args.payload.encode()
+    return client.publish(
+        args.channel,
+        payload,
+        channel_token=args.channel_token,
+        producer=args.producer,
+        producer_token=args.producer_token,
+        content_type=args.content_type,
+        message_id=args.id,
+        priority=args.priority,
+        scheduled_for=args.at,
+    )
+
+
+def _change(client: JobsClient, args: Args, **change: Any) -> Any:
+    answer = client.patch_consumer(args.channel, args.consumer, **change)
+    return answer if args.json else f"{args.channel}/{args.consumer}: changed"
+
+
+def _dead(client: JobsClient, args: Args) -> Any:
+    found = list(client.dead_jobs(args.channel, args.consumer))
+    if args.json:
+        return found
+    table = Table(("JOB", "SINCE", "LAST ERROR"), right=frozenset(("JOB",)), empty="no dead jobs")
+    for job in found:
+        number = job["JobRequeueURL"].split("/")[-2]
+        table.add(number, job["StatusChangedAt"], job["LastError"])
+    return table
+
+
+def _requeue(client: JobsClient, args: Args) -> Any:
+    client.requeue_dead(args.channel, args.consumer, consumer_token=args.token)
+    return "requeued"
+
+
+def _purge(client: JobsClient, args: Args) -> Any:
+    what = f"delete all dead jobs of {args.channel}/{args.consumer}"
+    if args.dry_run:
+        return {"dry_run": True, "would": what} if args.json else f"would {what}"
+    if not args.force:
+        ask(f"Really {what}?")
+    count = client.purge_dead(
+        args.channel, args.consumer, channel_token=args.channel_token, consumer_token=args.token
+    )
+    return f"{count} deleted"
+
+
+def _events(client: JobsClient, args: Args) -> Any:
+    found = client.events()
+    if args.json:
+        return found
+    return [
+        f"{one['at']} {one['kind']} {one['channel']}/{one['consumer']}: {one['detail']}"
+        for one in found
+    ]
+
+
+_CHANNEL: Final = click.argument("channel")
+_CONSUMER: Final = click.argument("consumer")
+_NAMED: Final[tuple[Declare, ...]] = (
+    click.option("--token", help="kept, or made for a new one, when not given"),
+    click.option("--name"),
+)
+
+_ONE: Final = (_CHANNEL, _CONSUMER)
+_KEPT: Final[tuple[Declare, ...]] = (
+    click.option("--type", type=click.Choice(["push", "pull"])),
+    click.option("--callback-url"),
+    click.option("--max-retries", type=int),
+)
+_MESSAGE: Final[tuple[Declare, ...]] = (
+    click.argument("payload"),
+    click.option("--channel-token", required=True),
+    click.option("--producer", required=True),
+    click.option("--producer-token", required=True),
+    click.option("--content-type", default="application/octet-stream"),
+    click.option("--id", help="a message id, unique in the channel"),
+    click.option("--priority", type=int, default=0),
+    click.option("--at", help="when to dispatch, RFC 3339"),
+)
+_TOKEN: Final = click.option("--token", required=True)
+_CHANNEL_TOKEN: Final = click.option("--channel-token", required=True)
+
+# fmt: off
+REMOTE: Final[tuple[tuple[str, str, Call, tuple[Declare, ...]], ...]] = (
+    ("status", "counts of every consumer", _status, ()),
+    ("events", "the newest events of the service", _events, ()),
+    ("channel", "create or change a channel",
+        lambda c, a: c.put_channel(a.channel, token=a.token, name=a.name), (_CHANNEL, *_NAMED)),
+    ("producer", "create or change a producer",
+        lambda c, a: c.put_producer(a.producer, token=a.token, name=a.name),
+        (click.argument("producer"), *_NAMED)),
+    ("consumer", "create or change a consumer", _put_consumer, (*_ONE, *_NAMED, *_KEPT)),
+    ("publish", "broadcast a message", _publish, (_CHANNEL, *_MESSAGE)),
+    ("pause", "stop handing out jobs", lambda c, a: _change(c, a, paused=True), _ONE),
+    ("resume", "hand out jobs again", lambda c, a: _change(c, a, paused=False), _ONE),
+    ("enable", "call a disabled endpoint again", lambda c, a: _change(c, a, enable=True), _ONE),
+    ("job", "a job with its attempts",
+        lambda c, a: c.job(a.channel, a.consumer, a.job), (*_ONE, click.argument("job"))),
+    ("dead", "dead jobs with their last error", _dead, _ONE),
+    ("requeue", "requeue all dead jobs", _requeue, (*_ONE, _TOKEN)),
+    ("purge", "delete all dead jobs", _purge, (*_ONE, _TOKEN, _CHANNEL_TOKEN)),
+)
+# fmt: on

@@ -1,0 +1,24 @@
+"""``headrace pipeline …``: declared pipelines of Spark queries."""
+
+from __future__ import annotations
+
+from ..shared.lazy import LazyGroup, Verb
+
+__all__ = ["pipeline"]
+
+pipeline = LazyGroup(
+    "pipeline",
+    {
+        "validate": Verb(
+            "look for mistakes, without Spark in less than a second", "pipeline.look:validate"
+        ),
+        "run": Verb("run the queries until Ctrl-C", "pipeline.run:run"),
+        "once": Verb("process what is there, then end", "pipeline.run:once"),
+        "status": Verb("show how far each query is, without Spark", "pipeline.look:status"),
+        "reset": Verb("begin again at another place; nothing is destroyed", "pipeline.look:reset"),
+        "replay": Verb(
+            "run a range through a query again, into results of its own", "pipeline.run:replay"
+        ),
+    },
+    "Run Spark queries that a file declares: sources, views, expectations, sinks.",
+)

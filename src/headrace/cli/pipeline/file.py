@@ -1,0 +1,43 @@
+"""What the verbs of ``headrace pipeline`` have in common: file, profile, and how problems are told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...pipeline.model import Declared
+from ...pipeline.problems import PipelineError, Problem
+from ...pipeline.reading import read
+from ..shared.output import Output
+
+__all__ = ["FILE", "PROFILE", "opened", "tell_problems"]
+
+FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+PROFILE = click.option("--profile", default="", metavar="NAME", help="whose values take precedence")
+
+
+def opened(output: Output, file: Path, profile: str) -> Declared | None:
+    """The pipeline of a file; None after its problems were told."""
+    try:
+        return read(file, profile)
+    except PipelineError as error:
+        tell_problems(output, error.problems)
+        return None
+
+
+def tell_problems(output: Output, problems: Sequence[Problem], **more: Any) -> None:
+    """Each on a line, as compilers do: ``file:line: what``. For programs one document on standard output."""
+    if not output.is_text:
+        listed = [
+            {"file": str(each.place.file), "line": each.place.line, "text": each.text}
+            for each in problems
+        ]
+        output.show({"ok": not problems, "problems": listed, **more})
+        return
+    sys.stdout.flush()
+    for each in problems:
+        print(each, file=sys.stderr)

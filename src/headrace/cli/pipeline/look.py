@@ -1,0 +1,173 @@
+"""``headrace pipeline validate | status | reset``: what needs no Spark, or only its analysis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...pipeline import checking, resets
+from ...pipeline.model import Declared
+from ...pipeline.problems import PipelineError
+from ...pipeline.status import QueryStatus, status_of
+from ..shared.asking import may_go_on
+from ..shared.output import Output, Table
+from ..shared.verbs import offline
+from .file import FILE, PROFILE, opened, tell_problems
+
+__all__ = ["reset", "status", "validate"]
+
+
+@offline(
+    FILE,
+    PROFILE,
+    click.option("--plan", is_flag=True, help="start Spark, too, to analyse SQL and columns"),
+    click.option("--no-server", is_flag=True, help="ask no server"),
+)
+def validate(output: Output, file: Path, profile: str, plan: bool, no_server: bool) -> int:
+    """Look for mistakes in a pipeline's FILE: keys, options, streams, permissions.
+
+    Each is told with its line. It takes less than a second, and no Spark, unless --plan is given.
+    """
+    declared = opened(output, file, profile)
+    if declared is None:
+        return 1
+    problems, found = (
+        (checking.check_options(declared), []) if no_server else checking.check(declared)
+    )
+    columns: dict[str, str] = {}
+    if plan and not problems:
+        try:
+            columns = _plan(declared)
+        except PipelineError as error:
+            problems = list(error.problems)
+    if problems or not output.is_text:
+        tell_problems(output, problems, found=found, columns=columns)
+        return 1 if problems else 0
+    output.show(None, f"{file}: {_summary(declared)}")
+    for sentence in found:
+        output.show(None, f"  {sentence}")
+    for name, text in columns.items():
+        output.show(None, f"  {name}: {text}")
+    return 0
+
+
+def _summary(declared: Declared) -> str:
+    def some(count: int, word: str) -> str:
+        return f"{count} {word}{'' if count == 1 else 's'}"
+
+    parts = (
+        some(len(declared.sources), "source"),
+        some(len(declared.views), "view"),
+        some(sum(len(view.expectations) for view in declared.views.values()), "expectation"),
+        some(len(declared.sinks), "sink"),
+    )
+    return f"no mistakes found; {', '.join(parts)}"
+
+
+def _plan(declared: Declared) -> dict[str, str]:
+    """The columns of each sink, as Spark sees them."""
+    from ...pipeline.frames import Frames
+    from ...pipeline.run import session_of
+
+    spark = session_of(declared)
+    try:
+        return {
+            name: ", ".join(
+                f"{field.name} {field.dataType.simpleString()}"
+                for field in Frames(spark, declared, name).of_sink(sink).schema.fields
+            )
+            for name, sink in declared.sinks.items()
+        }
+    finally:
+        spark.stop()
+
+
+@offline(FILE, PROFILE)
+def status(output: Output, file: Path, profile: str) -> int:
+    """Show how far each query of a pipeline is: batches, position, what waits, rows and expectations.
+
+    It reads the checkpoints and asks the servers; no Spark is started.
+    """
+    declared = opened(output, file, profile)
+    if declared is None:
+        return 1
+    found = status_of(declared)
+    table = Table(
+        ("QUERY", "GEN", "BATCH", "POSITION", "WAITING", "ROWS"),
+        right=frozenset(("GEN", "BATCH", "WAITING", "ROWS")),
+    )
+    for each in found:
+        table.add(*_row(each))
+    quality = _quality(found)
+    notes = [f"{each.query}: {note}" for each in found for note in each.notes]
+    output.show(
+        [each.document() for each in found], table, *([quality] if quality.rows else []), *notes
+    )
+    return 0
+
+
+def _row(each: QueryStatus) -> tuple[Any, ...]:
+    position = ", ".join(
+        f"{s.stream} {s.sequence:,} of {s.last:,}" for s in each.sources if not s.error
+    )
+    batch = "–" if each.finished < 0 else f"{each.finished:,}"
+    if each.planned > each.finished:
+        batch += f" (+{each.planned - each.finished} under way)"
+    waiting = "?" if each.waiting is None else f"{each.waiting:,}"
+    return each.query, each.generation, batch, position, waiting, f"{each.totals.rows:,}"
+
+
+def _quality(found: list[QueryStatus]) -> Table:
+    """How many rows failed each expectation."""
+    table = Table(
+        ("QUERY", "VIEW", "EXPECTATION", "FAILED", "OF"), right=frozenset(("FAILED", "OF"))
+    )
+    for each in found:
+        for view, seen in each.totals.views.items():
+            for name, count in seen.failed.items():
+                table.add(each.query, view, name, f"{count:,}", f"{seen.rows:,}")
+    return table
+
+
+@offline(
+    FILE,
+    PROFILE,
+    click.option(
+        "--to", required=True, metavar="WHERE", help="earliest, latest, a sequence or a time"
+    ),
+    click.option(
+        "--query", "queries", multiple=True, metavar="NAME", help="only this one; may be repeated"
+    ),
+    destroys=True,
+)
+def reset(
+    output: Output,
+    file: Path,
+    profile: str,
+    to: str,
+    queries: tuple[str, ...],
+    force: bool,
+    dry_run: bool,
+) -> int:
+    """Let queries begin again at another place of their streams.
+
+    They get new checkpoints; those that are there stay, and so do the results. What the queries write
+    afterwards is set apart: files go to a folder of their own.
+    """
+    declared = opened(output, file, profile)
+    if declared is None:
+        return 1
+    sinks = resets.chosen(declared, queries)
+    where = resets.parse_position(to)
+    names = ", ".join(sink.name for sink in sinks)
+    if not may_go_on(output, f"begin {names} again at {where}", force=force, dry_run=dry_run):
+        return 0
+    for sink, generation, consequence in resets.reset(declared, sinks, where):
+        starts = {source: str(start) for source, start in generation.starts.items()}
+        begins = ", ".join(f"{source} at {start}" for source, start in starts.items())
+        document = {"query": sink.name, "generation": generation.number, "starts": starts}
+        text = f"{sink.name}: generation {generation.number} begins {begins}; {consequence}"
+        output.line(document, text)
+    return 0

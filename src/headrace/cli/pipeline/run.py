@@ -1,0 +1,112 @@
+"""``headrace pipeline run | once | replay``: what starts Spark."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ...pipeline import checking, resets
+from ...pipeline.problems import PipelineError
+from .. import INTERRUPTED
+from ..shared.output import Output
+from ..shared.verbs import offline
+from .file import FILE, PROFILE, opened, tell_problems
+
+if TYPE_CHECKING:
+    from ...pipeline.running import Ended
+
+__all__ = ["once", "replay", "run"]
+
+
+@offline(FILE, PROFILE)
+def run(output: Output, file: Path, profile: str) -> int:
+    """Run the queries of a pipeline's FILE, each by its trigger, until Ctrl-C.
+
+    Ctrl-C lets running batches finish; a second one ends at once. The next run goes on where this one
+    stopped. On a terminal it shows each query's progress, elsewhere (or with --json) a line of JSON for
+    each batch.
+    """
+    return _run(output, file, profile, once=False)
+
+
+@offline(FILE, PROFILE)
+def once(output: Output, file: Path, profile: str) -> int:
+    """Process what is in the sources now, then end: 0 if every query did, 1 if one failed.
+
+    Triggers of the file are ignored.
+    """
+    return _run(output, file, profile, once=True)
+
+
+def _run(output: Output, file: Path, profile: str, *, once: bool) -> int:
+    declared = opened(output, file, profile)
+    if declared is None:
+        return 1
+    problems, _ = checking.check(declared)
+    if problems:
+        tell_problems(output, problems)
+        return 1
+    from ...pipeline.life import Life
+    from .screen import screen_of
+
+    with screen_of(output, declared) as screen:
+        life = Life(declared, screen, once=once)
+        ended = life.run()
+        screen.summary(ended)
+    return _status(ended, life.signals)
+
+
+def _status(ended: list[Ended], signals: dict[str, int]) -> int:
+    for each in ended:
+        if each.problem is not None:
+            print(each.problem, file=sys.stderr)
+    if any(each.state == "failed" for each in ended):
+        return 1
+    return INTERRUPTED if "SIGINT" in signals else 0
+
+
+@offline(
+    FILE,
+    PROFILE,
+    click.option("--query", required=True, metavar="NAME", help="whose rows are made again"),
+    click.option(
+        "--from", "begin", required=True, metavar="WHERE", help="earliest, a sequence or a time"
+    ),
+    click.option(
+        "--to", "end", default="latest", metavar="WHERE", help="inclusive (a time is not)"
+    ),
+    click.option("--as", "name", required=True, metavar="NAME", help="sets the results apart"),
+    click.option(
+        "--into", default="", metavar="SINK", help="the sink whose format and options are used"
+    ),
+)
+def replay(
+    output: Output, file: Path, profile: str, query: str, begin: str, end: str, name: str, into: str
+) -> int:
+    """Run a range of the streams through a query again, as one batch.
+
+    Files go to a folder of their own, <path>-<NAME>; messages are published under a sinkId of their own. The
+    checkpoint of the query is not touched.
+    """
+    declared = opened(output, file, profile)
+    if declared is None:
+        return 1
+    (sink,) = resets.chosen(declared, [query])
+    (target,) = resets.chosen(declared, [into or query])
+    first, last = resets.parse_position(begin), resets.parse_position(end)
+    from ...pipeline.replays import replay as again
+    from ...pipeline.run import session_of
+
+    spark = session_of(declared)
+    try:
+        again(declared, spark, sink, target, name, first, last)
+    except PipelineError as error:
+        tell_problems(output, error.problems)
+        return 1
+    finally:
+        spark.stop()
+    output.line({"query": query, "as": name, "from": str(first), "to": str(last)}, "done")
+    return 0

@@ -1,0 +1,190 @@
+"""What is seen of a running pipeline: a table that is drawn anew on a terminal, lines of JSON elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...pipeline.model import Declared
+from ...pipeline.running import Ended, Watcher
+from ...pipeline.totals import Batch, Totals
+from ..shared.output import Output, json_text, terminal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+
+__all__ = ["Lines", "Picture", "Screen", "screen_of"]
+
+
+class Screen(Watcher, Protocol):
+    """A watcher that also shows how everything ended."""
+
+    def summary(self, ended: list[Ended]) -> None: ...
+
+
+@contextmanager
+def screen_of(output: Output, declared: Declared) -> Iterator[Screen]:
+    """The screen for this output."""
+    console = terminal() if output.is_text else None
+    if console is None:
+        yield Lines()
+        return
+    with Picture(console, declared).live() as picture:
+        yield picture
+
+
+class Lines:
+    """An event a line, as JSON: ``event``, ``time`` and what belongs to it."""
+
+    def starting(self, what: str) -> None:
+        self._line("starting", what=what)
+
+    def standby(self, holder: str) -> None:
+        self._line("standby", holder=holder)
+
+    def active(self, token: int) -> None:
+        self._line("active", token=token)
+
+    def started(self, query: str) -> None:
+        self._line("started", query=query)
+
+    def batch(self, batch: Batch, totals: Totals) -> None:
+        self._line(
+            "batch",
+            query=batch.query,
+            batch=batch.number,
+            rows=batch.rows,
+            rows_per_s=round(batch.rows_per_s, 1),
+            seconds=batch.seconds,
+            behind=batch.behind,
+            ends=list(batch.ends),
+            failed={name: dict(view.failed) for name, view in batch.views.items()},
+            total_rows=totals.rows,
+        )
+
+    def waiting(self, query: str, why: str) -> None:
+        self._line("waiting", query=query, why=why)
+
+    def stopping(self, why: str) -> None:
+        self._line("stopping", why=why)
+
+    def ended(self, ended: Ended) -> None:
+        problem = str(ended.problem) if ended.problem is not None else None
+        self._line(
+            "ended",
+            query=ended.query,
+            state=ended.state,
+            batches=ended.batches,
+            rows=ended.rows,
+            last_batch=ended.totals.last,
+            problem=problem,
+        )
+
+    def summary(self, ended: list[Ended]) -> None:
+        pass  # every end had its line
+
+    def _line(self, event: str, **fields: Any) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        print(json_text({"event": event, "time": now, **fields}, indent=0), flush=True)
+
+
+@dataclass
+class _Row:
+    """What is shown of a query."""
+
+    state: str = ""
+    batch: Batch | None = None
+    rows: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
+
+
+class Picture:
+    """A table with a row for each query."""
+
+    def __init__(self, console: Console, declared: Declared) -> None:
+        self._console = console
+        self._declared = declared
+        self._rows = {name: _Row() for name in declared.sinks}
+        self._since = time.monotonic()
+        self._note = ""
+        self._live: Live | None = None
+
+    @contextmanager
+    def live(self) -> Iterator[Picture]:
+        """While it is drawn."""
+        from rich.live import Live
+
+        with Live(console=self._console, get_renderable=self._draw, refresh_per_second=4) as live:
+            self._live = live
+            yield self
+
+    def starting(self, what: str) -> None:
+        self._note = f"starting {what} …"
+
+    def standby(self, holder: str) -> None:
+        self._note = f"stands by; {holder or 'another runner'} has the lease"
+
+    def active(self, token: int) -> None:
+        self._note = ""
+
+    def started(self, query: str) -> None:
+        self._note = ""
+        self._rows[query].state = "running"
+
+    def batch(self, batch: Batch, totals: Totals) -> None:
+        row = self._rows[batch.query]
+        row.batch, row.rows = batch, row.rows + batch.rows
+        for view in batch.views.values():
+            for name, count in view.failed.items():
+                row.failed[name] = row.failed.get(name, 0) + count
+
+    def waiting(self, query: str, why: str) -> None:
+        self._rows[query].state = f"waits {why}"
+
+    def stopping(self, why: str) -> None:
+        self._note = (
+            f"{why}; running batches are finished, Ctrl-C again ends at once" if why else ""
+        )
+
+    def ended(self, ended: Ended) -> None:
+        self._rows[ended.query].state = ended.state
+
+    def summary(self, ended: list[Ended]) -> None:
+        self._note = ""
+        for each in ended:
+            where = f" after batch {each.totals.last:,}" if each.totals.last >= 0 else ""
+            text = (
+                f"{each.query}: {each.state}{where}; {each.rows:,} rows in {each.batches:,} batches"
+            )
+            self._console.print(text, markup=False)
+
+    def _draw(self) -> Any:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        table.add_column("query")
+        for heading in ("batch", "rows", "rows/s", "waiting"):
+            table.add_column(heading, justify="right")
+        table.add_column("failed expectations")
+        table.add_column("")
+        for name, row in self._rows.items():
+            table.add_row(name, *self._cells(row))
+        seconds = time.monotonic() - self._since
+        head = Text(f"{self._declared.name}  {seconds:,.0f} s", style="bold")
+        return Group(head, table, *([Text(self._note, style="yellow")] if self._note else []))
+
+    def _cells(self, row: _Row) -> tuple[str, ...]:
+        batch = row.batch
+        failed = ", ".join(f"{name}: {count:,}" for name, count in row.failed.items() if count)
+        if batch is None:
+            return "", "", "", "", failed, row.state
+        behind = "?" if batch.behind is None else f"{batch.behind:,}"
+        rate = f"{batch.rows_per_s:,.0f}"
+        return f"{batch.number:,}", f"{row.rows:,}", rate, behind, failed, row.state

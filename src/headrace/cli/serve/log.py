@@ -1,0 +1,89 @@
+"""Log lines in nats-server's format, which test harnesses and log collectors can parse."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from datetime import UTC, datetime
+from typing import Final
+
+from ...broker.server.connections.tracing import TRACE
+from ...errors import ConfigurationError
+
+_LABELS: Final = {
+    logging.DEBUG: "DBG",
+    logging.INFO: "INF",
+    logging.WARNING: "WRN",
+    logging.ERROR: "ERR",
+    logging.CRITICAL: "FTL",
+}
+_NAMES: Final = ("headrace", "asyncio")
+_TRACING: Final = "headrace.broker.trace"
+
+
+class LogFormatter(logging.Formatter):
+    """``[pid] YYYY/MM/DD hh:mm:ss.uuuuuu [INF] text``; with ``utc`` not in local time; or without the
+    time.
+    """
+
+    def __init__(self, *, time: bool = True, utc: bool = False) -> None:
+        super().__init__()
+        self._time = time
+        self._zone = UTC if utc else None
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = ""
+        if self._time:
+            at = datetime.fromtimestamp(record.created, self._zone)
+            moment = at.strftime("%Y/%m/%d %H:%M:%S.%f ")
+        label = _LABELS.get(record.levelno, "TRC")
+        text = record.getMessage()
+        if record.exc_info:
+            text += "\n" + self.formatException(record.exc_info)
+        return f"[{os.getpid()}] {moment}[{label}] {text}"
+
+
+def set_up_logging(
+    *,
+    debug: bool,
+    trace: bool = False,
+    file: str | None = None,
+    time: bool = True,
+    utc: bool = False,
+) -> None:
+    """Send the log of Headrace and of the event loop to ``file`` or stderr. For our own process only.
+
+    With ``trace`` the protocol of connections made from now on is logged, too.
+
+    Raises ConfigurationError if the file cannot be written; the log then stays where it is.
+    """
+    before = list(logging.getLogger(_NAMES[0]).handlers)
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    if file is not None:
+        try:
+            handler = logging.FileHandler(file, encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(f"log_file: cannot write {file}: {error.strerror}") from error
+    handler.setFormatter(LogFormatter(time=time, utc=utc))
+    for name, level in zip(
+        _NAMES, (logging.DEBUG if debug else logging.INFO, logging.WARNING), strict=True
+    ):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.setLevel(level)
+        logger.propagate = False
+    logging.getLogger(_TRACING).setLevel(TRACE if trace else logging.WARNING)
+    for old in before:
+        if isinstance(old, logging.FileHandler):
+            old.close()
+
+
+def reopen_log() -> bool:
+    """Reopen the log file, after another program has moved it away; False if there is none."""
+    found = False
+    for handler in logging.getLogger(_NAMES[0]).handlers:
+        if isinstance(handler, logging.FileHandler):
+            handler.close()  # the next line opens it again, under its name
+            found = True
+    return found

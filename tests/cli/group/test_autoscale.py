@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from headrace import Broker
+from headrace.cli.group.autoscale import (
+    AUTOSCALE_OPTIONS,
+    autoscale_command,
+    document,
+    run_autoscale,
+    sentence,
+)
+from headrace.cli.shared.verbs import command_of
+from headrace.client import JetStream
+from headrace.groups import GroupConfigurationError, elastic
+from headrace.groups.autoscale import Step
+from headrace.groups.autoscaler import Decision
+from waiting import until
+
+DECISION = Decision(
+    at_ns=1_700_000_090_250_000_000,
+    before=("a",),
+    members=("a", "b"),
+    reasons=("400 wait", "too far behind for 3 looks"),
+    lag=400,
+    arrived=10.0,
+    handled=5.0,
+    behind_s=80.0,
+)
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    async with Broker(store_dir=tmp_path, port=-1) as broker:
+        yield broker
+
+
+@pytest.fixture
+async def js(broker: Broker) -> AsyncIterator[JetStream]:
+    async with broker.connect() as connection:
+        js = connection.jetstream()
+        await js.create_stream(
+            name="ORDERS", subjects=["orders.*"], storage="memory", allow_direct=True
+        )
+        await elastic.create(js, "ORDERS", "g", 4)
+        yield js
+
+
+def arguments(*given: str) -> SimpleNamespace:
+    command = command_of(arguments, lambda: None, "autoscale", AUTOSCALE_OPTIONS, [])
+    words = ["--every", "0.01", "--members", "w-{}", *given]
+    return SimpleNamespace(**command.make_context("autoscale", words).params)
+
+
+async def output(js: JetStream, args: SimpleNamespace, lines: int, as_json: bool) -> list[str]:
+    out = io.StringIO()
+    task = asyncio.create_task(run_autoscale(js, "ORDERS", "g", args, as_json=as_json, out=out))
+    await until(lambda: task.done() or out.getvalue().count("\n") >= lines)
+    task.cancel()
+    await asyncio.wait([task])
+    return out.getvalue().splitlines()
+
+
+async def test_it_says_what_it_does(js: JetStream) -> None:
+    first, second, *_ = await output(js, arguments("--min", "2"), 2, as_json=False)
+    assert first.partition(" ")[2] == "0 members: fewer than 2 members → 2 (+w-0 +w-1): done"
+    assert second.partition(" ")[2] == "2 members: a rate takes two looks"
+    assert (await elastic.get(js, "ORDERS", "g")).members == ("w-0", "w-1")
+
+
+async def test_a_dry_run_says_what_it_would_do(js: JetStream) -> None:
+    lines = await output(js, arguments("--min", "2", "--dry-run"), 2, as_json=True)
+    for text in lines:
+        found = json.loads(text)
+        assert found["action"] == "up"
+        assert found["problem"] == "dry run"
+        assert (found["members"], found["proposed"]) == ([], ["w-0", "w-1"])
+    assert (await elastic.get(js, "ORDERS", "g")).members == ()
+
+
+async def test_only_names_with_an_instance_are_added(js: JetStream) -> None:
+    args = arguments("--only-live", "--min", "2")
+    args.stream, args.group, args.json = "ORDERS", "g", False
+    async with elastic.join(js, "ORDERS", "g", "w-7", lambda message: message.ack()):
+        task = asyncio.create_task(autoscale_command(js, args))
+        try:
+            await until(lambda: _has(js, ("w-7",)))
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def _has(js: JetStream, members: tuple[str, ...]) -> bool:
+    return (await elastic.get(js, "ORDERS", "g")).members == members
+
+
+async def test_wrong_bounds_are_refused(js: JetStream) -> None:
+    with pytest.raises(GroupConfigurationError, match="maximum is 1; accepted: the minimum"):
+        await run_autoscale(js, "ORDERS", "g", arguments("--min", "2", "--max", "1"))
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["autoscale", "ORDERS", "g", "--members", "a,b"], "0 members: fewer than 1 members"),
+        (["metrics", "ORDERS", "--listen", "127.0.0.1:0"], "metrics at http://127.0.0.1:"),
+    ],
+)
+async def test_ctrl_c_ends_it_without_a_word(
+    js: JetStream, broker: Broker, command: list[str], said: str
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "headrace.cli", "group", *command, "--server", broker.client_url),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(20):
+        assert said in (await process.stdout.readline()).decode()
+        process.send_signal(signal.SIGINT)
+        rest = (await process.stdout.read()).decode()
+        assert await process.wait() == 130
+    assert "Traceback" not in rest
+
+
+def test_a_step_in_words_and_as_a_document() -> None:
+    assert sentence(Step(DECISION, applied=True)) == (
+        "2023-11-14T22:14:50.250Z 1 members: 400 wait; too far behind for 3 looks → 2 (+b): done"
+    )
+    assert sentence(Step(None, problem="no answer")) == "- no look: no answer"
+    found = document(Step(DECISION, problem="dry run"))
+    assert json.loads(json.dumps(found)) == {
+        "at": "2023-11-14T22:14:50.250Z",
+        "action": "up",
+        "applied": False,
+        "problem": "dry run",
+        "members": ["a"],
+        "proposed": ["a", "b"],
+        "reasons": ["400 wait", "too far behind for 3 looks"],
+        "lag": 400,
+        "arrived_per_second": 10.0,
+        "handled_per_second": 5.0,
+        "behind_seconds": 80.0,
+    }
+    assert document(Step(None, problem="no answer"))["problem"] == "no answer"

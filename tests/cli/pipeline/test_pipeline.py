@@ -1,0 +1,153 @@
+"""`headrace pipeline`: mistakes told, what is shown of running queries, statuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import peers
+from headrace import sync
+from headrace.cli import main
+from headrace.cli.pipeline.screen import Lines, Picture
+from headrace.pipeline.problems import Place, Problem
+from headrace.pipeline.reading import read
+from headrace.pipeline.running import Ended
+from headrace.pipeline.totals import Batch, Totals, ViewRows
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    server = peers.start_headrace(tmp_path_factory.mktemp("broker"))
+    with sync.connect(server.url) as connection:
+        js = connection.jetstream()
+        js.create_stream(name="ORDERS", subjects=["orders.>"])
+        js.publish("orders.new", b"1")
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture
+def file(tmp_path: Path, url: str) -> Path:
+    file = tmp_path / "orders.toml"
+    file.write_text(
+        f"""
+[pipeline]
+checkpoint = "checkpoint"
+[sources.orders]
+options = {{ stream = "ORDERS", servers = "{url}" }}
+[sinks.out]
+from = "orders"
+format = "noop"
+"""
+    )
+    return file
+
+
+def test_a_file_without_mistakes(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "validate", str(file)]) == 0
+    assert capsys.readouterr().out == (
+        f"{file}: no mistakes found; 1 source, 0 views, 0 expectations, 1 sink\n"
+        "  stream ORDERS has 1 messages\n"
+    )
+
+
+def test_mistakes_are_told_as_compilers_do(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(file.read_text().replace("format", "fromat"))
+    assert main(["pipeline", "validate", str(file)]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == (
+        f"{file}:6: sink 'out' has neither format and python\n"
+        f"{file}:8: unknown key 'fromat'; did you mean 'format'?\n"
+    )
+    assert main(["pipeline", "validate", "--json", str(file)]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["ok"] is False
+    assert document["problems"][1]["line"] == 8
+    assert main(["pipeline", "run", str(file)]) == 1, "before Spark is started"
+
+
+def test_neither_validate_nor_status_imports_spark(file: Path) -> None:
+    program = (
+        "import sys; from headrace.cli import main\n"
+        "for verb in ('validate', 'status'): assert main(['pipeline', verb, sys.argv[1]]) == 0\n"
+        "assert not [m for m in sys.modules if m.split('.')[0] in ('pyspark', 'py4j', 'pyarrow', 'pandas')]"
+    )
+    command = [sys.executable, "-c", program, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_status_for_people_and_for_programs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "status", str(file)]) == 0
+    assert "out      1      –  ORDERS 0 of 1        1     0" in capsys.readouterr().out
+    assert main(["pipeline", "status", "--json", str(file)]) == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    assert (document["query"], document["waiting"]) == ("out", 1)
+
+
+def test_a_reset_says_what_it_does(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["pipeline", "reset", str(file), "--to", "1"]
+    assert main([*command, "--dry-run"]) == 0
+    assert "would begin out again at sequence 1" in capsys.readouterr().out
+    assert not (file.parent / "checkpoint").exists()
+    assert main([*command, "--force"]) == 0
+    said = "out: generation 1 begins orders at sequence 1; nothing was run before\n"
+    assert capsys.readouterr().out == said
+    assert main(["pipeline", "reset", str(file), "--to", "never", "--force"]) == 2
+    assert "'never' is no place in a stream" in capsys.readouterr().err
+
+
+def batch() -> Batch:
+    views = {"v": ViewRows(10, {"a": 2, "b": 0})}
+    return Batch("out", 3, 10, 0.5, ('{"seq": 4}',), behind=7, views=views)
+
+
+def test_lines_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines()
+    totals = Totals(None)
+    totals.add(batch())
+    lines.batch(batch(), totals)
+    lines.ended(Ended("out", "failed", totals, 1, 10, Problem(Place(Path("f"), 3), "boom")))
+    one, two = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert one.pop("time").endswith("Z")
+    assert one == {
+        "event": "batch",
+        "query": "out",
+        "batch": 3,
+        "rows": 10,
+        "rows_per_s": 20.0,
+        "seconds": 0.5,
+        "behind": 7,
+        "ends": ['{"seq": 4}'],
+        "failed": {"v": {"a": 2, "b": 0}},
+        "total_rows": 10,
+    }
+    assert (two["state"], two["problem"], two["last_batch"]) == ("failed", "f:3: boom", 3)
+
+
+def test_the_picture_shows_rates_lag_and_failed_expectations(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rich.console import Console
+
+    console = Console(width=100, force_terminal=False)
+    picture = Picture(console, read(file))
+    totals = Totals(None)
+    totals.add(batch())
+    picture.starting("Spark")
+    picture.started("out")
+    picture.batch(batch(), totals)
+    console.print(picture._draw())
+    shown = capsys.readouterr().out
+    assert shown.splitlines()[1].split() == [
+        *("query", "batch", "rows", "rows/s", "waiting", "failed", "expectations")
+    ]
+    assert shown.splitlines()[2].split() == ["out", "3", "10", "20", "7", "a:", "2", "running"]
+    picture.summary([Ended("out", "stopped", totals, 1, 10)])
+    assert capsys.readouterr().out == "out: stopped after batch 3; 10 rows in 1 batches\n"
