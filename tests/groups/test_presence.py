@@ -36,6 +36,10 @@ async def test_strangers_on_the_subject_are_not_counted(js: JetStream) -> None:
         await js.connection.subscribe(
             "headrace.groups.elastic.S.g", callback=lambda question: question.respond(b"?")
         ),
+        await js.connection.subscribe(
+            "headrace.groups.elastic.S.g",
+            callback=lambda question: question.respond(b'{"more":' * 5000),
+        ),
     ):
         assert await who_is_there(js, ElasticGroup, "S", "g", within=0.1) == [A]
 

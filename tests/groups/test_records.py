@@ -135,6 +135,7 @@ def test_what_others_add_is_passed_over() -> None:
             ),
         ),
         (b'{"layout":["x"],"partitions":3}', "has the layout"),
+        (b'{"layout":' * 5000, "is no JSON: exceeded max depth"),
     ],
 )
 def test_a_damaged_record_is_told(value: bytes, text: str) -> None:

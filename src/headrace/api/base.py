@@ -30,6 +30,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 D = TypeVar("D", bound=Document)
+T = TypeVar("T")
 
 
 def fields(names: str) -> tuple[str, ...]:
@@ -57,8 +58,13 @@ def decode(data: bytes | str, kind: type[D], *, strict: bool = False) -> D:
 
 def read_json(data: bytes | str) -> Any:
     """Any JSON value. Raises DocumentError for invalid JSON, or for JSON nested too deep."""
+    return read_typed(data, Any)
+
+
+def read_typed(data: bytes | str, kind: type[T]) -> T:
+    """A JSON value of a type that msgspec knows. Raises DocumentError as ``read_json``."""
     try:
-        return msgspec.json.decode(data)
+        return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DocumentError(str(error)) from error
     except RecursionError as error:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ..api.base import DocumentError, read_json
 from ..errors import ConfigurationError, HeadraceError, JetStreamApiError
 from ..errors import TimeoutError_ as NoAnswerError
 from ..groups.errors import GroupNotFoundError
@@ -82,8 +83,8 @@ async def unexpected(request: Request, error: Exception) -> Response:
 async def body_of(request: Request) -> dict[str, Any]:
     """The JSON object that was sent. Raises RefusedError."""
     try:
-        document = msgspec.json.decode(await request.body() or b"{}")
-    except (msgspec.DecodeError, RecursionError) as error:
+        document = read_json(await request.body() or b"{}")
+    except DocumentError as error:
         raise RefusedError(400, "not_json", f"the body is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise RefusedError(400, "not_json", "the body has to be an object")

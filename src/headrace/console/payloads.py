@@ -9,6 +9,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from ..api.base import DocumentError, read_json
+
 Kind = Literal["empty", "json", "text", "binary"]
 
 PREVIEW_CHARACTERS: Final = 160
@@ -30,8 +32,8 @@ def kind_of(payload: bytes) -> Kind:
         text = begin[: error.start].decode()
     if len(payload) <= SHOWN_BYTES and text.lstrip()[:1] in ("{", "["):
         try:
-            msgspec.json.decode(begin)
-        except (msgspec.DecodeError, RecursionError):
+            read_json(begin)
+        except DocumentError:
             pass
         else:
             return "json"

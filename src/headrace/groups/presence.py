@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ..api.base import DocumentError, read_typed
 from .records import ElasticGroup, StaticGroup
 
 if TYPE_CHECKING:
@@ -84,8 +85,8 @@ async def who_is_there(
             async with asyncio.timeout(within):
                 async for message in answers:
                     try:
-                        found.append(msgspec.json.decode(message.payload, type=Present))
-                    except msgspec.DecodeError:
+                        found.append(read_typed(message.payload, Present))
+                    except DocumentError:
                         continue  # nobody of ours, or the server's word that nobody listens
         except TimeoutError:
             pass  # whoever is there has answered

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 
+from ..api.base import DocumentError, read_json
 from . import validation
 from .assignment import MemberMapping, assign, filter_subjects
 from .errors import GroupConfigurationError, GroupRecordError
@@ -280,8 +281,8 @@ class _Reader:
     def __init__(self, what: str, value: bytes) -> None:
         self._what = what
         try:
-            fields = msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            fields = read_json(value)
+        except DocumentError as error:
             raise GroupRecordError(f"the record of {what} is no JSON: {error}") from error
         if not isinstance(fields, dict):
             raise GroupRecordError(f"the record of {what} is no JSON object: {value[:80]!r}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from ..api.base import DocumentError
+from ..api.base import DocumentError, read_typed
 from ..api.times import parse_time
 from .contents import ConsumerState, Delivery, SnapshotFormatError
 
@@ -19,8 +19,8 @@ _T = TypeVar("_T")
 def read(body: bytes, kind: type[_T], what: str) -> _T:
     """A document of that type. Raises SnapshotFormatError, in which ``what`` names it."""
     try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        return read_typed(body, kind)
+    except DocumentError as error:
         raise SnapshotFormatError(f"{what} cannot be read: {error}") from None
 
 

@@ -92,5 +92,6 @@ def test_connect_asks_for_headers_only_when_the_server_has_them() -> None:
 def test_info_tolerates_fields_it_does_not_know_and_refuses_what_is_not_info() -> None:
     info = parse_info(b'{"server_id":"X","max_payload":7,"brand_new":[1]}')
     assert (info.server_id, info.max_payload) == ("X", 7)
-    with pytest.raises(ProtocolError, match="INFO"):
-        parse_info(b"[]")
+    for document in (b"[]", b'{"brand_new":' * 5000):
+        with pytest.raises(ProtocolError, match="INFO"):
+            parse_info(document)

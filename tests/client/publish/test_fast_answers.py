@@ -60,7 +60,9 @@ def test_nobody_there_is_a_refusal() -> None:
     assert isinstance(found.error, NoRespondersError)
 
 
-@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"{}", b'{"seq":"x"}', b'{"type":7}'])
+@pytest.mark.parametrize(
+    "payload", [b"", b"{", b"[]", b"{}", b'{"seq":"x"}', b'{"type":7}', b'{"a":' * 5000]
+)
 def test_what_is_not_understood_is_a_refusal(payload: bytes) -> None:
     found = answer(payload)
     assert found.kind is Kind.ALONE

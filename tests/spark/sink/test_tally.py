@@ -90,8 +90,9 @@ def test_records_travel() -> None:
     assert decode_plan(plan.encode(), 9, "s") == plan
     marker = Marker(4, B, 999, "ab", True, 12)
     assert decode_marker(marker.encode(), 12, "s") == marker
-    with pytest.raises(ConfigurationError, match="'s' is no marker of a sink"):
-        decode_marker(b"hello", 1, "s")
+    for stranger in (b"hello", b'{"a":' * 5000):
+        with pytest.raises(ConfigurationError, match="'s' is no marker of a sink"):
+            decode_marker(stranger, 1, "s")
     with pytest.raises(ConfigurationError, match="has version 2"):
         decode_plan(plan.encode().replace(b'"v":1', b'"v":2'), 1, "s")
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from ...api.base import read_typed
+
 
 class Peer(msgspec.Struct, eq=False):
     """The other end of a connection."""
@@ -60,9 +62,6 @@ UNSAID = ConnectOptions()
 
 def decode_connect(document: bytes) -> ConnectOptions:
     """Read a CONNECT document. Raises ValueError (msgspec's) for anything but such an object."""
-    try:
-        said = msgspec.json.decode(document, type=dict[str, Any])
-    except RecursionError as error:
-        raise ValueError("JSON nested too deeply") from error
+    said = read_typed(document, dict[str, Any])
     # Some clients write null for what they leave out.
     return msgspec.convert({k: v for k, v in said.items() if v is not None}, ConnectOptions)

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from ...api import names
+from ...api.base import read_typed
 from ...api.errors import Errors
 from ...api.messages import StoredMessageDocument
 from ...api.times import parse_time
@@ -85,8 +86,8 @@ _ADDED: Final = frozenset({
 def counter_value(payload: bytes) -> int:
     """The value in a counter's message. Raises ConfigurationError for another message."""
     try:
-        return int(msgspec.json.decode(payload, type=_Counter).val)
-    except (msgspec.DecodeError, ValueError):
+        return int(read_typed(payload, _Counter).val)
+    except ValueError:
         raise ConfigurationError(f"{payload[:40]!r} is not the message of a counter") from None
 
 

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from ..._version import __version__
+from ...api.base import DocumentError, read_typed
 from ...errors import ConfigurationError, ProtocolError
 
 DEFAULT_PORT: Final = 4222
@@ -118,15 +119,14 @@ class _Connect(msgspec.Struct, omit_defaults=True, kw_only=True):
     sig: str = ""
 
 
-_decode_info = msgspec.json.Decoder(ServerInfo).decode
 _encode_connect = msgspec.json.Encoder().encode
 
 
 def parse_info(document: bytes) -> ServerInfo:
     """Read the JSON of an INFO line. Raises ProtocolError if it is not what INFO may hold."""
     try:
-        return _decode_info(document)
-    except msgspec.DecodeError as error:
+        return read_typed(document, ServerInfo)
+    except DocumentError as error:
         raise ProtocolError(f"the server's INFO is not understood: {error}") from error
 
 

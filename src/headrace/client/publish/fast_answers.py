@@ -89,7 +89,7 @@ def read_answer(prefix: bytes, frame: Frame) -> Answer | None:
         return Answer(Kind.ALONE, place, operation, error=error)
     try:
         found = _decode(frame[5])
-    except msgspec.DecodeError as failure:
+    except (msgspec.DecodeError, RecursionError) as failure:
         error = ProtocolError(f"the answer to a publish is not understood: {failure}")
         return Answer(Kind.ALONE, place, operation, error=error)
     if found.error is not None:

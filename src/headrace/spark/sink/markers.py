@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from ...api.base import DocumentError, read_typed
 from ...errors import ConfigurationError, HeadraceError
 
 PLAN: Final = "plan"
@@ -105,8 +106,8 @@ def decode_marker(payload: bytes, sequence: int, subject: str) -> Marker:
 
 def _decode(payload: bytes, subject: str) -> _Record:
     try:
-        record = msgspec.json.decode(payload, type=_Record)
-    except msgspec.DecodeError as error:
+        record = read_typed(payload, _Record)
+    except DocumentError as error:
         raise ConfigurationError(
             f"jetstream sink: the last message of {subject!r} is no marker of a sink: {error}"
         ) from None

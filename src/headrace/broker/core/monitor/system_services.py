@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ....api.base import DocumentError, read_typed
 from ....api.times import format_time
 from ....errors import ConfigurationError
 from ..accounts.accounts import Account
@@ -278,8 +279,8 @@ def _options(payload: bytes) -> Options:
     if not payload:
         return {}
     try:
-        return msgspec.json.decode(payload, type=Options)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return read_typed(payload, Options)
+    except DocumentError as error:
         raise ValueError(f"the request is no JSON object: {error}") from None
 
 

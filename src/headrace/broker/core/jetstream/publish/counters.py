@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from .....api.base import DocumentError, read_typed
 from .....api.errors import Errors
 from ..config.refused import Refused
 from ..headers.published import header_value
@@ -86,8 +87,8 @@ def counted(
 def _read_total(body: bytes) -> int:
     """The number a stored message stands for. Raises Refused when it is no counter."""
     try:
-        return _total(msgspec.json.decode(body, type=_Value).val)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _total(read_typed(body, _Value).val)
+    except DocumentError as error:
         raise Refused(Errors.MESSAGE_COUNTER_BROKEN) from error
 
 
@@ -132,8 +133,8 @@ def _read_sources(text: bytes) -> _Said:
     if not text:
         return {}
     try:
-        return msgspec.json.decode(text, type=_Said)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return read_typed(text, _Said)
+    except DocumentError as error:
         raise Refused(Errors.MESSAGE_COUNTER_BROKEN) from error
 
 
