@@ -12,6 +12,8 @@ import pytest
 from headrace.broker.core.account_options import JetStreamLimits
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.core.jetstream.api.receiving import Receiving
+from headrace.broker.core.jetstream.engine import finishing as finishing_room
+from headrace.broker.core.jetstream.engine.finishing import Finishing
 from headrace.broker.core.ports.storage import StreamStore
 from headrace.broker.store import FileStorage
 from headrace.errors import StoreFullError
@@ -387,3 +389,72 @@ def test_a_client_that_does_not_wait_is_paused() -> None:
     assert client.session.holds_input
     client.world.settle()
     assert not client.session.holds_input
+
+
+def consumers(count: int, **config: Any) -> tuple[bytes, ...]:
+    """Pull consumers ``C0`` and so on, of a subject each."""
+    every = {"ack_policy": "explicit", "deliver_policy": "all", **config}
+    return tuple(
+        consumer_entry(
+            f"C{number}",
+            {"filter_subject": f"s.{number}", **every, "durable_name": f"C{number}"},
+            ConsumerState(),
+            THEN,
+        )
+        for number in range(count)
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "held", "code"),
+    [
+        ({"max_consumers": 2}, consumers(3), 10026),
+        ({}, consumers(1) * 2, 10062),
+        ({"retention": "workqueue"}, consumers(2, filter_subject="s.>"), 10100),
+        ({"retention": "workqueue"}, consumers(1, ack_policy="none"), 10084),
+    ],
+    ids=["too many", "one twice", "two of one message", "without acks"],
+)
+def test_consumers_that_could_not_be_made_are_not_restored(
+    config: dict[str, Any], held: tuple[bytes, ...], code: int
+) -> None:
+    client = World().client()
+    answer = restore(client, backup(consumers=held), {**CONFIG, **config})
+    assert answer["error"]["err_code"] == code, answer
+    nothing_stays(client)
+
+
+def test_many_consumers_are_made_in_slices_and_all_of_it_is_shown_at_once(
+    on_disk: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = 40
+    shown: list[bool] = []
+    turn = Finishing.turn
+
+    def seen(finishing: Finishing) -> None:
+        turn(finishing)
+        shown.append("S" in on_disk.streams)
+
+    monkeypatch.setattr(Finishing, "turn", seen)
+    monkeypatch.setattr(finishing_room, "_SLICE_NS", 0)
+    client = on_disk.client()
+    answer = restore(client, backup(consumers=consumers(many)))
+    assert "error" not in answer, answer
+    assert shown == [False] * many + [True]
+    for life in lives(client, tmp_path):
+        assert life.api("CONSUMER.NAMES.S", {})["total"] == many
+        assert life.api("STREAM.INFO.S")["state"]["consumer_count"] == many
+
+
+def test_a_subject_that_was_taken_meanwhile_takes_consumers_back_too(
+    on_disk: World, tmp_path: Path
+) -> None:
+    client = on_disk.client()
+    data = backup(consumers=consumers(3))
+    answer = announce(client)
+    assert not send(client, answer["deliver_subject"], data)
+    client.stream("T", subjects=["s.0"])
+    assert finish(client, answer["deliver_subject"])["error"]["err_code"] == 10065
+    for life in lives(client, tmp_path):
+        assert names(life) == ["T"]
+        assert not [key for key in life.world.storage.meta.load() if "/S" in key]

@@ -10,7 +10,6 @@ from .....api.base import Document, DocumentError
 from .....api.consumers import ConsumerConfig, CreateConsumerRequest
 from .....api.envelope import decode_create_consumer
 from .....api.errors import Errors
-from .....pattern_tree import PatternTree
 from ..config.consumer import (
     check_consumer,
     check_consumer_name,
@@ -28,6 +27,7 @@ from ..consumer.consumer import Consumer
 from ..context import Context
 from ..stream.stream import Stream
 from .consumer_info import consumer_info
+from .consumer_rules import check_count, check_work_queue
 from .dispatcher import Call
 from .ports import Assets, stream_of
 
@@ -102,8 +102,8 @@ class ConsumerCreation:
             return self._existing(stream, existing, config, request.action)
         if request.action == "update":
             raise Refused(Errors.CONSUMER_DOES_NOT_EXIST)
-        self._check_count(stream)
-        _check_work_queue(stream, config, None)
+        check_count(stream.config, options, len(stream.consumers))
+        check_work_queue(stream.config, config, (c.config for c in stream.consumers.values()))
         name = name or self._new_name(stream)
         config = with_ephemeral_default(config)
         return consumer_info(self._assets.create_consumer(stream, name, config))
@@ -122,23 +122,14 @@ class ConsumerCreation:
         if not same:
             check_consumer_update(consumer.config, config)
             _check_listened(consumer, config)
-            _check_work_queue(stream, config, consumer)
+            others = (c.config for c in stream.consumers.values() if c is not consumer)
+            check_work_queue(stream.config, config, others)
             refiltered = filters_of(config) != filters_of(consumer.config)
             consumer.reconfigure(with_ephemeral_default(config))
             self._assets.journal_consumer(consumer)
             if refiltered:
                 stream.retention.consumers_changed()
         return consumer_info(consumer)
-
-    def _check_count(self, stream: Stream) -> None:
-        options = self._context.options
-        limits = [
-            stream.config.max_consumers,
-            options.limits.max_consumers,
-            options.max_consumers_per_stream,
-        ]
-        if any(0 < limit <= len(stream.consumers) for limit in limits):
-            raise Refused(Errors.MAX_CONSUMERS)
 
     def _new_name(self, stream: Stream) -> str:
         while (name := self._context.new_name(_NAME_CHARS)) in stream.consumers:
@@ -151,27 +142,3 @@ def _check_listened(consumer: Consumer, config: ConsumerConfig) -> None:
     push = consumer.push
     if push is not None and push.active and config.deliver_subject.encode() != push.subject:
         raise Refused(Errors.CONSUMER_NAME_EXISTS)
-
-
-def _copies(config: ConsumerConfig) -> bool:
-    """Whether a consumer is of the kind other servers' mirrors and sources use: it does not count."""
-    return config.direct or config.sourcing
-
-
-def _check_work_queue(stream: Stream, config: ConsumerConfig, itself: Consumer | None) -> None:
-    """On a work queue each message has one consumer, which acknowledges and starts at the front."""
-    if stream.config.retention != "workqueue" or _copies(config):
-        return
-    if config.ack_policy not in ("explicit", "flow_control"):
-        raise Refused(Errors.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK)
-    others = [c for c in stream.consumers.values() if c is not itself and not _copies(c.config)]
-    filters = filters_of(config)
-    if others and not filters:
-        raise Refused(Errors.CONSUMER_WQ_MULTIPLE_UNFILTERED)
-    ours = PatternTree(filter.encode() for filter in filters)
-    for other in others:
-        theirs = filters_of(other.config)
-        if not theirs or ours.overlaps_any([filter.encode() for filter in theirs]):
-            raise Refused(Errors.CONSUMER_WQ_NOT_UNIQUE)
-    if config.deliver_policy != "all":
-        raise Refused(Errors.CONSUMER_WQ_NOT_DELIVER_ALL)

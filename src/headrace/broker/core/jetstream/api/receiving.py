@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from .....api.streams import StreamConfig
 from .....errors import StoreError
@@ -29,6 +29,7 @@ from ..config.refused import Refused
 from ..context import Context
 from ..headers.ttl import expires_at
 from ..stream.copy_target import leave_gap
+from .restoring import RestoredConsumer, RestoredStreams
 
 _NS: Final = 1_000_000_000
 _SEQUENCE_MAX: Final = (1 << 63) - 1
@@ -38,21 +39,13 @@ _STORED_AT_ONCE: Final = 64
 _GAP_AT_ONCE: Final = 500
 
 
-class Restores(Protocol):
-    """Streams in the making; see ``engine.restores.Restores``."""
-
-    def open(self, config: StreamConfig) -> StreamStore: ...
-    def abandon(self, name: str) -> None: ...
-    def check_consumer(self, config: StreamConfig, content: ConsumerContent) -> None: ...
-
-
 class Receiving:
     """One restore of one stream."""
 
     def __init__(
         self,
         context: Context,
-        restores: Restores,
+        restores: RestoredStreams,
         config: StreamConfig,
         first_seq: int,
         on_end: Callable[[Receiving, Exception | None], None],
@@ -69,7 +62,7 @@ class Receiving:
         self.client: dict[str, Any] | None = None
         self.reply = b""
         """Where the outcome goes: the reply of the empty chunk."""
-        self.consumers: list[ConsumerContent] = []
+        self.consumers: dict[str, RestoredConsumer] = {}
         self.created = ""
         self.store: StreamStore | None = None
         self.nbytes = 0
@@ -193,14 +186,15 @@ class Receiving:
         for _ in range(min(_STORED_AT_ONCE, len(found))):
             if store.last_seq >= ends_seq or not self._store(found[0]):
                 return  # gaps are work, too: the next step goes on
-            found.popleft()
+            if isinstance(found.popleft(), ConsumerContent):
+                return  # and so are consumers
 
     def _store(self, content: Content) -> bool:
         if isinstance(content, MessageContent):
             return self._store_message(content)
         if isinstance(content, ConsumerContent):
-            self._restores.check_consumer(self.config, content)
-            self.consumers.append(content)
+            consumer = self._restores.checked_consumer(self.config, content, self.consumers)
+            self.consumers[content.name] = consumer
         elif isinstance(content, Began):
             self._first_seq = content.first_seq or self._first_seq
             self.created = content.created

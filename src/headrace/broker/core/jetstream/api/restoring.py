@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from .....api.consumers import ConsumerConfig
 from .....api.streams import StreamConfig, StreamInfo
 from .....snapshots.contents import ConsumerContent
 from ...ports.storage import StreamStore
-from .receiving import Receiving
+
+if TYPE_CHECKING:
+    from .receiving import Receiving
 
 Finished = Callable[[StreamInfo | None, Exception | None], None]
 """Told of a restored stream that is durable; or what went wrong."""
+
+
+class RestoredConsumer(NamedTuple):
+    """A consumer of a backup; ``config`` is checked."""
+
+    content: ConsumerContent
+    config: ConsumerConfig
 
 
 class RestoredStreams(Protocol):
@@ -27,11 +37,16 @@ class RestoredStreams(Protocol):
     def open(self, config: StreamConfig) -> StreamStore:
         """A place for its messages. Raises StoreError, Refused."""
 
-    def check_consumer(self, config: StreamConfig, content: ConsumerContent) -> None:
-        """Whether such a consumer can be made. Raises Refused, SnapshotFormatError."""
+    def checked_consumer(
+        self, config: StreamConfig, content: ConsumerContent, before: Mapping[str, RestoredConsumer]
+    ) -> RestoredConsumer:
+        """A consumer that can be made beside those before it. Raises Refused, SnapshotFormatError."""
 
-    def finish(self, receiving: Receiving, then: Finished) -> None:
-        """Make it a stream, with its consumers; ``then`` when that is durable. Raises Refused, StoreError."""
+    def finish(self, receiving: Receiving, check: Callable[[], None], then: Finished) -> None:
+        """Make it a stream, with its consumers; ``then`` when that is durable, or when it failed.
+
+        That takes several turns of the loop. ``check`` is called in the last one, and may raise Refused.
+        """
 
     def abandon(self, name: str) -> None:
         """Remove what there is of it."""

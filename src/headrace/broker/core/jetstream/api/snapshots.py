@@ -19,20 +19,19 @@ from .....api.snapshots import (
     SnapshotResponse,
 )
 from .....api.streams import StreamInfo
-from .....errors import SnapshotFormatError, StoreError
+from .....errors import StoreError
 from .....limits import RESTORE_IDLE_S, RESTORES_MAX, SNAPSHOTS_MAX
 from .....subjects import is_valid_subject
 from ...ports.bus import Origin
 from ..config.refused import Refused
 from ..context import Context
-from ..tick.flush_barrier import store_refusal
 from .dispatcher import ApiDispatcher, Call
 from .ports import Assets, stream_of
 from .streams import StreamsApi, stream_info
 
 if TYPE_CHECKING:  # a broker starts without what reads and writes backups
     from .receiving import Receiving
-    from .restoring import Finished, RestoredStreams
+    from .restoring import RestoredStreams
     from .sending import Sending
 
 _ACKS: Final = b"$JS.SNAPSHOT.ACK.>"
@@ -188,37 +187,30 @@ class SnapshotsApi:
 
     def _received(self, receiving: Receiving, error: Exception | None) -> None:
         """All of it is durable, or it is over."""
+        if error is not None:
+            self._finished(receiving, None, error)
+            return
+        check = partial(self._streams.check_overlap, receiving.config)
+        self._restored.finish(receiving, check, partial(self._finished, receiving))
+
+    def _finished(
+        self, receiving: Receiving, info: StreamInfo | None, error: Exception | None
+    ) -> None:
+        """The stream is there, and the disk knows it; or nothing of it is."""
         context = self._context
-        if error is None:
-            try:
-                self._streams.check_overlap(receiving.config)
-                self._restored.finish(receiving, self._answer_of(receiving))
-            except (Refused, StoreError, SnapshotFormatError) as refusal:
-                receiving.failed = error = refusal
-                self._restored.abandon(receiving.config.name)
         context.advisories.restore_completed(
             receiving.config.name, receiving.started_ns, receiving.client, receiving.nbytes
         )
         if error is None:
             del self._receiving[receiving.id]
+            context.bus.publish(receiving.reply, b"", b"", encode_response(_CREATED, info))
             return
+        receiving.failed = error
         told = [*receiving.take_owed(), *([receiving.reply] if receiving.reply else ())]
         self._tell_failed(receiving, told)
         # Whoever goes on sending for a while learns why that is of no use.
         later_ns = context.clock.monotonic_ns() + round(RESTORE_IDLE_S * _NS)
         context.timers.call_at(later_ns, partial(self._receiving.__delitem__, receiving.id))
-
-    def _answer_of(self, receiving: Receiving) -> Finished:
-        """What to do when the stream is there, and the disk knows it."""
-
-        def answer(info: StreamInfo | None, error: Exception | None) -> None:
-            bus = self._context.bus
-            if error is not None:
-                bus.publish(receiving.reply, b"", b"", encode_error(_CREATED, store_refusal(error)))
-            else:
-                bus.publish(receiving.reply, b"", b"", encode_response(_CREATED, info))
-
-        return answer
 
     def _tell_failed(self, receiving: Receiving, replies: list[bytes]) -> None:
         error = receiving.failed

@@ -129,7 +129,7 @@ class Consumer:
     def restore(
         self, snapshot: bytes | None, deltas: Sequence[bytes], loose: Sequence[bytes] = ()
     ) -> None:
-        """Take up what the journal says. Raises StoreFormatError.
+        """Take up what the journal says; ``resume`` goes on from there. Raises StoreFormatError.
 
         Without a snapshot the consumer goes on where nothing is skipped. ``loose`` is explained at
         ``journal.restore``.
@@ -140,6 +140,9 @@ class Consumer:
             snapshot = self.snapshot()
         lasts = journal.restore(self.state, snapshot, deltas, self._wall_offset_ns(), loose)
         self.backlog.last_per_subject.begin(lasts)
+
+    def resume(self) -> None:
+        """Deliver, and count the time that deliveries have."""
         if self.state.pending:
             self.stream.holding[self] = None
             if self.pinning is not None:

@@ -106,19 +106,18 @@ class Registry:
         self._journal_stream(stream)
         self.copies.recovered(stream, None)
 
-    def take_in_consumer(
+    def make_consumer(
         self, stream: Stream, name: str, config: ConsumerConfig, created_ns: int
     ) -> Consumer:
-        """A consumer that a restore brings, without its state yet; ``admit`` it with that."""
+        """A consumer that nobody sees yet."""
         consumer = Consumer(self._context, stream, name, config, created_ns, self.consumer_marks)
         consumer.on_inactive = self.delete_consumer
         return consumer
 
-    def admit(self, consumer: Consumer, snapshot: bytes) -> None:
-        """Take up a consumer at this state."""
-        consumer.restore(snapshot, [])
-        self._admit(self.streams[consumer.stream.name], consumer)
-        self.journal_consumer(consumer)
+    def take_in_consumer(self, stream: Stream, consumer: Consumer) -> None:
+        """A consumer of a stream that is taken in, restored and journaled: it goes on from where it was."""
+        consumer.resume()
+        self._admit(stream, consumer)
         self._context.advisories.consumer(consumer, "create")
 
     def _journal_stream(self, stream: Stream) -> None:
@@ -134,8 +133,7 @@ class Registry:
     def create_consumer(self, stream: Stream, name: str, config: ConsumerConfig) -> Consumer:
         """Make a consumer of a checked configuration."""
         created_ns = self._context.clock.now_ns()
-        consumer = Consumer(self._context, stream, name, config, created_ns, self.consumer_marks)
-        consumer.on_inactive = self.delete_consumer
+        consumer = self.make_consumer(stream, name, config, created_ns)
         try:
             consumer.start()
         except StoreError:
@@ -254,12 +252,12 @@ class Registry:
         state: tuple[bytes, list[bytes]] | None,
     ) -> None:
         """Take up a consumer where the journal left it, or where nothing is skipped."""
-        consumer = Consumer(self._context, stream, name, config, created_ns, self.consumer_marks)
-        consumer.on_inactive = self.delete_consumer
+        consumer = self.make_consumer(stream, name, config, created_ns)
         meta = self._context.storage.meta
         loose = meta.loose(STATE + consumer.key)
         snapshot, deltas = state if state is not None else (None, [])
         consumer.restore(snapshot, deltas, loose)
+        consumer.resume()
         self._admit(stream, consumer)
         if snapshot is None or loose:
             self.journal_consumer(consumer)

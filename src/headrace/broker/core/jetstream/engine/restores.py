@@ -1,14 +1,15 @@
 """Streams in the making: all of a restore becomes a stream at once, or nothing of it stays.
 
 Before its first message is stored the journal notes that the stream is being restored. The note is taken
-back by the flush that journals the stream and its consumers. A start that finds it removes what there is
-of the stream, so a crash at any time leaves all or nothing. Messages are durable before the stream is
-journaled.
+back by the flush that journals the stream. A start that finds it removes what there is of the stream and of
+its consumers, so a crash at any time leaves all or nothing. Messages are durable before the stream is
+journaled, and consumers are journaled before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,10 +18,10 @@ from .....api.base import DocumentError, from_wire
 from .....api.consumers import ConsumerConfig
 from .....api.errors import Errors
 from .....api.streams import StreamConfig
-from .....api.times import parse_time
 from .....errors import SnapshotFormatError, StoreError
 from ...ports.bus import Bus
 from ...ports.storage import StreamStore
+from ..api.consumer_rules import check_count, check_work_queue
 from ..api.streams import stream_info
 from ..config.consumer import check_consumer, check_consumer_name, with_consumer_defaults
 from ..config.refused import Refused
@@ -31,7 +32,7 @@ from .lost import RESTORING
 if TYPE_CHECKING:
     from .....snapshots.contents import ConsumerContent
     from ..api.receiving import Receiving
-    from ..api.restoring import Finished
+    from ..api.restoring import Finished, RestoredConsumer
     from .registry import Registry
 
 
@@ -86,50 +87,46 @@ class Restores:
         context.barrier.want()
         return store
 
-    def check_consumer(self, config: StreamConfig, content: ConsumerContent) -> None:
-        """Whether such a consumer can be made. Raises Refused, SnapshotFormatError."""
+    def checked_consumer(
+        self, config: StreamConfig, content: ConsumerContent, before: Mapping[str, RestoredConsumer]
+    ) -> RestoredConsumer:
+        """A consumer that can be made beside those before it. Raises Refused, SnapshotFormatError."""
+        from ..api.restoring import RestoredConsumer
         from ..consumer import transfer
 
-        self._config_of(config, content)
+        if content.name in before:
+            raise SnapshotFormatError(f"consumer {content.name!r} is there twice")
+        consumer = RestoredConsumer(content, self._config_of(config, content))
         transfer.check(content.state, content.name)
+        check_count(config, self._context.options, len(before))
+        check_work_queue(config, consumer.config, (each.config for each in before.values()))
+        return consumer
 
-    def finish(self, receiving: Receiving, then: Finished) -> None:
-        """Make it a stream, with its consumers; ``then`` when that is durable.
+    def finish(self, receiving: Receiving, check: Callable[[], None], then: Finished) -> None:
+        """Make it a stream, with its consumers; ``then`` when that is durable, or when it failed."""
+        from .finishing import Finishing
 
-        Raises Refused, StoreError, SnapshotFormatError.
-        """
-        from ..consumer import transfer
-
-        context, registry, config = self._context, self._registry, receiving.config
-        store = registry.making[config.name][1]
+        config, store = self._registry.making[receiving.config.name]
         assert store is not None  # it is open
-        created_ns = _time(receiving.created) or context.clock.now_ns()
-        configs = [self._config_of(config, content) for content in receiving.consumers]
-        stream = Stream(context, config, created_ns, store, registry.stream_marks)
-        del registry.making[config.name]
-        registry.take_in(stream)
-        try:
-            for content, consumer_config in zip(receiving.consumers, configs, strict=True):
-                consumer = registry.take_in_consumer(
-                    stream, content.name, consumer_config, _time(content.created) or created_ns
-                )
-                registry.admit(consumer, transfer.snapshot_of(consumer, content.state, store))
-        except (StoreError, SnapshotFormatError):
-            registry.delete_stream(stream)
-            self._forget(config)
-            raise
-        stream.open()
-        self._forget(config)
-        context.advisories.stream(config.name, "create")
+        finishing = Finishing(self._context, self._registry, receiving, store)
 
-        def told(error: Exception | None) -> None:
+        def shown(stream: Stream | None, error: Exception | None) -> None:
+            if stream is None:
+                self.abandon(config.name)
+                then(None, error)
+                return
+            self._forget(config)
+            self._context.advisories.stream(config.name, "create")
+            self._context.barrier.want(_Flight(partial(durable, stream)))
+
+        def durable(stream: Stream, error: Exception | None) -> None:
             if error is not None:
                 self._take_back(stream)
                 then(None, error)
             else:
-                then(stream_info(stream, context), None)
+                then(stream_info(stream, self._context), None)
 
-        context.barrier.want(_Flight(told))
+        finishing.start(check, shown)
 
     def abandon(self, name: str) -> None:
         """Remove what there is of it."""
@@ -164,8 +161,3 @@ class Restores:
         config = with_consumer_defaults(config, stream, options)
         check_consumer(config, stream, options)
         return config
-
-
-def _time(text: str) -> int:
-    """Nanoseconds since the epoch; 0 for none."""
-    return max(parse_time(text), 0) if text else 0
