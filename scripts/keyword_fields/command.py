@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from .read import Field, errors_of, fields_of
+from .read import Field, fields_of
 
 __all__ = ["ROOT", "generated", "main"]
 
@@ -31,29 +31,10 @@ ORDERED: Final = (
 def generated() -> dict[Path, str]:
     """The files as they ought to be."""
     return {
-        PACKAGE / "api" / "error_codes.py": _of_the_errors(),
         PACKAGE / "api" / "keywords.py": _of_the_api(),
         PACKAGE / "broker" / "server" / "config" / "keywords.py": _of_the_broker(),
         PACKAGE / "client" / "net" / "connect_options.py": _of_the_client(),
     }
-
-
-def _of_the_errors() -> str:
-    head = HEAD.format(
-        about="The numbers of JetStream's errors by name, for ``error.err_code == ErrorCode.…``.",
-        sources="``Errors``",
-        imports="from enum import IntEnum",
-    )
-    lines = [
-        "class ErrorCode(IntEnum):",
-        '    """What ``JetStreamApiError.err_code`` may be."""',
-        "",
-    ]
-    lines += [
-        f'    {name} = {code}\n    """{text}"""'
-        for name, code, text in errors_of(PACKAGE / "api" / "errors.py")
-    ]
-    return _formatted(head + "\n".join(lines))
 
 
 def _of_the_api() -> str:

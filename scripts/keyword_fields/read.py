@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Field", "errors_of", "fields_of"]
+__all__ = ["Field", "fields_of"]
 
 TIMES: Final = ("opt_start_time", "pause_until")
 
@@ -35,19 +35,6 @@ def fields_of(path: Path, kind: str) -> list[Field]:
         name, written = statement.target.id, ast.unparse(statement.annotation)
         if not written.startswith("ClassVar"):
             found.append(Field(name, _widened(name, written, name in durations), _text(following)))
-    return found
-
-
-def errors_of(path: Path) -> list[tuple[str, int, str]]:
-    """Name, number and text of each row of the class ``Errors`` in the file ``path``."""
-    tree = ast.parse(path.read_text())
-    body = next(n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Errors")
-    found = []
-    for row in body:
-        if isinstance(row, ast.Assign) and isinstance(row.value, ast.Call):
-            code, _, text = (ast.literal_eval(argument) for argument in row.value.args)
-            text = f"{text[:1].upper()}{text[1:]}." if text != "{err}" else "The text varies."
-            found.append((ast.unparse(row.targets[0]), code, text))
     return found
 
 

@@ -12,7 +12,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .api.consumers import ConsumerConfig, ConsumerInfo
-    from .api.error_codes import ErrorCode
+    from .api.errors import ErrorCode
     from .api.keywords import ConsumerFields, OrderedConsumerFields, StreamFields
     from .api.messages import PubAck
     from .api.streams import (
@@ -192,7 +192,7 @@ _HOMES = {  # of what is neither an error nor in ``headrace.client``
     "ConsumerInfo": "api.consumers",
     "EndpointInfo": "client.services",
     "EndpointStats": "client.services",
-    "ErrorCode": "api.error_codes",
+    "ErrorCode": "api.errors",
     "ExternalStream": "api.streams",
     "OrderedConsumerFields": "api.keywords",
     "PubAck": "api.messages",

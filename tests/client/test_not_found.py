@@ -16,7 +16,6 @@ from headrace import (
     NoRespondersError,
     StreamNotFoundError,
 )
-from headrace.api.errors import Errors, ErrorSpec
 from headrace.client import Connection, JetStream, Stream
 
 Call = Callable[[JetStream, str], Awaitable[Any]]
@@ -109,9 +108,13 @@ async def test_a_publish_that_no_stream_takes_fails_after_one_question(
 
 
 def test_every_error_has_a_name() -> None:
-    rows = {name: row for name, row in vars(Errors).items() if isinstance(row, ErrorSpec)}
-    assert {code.name: code.value for code in ErrorCode} == {n: r.err_code for n, r in rows.items()}
-    assert ErrorCode(10071).name == "STREAM_WRONG_LAST_SEQUENCE"
+    assert all(code == code.value == code.err_code for code in ErrorCode)
+    row = ErrorCode(10071)
+    assert (row.name, str(row), f"{row}") == ("STREAM_WRONG_LAST_SEQUENCE", "10071", "10071")
+    assert repr(row) == "<ErrorCode.STREAM_WRONG_LAST_SEQUENCE: 10071>"
+    assert pickle.loads(pickle.dumps(row)) is row
+    assert row.with_(seq=7).description == "wrong last sequence: 7"
+    assert row.__doc__ == "Wrong last sequence: {seq}."
 
 
 def test_they_are_one_family_and_survive_a_process_boundary() -> None:
