@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..kv.keyvalue import KeyValue as AioKeyValue
-from .methods import Blocking, blocking, returning
+from .methods import Blocking, Reading, blocking, returning
 from .watch import Watch
 
 
@@ -19,10 +19,7 @@ class KeyValue(Blocking):
     __slots__ = ()
     _inner: AioKeyValue
 
-    @property
-    def bucket(self) -> str:
-        """Its name."""
-        return self._inner.bucket
+    bucket = Reading[str]("bucket", "Its name.")
 
     info = blocking(AioKeyValue.info)
     status = blocking(AioKeyValue.status)

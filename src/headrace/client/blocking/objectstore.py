@@ -9,7 +9,7 @@ from ..objects.info import ObjectInfo
 from ..objects.reader import ObjectReader as AioObjectReader
 from ..objects.store import ObjectStore as AioObjectStore
 from .loop_thread import take_next
-from .methods import Blocking, anywhere, blocking, returning, wrapping
+from .methods import Blocking, Reading, anywhere, blocking, returning, wrapping
 from .watch import Watch
 
 
@@ -27,10 +27,9 @@ class ObjectReader(Blocking):
     __slots__ = ()
     _inner: AioObjectReader
 
-    @property
-    def info(self) -> ObjectInfo:
-        """What is being read; a link's target. Known once the block is entered."""
-        return self._inner.info
+    info = Reading[ObjectInfo](
+        "info", "What is being read; a link's target. Known once the block is entered."
+    )
 
     def __enter__(self) -> Self:
         """Raises ObjectNotFoundError, ObjectLinkError."""
@@ -64,10 +63,7 @@ class ObjectStore(Blocking):
     __slots__ = ()
     _inner: AioObjectStore
 
-    @property
-    def bucket(self) -> str:
-        """Its name."""
-        return self._inner.bucket
+    bucket = Reading[str]("bucket", "Its name.")
 
     status = blocking(AioObjectStore.status)
     seal = blocking(AioObjectStore.seal)

@@ -7,6 +7,7 @@ from typing import cast
 
 from ..jetstream.push import PushSubscription as AioPushSubscription
 from .messages import JetStreamMessage
+from .methods import Reading
 from .subscription import Subscription
 
 
@@ -26,10 +27,7 @@ class PushSubscription(Subscription):
     _inner: AioPushSubscription
     _kind = JetStreamMessage
 
-    @property
-    def missed(self) -> int:
-        """Messages that went missing, as far as it is known."""
-        return self._inner.missed
+    missed = Reading[int]("missed", "Messages that went missing, as far as it is known.")
 
     def __iter__(self) -> Iterator[JetStreamMessage]:  # type: ignore[override]
         return self
