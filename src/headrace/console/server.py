@@ -7,7 +7,6 @@ import contextlib
 import socket
 import time
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, Final, Self
 
 import uvicorn
@@ -78,12 +77,7 @@ class ConsoleServer:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
 
     def _listen(self) -> socket.socket:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Any, Final, Self
 
 from ..client.connection import Connection
@@ -61,12 +60,7 @@ class Sources:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
 
     async def monitoring(self, page: str, options: dict[str, Any]) -> dict[str, Any]:

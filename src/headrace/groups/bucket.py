@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Self, TypeVar
 
 from ..api.errors import Errors
@@ -293,12 +292,7 @@ class Changes(Generic[G]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.stop()
 
 

@@ -7,7 +7,6 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from ..client import connect
@@ -83,12 +82,7 @@ class Standby:
             raise self._failure
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._loop is not None and self._task is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join()

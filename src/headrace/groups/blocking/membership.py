@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from ...api.consumers import ConsumerConfig
@@ -140,12 +139,7 @@ class Membership(Blocking, Generic[G]):
         if ended is not None:
             ended.add_done_callback(lambda _: self._workers.close())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         try:
             self._thread.run(self._inner.__aexit__(kind, error, traceback))
         finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random as random_module
 from collections.abc import AsyncIterator, Callable, Hashable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ...api.errors import Errors
@@ -232,12 +231,7 @@ class Membership(Generic[G]):
     async def __aenter__(self) -> Self:
         return await self.start()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
         await self.leave()
         if kind is None:
             self._raise_error_once()
