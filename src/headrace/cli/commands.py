@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["COMMANDS", "SECTIONS", "Entry", "resolve"]
-
 
 class Entry(NamedTuple):
     """One command.

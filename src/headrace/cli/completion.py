@@ -9,8 +9,6 @@ from . import COMPLETE
 from .shared.output import Output
 from .shared.verbs import offline
 
-__all__ = ["complete", "completion"]
-
 
 @offline(click.argument("shell", type=click.Choice(["bash", "zsh", "fish"])))
 def completion(output: Output, shell: str) -> None:

@@ -14,8 +14,6 @@ from ..console.settings import PORT_DEFAULT
 from .shared.units import DURATION
 from .shared.verbs import Session, online
 
-__all__ = ["console"]
-
 PASSWORD: Final = "HEADRACE_CONSOLE_PASSWORD"  # noqa: S105 (the variable's name)
 JOBS_TOKEN: Final = "HEADRACE_JOBS_ADMIN_TOKEN"  # noqa: S105 (the variable's name)
 

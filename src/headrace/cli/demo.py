@@ -10,8 +10,6 @@ import argparse
 import sys
 from pathlib import Path
 
-__all__ = ["add_arguments", "run"]
-
 INTERRUPTED = 130  # the status shells use for a program ended by Ctrl-C
 
 

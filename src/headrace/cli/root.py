@@ -13,8 +13,6 @@ from .commands import COMMANDS
 from .shared.errors import USAGE, Failure, Told, explain
 from .shared.lazy import LazyGroup, Verb
 
-__all__ = ["root", "run"]
-
 root = LazyGroup(
     "headrace",
     {name: Verb(entry.summary, entry.target, entry.aliases) for name, entry in COMMANDS.items()},

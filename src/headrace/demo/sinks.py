@@ -17,8 +17,6 @@ from headrace.demo.results import Results
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["write_legs"]
-
 
 def write_legs(flights: DataFrame, number: int) -> None:
     """Follow the aircraft of one batch, and write their legs."""

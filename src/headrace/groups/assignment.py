@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["MemberMapping", "assign", "filter_subjects", "moved", "moves_needed"]
-
 
 class MemberMapping(NamedTuple):
     """The partitions that one member was given by hand.

@@ -30,8 +30,6 @@ from .records import ElasticGroup, StaticGroup
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ["ATTEMPTS", "Changes", "Found", "Records"]
-
 G = TypeVar("G", StaticGroup, ElasticGroup)
 ATTEMPTS: Final = 64
 """How often a change is tried on records that others change at the same time. Each time one succeeds."""

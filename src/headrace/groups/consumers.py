@@ -23,17 +23,6 @@ from .names import (
 )
 from .records import ElasticGroup, StaticGroup
 
-__all__ = [
-    "active",
-    "consumers_of",
-    "existing",
-    "is_groups_own",
-    "origin_of",
-    "release",
-    "remove",
-    "stream_of",
-]
-
 _ASKED_AT_ONCE: Final = 64
 _MISSING: Final = frozenset({Errors.CONSUMER_NOT_FOUND.err_code, Errors.STREAM_NOT_FOUND.err_code})
 

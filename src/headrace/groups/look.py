@@ -16,8 +16,6 @@ from ..api.times import parse_time
 from . import names
 from .records import ElasticGroup, Layout, StaticGroup
 
-__all__ = ["First", "GroupLag", "MemberLag", "PartitionLag", "Pin", "Rates", "assemble", "rates"]
-
 _NS = 1_000_000_000
 
 

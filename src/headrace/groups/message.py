@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 else:
     JetStreamMessage = Generation = Any  # msgspec evaluates the annotations of a struct
 
-__all__ = ["GroupMessage"]
-
 
 class GroupMessage(msgspec.Struct, eq=False):
     """A message of a group, and what can be answered to it.

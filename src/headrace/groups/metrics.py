@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 
 from .look import GroupLag, MemberLag, PartitionLag
 
-__all__ = ["METRICS", "prometheus"]
-
 
 class Metric(NamedTuple):
     """One metric: its name behind ``headrace_group_``, its type, its meaning."""

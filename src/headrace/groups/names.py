@@ -10,27 +10,6 @@ from typing import Final
 
 from .errors import GroupConfigurationError
 
-__all__ = [
-    "ELASTIC_BUCKET",
-    "PRIORITY_GROUP",
-    "QUERY_MEMBER",
-    "QUERY_OWNER",
-    "QUERY_ROLE",
-    "ROLE",
-    "STATIC_BUCKET",
-    "check_group_name",
-    "check_member_name",
-    "check_stream_name",
-    "elastic_consumer",
-    "elastic_stream",
-    "group_of",
-    "key_of",
-    "partition_consumer",
-    "split_subject",
-    "static_consumer",
-    "static_partition_consumer",
-]
-
 STATIC_BUCKET: Final = "static-consumer-groups"
 ELASTIC_BUCKET: Final = "elastic-consumer-groups"
 PRIORITY_GROUP: Final = "PCG"

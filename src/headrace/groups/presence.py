@@ -21,8 +21,6 @@ from .records import ElasticGroup, StaticGroup
 if TYPE_CHECKING:
     from ..client import JetStream, Message, Subscription
 
-__all__ = ["Present", "announce", "instance_name", "who_is_there"]
-
 WITHIN_S: Final = 0.25
 """How long answers are waited for; an instance that is busy for longer counts as absent."""
 

@@ -20,8 +20,6 @@ from . import validation
 from .assignment import MemberMapping, assign, filter_subjects
 from .errors import GroupConfigurationError, GroupRecordError
 
-__all__ = ["ElasticGroup", "Layout", "MemberMapping", "PartitioningFilter", "StaticGroup"]
-
 Layout = Literal["interoperable", "per_partition"]
 _BUFFERS: Final = ("max_buffered_messages", "max_buffered_bytes")
 LAYOUTS: Final[tuple[str, ...]] = get_args(Layout)

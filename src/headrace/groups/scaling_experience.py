@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Experience"]
-
 _KEPT_MAX_S: Final = 86_400.0
 _NS: Final = 1_000_000_000
 

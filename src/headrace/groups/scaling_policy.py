@@ -9,8 +9,6 @@ from typing import Final, Literal
 from .errors import GroupConfigurationError
 from .names import check_member_name
 
-__all__ = ["Decision", "Policy", "pool_of"]
-
 _STEPS: Final = ("one", "proportional")
 
 

@@ -10,8 +10,6 @@ from .look import GroupLag, MemberLag, Rates
 from .scaling_experience import Experience
 from .scaling_policy import Policy
 
-__all__ = ["Choice", "Situation"]
-
 
 class Choice(NamedTuple):
     """Who the members should be, and why."""

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from ..api.streams import SubjectTransformConfig
 from .records import PartitioningFilter
 
-__all__ = ["destination", "key_positions", "transforms"]
-
 
 def destination(subject_filter: str, wildcards: Iterable[int], partitions: int) -> str:
     """The destination that puts the partition's number before a subject.

@@ -10,17 +10,6 @@ from .assignment import MemberMapping
 from .errors import GroupConfigurationError
 from .names import check_member_name
 
-__all__ = [
-    "PARTITIONS_MAX",
-    "check_buffer",
-    "check_filter",
-    "check_membership",
-    "check_partitioning_filter",
-    "check_partitions",
-    "mappings_given",
-    "texts_given",
-]
-
 PARTITIONS_MAX: Final = 65_536
 """More partitions would make filter lists and assignments that no server takes."""
 

@@ -20,8 +20,6 @@ from .transforms import transforms
 if TYPE_CHECKING:
     from ..api.keywords import StreamFields
 
-__all__ = ["check_free", "config_of", "ensure", "remove"]
-
 _NOT_FOUND: Final = Errors.STREAM_NOT_FOUND.err_code
 _EXISTS: Final = Errors.STREAM_NAME_EXISTS.err_code
 _NAME_BYTES_MAX: Final = 255  # the servers' own limit

@@ -21,8 +21,6 @@ from .frames import options_of_source
 from .graph import quarantined, sources_of
 from .model import Declared, Sink, Source
 
-__all__ = ["SourceState", "of_sink", "of_sources"]
-
 
 class SourceState(NamedTuple):
     """How far a query is in one of its streams.

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 from .document import Document
 from .lines import Path as Keys
 
-__all__ = ["Pipeline"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -20,8 +20,6 @@ from .graph import quarantined, sources_of
 from .model import Declared, Sink, Source
 from .problems import Place, Problem
 
-__all__ = ["JETSTREAM", "check", "check_options", "sink_options", "source_options"]
-
 JETSTREAM: Final = "jetstream"
 CONNECT_S: Final = 0.7
 """How long a server may take to answer: the whole check is to take less than a second."""

@@ -23,19 +23,6 @@ from typing import Any, Final, Literal
 from ..errors import ConfigurationError
 from .model import Declared
 
-__all__ = [
-    "Checkpoint",
-    "Generation",
-    "Start",
-    "checkpoint_of",
-    "exclusively",
-    "is_ahead",
-    "load_json",
-    "read_end",
-    "read_log",
-    "write_atomically",
-]
-
 _GENERATION: Final = re.compile(r"(\d{4,})(?:\.start\.json)?")
 _BATCH: Final = re.compile(r"\d+")
 _VERSION: Final = "v1"

@@ -8,8 +8,6 @@ from typing import Any, Final
 from .model import Expectation
 from .totals import ViewRows
 
-__all__ = ["FAILED_COLUMN", "ROWS", "counted", "counts", "passes", "quarantine", "reasons"]
-
 ROWS: Final = "rows"
 FAILED_COLUMN: Final = "failed"
 """The column of a quarantined row that lists the expectations it failed."""

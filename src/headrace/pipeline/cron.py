@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-__all__ = ["Cron"]
-
 _FIELDS: Final = (
     ("minute", 0, 59),
     ("hour", 0, 23),

@@ -12,8 +12,6 @@ from typing import Any, Final
 from . import lines
 from .problems import PipelineError, Place, Problem, did_you_mean
 
-__all__ = ["Document", "read_toml"]
-
 _VARIABLE: Final = re.compile(r"\$(\$)?\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
 _VERBATIM: Final = frozenset({"sql", "check"})  # Spark has ${…} of its own
 

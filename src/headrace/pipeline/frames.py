@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Frames", "options_of_source", "start"]
-
 FILE_FORMATS: Final = frozenset({"parquet", "orc", "json", "csv", "text", "avro", "delta"})
 _URL: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|/)", re.IGNORECASE)
 

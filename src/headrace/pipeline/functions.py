@@ -15,8 +15,6 @@ from .document import Document
 from .model import Function
 from .problems import PipelineError, Place, Problem, did_you_mean
 
-__all__ = ["find", "load_module", "read_python"]
-
 
 def find(given: str | Callable[..., Any], file: Path, place: Place) -> Function:
     """A function by ``file.py:name`` (from the pipeline's file on), or a function itself.

@@ -9,8 +9,6 @@ from typing import Final
 from .model import Declared, Expectation, Sink, Source
 from .problems import Problem, did_you_mean
 
-__all__ = ["check_graph", "names_in_sql", "quarantined", "sources_of", "upstream"]
-
 _SQL_WORDS: Final = re.compile(
     r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`([^`]*)`|([A-Za-z_]\w*)", re.DOTALL
 )

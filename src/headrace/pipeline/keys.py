@@ -10,8 +10,6 @@ from .lines import Path
 from .problems import Problem, did_you_mean
 from .triggers import parse_duration, parse_trigger
 
-__all__ = ["TABLES", "Key", "Reader", "table_of_keys"]
-
 
 class _NotAcceptedError(ValueError):
     """A value of another kind; the text says which kind is accepted."""

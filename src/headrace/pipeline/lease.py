@@ -24,8 +24,6 @@ from ..errors import (
     JetStreamApiError,
 )
 
-__all__ = ["BucketLease", "Lease", "LeaseLostError", "bucket_holder"]
-
 RENEWALS: Final = 3
 """Renewed so often within its length, a lease survives an answer that takes two thirds of it."""
 

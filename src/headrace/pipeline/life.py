@@ -20,8 +20,6 @@ from .standby import Standby
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Life"]
-
 LOOK_S: Final = 0.2
 _REASONS: Final = {signal.SIGINT: "interrupted", signal.SIGTERM: "asked to end"}
 

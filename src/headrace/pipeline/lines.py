@@ -10,8 +10,6 @@ import re
 import tomllib
 from typing import Any, Final
 
-__all__ = ["Path", "find_line", "find_lines"]
-
 Path = tuple[str, ...]
 
 _TABLE: Final = re.compile(r"^\s*(\[\[?)\s*(.+?)\s*\]\]?\s*(?:#.*)?$")

@@ -10,8 +10,6 @@ from typing import Any, Literal
 from .problems import Place
 from .triggers import CONTINUOUS, Trigger
 
-__all__ = ["Declared", "Expectation", "Function", "LeaseSettings", "Sink", "Source", "View"]
-
 Otherwise = Literal["drop", "keep", "fail", "quarantine"]
 OnFailure = Literal["stop", "continue"]
 

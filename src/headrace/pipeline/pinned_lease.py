@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ..client import JetStream
     from ..groups.message import GroupMessage
 
-__all__ = ["PinnedLease", "pinned_holder"]
-
 MEMBER: Final = "runner"
 PARTITION: Final = "0"
 

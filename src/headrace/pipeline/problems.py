@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from ..errors import HeadraceError
 
-__all__ = ["PipelineError", "Place", "Problem", "did_you_mean"]
-
 
 class Place(NamedTuple):
     """A line of a file, from 1; 0 is the file as a whole."""

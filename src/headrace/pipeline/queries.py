@@ -16,8 +16,6 @@ from .totals import Batch, ViewRows
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["SparkQuery", "batch_of", "behind"]
-
 T = TypeVar("T")
 
 _PROCESSING: Final = "Processing new data"

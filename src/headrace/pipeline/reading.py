@@ -16,8 +16,6 @@ from .model import Declared, Expectation, Function, LeaseSettings, Sink, Source,
 from .problems import PipelineError, Place, Problem, did_you_mean
 from .triggers import CONTINUOUS, Trigger
 
-__all__ = ["declare", "read"]
-
 _SECTIONS: Final = ("pipeline", "spark", "sources", "views", "sinks", "lease", "profiles")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PIPELINE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")

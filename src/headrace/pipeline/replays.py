@@ -17,8 +17,6 @@ from .spark_errors import sentence_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["replay"]
-
 _DONE = "_SUCCESS"
 
 

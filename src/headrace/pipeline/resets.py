@@ -19,8 +19,6 @@ from .model import Declared, Sink, Source
 from .problems import did_you_mean
 from .standby import holder_of
 
-__all__ = ["chosen", "parse_position", "reset"]
-
 _NUMBER: Final = re.compile(r"\d+")
 
 

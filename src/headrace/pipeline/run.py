@@ -21,8 +21,6 @@ from .triggers import Trigger
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["log_of", "run_here", "session_of"]
-
 
 def log_of(declared: Declared) -> Path:
     """Where Spark's own words go."""

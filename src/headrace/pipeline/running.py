@@ -16,8 +16,6 @@ from .spark_errors import sentence_of
 from .totals import Batch, Totals
 from .triggers import Trigger
 
-__all__ = ["Ended", "Query", "Runner", "Watcher"]
-
 POLL_S: Final = 0.2
 
 State = Literal["waiting", "running", "done", "failed", "stopped"]

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .model import Declared
 
-__all__ = ["FAST_LOCAL_CHECKPOINT", "check_java", "settings_of", "start_session"]
-
 JAVA_MIN: Final = 17
 
 FAST_LOCAL_CHECKPOINT: Final = {

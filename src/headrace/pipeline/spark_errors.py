@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["sentence_of"]
-
 _OURS: Final = re.compile(r"^(?:E\s+)?headrace\.[\w.]+?\.?\w*Error_?: (.+)$", re.MULTILINE)
 _PYTHON: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 _USER_RAISED: Final = re.compile(

@@ -14,8 +14,6 @@ from .lease import BucketLease, Lease, LeaseLostError, bucket_holder
 from .model import LeaseSettings
 from .pinned_lease import PinnedLease, pinned_holder
 
-__all__ = ["Standby", "holder_of", "who_we_are"]
-
 
 def holder_of(settings: LeaseSettings, name: str) -> str:
     """Who holds the lease of a pipeline now; "" for nobody. Raises HeadraceError: the server did not say."""

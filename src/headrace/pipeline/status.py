@@ -11,8 +11,6 @@ from .checkpoints import checkpoint_of, read_log
 from .model import Declared
 from .totals import Totals
 
-__all__ = ["QueryStatus", "status_of"]
-
 
 @dataclass(frozen=True)
 class QueryStatus:

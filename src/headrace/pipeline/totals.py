@@ -10,8 +10,6 @@ from typing import Any
 
 from .checkpoints import load_json, write_atomically
 
-__all__ = ["Batch", "Totals", "ViewRows"]
-
 
 @dataclass(frozen=True)
 class ViewRows:

@@ -8,8 +8,6 @@ from typing import Any, Final, Literal
 
 from .cron import Cron
 
-__all__ = ["AVAILABLE_NOW", "CONTINUOUS", "Trigger", "parse_duration", "parse_trigger"]
-
 Kind = Literal["continuous", "available now", "schedule", "lag"]
 
 DAY_S: Final = 86_400.0

@@ -14,8 +14,6 @@ from ..shared.progress import progress
 from ..shared.verbs import Session, online
 from .measure import CLIENTS, SIZE_OPTION, Figure, clients_of, shares, show, timed
 
-__all__ = ["kv"]
-
 
 @online(
     click.option("--bucket", metavar="NAME", default="benchbucket", help="(benchbucket)"),

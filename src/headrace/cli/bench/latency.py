@@ -12,8 +12,6 @@ from ..shared.progress import progress
 from ..shared.verbs import Session, online
 from .measure import SIZE_OPTION, STREAM, Figure, clients_of, ready_stream, show
 
-__all__ = ["latency"]
-
 
 @online(
     click.argument("subject", default="bench.latency"),

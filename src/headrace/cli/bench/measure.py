@@ -18,18 +18,6 @@ from ..shared.output import Table
 from ..shared.units import SIZE, bytes_text, duration_text
 from ..shared.verbs import Declare, Session, connected
 
-__all__ = [
-    "CLIENTS",
-    "SIZE_OPTION",
-    "STREAM",
-    "Figure",
-    "clients_of",
-    "percentile",
-    "shares",
-    "show",
-    "timed",
-]
-
 STREAM: Final = click.option(
     "--stream", metavar="NAME", default="benchstream", help="(benchstream, as in the nats tool)"
 )

@@ -21,8 +21,6 @@ from .measure import (
     timed,
 )
 
-__all__ = ["pub"]
-
 _STEP = 1000
 
 

@@ -14,8 +14,6 @@ from ..shared.progress import progress
 from ..shared.verbs import Declare, Session, online
 from .measure import CLIENTS, STREAM, Figure, clients_of, shares, show, timed
 
-__all__ = ["consume", "fetch"]
-
 _OPTIONS: tuple[Declare, ...] = (
     STREAM,
     click.option("--msgs", type=click.IntRange(1), default=None, help="so many (all there are)"),

@@ -16,8 +16,6 @@ from ..shared.verbs import Session, online
 from .info import consumer_sheet
 from .settings import SETTINGS, changes_of
 
-__all__ = ["create"]
-
 
 @online(
     STREAM,

@@ -12,8 +12,6 @@ from ..shared.output import Sheet
 from ..shared.units import ago, bytes_text, count_text, duration_text
 from ..shared.verbs import Session, online
 
-__all__ = ["consumer_sheet", "info"]
-
 
 @online(STREAM, CONSUMER)
 async def info(session: Session, stream: str, consumer: str) -> None:

@@ -12,8 +12,6 @@ from ..shared.output import Table
 from ..shared.units import ago
 from ..shared.verbs import Session, online
 
-__all__ = ["ls", "report"]
-
 
 @online(STREAM, click.option("-n", "--names", is_flag=True, help="names alone, one a line"))
 async def ls(session: Session, stream: str, names: bool) -> None:

@@ -6,8 +6,6 @@ from ..shared.asking import may_go_on
 from ..shared.names import CONSUMER, STREAM
 from ..shared.verbs import Session, online
 
-__all__ = ["rm"]
-
 
 @online(STREAM, CONSUMER, destroys=True)
 async def rm(session: Session, stream: str, consumer: str, force: bool, dry_run: bool) -> None:

@@ -15,8 +15,6 @@ from ..shared.errors import Failure
 from ..shared.units import DURATION, SIZE, parse_duration, parse_moment
 from ..shared.verbs import Declare
 
-__all__ = ["SETTINGS", "changes_of"]
-
 SETTINGS: Final[tuple[Declare, ...]] = (
     click.option("--filter", "filters", multiple=True, metavar="SUBJECT", help="repeatable, or with commas"),
     click.option("--description", metavar="TEXT", default=None),

@@ -13,8 +13,6 @@ from ..shared.names import CONSUMER, STREAM
 from ..shared.units import parse_duration, parse_moment
 from ..shared.verbs import Session, online
 
-__all__ = ["pause", "reset", "resume", "unpin"]
-
 
 @online(STREAM, CONSUMER, click.argument("until"))
 async def pause(session: Session, stream: str, consumer: str, until: str) -> None:

@@ -11,8 +11,6 @@ from ..shared.names import CONSUMER, STREAM
 from ..shared.units import DURATION
 from ..shared.verbs import Session, online
 
-__all__ = ["take"]
-
 _PULL_MAX = 1000
 
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from ..shared.errors import Failure
 
-__all__ = ["Contexts"]
-
 
 class Contexts:
     """The contexts of a user.

@@ -14,8 +14,6 @@ from ..shared.verbs import Declare, connected, offline, run_loop
 from ..shared.where import where
 from .files import Contexts
 
-__all__ = ["copy", "create", "edit", "info", "ls", "rm", "select", "validate"]
-
 _SETTINGS: Final[tuple[Declare, ...]] = (
     click.option("--description", metavar="TEXT", default=None),
     click.option(

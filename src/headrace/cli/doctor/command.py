@@ -20,8 +20,6 @@ from .machine import look_at_machine, look_at_store
 from .server import look_at_server
 from .streams import look_at_streams
 
-__all__ = ["doctor"]
-
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
-__all__ = ["MARKS", "Finding", "Findings", "Grade"]
-
 Grade = Literal["ok", "note", "problem"]
 
 MARKS: Final = {"ok": "✓", "note": "!", "problem": "✗"}

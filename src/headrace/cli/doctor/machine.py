@@ -17,8 +17,6 @@ from ..shared.errors import Failure
 from ..shared.units import bytes_text
 from .findings import Findings
 
-__all__ = ["look_at_machine", "look_at_store"]
-
 _EXTRAS: Final = {
     "server": ("uvloop",),
     "jobs": ("starlette", "uvicorn", "httptools", "httpx2"),

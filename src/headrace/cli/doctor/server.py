@@ -16,8 +16,6 @@ from ..shared.verbs import Session
 from .findings import Findings
 from .machine import look_at_store
 
-__all__ = ["look_at_server"]
-
 _PINGS: Final = 5
 _SLOW_S: Final = 0.1
 _CLOCK_S: Final = 1.0

@@ -11,8 +11,6 @@ from ..shared.units import bytes_text, counted, duration_text, moment_of
 from ..shared.verbs import Session
 from .findings import Findings
 
-__all__ = ["look_at_consumer", "look_at_stream", "look_at_streams"]
-
 _FULL: Final = 0.9
 _STANDS_STILL_S: Final = 300.0
 _BUCKETS: Final = ("KV_", "OBJ_")

@@ -7,8 +7,6 @@ from typing import Final
 
 from ...groups import MemberMapping, PartitioningFilter
 
-__all__ = ["filter_text", "mapping", "mapping_text", "partitioning_filter", "ranges"]
-
 _INDEXES: Final = re.compile(r"(.*):((?:\d+(?:,\d+)*)?)", re.DOTALL)
 _NUMBERS: Final = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*")
 _PARTITIONS_MAX: Final = 65_536

@@ -21,9 +21,6 @@ from .table import clock_text
 if TYPE_CHECKING:
     from ...client import JetStream
 
-__all__ = ["AUTOSCALE_OPTIONS", "autoscale_command", "run_autoscale"]
-
-
 _POLICY: Final = Policy()
 
 AUTOSCALE_OPTIONS: Final[tuple[Declare, ...]] = (

@@ -23,8 +23,6 @@ from .consume import CONSUME_OPTIONS, consume
 from .metrics import METRICS_OPTIONS, metrics_command
 from .watch import WATCH_OPTIONS, watch_command
 
-__all__ = ["group"]
-
 _MAPPING: Final = Parsed("mapping", mapping)
 _FILTER: Final = Parsed("filter", partitioning_filter)
 

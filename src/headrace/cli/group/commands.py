@@ -29,23 +29,6 @@ from ..shared.verbs import Session
 from . import text as shown
 from .arguments import ranges
 
-__all__ = [
-    "Args",
-    "Carried",
-    "add",
-    "carry_out",
-    "create_elastic",
-    "create_mapping",
-    "create_static",
-    "delete",
-    "delete_mapping",
-    "drop",
-    "info",
-    "ls",
-    "member_info",
-    "step_down",
-]
-
 Group = StaticGroup | ElasticGroup
 Args = SimpleNamespace
 """What was typed: ``stream``, ``group``, ``kind``, ``output``, ``json``, and what the verb takes besides."""

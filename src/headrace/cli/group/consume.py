@@ -19,8 +19,6 @@ from ..shared.units import Parsed
 from ..shared.verbs import Declare
 from .arguments import ranges
 
-__all__ = ["CONSUME_OPTIONS", "consume"]
-
 
 def _seconds(text: str) -> float:
     try:

@@ -23,14 +23,6 @@ from .table import document
 if TYPE_CHECKING:
     from ...client import JetStream
 
-__all__ = [
-    "METRICS_OPTIONS",
-    "Exporter",
-    "measured",
-    "metrics_command",
-    "text_of",
-]
-
 LISTEN: Final = "127.0.0.1:9464"
 REQUEST_BYTES_MAX: Final = 8 * 1024
 REQUEST_S_MAX: Final = 5.0

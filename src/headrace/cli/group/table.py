@@ -10,8 +10,6 @@ from typing import Any, Final
 from ...groups.lag import GroupLag, MemberLag, PartitionLag, Pin, Rates
 from .arguments import ranges
 
-__all__ = ["clock_text", "columns", "document", "line", "seconds_text", "table"]
-
 _NS: Final = 1_000_000_000
 NOBODY: Final[Mapping[int, str]] = {}
 _STEPS: Final = ((86_400, "d"), (3600, "h"), (60, "m"))

@@ -8,8 +8,6 @@ from ...groups import ElasticGroup, StaticGroup
 from ...groups.consumers import consumers_of, stream_of
 from .arguments import filter_text, mapping_text
 
-__all__ = ["document", "headings", "lines", "row"]
-
 Group = StaticGroup | ElasticGroup
 
 

@@ -30,8 +30,6 @@ from .table import document, line, table
 if TYPE_CHECKING:
     from ...client import JetStream
 
-__all__ = ["WATCH_OPTIONS", "Seen", "looks", "watch", "watch_command"]
-
 EVERY_S: Final = 1.0
 PRESENT_S: Final = 0.1  # an instance that is busy for longer is shown by its id
 QUIET_S: Final = 0.1  # several events at once are one reason to look

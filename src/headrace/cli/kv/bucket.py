@@ -16,8 +16,6 @@ from ..shared.output import Sheet
 from ..shared.units import DURATION, SIZE, bytes_text, count_text, duration_text
 from ..shared.verbs import Session, online
 
-__all__ = ["add", "compact", "info"]
-
 
 @online(
     click.argument("bucket"),

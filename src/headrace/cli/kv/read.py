@@ -15,8 +15,6 @@ from ..shared.output import Table, printable
 from ..shared.units import bytes_text, duration_text
 from ..shared.verbs import Session, online
 
-__all__ = ["entry_document", "get", "history", "ls", "watch"]
-
 _CUT = 60
 
 

@@ -11,8 +11,6 @@ from ..shared.names import BUCKET
 from ..shared.units import DURATION
 from ..shared.verbs import Session, online
 
-__all__ = ["create", "delete", "purge", "put", "revert", "update"]
-
 _KEY = click.argument("key")
 _VALUE = click.argument("value", required=False)
 _TTL = click.option(

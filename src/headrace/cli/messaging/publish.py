@@ -11,8 +11,6 @@ from ..shared.progress import progress
 from ..shared.units import DURATION
 from ..shared.verbs import Session, online
 
-__all__ = ["pub"]
-
 
 @online(
     click.argument("subject"),

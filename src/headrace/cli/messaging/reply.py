@@ -15,8 +15,6 @@ from ..shared.units import DURATION
 from ..shared.verbs import Session, online
 from .subscribe import Show
 
-__all__ = ["reply"]
-
 
 @online(
     click.argument("subject"),

@@ -14,8 +14,6 @@ from ..shared.messages import document, fill_in, headers_of, payload_of, text
 from ..shared.units import DURATION
 from ..shared.verbs import Session, online
 
-__all__ = ["request"]
-
 _NO_RESPONDERS = 503
 
 

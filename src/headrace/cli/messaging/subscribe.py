@@ -25,8 +25,6 @@ from ..shared.verbs import Session, online
 if TYPE_CHECKING:
     from ...client import JetStreamMessage, Message
 
-__all__ = ["Show", "sub"]
-
 
 class Show:
     """Shows received messages one after the other.

@@ -16,8 +16,6 @@ from ..shared.output import Sheet
 from ..shared.units import bytes_text, duration_text
 from ..shared.verbs import Session, online
 
-__all__ = ["add", "info", "object_document"]
-
 
 @online(click.argument("bucket"), *SETTINGS)
 async def add(session: Session, bucket: str, **given: Any) -> None:

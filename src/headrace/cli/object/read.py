@@ -17,8 +17,6 @@ from ..shared.units import bytes_text
 from ..shared.verbs import Session, online
 from .bucket import object_document
 
-__all__ = ["get", "ls", "watch"]
-
 
 @online(
     click.argument("bucket", required=False),

@@ -19,8 +19,6 @@ from ..shared.units import bytes_text
 from ..shared.verbs import Session, online
 from .bucket import object_document
 
-__all__ = ["delete", "put", "seal"]
-
 _READ_BYTES = 128 * 1024
 
 

@@ -14,8 +14,6 @@ from ...pipeline.problems import PipelineError, Problem
 from ...pipeline.reading import read
 from ..shared.output import Output
 
-__all__ = ["FILE", "PROFILE", "opened", "tell_problems"]
-
 FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 PROFILE = click.option("--profile", default="", metavar="NAME", help="whose values take precedence")
 

@@ -16,8 +16,6 @@ from ..shared.output import Output, Table
 from ..shared.verbs import offline
 from .file import FILE, PROFILE, opened, tell_problems
 
-__all__ = ["reset", "status", "validate"]
-
 
 @offline(
     FILE,

@@ -18,8 +18,6 @@ from .file import FILE, PROFILE, opened, tell_problems
 if TYPE_CHECKING:
     from ...pipeline.running import Ended
 
-__all__ = ["once", "replay", "run"]
-
 
 @offline(FILE, PROFILE)
 def run(output: Output, file: Path, profile: str) -> int:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-__all__ = ["Lines", "Picture", "Screen", "screen_of"]
-
 
 class Screen(Watcher, Protocol):
     """A watcher that also shows how everything ended."""

@@ -20,8 +20,6 @@ from ..shared.where import connection_options, given_above, where
 from .pages import MONITOR, page
 from .verdict import Verdict
 
-__all__ = ["check", "connection", "consumer", "jetstream", "kv", "server", "stream"]
-
 check = LazyGroup(
     "check",
     {

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from ..shared.units import duration_text
 
-__all__ = ["sentence"]
-
 Event = Mapping[str, Any]
 
 

@@ -16,8 +16,6 @@ from ..shared.output import printable
 from ..shared.verbs import Session, online
 from .event_text import sentence
 
-__all__ = ["events"]
-
 
 @online(
     click.option("--js-metric/--no-js-metric", default=True, help="sampled acknowledgements (yes)"),

@@ -18,8 +18,6 @@ from ..shared.units import bytes_text, count_text, duration_text
 from ..shared.verbs import Session, online
 from .pages import MONITOR, page
 
-__all__ = ["info", "ping"]
-
 _PINGS = 5
 
 

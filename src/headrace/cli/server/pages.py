@@ -15,8 +15,6 @@ from ...errors import NoRespondersError
 from ..shared.errors import UNREACHABLE, Failure
 from ..shared.verbs import Declare, Session
 
-__all__ = ["MONITOR", "page", "pages"]
-
 MONITOR: Final[Declare] = click.option(
     "--monitor",
     metavar="URL",

@@ -13,8 +13,6 @@ from ..shared.units import bytes_text, count_text
 from ..shared.verbs import Session, online
 from .pages import MONITOR, pages
 
-__all__ = ["accounts", "connections", "health", "jetstream", "report"]
-
 report = LazyGroup(
     "report",
     {

@@ -13,8 +13,6 @@ from ..shared.units import DURATION, bytes_text
 from ..shared.verbs import Session, online
 from .pages import MONITOR, page
 
-__all__ = ["top"]
-
 _CLEAR: Final = "\x1b[H\x1b[2J"
 _SORTS: Final = {"out-bytes": "out_bytes", "in-bytes": "in_bytes", "out-msgs": "out_msgs",
     "in-msgs": "in_msgs", "pending": "pending_bytes", "subs": "subscriptions"}  # fmt: skip

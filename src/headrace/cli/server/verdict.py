@@ -8,8 +8,6 @@ from typing import Any, Final, Literal
 
 from ..shared.output import json_text
 
-__all__ = ["Format", "Verdict"]
-
 Format = Literal["nagios", "prometheus", "json", "text"]
 
 _WORDS: Final = ("OK", "WARNING", "CRITICAL", "UNKNOWN")

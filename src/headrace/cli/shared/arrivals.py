@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from ...client import Message
 
-__all__ = ["MESSAGES_MAX", "Arrivals"]
-
 MESSAGES_MAX: Final = 100_000
 
 

@@ -9,8 +9,6 @@ import click
 from .errors import Failure
 from .output import Output
 
-__all__ = ["destroying_options", "may_go_on"]
-
 
 def destroying_options() -> list[click.Option]:
     """``--force`` and ``--dry-run``."""

@@ -13,9 +13,6 @@ from .output import Output
 from .units import DURATION, SIZE, bytes_text
 from .verbs import Declare
 
-__all__ = ["SETTINGS", "delete_bucket", "options_of"]
-
-
 SETTINGS: Final[tuple[Declare, ...]] = (
     click.option("--ttl", type=DURATION, default=None, help="remove what is older than this"),
     click.option("--max-bucket-size", type=SIZE, default=None, help="how many bytes it holds"),

@@ -12,8 +12,6 @@ from ...api.base import D, Document, DocumentError, from_wire, read_json, to_wir
 from .errors import Failure
 from .output import Table
 
-__all__ = ["config_file", "differences", "key_values", "metadata_text", "replaced"]
-
 
 def key_values(given: tuple[str, ...]) -> dict[str, str]:
     """``KEY=VALUE`` of the command line. Raises Failure."""

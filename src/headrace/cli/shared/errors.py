@@ -17,8 +17,6 @@ from ...errors import (
     TimeoutError_,
 )
 
-__all__ = ["FAILED", "UNREACHABLE", "USAGE", "Failure", "Told", "explain"]
-
 FAILED: Final = 1
 USAGE: Final = 2
 UNREACHABLE: Final = 3

@@ -16,8 +16,6 @@ from .where import connection_options
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["LazyGroup", "Verb"]
-
 _ROOM = __package__.rpartition(".")[0]
 
 

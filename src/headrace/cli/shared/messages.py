@@ -16,16 +16,6 @@ from ...wire.headers import Headers
 from .errors import Failure
 from .output import printable
 
-__all__ = [
-    "document",
-    "fill_in",
-    "headers_of",
-    "payload_of",
-    "payload_text",
-    "text",
-    "time_of",
-]
-
 _FIELD: Final = re.compile(r"\{\{\s*\.?(\w+)((?:\s+\d+)*)\s*\}\}")
 _HEX_SHOWN: Final = 256
 

@@ -15,8 +15,6 @@ from .where import given_above, where
 if TYPE_CHECKING:
     from ...client import JetStream
 
-__all__ = ["BUCKET", "CONSUMER", "OBJECTS", "STREAM"]
-
 _COMPLETING_S: Final = 1.0  # a shell waits for it
 
 Listed = Callable[["JetStream", dict[str, Any]], AsyncIterator[str]]

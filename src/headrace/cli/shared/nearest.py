@@ -12,8 +12,6 @@ from ...client import JetStream
 from ...errors import JetStreamApiError
 from .errors import Failure
 
-__all__ = ["tell_nearest"]
-
 _NO_CONSUMER: Final = 10014
 _NO_STREAM: Final = 10059
 _SHOWN: Final = 5

@@ -16,8 +16,6 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Form", "Output", "Sheet", "Table", "output_options"]
-
 _BETWEEN: Final = 3  # what rich draws beside a column, at most
 _NARROWEST: Final = 8
 

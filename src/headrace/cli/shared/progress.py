@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from .output import Output, terminal
 
-__all__ = ["progress"]
-
 Advance = Callable[[int], None]
 
 

@@ -14,22 +14,6 @@ if TYPE_CHECKING:
 else:
     _ParamType = click.ParamType  # generic only since click 8.4
 
-__all__ = [
-    "DURATION",
-    "MOMENT",
-    "SIZE",
-    "Parsed",
-    "ago",
-    "bytes_text",
-    "count_text",
-    "counted",
-    "duration_text",
-    "moment_of",
-    "parse_duration",
-    "parse_moment",
-    "parse_size",
-]
-
 _UNITS: Final = {
     "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0,
     "d": 86_400.0, "w": 604_800.0, "M": 2_592_000.0, "y": 31_536_000.0,

@@ -27,18 +27,6 @@ from .where import CONNECTION, Where, connection_options, given_above, where
 if TYPE_CHECKING:
     from ...client import Connection, JetStream
 
-__all__ = [
-    "Declare",
-    "Session",
-    "command_of",
-    "connected",
-    "offline",
-    "online",
-    "output_above",
-    "own_values",
-    "run_loop",
-]
-
 Declare = Callable[[Any], Any]
 """What ``click.argument(…)`` and ``click.option(…)`` return."""
 

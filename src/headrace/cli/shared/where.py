@@ -16,8 +16,6 @@ from .units import DURATION
 if TYPE_CHECKING:
     from ...client import Context, Options
 
-__all__ = ["CONNECTION", "Where", "connection_options", "where"]
-
 _OPTIONS: Final[tuple[tuple[tuple[str, ...], str, str], ...]] = (
     (("-s", "--server"), "URL", "server, or several separated by commas [NATS_URL]"),
     (("--context",), "NAME", "a context of the nats tool [NATS_CONTEXT, or the selected one]"),

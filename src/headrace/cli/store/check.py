@@ -20,8 +20,6 @@ from .export import save_backup
 from .opened import Held, opened, streams_in
 from .rewriting import rewrite
 
-__all__ = ["check", "repair", "scrub"]
-
 _DIR: Final = click.argument("directory", metavar="DIR")
 
 

@@ -22,8 +22,6 @@ from ..shared.progress import Advance, progress
 from ..shared.verbs import offline
 from .opened import Held, opened, streams_in
 
-__all__ = ["export", "save_backup"]
-
 _SLICE: Final = 1 << 20
 
 

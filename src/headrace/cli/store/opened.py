@@ -25,8 +25,6 @@ from ...message import StoredRow
 from ...snapshots.contents import ConsumerContent
 from ..shared.errors import Failure
 
-__all__ = ["Held", "opened", "streams_in"]
-
 _BATCH: Final = 1000
 _BATCH_BYTES: Final = 4 << 20
 _NS: Final = 1_000_000_000

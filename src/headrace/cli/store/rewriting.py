@@ -13,8 +13,6 @@ from ...snapshots.contents import Ended, MessageContent
 from ...snapshots.unpacking import Unpacker
 from ..shared.errors import Failure
 
-__all__ = ["rewrite"]
-
 _FLUSH_BYTES: Final = 16 << 20
 _CHUNK: Final = 1 << 20
 

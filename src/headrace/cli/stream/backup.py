@@ -19,8 +19,6 @@ from ..shared.units import bytes_text, count_text
 from ..shared.verbs import Session, online
 from .older import as_older
 
-__all__ = ["backup", "restore"]
-
 
 def _whole(directory: Path) -> Backup | None:
     """The backup in a directory, if there is a whole one."""

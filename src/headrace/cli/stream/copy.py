@@ -15,8 +15,6 @@ from ..shared.verbs import Session, connected, online
 from ..shared.where import Where, where
 from .copying import Following, Place, changes_for, find, follow, place_of, transfer
 
-__all__ = ["copy"]
-
 _LOOK_S: Final = 1.0
 
 

@@ -15,8 +15,6 @@ from ..shared.verbs import Session, online
 from .info import stream_sheet
 from .settings import SETTINGS, changes_of
 
-__all__ = ["edit"]
-
 
 @online(STREAM, *SETTINGS, destroys=True)
 async def edit(

@@ -14,8 +14,6 @@ from ..shared.units import DURATION, moment_of
 from ..shared.verbs import Session, online
 from .ls import stream_table
 
-__all__ = ["find"]
-
 
 @online(
     click.argument("pattern", required=False, metavar="[REGEX]"),

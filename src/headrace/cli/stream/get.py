@@ -13,8 +13,6 @@ from ..shared.messages import document, text, time_of
 from ..shared.names import STREAM
 from ..shared.verbs import Session, online
 
-__all__ = ["get", "stored_document", "stored_text"]
-
 _NO_MESSAGE = 10037
 
 

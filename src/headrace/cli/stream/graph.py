@@ -14,8 +14,6 @@ from ..shared.names import STREAM
 from ..shared.units import DURATION, bytes_text, count_text
 from ..shared.verbs import Session, online
 
-__all__ = ["graph", "sparkline"]
-
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _CLEAR: Final = "\x1b[H\x1b[2J"
 

@@ -14,8 +14,6 @@ from ..shared.output import Sheet, Table
 from ..shared.units import ago, bytes_text, count_text, duration_text
 from ..shared.verbs import Session, online
 
-__all__ = ["info", "stream_sheet", "subjects"]
-
 
 @online(
     STREAM,

@@ -12,8 +12,6 @@ from ..shared.output import Table
 from ..shared.units import ago, bytes_text, count_text
 from ..shared.verbs import Session, online
 
-__all__ = ["ls", "stream_table"]
-
 _BUCKETS = ("KV_", "OBJ_")
 
 

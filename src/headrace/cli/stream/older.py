@@ -11,8 +11,6 @@ from ...client import read_backup
 from ...snapshots.packing import FilesPacker
 from ...snapshots.unpacking import Unpacker
 
-__all__ = ["as_older"]
-
 _CHUNK: Final = 1 << 20
 
 

@@ -9,8 +9,6 @@ from ..shared.names import STREAM
 from ..shared.units import bytes_text, counted
 from ..shared.verbs import Session, online
 
-__all__ = ["purge", "rm", "rmm", "seal"]
-
 
 @online(STREAM, destroys=True)
 async def rm(session: Session, stream: str, force: bool, dry_run: bool) -> None:

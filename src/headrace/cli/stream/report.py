@@ -10,8 +10,6 @@ from ..shared.output import Table
 from ..shared.units import ago, bytes_text, count_text, duration_text
 from ..shared.verbs import Session, online
 
-__all__ = ["report"]
-
 _ORDERS = {
     "name": lambda each: each.config.name,
     "messages": lambda each: -each.state.messages,

@@ -19,8 +19,6 @@ from ..shared.errors import Failure
 from ..shared.units import DURATION, SIZE
 from ..shared.verbs import Declare
 
-__all__ = ["SETTINGS", "changes_of"]
-
 _STORAGE: Final = {"file": "file", "f": "file", "memory": "memory", "m": "memory"}
 _RETENTION: Final = {
     "limits": "limits", "interest": "interest", "work": "workqueue", "workqueue": "workqueue",

@@ -16,8 +16,6 @@ from ..shared.units import MOMENT
 from ..shared.verbs import Session, online
 from .get import stored_document, stored_text
 
-__all__ = ["stored_messages", "view"]
-
 
 @online(
     STREAM,

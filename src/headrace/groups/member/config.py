@@ -12,8 +12,6 @@ from .. import names
 from ..errors import GroupConfigurationError
 from ..records import ElasticGroup, StaticGroup
 
-__all__ = ["ACK_WAIT_S", "Plan", "Settings", "plans"]
-
 ACK_WAIT_S: Final = 5.0
 PIN_S_MIN: Final = 1.0
 PULL_S_MIN: Final = 1.0

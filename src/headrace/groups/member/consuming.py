@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from .config import Plan
     from .crew import Crew
 
-__all__ = ["Consuming"]
-
 ASK_FIRST_S: Final = (
     0.02  # how long until a former owner's messages are asked for again, doubling …
 )

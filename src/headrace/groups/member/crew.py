@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ...client import JetStream
     from ..message import GroupMessage
 
-__all__ = ["Crew", "Handler"]
-
 Handler = Callable[["GroupMessage"], object]
 
 

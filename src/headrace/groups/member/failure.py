@@ -12,8 +12,6 @@ from typing import Final
 
 from ..errors import GroupConfigurationError
 
-__all__ = ["Again", "DeadLetter", "Give", "OnFailure", "Retry", "Stop", "decide"]
-
 BACKOFF_S: Final = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from .lease import Lease
 
-__all__ = ["Generation"]
-
 
 class Generation:
     """A consumer's pin, as long as it is ours.

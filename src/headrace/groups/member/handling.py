@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .crew import Crew
     from .generation import Generation
 
-__all__ = ["Handling", "is_cancelled"]
-
 REASON: Final = "Headrace-Failure"
 ORIGIN: Final = "Headrace-Group"
 SUBJECT: Final = "Headrace-Subject"

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ...client import Consumption, JetStreamMessage
 
-__all__ = ["Intake"]
-
 
 class Intake:
     """The messages of a consumption, none of which has overtaken one that was lost.

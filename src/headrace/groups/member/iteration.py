@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..message import GroupMessage
 
-__all__ = ["Iteration"]
-
 
 class Iteration:
     """Where the work of a membership meets the loop that takes its messages.

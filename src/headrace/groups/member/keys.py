@@ -9,8 +9,6 @@ from ...subjects import matches
 from ..records import ElasticGroup, StaticGroup
 from ..transforms import key_positions
 
-__all__ = ["key_function"]
-
 
 class Placed(Protocol):
     """A message, as far as it matters here."""

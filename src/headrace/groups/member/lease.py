@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["RENEWALS_PER_LEASE", "Lease"]
-
 RENEWALS_PER_LEASE: Final = 3
 """Renewed so often within its length, a lease survives an answer that takes two thirds of it."""
 

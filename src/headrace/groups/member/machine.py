@@ -22,29 +22,6 @@ from typing import Final
 
 from .config import Plan
 
-__all__ = [
-    "Created",
-    "Deleted",
-    "Differs",
-    "Elapsed",
-    "End",
-    "Event",
-    "Failed",
-    "Gone",
-    "InUse",
-    "Lost",
-    "Overlaps",
-    "Pause",
-    "Phase",
-    "Read",
-    "Release",
-    "Released",
-    "State",
-    "Wanted",
-    "after",
-    "retry_s",
-]
-
 RETRY_FIRST_S: Final = 0.05  # doubling …
 RETRY_MAX_S: Final = 1.0  # … up to here
 

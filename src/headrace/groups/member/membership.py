@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ...client import JetStream, Subscription
     from ..message import GroupMessage
 
-__all__ = ["Membership"]
-
 G = TypeVar("G", StaticGroup, ElasticGroup)
 
 

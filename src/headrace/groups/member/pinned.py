@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ...api.consumers import ConsumerInfo
     from ...client import Consumer, JetStream, JetStreamMessage, Message
 
-__all__ = ["Pinned"]
-
 AGAIN_S: Final = 0.05
 HONOURED: Final = frozenset({names.MESSAGE_SIZE_EXCEEDS, names.EXCEEDED_MAX_WAITING})
 EXPIRED: Final = 408

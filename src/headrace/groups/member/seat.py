@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from .config import Plan
     from .crew import Crew
 
-__all__ = ["Seat"]
-
 SPREAD_S: Final = 0.1
 STANDBY_MS: Final = (400, 499)  # others wait as long
 _OVERLAPS: Final = Errors.CONSUMER_WQ_NOT_UNIQUE.err_code

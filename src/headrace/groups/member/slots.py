@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-__all__ = ["Slots"]
-
 
 class Slots:
     """So many places for handlers. Who waits for one gets it in turn.

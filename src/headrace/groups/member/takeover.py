@@ -13,8 +13,6 @@ from typing import Generic, Protocol, TypeVar
 from ...api.acks import AckTokens
 from ...api.consumers import ConsumerInfo
 
-__all__ = ["Takeover"]
-
 
 class Delivered(Protocol):
     """A message, as far as it matters here."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .generation import Generation
     from .intake import Intake
 
-__all__ = ["Abreast", "InTurn", "Work"]
-
 TAKEN_AT_ONCE: Final = 256  # a plain handler lets the loop breathe after so many
 IN_A_ROW: Final = 16  # of one partition, where several share the handlers
 HELD_MAX: Final = (
