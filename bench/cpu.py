@@ -12,8 +12,14 @@ def of_process(pid: int) -> float:
 
     By the scheduler's nanoseconds: the hundredths of a second of ``stat`` are much when work is short.
     """
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+    return sum(map(_of_thread, Path(f"/proc/{pid}/task").iterdir())) / 1e9
+
+
+def _of_thread(task: Path) -> int:
+    try:
+        return int((task / "schedstat").read_text().split()[0])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0  # it has ended meanwhile
 
 
 def of_ourselves() -> float:

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import peers
+from headrace.api.times import parse_time
+from headrace.message import StoredMessage
 from headrace.spark.control import Control
+from headrace.spark.gets import MessageGets
 from headrace.spark.link import Link
 from headrace.spark.options import Connection
 
@@ -67,6 +70,16 @@ class Feed:
 
     def publish_numbers(self, first: int, last: int, subject: str = "n") -> None:
         self.publish([subject] * (last - first + 1), lambda index: b"m%d" % (first + index))
+
+    def stored(self, sequences: range) -> list[StoredMessage]:
+        """Those of these messages that exist."""
+        gets = MessageGets(self.link, self.name, 5.0)
+        gets.ask(sequences)
+        rows = gets.take()
+        gets.close()
+        times = [parse_time(time.decode()) for time in rows.times]
+        columns = (rows.sequences, rows.subjects, rows.headers, rows.payloads, times)
+        return [StoredMessage(*row) for row in zip(*columns, strict=True)]
 
     def connect(self) -> Link:
         return Link.open(Connection(servers=(self.url,)))

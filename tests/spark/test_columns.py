@@ -32,7 +32,7 @@ def chunk(subjects: list[bytes], *, headers: bytes = b"", v2: bool = False) -> C
         for n in range(1, len(subjects) + 1)
     ]
     payloads = [b"p%d" % n for n in range(len(subjects))]
-    return Chunk(subjects, payloads, [headers] * len(subjects), acks, [], [], [])
+    return Chunk(subjects, payloads, [headers] * len(subjects), acks, [], [])
 
 
 @pytest.mark.parametrize("v2", [False, True])

@@ -102,7 +102,7 @@ def test_failfast_makes_them_bad_messages(make_feed: Callable[..., Feed]) -> Non
     letters = f"deadletter:{dead.name}.bad"
     again = read(feed, wanted, valueFormat="json", mode="failfast", onBadMessage=letters)
     assert again == kept
-    assert [m.payload for m in dead.control.get_many(range(1, 5))] == ORDERS[1:3]
+    assert [m.payload for m in dead.stored(range(1, 5))] == ORDERS[1:3]
 
 
 def test_what_is_not_selected_need_not_fit(feed: Feed) -> None:

@@ -1,25 +1,35 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import peers
 from headrace.api import base
+from headrace.api.base import DocumentError
 from headrace.api.times import parse_time
-from headrace.errors import AuthorizationError, ConfigurationError, ConnectFailedError
+from headrace.errors import (
+    AuthorizationError,
+    ConfigurationError,
+    ConnectFailedError,
+    JetStreamApiError,
+)
+from headrace.spark import gets
 from headrace.spark.columns import BatchBuilder
-from headrace.spark.control import Control
-from headrace.spark.direct import DirectGets, DirectRows
+from headrace.spark.direct import DirectGets
+from headrace.spark.gets import MessageGets, read_answers, read_answers_plainly
 from headrace.spark.link import Link
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import Connection
 from headrace.spark.reader import Chunk, ReadPlan, read_range
+from headrace.spark.rows import Rows, no_rows
+from headrace.wire import MSG, Frame, Parser
 
 from .conftest import Feed
 from .virtual import Time
@@ -115,7 +125,7 @@ def test_a_work_queue_is_read_without_consuming_it(make_feed: Callable[..., Feed
     chunks = read(feed, plan(feed, 100, 1200))
     assert sequences(chunks) == list(range(101, 1201))
     assert chunks[0].payloads[0] == b"m101"
-    assert all(stamp > 0 for chunk in chunks for stamp in chunk.timestamps_ns)
+    assert all(parse_time(time.decode()) > 0 for chunk in chunks for time in chunk.times)
     assert feed.control.stream_info().state.messages == 1200
 
 
@@ -127,7 +137,7 @@ def test_a_work_queue_that_allows_it_is_read_by_direct_gets(
     gone = {1, 7, 8, 900, 2400, 2500}
     for sequence in gone:
         feed.call(f"STREAM.MSG.DELETE.{feed.name}", {"seq": sequence})
-    monkeypatch.setattr(Control, "get_many", None)  # the slow way is not taken
+    monkeypatch.setattr(MessageGets, "ask", None)  # the slow way is not taken
     chunks = read(feed, plan(feed, 0, 2500))
     assert sequences(chunks) == sorted(set(range(1, 2501)) - gone)
     assert [p for c in chunks for p in c.payloads] == [b"m%d" % n for n in sequences(chunks)]
@@ -156,14 +166,101 @@ def test_rows_of_direct_gets_are_those_of_single_gets_headers_and_times_included
     feed.call(f"STREAM.UPDATE.{feed.name}", {**base.to_wire(config), "allow_direct": False})
     single = read(feed, plan(feed, 0, 6))[0]
     assert direct.times
-    assert [parse_time(time.decode()) for time in direct.times] == single.timestamps_ns
+    assert [parse_time(time.decode()) for time in direct.times] == [
+        parse_time(time.decode()) for time in single.times
+    ]
     assert direct.headers[0] == single.headers[0]
-    assert direct._replace(headers=[], times=[], timestamps_ns=single.timestamps_ns) == (
-        single._replace(headers=[])
-    )
+    assert direct._replace(headers=[], times=[]) == single._replace(headers=[], times=[])
     columns = ("sequence", "timestamp", "subject", "data")
     built = [BatchBuilder(columns, feed.name).build(chunk) for chunk in (direct, single)]
     assert built[0].equals(built[1])
+
+
+def test_single_gets_skip_what_was_removed(
+    make_feed: Callable[..., Feed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = make_feed(retention="workqueue")
+    feed.publish(["keep" if n in (0, 20, 5_800, 5_999) else "gone" for n in range(6000)])
+    feed.call(f"STREAM.PURGE.{feed.name}", {"filter": f"{feed.name}.gone"})
+    asked: list[range] = []
+    ask = MessageGets.ask
+
+    def counted(reader: MessageGets, some: range) -> None:
+        asked.append(some)
+        ask(reader, some)
+
+    monkeypatch.setattr(MessageGets, "ask", counted)
+    assert sequences(read(feed, plan(feed, 0, 6000))) == [1, 21, 5801, 6000]
+    assert sum(map(len, asked)) < 2000
+    asked.clear()
+    assert sequences(read(feed, plan(feed, 30, 5000))) == []
+    assert sum(map(len, asked)) < 1000
+
+
+def test_answers_read_together_are_those_read_one_by_one(
+    make_feed: Callable[..., Feed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = make_feed(retention="workqueue")
+    feed.link.request_many(
+        [(f"{feed.name}.h", b""), (f"{feed.name}.h", b"\x00\xff{}[],")],
+        [b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0\r\nno colon\r\n\r\n"],
+    )
+    feed.publish_numbers(3, 9)
+    feed.call(f"STREAM.MSG.DELETE.{feed.name}", {"seq": 4})
+    subject = f"$JS.API.STREAM.MSG.GET.{feed.name}"
+    requests = [(subject, b'{"seq":%d}' % sequence) for sequence in range(1, 12)]
+    answers = [answer.payload for answer in feed.link.request_many(requests)]
+    plainly = read_answers_plainly(answers)
+    assert plainly.sequences == [1, 2, 3, 5, 6, 7, 8, 9]
+    assert plainly.payloads[:3] == [b"", b"\x00\xff{}[],", b"m3"]
+    monkeypatch.setattr(gets, "read_answers_plainly", None)  # the slow way is not taken
+    assert read_answers(answers) == plainly
+
+
+@pytest.mark.parametrize(
+    "odd", [b"", b"{", b'{"message":7}', b'{"error":{"code":500,"err_code":1}}']
+)
+def test_an_answer_that_is_no_message_is_an_error(odd: bytes) -> None:
+    fine = b'{"message":{"subject":"a","seq":1,"data":"eA==","time":"2024-01-01T00:00:00Z"}}'
+    assert read_answers([fine, fine]).payloads == [b"x", b"x"]
+    with pytest.raises((JetStreamApiError, DocumentError)):
+        read_answers([fine, odd, fine])
+
+
+class Shuffling:
+    """A link to a server that answers in any order, some requests at a time."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._answers: list[Frame] = []
+        self._random = random.Random(7)
+
+    def api(self, *tokens: str) -> str:
+        return ".".join(("$JS.API", *tokens))
+
+    def subscribe_below(self) -> tuple[bytes, bytes]:
+        return b"_INBOX.p1.", b"2"
+
+    def send(self, data: bytes) -> None:
+        for _op, _subject, reply, _headers, body in Parser.for_server().feed(data):
+            message = b'{"subject":"a","seq":%d,"time":"2024-01-01T00:00:00Z"}'
+            answer = b'{"message":' + message % int(body[7:-1]) + b"}"
+            self._answers.append((MSG, reply, b"2", b"", b"", answer))
+
+    def poll(self, _timeout_s: float) -> list[Frame]:
+        self._random.shuffle(self._answers)
+        some, self._answers = self._answers[:7], self._answers[7:]
+        return some
+
+
+def test_answers_may_come_in_any_order() -> None:
+    reader = MessageGets(cast("Link", Shuffling()), "S", 1.0)
+    reader.ask(range(1, 30))
+    reader.ask(range(30, 60))
+    assert reader.take().sequences == list(range(1, 30))
+    assert reader.take().sequences == list(range(30, 60))
+    assert not reader.waiting
 
 
 def test_a_user_who_may_not_get_directly_reads_a_work_queue_one_by_one(
@@ -195,9 +292,9 @@ def test_an_answer_of_a_copy_that_lags_is_not_taken_for_the_end(
     feed.publish_numbers(1, 10)
     take, answers = DirectGets.take_all, iter([True, False])
 
-    def lagging(gets: DirectGets) -> DirectRows:
+    def lagging(gets: DirectGets) -> Rows:
         rows = take(gets)
-        return DirectRows([], [], [], [], []) if next(answers) else rows
+        return no_rows() if next(answers) else rows
 
     monkeypatch.setattr(DirectGets, "take_all", lagging)
     time = Time()

@@ -161,7 +161,7 @@ def test_bad_messages_go_to_a_stream_as_dead_letters_and_once_however_often_a_ba
     piece = Slice(0, 5, epoch=feed.control.head()[0].epoch)
     for _ in range(2):
         assert rows(list(read_slice(wanted, READ, piece))) == [1, 4, 5]
-    letters = dead.control.get_many(range(1, 10))
+    letters = dead.stored(range(1, 10))
     assert [letter.payload for letter in letters] == [b"bad", b"bad"]
     first, second = (parse_headers(letter.headers) for letter in letters)
     assert first["Headrace-Sequence"] == "2"

@@ -300,12 +300,10 @@ def _arrow_type(name: str, pa: Any) -> pa.DataType:
 
 def _positions(chunk: Chunk, pa: Any, pc: Any) -> tuple[pa.Array, pa.Array]:
     """Sequences and timestamps (ns), parsed from all ack subjects at once."""
-    if chunk.times:
+    if not chunk.acks:
         texts = pa.array(chunk.times, pa.string())
         times = texts.cast(pa.timestamp("ns", "UTC")).cast(pa.int64())
         return pa.array(chunk.sequences, pa.int64()), times
-    if not chunk.acks:
-        return pa.array(chunk.sequences, pa.int64()), pa.array(chunk.timestamps_ns, pa.int64())
     if chunk.acks[0].count(b".") == _V1_TOKENS - 1:
         parts = pc.split_pattern(pa.array(chunk.acks, pa.string()), ".", max_splits=4, reverse=True)
         sequences = pc.list_element(parts, 1).cast(pa.int64())
@@ -349,7 +347,6 @@ def _without(chunk: Chunk, rows: Container[int]) -> Chunk:
         headers=left(chunk.headers),
         acks=left(chunk.acks),
         sequences=left(chunk.sequences),
-        timestamps_ns=left(chunk.timestamps_ns),
         times=left(chunk.times),
     )
 

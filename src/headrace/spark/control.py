@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import difflib
 from typing import Any, Final, TypeVar
 
@@ -25,7 +24,6 @@ from ..errors import (
     NoRespondersError,
     TimeoutError_,
 )
-from ..message import StoredMessage
 from .link import Link, Reply
 from .offsets import Offset, StreamHead
 from .patience import Patience
@@ -153,29 +151,6 @@ class Control:
                 return None
             raise
         return answer.message
-
-    def get_many(self, sequences: range) -> list[StoredMessage]:
-        """The existing messages of these sequences, in order; one round trip."""
-        subject = self.link.api("STREAM", "MSG", "GET", self.stream)
-        answers = self.link.request_many([(subject, b'{"seq":%d}' % seq) for seq in sequences])
-        found = []
-        for answer in answers:
-            try:
-                message = decode_response(answer.payload, GetMessageResponse).message
-            except JetStreamApiError as error:
-                if error.err_code == _MESSAGE_NOT_FOUND:
-                    continue
-                raise
-            found.append(
-                StoredMessage(
-                    message.seq,
-                    message.subject.encode(),
-                    base64.b64decode(message.hdrs),
-                    base64.b64decode(message.data),
-                    parse_time(message.time),
-                )
-            )
-        return found
 
     def create_consumer(self, config: ConsumerConfig, action: str = "create") -> ConsumerInfo:
         """Create a consumer, or update one; an ephemeral one if ``config`` has no name.

@@ -6,27 +6,18 @@ is not the end of the messages: whoever reads a range asks the leader whether th
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..errors import ConnectionClosedError, HeadraceError, NoRespondersError, ProtocolError
 from ..wire import Frame
 from .link import Link
+from .rows import Rows
 
 _PLACE: Final = b"\r\nNats-Stream: "
 _NAMES: Final = (b"Nats-Subject: ", b"Nats-Sequence: ", b"Nats-Time-Stamp: ")
 _BARE: Final = len(b"NATS/1.0")  # of a block in which nothing stands before the place
 _NO_RESPONDERS: Final = b"503"
 _ENDS: Final = (b"204", b"404")
-
-
-class DirectRows(NamedTuple):
-    """Messages, column by column; ``times`` as the server writes them."""
-
-    subjects: list[bytes]
-    payloads: list[bytes]
-    headers: list[bytes]
-    sequences: list[int]
-    times: list[bytes]
 
 
 class DirectGets:
@@ -48,7 +39,7 @@ class DirectGets:
         body = b'{"seq":%d,"batch":%d,"max_bytes":%d}' % (first, messages, size)
         self._link.publish(self._subject, body, self._inbox)
 
-    def take_all(self) -> DirectRows:
+    def take_all(self) -> Rows:
         """Wait for the messages of one request.
 
         Raises:
@@ -82,7 +73,7 @@ def _status(frame: Frame) -> bytes:
     return block[_BARE + 1 : _BARE + 4] if block[_BARE : _BARE + 1] == b" " else b""
 
 
-def _rows(frames: list[Frame]) -> DirectRows:
+def _rows(frames: list[Frame]) -> Rows:
     subjects, headers, sequences, times = [], [], [], []
     for frame in frames:
         block = frame[4]
@@ -95,4 +86,4 @@ def _rows(frames: list[Frame]) -> DirectRows:
         sequences.append(int(lines[2][15:]))
         times.append(lines[3][17:])
         headers.append(block[: at + 2] + b"\r\n" if at > _BARE else b"")
-    return DirectRows(subjects, [frame[5] for frame in frames], headers, sequences, times)
+    return Rows(subjects, [frame[5] for frame in frames], headers, sequences, times)

@@ -2,9 +2,9 @@
 
 The way is chosen by the stream's retention. Usually it is an ephemeral pull consumer without acknowledgements
 (two requests overlap, so the server never waits for us). Where such a consumer is not allowed (work queues),
-it is direct gets in batches, if the stream allows those, and otherwise one STREAM.MSG.GET per sequence, many
-in flight. All continue from their position if a connection breaks, and all return the same rows for the same
-range on every read.
+it is direct gets in batches, if the stream allows those, and otherwise one STREAM.MSG.GET per sequence,
+hundreds in flight. All continue from their position if a connection breaks, and all return the same rows for
+the same range on every read.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from ..api.acks import parse_ack_subject
 from ..api.consumers import ConsumerInfo, PullRequest
 from ..api.streams import StreamConfig
 from ..errors import AuthorizationError, ConnectionClosedError, HeadraceError, TimeoutError_
-from ..message import StoredMessage
 from ..wire import Frame
 from .control import Control, StreamMissingError, settled_head
-from .direct import DirectGets, DirectRows
+from .direct import DirectGets
+from .gets import MessageGets
 from .link import Link
 from .loss import can_lose, may_be_loss
 from .offsets import DataLossError, Offset, StreamHead, check_epoch, reset_of
 from .patience import Patience, may_pass
+from .rows import Rows, no_rows
 
 _LOG: Final = logging.getLogger("headrace.spark")
 
@@ -49,7 +50,7 @@ class Chunk(NamedTuple):
     """Rows, column by column.
 
     The position of a row in the stream is either in its ack subject (``acks``, parsed in bulk later), or in
-    ``sequences`` and one of ``timestamps_ns`` and ``times`` (RFC 3339); what is not used is empty.
+    ``sequences`` and ``times`` (RFC 3339); what is not used is empty.
     """
 
     subjects: list[bytes]
@@ -57,7 +58,6 @@ class Chunk(NamedTuple):
     headers: list[bytes]
     acks: list[bytes]
     sequences: list[int]
-    timestamps_ns: list[int]
     times: list[bytes]
 
 
@@ -335,7 +335,6 @@ class _RangeReader:
             list(map(_REPLY, frames)),
             [],
             [],
-            [],
         )
 
     def _check_expiry(self, control: Control, last: int, rows: int) -> None:
@@ -358,8 +357,7 @@ class _RangeReader:
 
     def _get(self, control: Control, head: StreamHead, config: StreamConfig) -> Iterator[Chunk]:
         if not (config.allow_direct and self._may_get_directly):
-            window = max(1, min(GETS_IN_FLIGHT, PULL_BYTES // head.mean_bytes))
-            yield from self._get_one_by_one(control, head.first_seq, head.last_seq, window)
+            yield from self._get_one_by_one(control, head)
             return
         try:
             yield from self._get_directly(control, head)
@@ -380,7 +378,7 @@ class _RangeReader:
         try:
             ask()
             while self._last < plan.hi:
-                chunk = _from_direct(gets.take_all(), plan.hi)
+                chunk = _from_rows(gets.take_all(), plan.hi)
                 if chunk.sequences:
                     self._patience.restart()
                     self._last = chunk.sequences[-1]
@@ -394,35 +392,44 @@ class _RangeReader:
         finally:
             gets.close()
 
-    def _get_one_by_one(
-        self, control: Control, first_seq: int, last_seq: int, window: int
-    ) -> Iterator[Chunk]:
+    def _get_one_by_one(self, control: Control, head: StreamHead) -> Iterator[Chunk]:
+        """By a request for each sequence: some are answered while the others are under way."""
         plan = self._plan
-        stop = min(plan.hi, last_seq)
-        rows: list[StoredMessage] = []
-        for start in range(max(self._last + 1, first_seq), stop + 1, window):
-            rows += control.get_many(range(start, min(start + window, stop + 1)))
-            if len(rows) >= plan.rows_per_chunk or sum(len(r.payload) for r in rows) > CHUNK_BYTES:
-                yield _from_stored(rows)
-                self._last, rows = rows[-1].sequence, []
-        if rows:
-            yield _from_stored(rows)
+        stop = min(plan.hi, head.last_seq) + 1
+        window = max(1, min(GETS_IN_FLIGHT, PULL_BYTES // head.mean_bytes) // 2)
+        gets = MessageGets(control.link, plan.stream, plan.read_timeout_s)
+        begin = max(self._last + 1, head.first_seq)
+
+        def ask() -> None:
+            nonlocal begin
+            if begin < stop:
+                gets.ask(range(begin, min(begin + window, stop)))
+                begin += window
+
+        rows = no_rows()
+        try:
+            ask()
+            while gets.waiting:
+                ask()  # the server works while we read what it has sent
+                got = gets.take()
+                if not got.sequences and begin < stop:
+                    begin = max(begin, control.next_stored(begin) or stop)
+                rows.add(got)
+                if len(rows.sequences) >= plan.rows_per_chunk or (
+                    sum(map(len, rows.payloads)) > CHUNK_BYTES
+                ):
+                    self._last = rows.sequences[-1]
+                    yield _from_rows(rows, plan.hi)
+                    rows = no_rows()
+            if rows.sequences:
+                self._last = rows.sequences[-1]
+                yield _from_rows(rows, plan.hi)
+        finally:
+            gets.close()
         self._last = plan.hi
 
 
-def _from_stored(rows: list[StoredMessage]) -> Chunk:
-    return Chunk(
-        [row.subject for row in rows],
-        [row.payload for row in rows],
-        [row.headers for row in rows],
-        [],
-        [row.sequence for row in rows],
-        [row.timestamp_ns for row in rows],
-        [],
-    )
-
-
-def _from_direct(rows: DirectRows, hi: int) -> Chunk:
+def _from_rows(rows: Rows, hi: int) -> Chunk:
     """The rows up to ``hi``."""
     count = bisect_right(rows.sequences, hi)
     return Chunk(
@@ -431,6 +438,5 @@ def _from_direct(rows: DirectRows, hi: int) -> Chunk:
         rows.headers[:count],
         [],
         rows.sequences[:count],
-        [],
         rows.times[:count],
     )

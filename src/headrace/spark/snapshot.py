@@ -222,5 +222,4 @@ def _chunk(frames: list[Frame]) -> Chunk:
         [frame[3] for frame in frames],
         [],
         [],
-        [],
     )

@@ -457,12 +457,15 @@ class World:
 
     def _read(self, link: Link, name: str) -> list[tuple[str, bytes]]:
         from headrace.spark.control import Control
+        from headrace.spark.gets import MessageGets
 
         control = Control(link, name)
         last = control.stream_info().state.last_seq
-        return [
-            (each.subject.decode(), each.payload) for each in control.get_many(range(1, last + 1))
-        ]
+        gets = MessageGets(link, name, 5.0)
+        gets.ask(range(1, last + 1))
+        rows = gets.take()
+        gets.close()
+        return [*zip(map(bytes.decode, rows.subjects), rows.payloads, strict=True)]
 
 
 def _lost() -> HeadraceError:

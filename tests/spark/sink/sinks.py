@@ -60,7 +60,7 @@ def stored(feed: Feed, below: str = "out") -> list[StoredMessage]:
     """What rows made, in the stream's order."""
     last = feed.control.stream_info().state.last_seq
     subject = f"{feed.name}.{below}".encode()
-    return [each for each in feed.control.get_many(range(1, last + 1)) if each.subject == subject]
+    return [each for each in feed.stored(range(1, last + 1)) if each.subject == subject]
 
 
 def rows_of(feed: Feed) -> list[bytes]:

@@ -43,7 +43,7 @@ def out(make_feed: Callable[..., Feed]) -> Feed:
 def payloads(feed: Feed) -> list[bytes]:
     last = feed.control.stream_info().state.last_seq
     space = f"{feed.name}.".encode()
-    found = feed.control.get_many(range(1, last + 1))
+    found = feed.stored(range(1, last + 1))
     return [message.payload for message in found if message.subject.startswith(space)]
 
 
@@ -70,7 +70,7 @@ def test_a_frame_is_written_with_a_subject_of_its_columns(spark: SparkSession, o
         [("eu", 1, 2.5), ("us", 2, 3.5)], "region string, id int, price double"
     )
     save(df, out, subject=f"{out.name}.{{region}}.{{id}}")
-    stored = out.control.get_many(range(1, 3))
+    stored = out.stored(range(1, 3))
     assert sorted((message.subject.decode(), message.payload) for message in stored) == [
         (f"{out.name}.eu.1", b'{"region":"eu","id":1,"price":2.5}'),
         (f"{out.name}.us.2", b'{"region":"us","id":2,"price":3.5}'),

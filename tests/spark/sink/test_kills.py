@@ -138,7 +138,7 @@ def test_each_row_is_stored_once_whatever_is_killed(
     space = f"{target.name}.".encode()
     counts: Counter[bytes] = Counter()
     for at in range(1, last + 1, 5000):
-        found = target.control.get_many(range(at, min(at + 5000, last + 1)))
+        found = target.stored(range(at, min(at + 5000, last + 1)))
         counts.update(each.payload for each in found if each.subject.startswith(space))
     assert counts == Counter(b"m%d" % number for number in range(1, rows + 1))
     print(f"killed: {dict(done)}; drivers: {drivers.started}")

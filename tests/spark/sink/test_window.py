@@ -176,7 +176,7 @@ def test_bad_rows_go_to_a_stream_once_however_often_a_batch_runs(
         one = job(feed, TWO, onBadRow=f"deadletter:{dead.name}.bad", **more)
         assert write(one, [mixed(feed)]).bad == 2
     assert dead.control.stream_info().state.messages == 2
-    first, second = dead.control.get_many(range(1, 3))
+    first, second = dead.stored(range(1, 3))
     headers = parse_headers(first.headers)
     assert (first.payload, headers["Headrace-Row"]) == (b"bad", "1")
     assert headers["Headrace-Subject"] == "no where"
@@ -194,7 +194,7 @@ def test_a_dead_letter_has_the_row_s_headers(make_feed: Make) -> None:
     headers = pa.array([[("colour", "blue")]], pa.map_(pa.string(), pa.string()))
     batch = pa.RecordBatch.from_pydict({"subject": [None], "data": [b"x"], "headers": headers})
     write(job(feed, types, onBadRow=f"deadletter:{dead.name}.bad"), [batch])
-    (letter,) = dead.control.get_many(range(1, 2))
+    (letter,) = dead.stored(range(1, 2))
     kept = base64.b64decode(parse_headers(letter.headers)["Headrace-Headers"])
     assert kept == b"colour: blue\r\n"
 
@@ -217,7 +217,7 @@ def test_a_row_that_the_stream_refuses_is_a_bad_row(make_feed: Make) -> None:
     done = write(job(feed, onBadRow=f"deadletter:{dead.name}.bad"), shrinks())
     assert (done.rows, done.bad) == (2, 1)
     assert rows_of(feed) == numbered(1, 2)
-    (letter,) = dead.control.get_many(range(1, 2))
+    (letter,) = dead.stored(range(1, 2))
     assert "message size exceeds maximum" in parse_headers(letter.headers)["Headrace-Reason"]
 
 

@@ -55,6 +55,7 @@ class Router:
         self._acks: Route | None = None
         self._many: dict[Sink, tuple[ManySink, int]] = {}  # with how many patterns the sink has
         self._runs: dict[Sink, RunSink] = {}
+        self._heavy: set[Sink] = set()
         self._refused = {"exact": 0, "prefixes": 0}
         self._on_unblocked: list[Callable[[], None]] = []
         self._watches = InterestWatches()
@@ -88,7 +89,11 @@ class Router:
             self.subscriptions -= 1
             self._changed(subscription.pattern, leaf)
 
-    def add_sink(self, pattern: bytes, sink: Sink, many: ManySink | None = None) -> None:
+    def add_sink(
+        self, pattern: bytes, sink: Sink, many: ManySink | None = None, *, heavy: bool = False
+    ) -> None:
+        if heavy:
+            self._heavy.add(sink)
         self.add_sinks((pattern,), sink, many)
 
     def add_sinks(
@@ -118,6 +123,7 @@ class Router:
         elif known is not None:
             del self._many[sink]
             self._runs.pop(sink, None)
+            self._heavy.discard(sink)
 
     def watch(self, watch: Watch) -> None:
         leaf = self._trie.leaf(watch.subject)
@@ -424,8 +430,9 @@ class Router:
                 else:
                     sinks.append(member)
         # One that takes no batches is the API of JetStream or its like: any of its calls may take long.
-        weight = sum([SINK_UNITS if sink in self._many else LOOK_AT_ONCE for sink in sinks])
-        route = Route(tuple(plain), tuple(map(tuple, groups.values())), tuple(sinks), weight)
+        many, heavy = self._many, self._heavy
+        weights = [SINK_UNITS if s in many and s not in heavy else LOOK_AT_ONCE for s in sinks]
+        route = Route(tuple(plain), tuple(map(tuple, groups.values())), tuple(sinks), sum(weights))
         if len(self._merged) >= MERGED_ENTRIES_MAX:
             self._merged.clear()
         self._merged[key] = route

@@ -163,8 +163,14 @@ class Bus(Protocol):
 
     def unwatch(self, watch: Watch) -> None: ...
 
-    def add_sink(self, pattern: bytes, sink: Sink, many: ManySink | None = None) -> None:
-        """Register a handler; ``many`` does the same for a batch, quicker."""
+    def add_sink(
+        self, pattern: bytes, sink: Sink, many: ManySink | None = None, *, heavy: bool = False
+    ) -> None:
+        """Register a handler; ``many`` does the same for a batch, quicker.
+
+        ``heavy``: one message alone may take long, so the sender's turn is looked at after each. Without
+        ``many``, every handler is taken for such a one.
+        """
 
     def add_sinks(
         self, patterns: Sequence[bytes], sink: Sink, many: ManySink | None, run: RunSink

@@ -18,6 +18,7 @@ from ..api.consumer_info import consumer_info
 from ..api.consumers import ConsumersApi
 from ..api.direct_get import DirectGet
 from ..api.dispatcher import ApiDispatcher
+from ..api.message_runs import MessageRuns
 from ..api.messages import MessagesApi
 from ..api.refused import RefusedApi
 from ..api.snapshots import SnapshotsApi
@@ -78,7 +79,8 @@ class JetStream:
         RefusedApi(self._api)
         restores = Restores(context, self.registry)
         SnapshotsApi(context, self.registry, self._api, streams, restores)
-        bus.add_sink(_API, self._api.sink)
+        self.message_runs = MessageRuns(context, self.registry, self._api, self._streams)
+        bus.add_sink(_API, self._api.sink, self.message_runs.take, heavy=True)
         bus.add_sink(_ACK, self._acks.sink, self._acks.many)
         bus.add_sink(FLOW, FlowDispatch(self.registry.streams).sink)
         bus.on_unblocked(self._unblocked)
