@@ -394,6 +394,44 @@ def test_a_stream_made_again_during_the_read_is_found_before_the_last_rows_are_p
     link.close()
 
 
+@pytest.mark.parametrize(
+    "config",
+    [{}, {"retention": "workqueue"}, {"retention": "workqueue", "allow_direct": True}],
+    ids=["limits", "workqueue", "workqueue-direct"],
+)
+@pytest.mark.parametrize("accepted", [True, False])
+def test_no_row_of_a_stream_made_again_is_passed_on_for_one_of_the_old_stream(
+    make_feed: Callable[..., Feed], config: dict[str, Any], accepted: bool
+) -> None:
+    """It is made again between the look at it and the first request for messages."""
+    feed = make_feed(**config)
+    feed.publish_numbers(1, 100)
+    planned = plan(feed, 0, 100, epoch=feed.control.head()[0].epoch, rows_per_chunk=10)
+    link = feed.connect()
+    looks: list[str] = []
+
+    class Meddled(Link):
+        def request(self, subject: str, payload: bytes = b"") -> Any:
+            answer = super().request(subject, payload)
+            if ".STREAM.INFO." in subject:
+                looks.append(subject)
+                if len(looks) == 1:
+                    feed.call(f"STREAM.DELETE.{feed.name}")
+                    feed.create(**config)
+                    feed.publish_numbers(1, 100)
+            return answer
+
+    link.__class__ = Meddled
+    found: list[Chunk] = []
+    told = (
+        contextlib.nullcontext() if accepted else pytest.raises(DataLossError, match="not the one")
+    )
+    with contextlib.closing(link), told:
+        found.extend(read_range(lambda: link, planned._replace(fail_on_reset=not accepted)))
+    assert len(looks) > 1
+    assert found == []
+
+
 @pytest.mark.peer
 def test_wrong_credentials_are_not_tried_again_and_again(
     nats_server: Callable[..., peers.ServerProcess],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -141,6 +142,31 @@ def test_a_stream_made_again_meanwhile_is_no_table(feed: Feed) -> None:
         list(read_snapshot(links.pop, plan(feed, epoch=epoch)))
     for link in opened:
         link.close()
+
+
+def test_no_row_of_a_stream_made_again_is_passed_on(feed: Feed) -> None:
+    """It is made again between the look at it and the consumer that reads it."""
+    feed.publish([f"k{n}" for n in range(50)])
+    planned = plan(feed, epoch=feed.control.head()[0].epoch, rows_per_chunk=5)
+    link = feed.connect()
+    looks: list[str] = []
+
+    class Remade(Link):
+        def request(self, subject: str, payload: bytes = b"") -> Any:
+            answer = super().request(subject, payload)
+            looks.append(subject)
+            if len(looks) == 1:
+                feed.call(f"STREAM.DELETE.{feed.name}")
+                feed.create()
+                feed.publish([f"k{n}" for n in range(50)])
+            return answer
+
+    link.__class__ = Remade
+    found: list[Chunk] = []
+    with contextlib.closing(link), pytest.raises(DataLossError, match="not the one this query"):
+        found.extend(read_snapshot(lambda: link, planned))
+    assert ".STREAM.INFO." in looks[0]
+    assert found == []
 
 
 def test_a_broken_connection_is_replaced_and_no_subject_comes_twice(feed: Feed) -> None:

@@ -168,30 +168,37 @@ class _RangeReader:
         self._limited = can_lose(config)
         if config.retention == "workqueue":
             yield from self._get(control, head, config)
-            self._check_after(control)
+            self._is_reset_now(control)
             return
         if self._last < plan.hi:
             ahead = min(head.messages, head.last_seq - self._last)
             pending = self._create_consumer(control, plan.server_filter(config), ahead)
+            # A consumer ends with its stream: all it delivers is of the one that is there now.
+            if self._is_reset_now(control):
+                return
             batch = max(1, min(PULL_MESSAGES_MAX, PULL_BYTES // head.mean_bytes))
             for frames in self._pull(control, batch, pending):
                 self._buffer += frames
                 self._buffered_bytes += sum(map(len, map(_PAYLOAD, frames)))
                 while self._holds_more_than_a_chunk:
                     yield self._cut(control)
-        self._check_after(control)  # before the last rows are passed on
+        self._is_reset_now(control)  # before the last rows are passed on
         while self._buffer:
             yield self._cut(control)
         self._check_expiry(control, plan.hi, 0)
 
-    def _check_after(self, control: Control) -> None:
+    def _is_reset_now(self, control: Control) -> bool:
+        """``_is_reset``, by a new look. What was asked for by the stream's name before it is of the same
+        stream.
+        """
         end = Offset(self._plan.hi, self._plan.epoch)
-        self._is_reset(settled_head(control, end, self._patience)[0])
+        return self._is_reset(settled_head(control, end, self._patience)[0])
 
     def _is_reset(self, head: StreamHead) -> bool:
         """Whether the range is gone with its stream, and that is accepted. Raises DataLossError if it is not.
 
-        Called before the read and after it: a read by name may begin in one stream and end in another.
+        Called before the read, before the first row is passed on and after it: a read by name may begin in
+        one stream and end in another.
         """
         plan = self._plan
         if not plan.epoch:
@@ -380,6 +387,8 @@ class _RangeReader:
             while self._last < plan.hi:
                 chunk = _from_rows(gets.take_all(), plan.hi)
                 if chunk.sequences:
+                    if self._is_reset_now(control):
+                        return
                     self._patience.restart()
                     self._last = chunk.sequences[-1]
                     ask()  # the server works while Spark takes these rows
@@ -418,10 +427,14 @@ class _RangeReader:
                 if len(rows.sequences) >= plan.rows_per_chunk or (
                     sum(map(len, rows.payloads)) > CHUNK_BYTES
                 ):
+                    if self._is_reset_now(control):
+                        return
                     self._last = rows.sequences[-1]
                     yield _from_rows(rows, plan.hi)
                     rows = no_rows()
             if rows.sequences:
+                if self._is_reset_now(control):
+                    return
                 self._last = rows.sequences[-1]
                 yield _from_rows(rows, plan.hi)
         finally:

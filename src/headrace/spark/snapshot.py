@@ -145,7 +145,10 @@ class _SnapshotReader:
         ``before`` is the stream's end before the consumer was made (on a replicated stream -1: its server may
         lag, so that its count says nothing).
         """
-        end = control.head()[0].last_seq
+        head = control.head()[0]
+        # The consumer ends with its stream: all it delivers is of the one that is there now.
+        check_epoch(Offset(0, self._plan.epoch), head, self._plan.stream)
+        end = head.last_seq
         is_through = (
             False  # whether the first messages have come, and ``end`` was asked for after that
         )
