@@ -64,6 +64,12 @@ def test_nothing_happens_to_a_query_that_is_left_alone() -> None:
     assert events["rows"] > 20
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_a_source_that_is_made_again_at_any_moment_doubles_nothing(seed: int) -> None:
+    events = ("reset source", "reset source", "cut", "freeze", "twin", "kill driver")
+    assert play(seed, delivery="exactlyOnce", faults=12, events=events)["source was reset"]
+
+
 @pytest.mark.parametrize("what", SABOTAGES)
 def test_a_sink_that_breaks_its_word_is_found_out(
     what: str, monkeypatch: pytest.MonkeyPatch

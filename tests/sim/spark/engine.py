@@ -116,7 +116,12 @@ class Driver:
         options: of source and sink.
         run_tasks: runs attempts until each partition has a result, or raises SparkError.
         hook: called at each of HOOKS; a seed may kill the driver there.
+
+    Attributes:
+        epoch: of the stream that the running batch is planned for, or "".
     """
+
+    epoch = ""
 
     def __init__(
         self,
@@ -174,7 +179,9 @@ class Driver:
         pieces = list(self._reader.partitions(json.loads(start), json.loads(end)))
         self._hook("streamWriter")
         # As in Spark: one for the tasks, another one for the commit.
-        writer = JetStreamDataSource(dict(self._sink)).streamWriter(SCHEMA, overwrite=False)
+        sink = JetStreamDataSource(dict(self._sink))
+        writer: Any = sink.streamWriter(SCHEMA, overwrite=False)
+        self.epoch = writer._job.epoch
         work = [pickle.dumps((self._reader, piece, writer)) for piece in pieces]
         self._hook("tasks")
         messages = [pickle.loads(each) for each in self._run_tasks(self, batch, work)]

@@ -7,6 +7,8 @@ from typing import Any
 
 __all__ = ["Ledger"]
 
+_DATA = 1  # the column of the payload
+
 
 class Ledger:
     """Knows every message by its payload.
@@ -15,6 +17,7 @@ class Ledger:
         lives: how often the source was made again.
         is_recut: a batch ran again in other partitions.
         batch: the one whose tasks run now.
+        blind: batches that were planned while the server was away, at least once.
     """
 
     def __init__(self, delivery: str) -> None:
@@ -28,6 +31,9 @@ class Ledger:
         self._may_be_absent: set[bytes] = set()
         self._numbers = 0
         self._seen: dict[object, list[Any]] = {}
+        self._payloads: dict[int, set[bytes]] = {}
+        self._torn: set[int] = set()
+        self.blind: set[int] = set()
 
     def publish(self, good: bool, size: int) -> bytes:
         """The payload of a message that makes a row, or does not."""
@@ -43,14 +49,16 @@ class Ledger:
         self._unsure_through = self.batch
 
     def target_is_reset(self) -> None:
-        """What was written is gone; what was not is to come, and what is under way may be either."""
+        """What was written is gone; what was not is to come, and the batch under way may be either."""
         self._may_be_absent.update(self._good)
+        self._torn.add(self.batch)
 
     def compare(self, batch: int, key: object, seen: list[Any]) -> None:
         """Rows of one partition of a batch: the same whenever it runs, unless its stream was made again."""
         if batch <= self._unsure_through:
             return
         rows = [row for each in seen for row in zip(*each.to_pydict().values(), strict=True)]
+        self._payloads.setdefault(batch, set()).update(row[_DATA] for row in rows)
         assert self._seen.setdefault((batch, key), rows) == rows, (
             f"{key} of batch {batch} has other rows than before"
         )
@@ -66,7 +74,20 @@ class Ledger:
         if self.delivery == "exactlyOnce" or (self.delivery == "dedupe" and not self.is_recut):
             doubled = [each for each, count in counts.items() if count > 1]
             assert not doubled, f"{len(doubled)} rows are doubled, one is {doubled[0]!r}"
+        if self.delivery == "exactlyOnce":
+            self._judge_torn(set(counts))
         if letters is not None:
             dead = set(letters)
             gone = [e for e in self._bad if e not in self._may_be_absent and e not in dead]
             assert not gone, f"no dead letter for {gone[0]!r}"
+
+    def _judge_torn(self, there: set[bytes]) -> None:
+        """A stream that was made again has a batch whole, or nothing of it."""
+        for batch in self._torn - self.blind:
+            if batch <= self._unsure_through:
+                continue
+            rows = self._payloads.get(batch, set()) & set(self._good)
+            part = rows & there
+            assert not part or part == rows, (
+                f"{len(part)} of {len(rows)} rows of batch {batch} are in the stream that was made again"
+            )

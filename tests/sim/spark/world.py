@@ -6,7 +6,7 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,6 +52,7 @@ class World:
         die_at: a hook at which the driver dies once, instead of all other faults.
         recut: how likely a query that starts again has other options.
         slots: how many tasks run at once.
+        events: what may happen.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class World:
         die_at: str = "",
         recut: float = 0.15,
         slots: int | None = None,
+        events: Sequence[str] = EVENTS,
     ) -> None:
         self.rng = rng = random.Random(f"spark {seed}")
         self.counts: Counter[str] = Counter()
@@ -74,6 +76,7 @@ class World:
         self.ledger = Ledger(self.delivery)
         self.faults = rng.randrange(3, 14) if faults is None else faults
         self._die_at = die_at
+        self._events = events
         self._recut_likely = recut
         self._likely = rng.choice((0.006, 0.015, 0.04))
         self._rolls_up = rng.random() < 0.5
@@ -210,6 +213,8 @@ class World:
 
     def _run_tasks(self, driver: Driver, batch: int, work: list[bytes]) -> list[bytes]:
         self.ledger.batch = batch
+        if not driver.epoch:
+            self.ledger.blind.add(batch)
         waiting = list(range(len(work)))
         results: dict[int, bytes] = {}
         failures: Counter[int] = Counter()
@@ -336,7 +341,7 @@ class World:
         proc = here()
         if self.faults > 0 and not self._die_at and self.rng.random() < self._likely:
             self.faults -= 1
-            self._happen(self.rng.choice(EVENTS), socket)
+            self._happen(self.rng.choice(self._events), socket)
         if proc is not None and self.rng.random() < 0.3:
             proc.pause(0.0)
 

@@ -10,6 +10,8 @@ import pytest
 from headrace.spark.sink import fenced
 from headrace.spark.sink.fenced import NotComparedError
 from headrace.spark.sink.markers import FencedError, PlanChangedError, StreamResetError
+from headrace.spark.sink.writer import make_job
+from headrace.spark.sink.writing import Job
 
 from ..conftest import Feed
 from .sinks import ATOMIC, columns, exactly, numbered, payloads, rows_of, stored, write
@@ -26,6 +28,23 @@ def state(feed: Feed) -> dict[str, int]:
     info = feed.call(f"STREAM.INFO.{feed.name}", {"subjects_filter": f"{feed.name}._sink.>"})
     subjects: dict[str, int] = info["state"].get("subjects") or {}
     return {subject.rsplit(".", 1)[1]: count for subject, count in subjects.items()}
+
+
+def planned(feed: Feed) -> Job:
+    """A run as the driver plans it."""
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    options = {
+        "servers": feed.url,
+        "stream": feed.name,
+        "subject": f"{feed.name}.out",
+        "delivery": "exactlyOnce",
+        "sinkId": "s",
+        "markerPrefix": f"{feed.name}._sink",
+        "reconnectTimeout": "1s",
+    }
+    schema = StructType([StructField("data", BinaryType())])
+    return make_job(options, schema, overwrite=False, streaming=True)
 
 
 def test_rows_are_stored_in_order_in_batches_that_a_marker_closes(out: Feed) -> None:
@@ -185,6 +204,21 @@ def test_a_stream_made_again_ends_the_task_that_writes_to_the_old_one(out: Feed)
     with pytest.raises(StreamResetError, match="deleted and made again"):
         write(exactly(out, requestTimeout="300ms"), made_again())
     write(exactly(out), payloads(1, 50))
+    assert rows_of(out) == numbered(1, 50)
+
+
+def test_a_run_goes_on_in_no_other_stream_than_it_was_planned_for(out: Feed) -> None:
+    """One task at a time: a partition is done when the stream is made again, the next one has not begun."""
+    run = planned(out)
+    write(run, payloads(1, 25), partition=0)
+    out.call(f"STREAM.DELETE.{out.name}")
+    out.create(**ATOMIC)
+    with pytest.raises(StreamResetError, match="deleted and made again"):
+        write(run, payloads(26, 50), partition=1)
+    assert rows_of(out) == []
+    again = planned(out)
+    write(again, payloads(1, 25), partition=0)
+    write(again, payloads(26, 50), partition=1)
     assert rows_of(out) == numbered(1, 50)
 
 

@@ -64,17 +64,19 @@ def target_of(link: Link, options: SinkOptions, layout: Layout) -> Target:
     return Target(info.created, limits, config.allow_rollup_hdrs and not config.deny_purge)
 
 
-def check_before(options: SinkOptions, layout: Layout, *, streaming: bool) -> None:
+def check_before(options: SinkOptions, layout: Layout, *, streaming: bool) -> str:
     """Look at the stream before any task runs, so that what is wrong is said at once.
 
     A running query waits for its server in its tasks: they know whether it ran before. So a server that is
     away is no error here when streaming.
+
+    Returns:
+        When the stream was created; "" if the server is away.
     """
     patience = Patience(FIRST_CONNECT_S, f"stream {options.stream!r}")
     while True:
         try:
-            look(options.connection, options, layout)
-            return
+            return look(options.connection, options, layout).epoch
         except HeadraceError as error:
             if not may_pass(error):
                 raise
@@ -82,7 +84,7 @@ def check_before(options: SinkOptions, layout: Layout, *, streaming: bool) -> No
                 patience.pause(error)
             except HeadraceError:
                 if streaming:
-                    return
+                    return ""
                 raise
 
 

@@ -63,9 +63,10 @@ def _checked(
         raise ACCEPTED.error(f"a stream is only added to, it cannot be overwritten; use {how}")
     layout = lay_out(options, columns_of(schema))
     encoder_of(layout, options.avro_schema)
+    epoch = ""
     if _COMMIT_RUNNER not in sys.modules:  # there a batch is over, and nothing is left to check
-        check_before(options, layout, streaming=streaming)
-    return Job(options, layout, PlanId(time.time_ns(), secrets.token_hex(8)))
+        epoch = check_before(options, layout, streaming=streaming)
+    return Job(options, layout, PlanId(time.time_ns(), secrets.token_hex(8)), epoch)
 
 
 class JetStreamWriter(DataSourceArrowWriter):

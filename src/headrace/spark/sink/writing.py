@@ -41,11 +41,16 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every task of a batch is handed: what to write, and as which run."""
+    """What every task of a batch is handed: what to write, and as which run.
+
+    ``epoch`` is when the stream was created that the driver saw; "" if the server was away then. All tasks of
+    a run write to that one: a partition that is done is not written again where the stream is made again.
+    """
 
     options: SinkOptions
     layout: Layout
     plan: PlanId
+    epoch: str = ""
 
 
 def write_rows(job: Job, task: TaskIdentity, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -151,7 +156,7 @@ class _Writing:
             MarkerStore(options.stream, space, self._target.rolls_up),
             self._links,
             self._patience,
-            epoch=self._target.epoch,
+            epoch=self._job.epoch or self._target.epoch,
             rows_max=options.rows_per_atomic_batch,
             quiet_s=options.connection.request_timeout_s,
             wait_s=options.reconnect_timeout_s,
