@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
+from headrace.spark.link import Link
+from headrace.spark.patience import Patience
 from headrace.spark.sink import fenced
 from headrace.spark.sink.fenced import NotComparedError
+from headrace.spark.sink.marker_store import MarkerStore
 from headrace.spark.sink.markers import FencedError, PlanChangedError, StreamResetError
 from headrace.spark.sink.writer import make_job
 from headrace.spark.sink.writing import Job
@@ -220,6 +223,52 @@ def test_a_run_goes_on_in_no_other_stream_than_it_was_planned_for(out: Feed) -> 
     write(again, payloads(1, 25), partition=0)
     write(again, payloads(26, 50), partition=1)
     assert rows_of(out) == numbered(1, 50)
+
+
+def test_a_stream_made_again_while_a_task_begins_gets_no_row_of_it(
+    out: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its look at the stream and its plan."""
+    look, looks = MarkerStore.created, []
+
+    def made_again(store: MarkerStore, link: Link) -> str:
+        created = look(store, link)
+        looks.append(created)
+        if len(looks) == 1:
+            out.call(f"STREAM.DELETE.{out.name}")
+            out.create(**ATOMIC)
+        return created
+
+    monkeypatch.setattr(MarkerStore, "created", made_again)
+    with pytest.raises(StreamResetError, match="deleted and made again"):
+        write(exactly(out), payloads(1, 50))
+    assert rows_of(out) == []
+    assert write(exactly(out), payloads(1, 50)).rows == 50
+    assert rows_of(out) == numbered(1, 50)
+
+
+def test_a_partition_waits_for_others_as_long_as_one_after_the_other_is_compared(
+    out: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them takes four fifths of the time that may pass without any."""
+    others, earlier = 3, exactly(out)
+    for partition in range(1, others + 1):
+        write(earlier, payloads(partition * 100, partition * 100 + 9), partition=partition)
+    run = exactly(out, reconnectTimeout="10s")
+    slept, compared = [0.0], [0]
+
+    def sleep(seconds: float) -> None:
+        slept[0] += seconds
+        if slept[0] >= 8 * (compared[0] + 1) and compared[0] < others:
+            compared[0] += 1
+            partition = compared[0]
+            write(run, payloads(partition * 100, partition * 100 + 9), partition=partition)
+
+    clock = (lambda: slept[0], sleep)
+    monkeypatch.setattr(Patience.__init__, "__defaults__", clock)
+    assert write(run, payloads(1, 10), partition=0).rows == 10
+    assert slept[0] > 20
+    assert len(rows_of(out)) == 10 * (others + 1)
 
 
 def test_markers_that_limits_removed_are_begun_again(make_feed: Make) -> None:

@@ -61,7 +61,7 @@ class FencedPublisher:
         epoch: when the stream was created: it must stay the same one.
         rows_max: rows of an atomic batch.
         quiet_s: how long to wait for an answer before the connection is given up.
-        wait_s: how long a batch that runs again waits for its other partitions to be compared.
+        wait_s: how long a batch that runs again waits for another one of its partitions to be compared.
         patience: how long a server may be away.
     """
 
@@ -158,11 +158,7 @@ class FencedPublisher:
 
     def _begin(self, link: Link) -> None:
         writer, store = self._writer, self._store
-        if store.created(link) != self._epoch:
-            raise StreamResetError(
-                f"jetstream sink: the stream was deleted and made again while {writer} was written; the "
-                "batch has to run again"
-            )
+        self._check_epoch(link)
         while True:
             found = store.read(link, writer.partition)
             plan = next_plan(found.plan, found.newest, writer.batch, writer.plan, writer.sink)
@@ -178,9 +174,17 @@ class FencedPublisher:
                 continue  # another task of this run, or another run, was first
             self._plan = plan._replace(sequence=sequence)
             break
+        self._check_epoch(link)  # the plan, which every batch expects, is in the same stream
         self._is_begun = True
         self._stand(found.marker)
         self._patience.restart()
+
+    def _check_epoch(self, link: Link) -> None:
+        if self._store.created(link) != self._epoch:
+            raise StreamResetError(
+                f"jetstream sink: the stream was deleted and made again while {self._writer} was written; "
+                "the batch has to run again"
+            )
 
     def _stand(self, marker: Marker | None) -> None:
         """Go on from a partition's marker."""
@@ -225,12 +229,16 @@ class FencedPublisher:
         patience = self._patience.fresh(
             self._wait_s, f"the other partitions of {self._writer} to be compared"
         )
+        before = 0
         while True:
             found = self._store.all_markers(self._link)
             found.pop(mine, None)
             left = not_confirmed(list(found.values()), self._plan)
             if not left:
                 break
+            if len(left) < before:
+                patience.restart()
+            before = len(left)
             patience.pause(
                 NotComparedError(
                     f"jetstream sink: {len(left)} partitions that an earlier run of batch "
