@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from headrace.client.jetstream.waiter import Waiter
 from headrace.groups.member import machine
 from headrace.groups.member.consuming import Consuming
 from headrace.groups.member.handling import Handling
@@ -78,6 +79,10 @@ def _without_info(args: tuple[Any, ...], result: Any) -> bool:
     return len(args) == 2
 
 
+def _went_on(args: tuple[Any, ...], result: Any) -> bool:
+    return bool(result)
+
+
 def _refused(args: tuple[Any, ...], result: Any) -> bool:
     return not result
 
@@ -104,5 +109,7 @@ PATHS = {
     "consumer given up after a drain": Path(Consuming, "_give_up"),
     "handler running when told to stop": Path(InTurn, "stop", _stopped_running),
     "handlers abreast running when told to stop": Path(Abreast, "stop", _stopped_running),
+    "reader run where frames are received": Path(Waiter, "wake_now", _went_on),
+    "reader run in the next turn": Path(Waiter, "wake"),
     "handler retried": Path(Handling, "_may_go_on_after"),
 }

@@ -39,6 +39,7 @@ from .pull import (
     message_size,
     read_status,
 )
+from .waiter import Waiter
 
 if TYPE_CHECKING:
     from ...api.consumers import PullRequest
@@ -84,7 +85,7 @@ class Consumption:
         self._frames: deque[Frame] = deque()
         self._taken = 0  # handed over since the account was last told
         self._tell_at = 1  # how many may be, before a pull could be due
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter = Waiter(session.loop, at_once=session.may_run_readers)
         self._reader: asyncio.Task[Any] | None = None  # the task that iterates, if it ever waited
         self._drained: asyncio.Future[None] | None = None  # all has come; made when draining
         self._pulling = True
@@ -155,14 +156,10 @@ class Consumption:
                 if self._error is not None:
                     raise self._error
                 raise StopAsyncIteration
-            if self._waiter is not None:
+            if self._waiter.is_awaited:
                 raise ConfigurationError("a consume is iterated by one task at a time")
             self._reader = asyncio.current_task()
-            self._waiter = self._session.loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+            await self._waiter
 
     async def _work(self, callback: MessageCallback) -> None:
         """Call back for each message, until the end."""
@@ -270,7 +267,7 @@ class Consumption:
         self._pulling_ends()
         if not self._frames:
             self._all_taken()
-        self._wake()
+        self._waiter.wake()
 
     def _pulling_ends(self) -> None:
         self._pulling = False
@@ -296,13 +293,14 @@ class Consumption:
             self._frames.extend(messages)
             if self._grouped:
                 self._pin.learn(messages[-1][4])
-            self._wake()
         if len(messages) != len(frames):  # only statuses can make a pull due
             self._account_for_taken()
             for frame in frames:
                 if not frame[3]:
                     self._handle_status(frame[4])
             self._refill()
+        if messages:
+            self._waiter.wake_now()  # last: whoever takes them may do anything, such as end this
 
     def _handle_status(self, headers: bytes) -> None:
         try:
@@ -329,10 +327,6 @@ class Consumption:
 
     def _report(self, error: Exception) -> None:
         tell(self._on_error, self._session.report, error)
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
     # Pulling
 

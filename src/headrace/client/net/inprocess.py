@@ -141,4 +141,5 @@ def inprocess_session(acceptor: Acceptor, options: Options) -> Session:
         replace(options, discover_servers=False),
         outbox_type=InProcessOutbox,
         dial=partial(open_inprocess, acceptor),
+        may_run_readers=False,  # the broker is in the midst of its tick
     )

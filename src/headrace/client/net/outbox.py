@@ -184,6 +184,18 @@ class Outbox:
         if self._flowing:
             self._write()
 
+    def hold(self) -> bool:
+        """Ask for no turn of the loop until ``release``, which takes what this returns: it comes at once."""
+        is_due, self._scheduled = self._scheduled, True
+        return is_due
+
+    def release(self, is_due: bool) -> None:
+        """Write what was put since ``hold``."""
+        self._scheduled = is_due
+        self._write_at = WRITE_AT_BYTES
+        if self._flowing:
+            self._write()
+
     def _write_early(self) -> None:
         """The turn is not over, and there is a piece to write."""
         self._write_at = min(2 * self._write_at, WRITE_AT_BYTES_MAX)

@@ -108,6 +108,8 @@ class Session:
     Args:
         outbox_type, dial: the output and the links of a socket, or those of a connection without one; see
             ``inprocess``.
+        may_run_readers: whether a task that waits for a message may go on, and run a handler, where frames
+            are received: in a callback of the event loop of its own.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Session:
         *,
         outbox_type: type[Outbox] = Outbox,
         dial: Dial = open_link,
+        may_run_readers: bool = True,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.options = options
@@ -129,6 +132,7 @@ class Session:
             random=self.random,
         )
         self._dial = dial
+        self.may_run_readers = may_run_readers
         self.outbox = outbox_type(
             self.loop,
             limit=options.outbound_bytes,
@@ -325,7 +329,7 @@ class Session:
         link, self.server, _ = found
         self.link = link
         link.outbox = self.outbox
-        link.on_frames = self._frames
+        link.on_frames = self._frames if self.may_run_readers else self._hand_out
         link.on_lost = self._lost
         self._last_error = None
         self.pool.succeeded(found.address)
@@ -335,7 +339,7 @@ class Session:
         self.keepalive.start(link)
         early, link.early = link.early, []
         if early:
-            self._frames(early)
+            link.on_frames(early)
 
     def _drop_link(self) -> None:
         if self.link is not None:
@@ -375,6 +379,15 @@ class Session:
             observer.connection_restored()
 
     def _frames(self, frames: list[Frame]) -> None:
+        """Hand out what came, then write at once what is said to it."""
+        outbox = self.outbox
+        is_due = outbox.hold()
+        try:
+            self._hand_out(frames)
+        finally:
+            outbox.release(is_due)
+
+    def _hand_out(self, frames: list[Frame]) -> None:
         """Hand neighbouring messages of one subscription over together."""
         routes = self.routes.by_sid
         try:
@@ -388,7 +401,7 @@ class Session:
                 route.receive(frames)
             return
         index, end = 0, len(frames)
-        while index < end:
+        while index < end and self._close_reason is None:  # a reader may go on here, and close it
             frame = frames[index]
             start = index
             index += 1

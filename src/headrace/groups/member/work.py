@@ -68,28 +68,31 @@ class InTurn:
 
     async def run(self) -> None:
         """See ``Work``."""
-        waiting, slots = self._waiting, self._crew.slots
+        waiting, intake, slots = self._waiting, self._intake, self._crew.slots
         while not self._stopping:
             if not waiting:
-                waiting.extend(await self._intake.next_batch(TAKEN_AT_ONCE))
+                waiting.extend(await intake.next_batch(TAKEN_AT_ONCE))
                 if not waiting:
                     return
-                continue
-            if slots is None:
+            elif slots is None:
                 if not await self._handle(TAKEN_AT_ONCE):
                     return
-                if waiting or self._intake.has_more:
-                    await asyncio.sleep(0)
-                else:
-                    self._intake.send_answers()  # the server may wait for them: to wait is next
-                continue
-            await slots.take()
-            try:
-                if not await self._handle(IN_A_ROW):
-                    return
-            finally:
-                slots.give()
+                await self._pause()
+            else:
+                await slots.take()
+                try:
+                    if not await self._handle(IN_A_ROW):
+                        return
+                finally:
+                    slots.give()
+                await self._pause()
+
+    async def _pause(self) -> None:
+        """Let others go on. To wait for the next message does so, too; the server may wait for answers."""
+        if self._waiting or self._intake.has_more:
             await asyncio.sleep(0)
+        elif self._crew.slots is None:  # else others answer in this turn
+            self._intake.send_answers()
 
     async def _handle(self, count: int) -> bool:
         """Handle what waits, up to ``count`` messages. False: the lease is over."""
