@@ -12,6 +12,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -177,6 +178,45 @@ def test_a_log_file_is_opened_anew_and_a_process_file_is_there_while_serving(
     assert served.lines == []
     assert "Server Exiting.." in log.read_text()
     assert [path.name for path in tmp_path.iterdir()] in (["a.log", "b.log"], ["b.log", "a.log"])
+
+
+def _json_lines(flags: list[str]) -> list[dict[str, Any]]:
+    """What a broker that is stopped once it is ready has logged."""
+    command = [sys.executable, "-m", "headrace", "serve", "-p", "-1", *flags]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        timer = threading.Timer(20, process.kill)
+        timer.start()
+        lines = []
+        for line in process.stderr:
+            lines.append(json.loads(line))
+            if lines[-1]["message"] == "Server is ready":
+                process.send_signal(signal.SIGTERM)
+        timer.cancel()
+    assert all(line["pid"] == process.pid for line in lines)
+    return lines
+
+
+def test_log_lines_are_json_if_asked_for_by_flag_or_file(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text("log_format = 'json'\nlogtime = false\n")
+    for flags in (["--log-format=json", "-DV"], ["-c", str(file)]):
+        lines = _json_lines(flags)
+        assert lines[0]["message"] == "Starting headrace"
+        assert lines[-1]["message"] == "Server Exiting.."
+        assert lines[0]["time"].endswith("Z")
+        assert {line["level"] for line in lines} <= {"debug", "info", "warning"}
+
+
+def test_a_wrong_setting_is_told_as_json_if_the_flag_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["serve", "--log-format", "json", "--sync", "sometimes", "-t"]) == 1
+    line = json.loads(capsys.readouterr().err)
+    assert line["level"] == "critical"
+    assert "'sometimes'" in line["message"]
+    assert main(["serve", "--log-format", "xml", "-t"]) == 1
+    assert "'text' or 'json'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

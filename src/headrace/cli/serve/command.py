@@ -66,7 +66,9 @@ def _version() -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Serve, or check the settings. Returns 0 on success, 1 for an error in the settings or the store."""
-    set_up_logging(debug=bool(args.debug or args.debug_and_trace))
+    set_up_logging(
+        debug=bool(args.debug or args.debug_and_trace), as_json=args.log_format == "json"
+    )
     try:
         if args.signal is not None:
             send_signal(args.signal)
@@ -195,6 +197,7 @@ def _log_as_wanted(values: Mapping[str, Any], args: argparse.Namespace) -> None:
         file=values.get("log_file"),
         time=values.get("logtime", True),
         utc=values.get("logtime_utc", False),
+        as_json=values.get("log_format") == "json",
     )
 
 

@@ -21,6 +21,7 @@ from ...broker.server.config.options import BrokerOptions, TlsOptions, WebSocket
 from ...broker.server.config.users import read_users
 from ...broker.server.config.websocket import read_websocket
 from ...errors import ConfigurationError
+from .log import FORMATS
 from .nats import FileSettings, read_nats_file
 
 PORT_DEFAULT: Final = 4222
@@ -64,6 +65,12 @@ def _sync(value: Any) -> str:
 def _handover(value: Any) -> str:
     if value not in ("drain", "immediate"):
         raise ValueError("'drain' or 'immediate'")
+    return str(value)
+
+
+def _log_format(value: Any) -> str:
+    if value not in FORMATS:
+        raise ValueError("'text' or 'json'")
     return str(value)
 
 
@@ -148,6 +155,8 @@ SETTINGS: Final = (
     Setting("console", _address, "the web console, on this port of this machine, or at HOST:PORT",
         "--console PORT"),
     Setting("log_file", _text, "log to a file instead of stderr", "-l --log FILE"),
+    Setting("log_format", _log_format, "log lines as text, in nats-server's form (the default), or as json",
+        "--log_format --log-format FORMAT"),
     Setting("logtime", _switch, "show the time in log lines (true)", "-T --logtime"),
     Setting("logtime_utc", _switch, "show that time in UTC", "--logtime_utc"),
     Setting("debug", _switch, "log connections", "-D --debug"),

@@ -1,4 +1,4 @@
-"""Log lines in nats-server's format, which test harnesses and log collectors can parse."""
+"""Log lines in nats-server's format, which test harnesses can parse, or as JSON, for log collectors."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _LABELS: Final = {
 }
 _NAMES: Final = ("headrace", "asyncio")
 _TRACING: Final = "headrace.broker.trace"
+FORMATS: Final = ("text", "json")
 
 
 class LogFormatter(logging.Formatter):
@@ -51,10 +52,12 @@ def set_up_logging(
     file: str | None = None,
     time: bool = True,
     utc: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Send the log of Headrace and of the event loop to ``file`` or stderr. For our own process only.
 
-    With ``trace`` the protocol of connections made from now on is logged, too.
+    With ``trace`` the protocol of connections made from now on is logged, too. With ``as_json`` each line is
+    a JSON document, which always has the time in UTC.
 
     Raises ConfigurationError if the file cannot be written; the log then stays where it is.
     """
@@ -65,7 +68,7 @@ def set_up_logging(
             handler = logging.FileHandler(file, encoding="utf-8")
         except OSError as error:
             raise ConfigurationError(f"log_file: cannot write {file}: {error.strerror}") from error
-    handler.setFormatter(LogFormatter(time=time, utc=utc))
+    handler.setFormatter(_json_formatter() if as_json else LogFormatter(time=time, utc=utc))
     for name, level in zip(
         _NAMES, (logging.DEBUG if debug else logging.INFO, logging.WARNING), strict=True
     ):
@@ -77,6 +80,13 @@ def set_up_logging(
     for old in before:
         if isinstance(old, logging.FileHandler):
             old.close()
+
+
+def _json_formatter() -> logging.Formatter:
+    from ...json_logs import JsonFormatter  # most starts need it not
+
+    logging.addLevelName(TRACE, "TRACE")
+    return JsonFormatter({"pid": os.getpid()})
 
 
 def reopen_log() -> bool:
