@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from headrace import Broker
 from headrace.cli.group.autoscale import (
@@ -19,6 +20,7 @@ from headrace.cli.group.autoscale import (
     run_autoscale,
     sentence,
 )
+from headrace.cli.shared.output import Form
 from headrace.cli.shared.verbs import command_of
 from headrace.client import JetStream
 from headrace.groups import GroupConfigurationError, elastic
@@ -61,9 +63,9 @@ def arguments(*given: str) -> SimpleNamespace:
     return SimpleNamespace(**command.make_context("autoscale", words).params)
 
 
-async def output(js: JetStream, args: SimpleNamespace, lines: int, as_json: bool) -> list[str]:
+async def output(js: JetStream, args: SimpleNamespace, lines: int, form: Form) -> list[str]:
     out = io.StringIO()
-    task = asyncio.create_task(run_autoscale(js, "ORDERS", "g", args, as_json=as_json, out=out))
+    task = asyncio.create_task(run_autoscale(js, "ORDERS", "g", args, form=form, out=out))
     await until(lambda: task.done() or out.getvalue().count("\n") >= lines)
     task.cancel()
     await asyncio.wait([task])
@@ -71,14 +73,14 @@ async def output(js: JetStream, args: SimpleNamespace, lines: int, as_json: bool
 
 
 async def test_it_says_what_it_does(js: JetStream) -> None:
-    first, second, *_ = await output(js, arguments("--min", "2"), 2, as_json=False)
+    first, second, *_ = await output(js, arguments("--min", "2"), 2, form="text")
     assert first.partition(" ")[2] == "0 members: fewer than 2 members → 2 (+w-0 +w-1): done"
     assert second.partition(" ")[2] == "2 members: a rate takes two looks"
     assert (await elastic.get(js, "ORDERS", "g")).members == ("w-0", "w-1")
 
 
 async def test_a_dry_run_says_what_it_would_do(js: JetStream) -> None:
-    lines = await output(js, arguments("--min", "2", "--dry-run"), 2, as_json=True)
+    lines = await output(js, arguments("--min", "2", "--dry-run"), 2, form="json")
     for text in lines:
         found = json.loads(text)
         assert found["action"] == "up"
@@ -87,9 +89,16 @@ async def test_a_dry_run_says_what_it_would_do(js: JetStream) -> None:
     assert (await elastic.get(js, "ORDERS", "g")).members == ()
 
 
+async def test_each_step_is_a_yaml_document(js: JetStream) -> None:
+    lines = await output(js, arguments("--min", "2"), 20, form="yaml")
+    found = list(yaml.safe_load_all("\n".join(lines)))
+    assert lines[0] == "---"
+    assert (found[0]["action"], found[0]["proposed"]) == ("up", ["w-0", "w-1"])
+
+
 async def test_only_names_with_an_instance_are_added(js: JetStream) -> None:
     args = arguments("--only-live", "--min", "2")
-    args.stream, args.group, args.json = "ORDERS", "g", False
+    args.stream, args.group, args.form = "ORDERS", "g", "text"
     async with elastic.join(js, "ORDERS", "g", "w-7", lambda message: message.ack()):
         task = asyncio.create_task(autoscale_command(js, args))
         try:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
 import peers
 from headrace import sync
@@ -309,6 +310,17 @@ def test_a_consumption_ends_with_its_group_and_speaks_json(
     out, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (0, "")
     assert json.loads(out.splitlines()[-1])["event"] == "left"
+
+
+def test_a_consumption_speaks_yaml(run: Run, js: sync.JetStream) -> None:
+    run("static", "create", "balanced", "PARTS", "g", "4", "m")
+    js.publish("part.1", b"hello")
+    done = run("static", "consume", "PARTS", "g", "m", "--count", "1", "--yaml")
+    assert (done.status, done.err) == (0, "")
+    events = list(yaml.safe_load_all(done.out))
+    assert [each["event"] for each in events[:3]] == ["joined", "active", "message"]
+    assert events[-1]["event"] == "left"
+    assert events[2]["payload"] == "hello"
 
 
 def test_a_reader_that_goes_away_is_no_fault(server: peers.ServerProcess, run: Run) -> None:

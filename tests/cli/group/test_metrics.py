@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace as Namespace
 
 import pytest
+import yaml
 
 from headrace import Broker
 from headrace.cli.group import metrics
@@ -127,16 +128,18 @@ async def test_an_address_in_use_is_said(js: JetStream) -> None:
 
 async def test_once_prints_them(js: JetStream, capsys: pytest.CaptureFixture[str]) -> None:
     asked = {"stream": "ORDERS", "groups": ["e"], "once": True, "listen": ""}
-    assert await metrics_command(js, Namespace(**asked, json=False)) == 0
+    assert await metrics_command(js, Namespace(**asked, form="text")) == 0
     text = capsys.readouterr().out
     assert text.count("\nheadrace_group_lag_messages{") == 1
-    await metrics_command(js, Namespace(**asked, json=True))
+    await metrics_command(js, Namespace(**asked, form="json"))
     found = json.loads(capsys.readouterr().out)
     assert [each["group"] for each in found["groups"]] == ["e"]
+    await metrics_command(js, Namespace(**asked, form="yaml"))
+    assert yaml.safe_load(capsys.readouterr().out)["groups"] == found["groups"]
     with pytest.raises(ConfigurationError, match="--json goes with --once"):
-        await metrics_command(js, Namespace(**{**asked, "once": False}, json=True))
+        await metrics_command(js, Namespace(**{**asked, "once": False}, form="json"))
     with pytest.raises(GroupError, match="no group 'x', static or elastic"):
-        await metrics_command(js, Namespace(**{**asked, "groups": ["x"]}, json=False))
+        await metrics_command(js, Namespace(**{**asked, "groups": ["x"]}, form="text"))
 
 
 @pytest.mark.parametrize("listen", ["9464", "host:", "host:x", "host:70000"])

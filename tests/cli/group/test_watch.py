@@ -5,8 +5,10 @@ import io
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 import pytest
+import yaml
 
 import group_world
 import peers
@@ -57,11 +59,11 @@ class Terminal(io.StringIO):
 
 @asynccontextmanager
 async def running(
-    js: JetStream, out: io.StringIO, **options: float | bool
+    js: JetStream, out: io.StringIO, **options: Any
 ) -> AsyncIterator[Callable[[str], Awaitable[str]]]:
     """A watch in the background, and what waits until its output has a text behind what was seen."""
     options = {"every": NEVER_S, **options}
-    task = asyncio.create_task(watch(js, ElasticGroup, "ORDERS", "g", out=out, **options))  # type: ignore[arg-type]
+    task = asyncio.create_task(watch(js, ElasticGroup, "ORDERS", "g", out=out, **options))
     place = 0
 
     async def until(text: str) -> str:
@@ -135,7 +137,7 @@ async def test_a_terminal_is_drawn_over(js: JetStream) -> None:
 async def test_as_json_each_look_is_a_document(js: JetStream) -> None:
     await elastic.create(js, "ORDERS", "g", 2, members=["a"])
     out = io.StringIO()
-    async with running(js, out, every=0.02, as_json=True) as until:
+    async with running(js, out, every=0.02, form="json") as until:
         await until("\n")
         await until("\n")
     first, second = map(json.loads, out.getvalue().splitlines()[:2])
@@ -156,7 +158,7 @@ async def test_an_instance_that_is_at_work_is_named(js: JetStream) -> None:
         await js.publish("orders.1", b"x")
         await asyncio.wait_for(seen.wait(), 10)
         out = io.StringIO()
-        await watch(js, ElasticGroup, "ORDERS", "g", once=True, as_json=True, out=out)
+        await watch(js, ElasticGroup, "ORDERS", "g", once=True, form="json", out=out)
     (member,) = json.loads(out.getvalue())["members"]
     assert (member["state"], member["instance"]) == ("active", instance_name(js))
 
@@ -167,8 +169,11 @@ async def test_once(js: JetStream) -> None:
     await watch(js, StaticGroup, "ORDERS", "s", once=True, out=out)
     assert out.getvalue().startswith("static group 's' of stream 'ORDERS'")
     out = io.StringIO()
-    await watch(js, StaticGroup, "ORDERS", "s", once=True, as_json=True, out=out)
+    await watch(js, StaticGroup, "ORDERS", "s", once=True, form="json", out=out)
     assert [each["member"] for each in json.loads(out.getvalue())["members"]] == ["a", "b"]
+    out = io.StringIO()
+    await watch(js, StaticGroup, "ORDERS", "s", once=True, form="yaml", out=out)
+    assert [each["member"] for each in yaml.safe_load(out.getvalue())["members"]] == ["a", "b"]
     with pytest.raises(GroupNotFoundError):
         await watch(js, StaticGroup, "ORDERS", "none", once=True)
     with pytest.raises(GroupNotFoundError):

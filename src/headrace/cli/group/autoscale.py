@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Awaitable, Callable, Collection
@@ -15,6 +14,7 @@ import click
 from ...groups import ElasticGroup
 from ...groups.autoscale import Decision, Policy, Step, autoscale, pool_of
 from ...groups.presence import who_is_there
+from ..shared.output import Form, one_of_many
 from ..shared.verbs import Declare
 from .table import clock_text
 
@@ -90,7 +90,7 @@ async def autoscale_command(js: JetStream, args: SimpleNamespace) -> int:
         args.stream,
         args.group,
         args,
-        as_json=args.json,
+        form=args.form,
         live=live if args.only_live else None,
     )
     return 0
@@ -102,7 +102,7 @@ async def run_autoscale(
     group: str,
     args: SimpleNamespace,
     *,
-    as_json: bool = False,
+    form: Form = "text",
     live: Callable[[], Awaitable[Collection[str]]] | None = None,
     out: TextIO | None = None,
 ) -> None:
@@ -128,8 +128,8 @@ async def run_autoscale(
         )
     ) as steps:
         async for step in steps:
-            if as_json:
-                print(json.dumps(document(step)), file=out, flush=True)
+            if form != "text":
+                print(one_of_many(document(step), form), file=out, flush=True)
                 continue
             text = sentence(step)
             if text.partition(" ")[2] != said:  # the same at another time is no news

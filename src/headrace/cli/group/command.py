@@ -73,7 +73,7 @@ def _verb(
     def callback(context: click.Context, /, **values: Any) -> int:
         output = output_above(context)
         given: dict[str, Any] = {"group": "", **own_values(values)}
-        args = Args(kind=kind, output=output, json=output.form == "json", **given)
+        args = Args(kind=kind, output=output, form=output.form, **given)
 
         async def run() -> int:
             async with connected(where(given_above(context)), output) as session:

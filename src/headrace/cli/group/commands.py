@@ -31,7 +31,7 @@ from .arguments import ranges
 
 Group = StaticGroup | ElasticGroup
 Args = SimpleNamespace
-"""What was typed: ``stream``, ``group``, ``kind``, ``output``, ``json``, and what the verb takes besides."""
+"""What was typed: ``stream``, ``group``, ``kind``, ``output``, ``form``, and what the verb takes besides."""
 
 Carried = Callable[[JetStream, Args], Awaitable[int]]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import sys
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from ...api.consumers import ConsumerConfig
 from ...client import JetStream
 from ...errors import HeadraceError
 from ...groups import GroupMessage, elastic, static
+from ..shared.output import one_of_many
 from ..shared.units import Parsed
 from ..shared.verbs import Declare
 from .arguments import ranges
@@ -103,7 +103,7 @@ async def consume(js: JetStream, args: SimpleNamespace) -> int:
 
 class _Working:
     """What is printed and done for each message. Messages go to stdout, what is said of them to stderr;
-    with ``--json`` everything goes to stdout, a document a line."""
+    with ``--json`` and ``--yaml`` everything goes to stdout, a document a line."""
 
     def __init__(self, args: SimpleNamespace) -> None:
         self._args = args
@@ -130,7 +130,7 @@ class _Working:
 
     def _print(self, message: GroupMessage) -> None:
         text = message.payload.decode(errors="replace")
-        if self._args.json:
+        if self._args.form != "text":
             found = {
                 "event": "message",
                 "sequence": message.metadata.stream_seq,
@@ -140,7 +140,7 @@ class _Working:
                 "generation": message.generation,
                 "delivered": message.metadata.delivered,
             }
-            print(json.dumps(found, ensure_ascii=False), flush=True)
+            print(one_of_many(found, self._args.form), flush=True)
             return
         again = (
             f" (delivery {message.metadata.delivered})" if message.metadata.delivered > 1 else ""
@@ -160,7 +160,8 @@ class _Working:
 
     def say(self, event: str, text: str, **more: object) -> None:
         """Tell of what happens to the member."""
-        if self._args.json:
-            print(json.dumps({"event": event, "text": text, **more}), flush=True)
+        if self._args.form != "text":
+            found = {"event": event, "text": text, **more}
+            print(one_of_many(found, self._args.form), flush=True)
         else:
             print(text, file=sys.stderr, flush=True)

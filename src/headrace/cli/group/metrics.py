@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
@@ -17,6 +16,7 @@ from ...groups.autoscale import UNANSWERED
 from ...groups.bucket import Records
 from ...groups.lag import GroupLag, measure
 from ...groups.metrics import prometheus
+from ..shared.output import Output
 from ..shared.verbs import Declare
 from .table import document
 
@@ -46,15 +46,17 @@ METRICS_OPTIONS: Final[tuple[Declare, ...]] = (
 
 async def metrics_command(js: JetStream, args: SimpleNamespace) -> int:
     """``headrace group metrics``: until Ctrl-C, unless ``--once``."""
-    if args.json and not args.once:
-        raise ConfigurationError("--json goes with --once; what is served is Prometheus' format")
+    if args.form != "text" and not args.once:
+        raise ConfigurationError(
+            f"--{args.form} goes with --once; what is served is Prometheus' format"
+        )
     try:
         looks, problems = await measured(js, args.stream, args.groups)
     except GroupNotFoundError as error:
         raise GroupError(str(error)) from error
-    if args.json:
+    if args.form != "text":
         found = {"groups": [document(each) for each in looks], "problems": problems}
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        Output(args.form).show(found)
     elif args.once:
         print(text_of(looks, problems), end="")
     if args.once:

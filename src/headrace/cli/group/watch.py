@@ -7,7 +7,6 @@ It looks again when the record changes, when an instance is pinned or unpinned, 
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -24,6 +23,7 @@ from ...groups.bucket import Changes, Records
 from ...groups.consumers import stream_of
 from ...groups.lag import GroupLag, Rates, measure, rates
 from ...groups.presence import who_is_there
+from ..shared.output import Form, one_of_many
 from ..shared.verbs import Declare
 from .table import document, line, table
 
@@ -66,9 +66,9 @@ async def watch_command(js: JetStream, args: SimpleNamespace) -> int:
     """``headrace group static|elastic watch``."""
     asked = (args.stream, args.group)
     if args.kind == "static":
-        await watch(js, StaticGroup, *asked, once=args.once, every=args.every, as_json=args.json)
+        await watch(js, StaticGroup, *asked, once=args.once, every=args.every, form=args.form)
     else:
-        await watch(js, ElasticGroup, *asked, once=args.once, every=args.every, as_json=args.json)
+        await watch(js, ElasticGroup, *asked, once=args.once, every=args.every, form=args.form)
     return 0
 
 
@@ -80,11 +80,11 @@ async def watch(
     *,
     once: bool = False,
     every: float = EVERY_S,
-    as_json: bool = False,
+    form: Form = "text",
     out: TextIO | None = None,
 ) -> None:
     """Show a group until it is deleted: a table redrawn in place on a terminal, otherwise a line whenever
-    something changed; with ``as_json`` a JSON document for each look.
+    something changed; with another ``form`` a document for each look.
 
     Raises GroupNotFoundError, GroupRecordError.
     """
@@ -92,10 +92,13 @@ async def watch(
     if once:
         record = await Records(js, kind).get(stream, group)
         names, look = await _names(js, record), await measure(js, record)
-        lines = [json.dumps(document(look, None, names))] if as_json else table(look, None, names)
+        found = document(look, None, names)
+        lines = table(look, None, names) if form == "text" else [one_of_many(found, form)]
         print("\n".join(lines), file=out, flush=True)
         return
-    show = _Json(out) if as_json else _Screen(out) if out.isatty() else _Log(out)
+    show: _Documents | _Screen | _Log = _Screen(out) if out.isatty() else _Log(out)
+    if form != "text":
+        show = _Documents(out, form)
     async with aclosing(looks(js, kind, stream, group, every=every)) as seen:
         async for each in seen:
             show.show(each)
@@ -201,11 +204,12 @@ async def _follow(changes: Changes[G], news: _News[G]) -> None:
 # Showing
 
 
-class _Json:
+class _Documents:
     """One document per look."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, form: Form) -> None:
         self._out = out
+        self._form = form
 
     def show(self, seen: Seen) -> None:
         shown = (
@@ -213,7 +217,7 @@ class _Json:
             if seen.look is None
             else document(seen.look, seen.rates, seen.names)
         )
-        print(json.dumps(shown), file=self._out, flush=True)
+        print(one_of_many(shown, self._form), file=self._out, flush=True)
 
 
 class _Log:

@@ -108,12 +108,7 @@ class Output:
 
     def line(self, document: Any, text: str) -> None:
         """One of many: a line of JSON, a YAML document, or a text."""
-        if self.form == "json":
-            print(json_text(document, indent=0))
-        elif self.form == "yaml":
-            print("---\n" + yaml_text(document), end="")
-        else:
-            print(text)
+        print(text if self.is_text else one_of_many(document, self.form))
 
     def note(self, text: str) -> None:
         """Say something beside the result, on standard error; programs do not see it."""
@@ -132,6 +127,13 @@ class Output:
             _print_rich(text, console)
         else:
             _print_plain(text)
+
+
+def one_of_many(document: Any, form: Form) -> str:
+    """A line of JSON, or a YAML document, without the last end of a line."""
+    if form == "yaml":
+        return f"---\n{yaml_text(document)}".rstrip("\n")
+    return json_text(document, indent=0)
 
 
 def json_text(document: Any, indent: int = 2) -> str:
