@@ -17,10 +17,10 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test docs lint format types contracts blocking keywords bench soak faults cluster groups jobs-soak spark-kills fuzz lock clean
+.PHONY: help env demo test test-python docs lint format types contracts blocking keywords bench soak faults cluster groups jobs-soak spark-kills fuzz lock clean
 
 help:  ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 env: $(STAMP)  ## the Python environment in .venv, from requirements/lock.txt
 
@@ -33,6 +33,9 @@ demo: env  ## the whole system on a year of real flights; the results go to demo
 
 test: env  ## every test (PYTEST_ARGS="tests/wire -k header" for some)
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+test-python:  ## the tests on another Python (PYTHON=python3.14 PYTEST_ARGS="tests/wire"), in .venv-3.14
+	@scripts/test-python -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 docs: env  ## the documentation site, in docs/_build; a warning is an error
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
@@ -94,6 +97,6 @@ lock: env  ## resolve the dependencies again, with hashes, into requirements/loc
 	@scripts/make-lock $(BIN)/python
 
 clean:  ## remove what the other commands made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build docs/_build
+	rm -rf $(VENV) .venv-[0-9]* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build docs/_build
 	rm -rf spark-warehouse metastore_db derby.log demo-output bench/results
 	find src tests bench fuzz -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -28,12 +28,20 @@ def test_old_points_and_series_looked_at_longest_ago_go_first() -> None:
 
 def test_what_is_gone_is_forgotten() -> None:
     history = History()
-    for key in ("stream/a", "stream/b", "consumer/a"):
-        history.add(key, 1, {"x": 1})
-    history.keep_only(["stream/b"], "stream/")
+    history.add_all(1, {"stream/a": {"x": 1}, "stream/b": {"x": 2}})
+    history.add_all(2, {"stream/b": {"x": 3}})
     assert history.columns("stream/a") == {"time": []}
-    assert history.columns("stream/b")["x"] == [1]
-    assert history.columns("consumer/a")["x"] == [1]
+    assert history.columns("stream/b") == {"time": [1, 2], "x": [2, 3]}
+
+
+def test_of_too_many_series_the_last_ones_keep_their_past() -> None:
+    history = History(series_max=3)
+    points = {f"stream/{number}": {"x": float(number)} for number in range(5)}
+    for at in range(4):
+        history.add_all(at, {**points, "overview": {"x": 9.0}})
+    assert history.columns("overview")["time"] == [0, 1, 2, 3]
+    assert history.columns("stream/4")["time"] == [0, 1, 2, 3]
+    assert history.columns("stream/0") == {"time": []}
 
 
 def test_a_rate_is_what_a_counter_grew_by() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 POINTS_MAX: Final = 900  # half an hour at a look every two seconds
-SERIES_MAX: Final = 2_000  # streams and consumers together; the ones looked at longest ago go first
+SERIES_MAX: Final = 2_000  # of all kinds together; more are not followed
 
 
 class History:
@@ -28,12 +28,17 @@ class History:
         series.append((time_s, dict(values)))
         self._series[key] = series  # the newest last
 
-    def keep_only(self, keys: Iterable[str], prefix: str) -> None:
-        """Forget the series whose key begins with ``prefix`` and is not among ``keys``."""
-        kept = set(keys)
-        for key in [each for each in self._series if each.startswith(prefix)]:
-            if key not in kept:
-                del self._series[key]
+    def add_all(self, time_s: float, points: Mapping[str, Mapping[str, float]]) -> None:
+        """One point for each of these series; the others are forgotten.
+
+        Of too many the last ones are kept. Were it those added last, each would push out another one
+        before its turn came, and none had a past.
+        """
+        kept = list(points)[-self._series_max :]
+        for key in self._series.keys() - kept:
+            del self._series[key]
+        for key in kept:
+            self.add(key, time_s, points[key])
 
     def columns(self, key: str) -> dict[str, list[float | None]]:
         """The points of one series by column, as a plot takes them: ``time`` and each value's name."""

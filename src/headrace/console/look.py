@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..api.base import to_wire
 from ..api.consumers import ConsumerInfo
 from ..api.streams import StreamInfo
+from ..groups.look import GroupLag, rates
+from ..groups.records import ElasticGroup, StaticGroup
 from .history import rate
 
+Group = StaticGroup | ElasticGroup
+Age = float | None
+"""Seconds; None where it is not known."""
+
 SLOW_MAX: Final = 20  # consumers listed on the overview
+
+
+class GroupKey(NamedTuple):
+    """Which group: ``static`` or ``elastic``, its stream and its name."""
+
+    kind: str
+    stream: str
+    group: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +37,16 @@ class Look:
         streams: by name.
         consumers: by stream and name; without those of streams beyond the limits.
         unseen: consumers that were too many to look at.
+        groups: how far partitioned groups are, without the parts that a look does not tell.
+        ages: for each Spark query's consumer how old the first message behind is.
     """
 
     at_s: float
     streams: dict[str, StreamInfo] = field(default_factory=dict)
     consumers: dict[tuple[str, str], ConsumerInfo] = field(default_factory=dict)
     unseen: int = 0
+    groups: dict[GroupKey, GroupLag] = field(default_factory=dict)
+    ages: dict[tuple[str, str], Age] = field(default_factory=dict)
 
 
 def stream_row(info: StreamInfo, before: Look | None, at_s: float) -> dict[str, Any]:
@@ -136,6 +154,52 @@ def overview(look: Look, before: Look | None) -> dict[str, Any]:
         "lost": [row["name"] for row in rows if row["lost"]],
         "unseen": look.unseen,
     }
+
+
+Point = dict[str, float]
+
+_OVERVIEW_CURVES: Final = ("messages", "bytes", "in_per_s", "acked_per_s", "pending", "ack_pending")
+_STREAM_CURVES: Final = ("messages", "bytes", "in_per_s")
+_CONSUMER_CURVES: Final = ("pending", "ack_pending", "lag", "redelivered", "acked_per_s")
+
+
+def curves(look: Look, before: Look | None) -> dict[str, Point]:
+    """What a look adds to the curves, by series; what matters most comes last, so that it is kept."""
+    at_s = look.at_s
+    points: dict[str, Point] = {}
+    for info in look.streams.values():
+        row = stream_row(info, before, at_s)
+        points[f"stream/{row['name']}"] = {name: row[name] for name in _STREAM_CURVES}
+    for each in look.consumers.values():
+        row = consumer_row(each, before, at_s)
+        points[f"consumer/{row['stream']}/{row['name']}"] = {
+            name: row[name] for name in _CONSUMER_CURVES
+        }
+    for stream, name in look.ages:
+        age = look.ages[stream, name]
+        points[f"spark/{stream}/{name}"] = {
+            "messages_behind": float(look.consumers[stream, name].num_pending),
+            **({} if age is None else {"seconds_behind": age}),
+        }
+    for key, group in look.groups.items():
+        earlier = before.groups.get(key) if before is not None else None
+        points["/".join(("group", *key))] = group_point(group, earlier)
+    seen = overview(look, before)
+    points["overview"] = {name: seen[name] for name in _OVERVIEW_CURVES}
+    return points
+
+
+def group_point(group: GroupLag, before: GroupLag | None) -> Point:
+    """A group as one point of its curves; what is not known is left out."""
+    found: dict[str, float | None] = {
+        "lag": group.lag,
+        "source_lag": group.source_lag,
+        "oldest_s": 0.0 if group.lag == 0 else group.oldest_s,
+    }
+    moved = rates(before, group) if before is not None else None
+    if moved is not None:
+        found |= {"arrived_per_s": moved.arrived, "handled_per_s": moved.handled}
+    return {name: float(value) for name, value in found.items() if value is not None}
 
 
 def busiest(rows: Sequence[dict[str, Any]], count: int = 10) -> list[dict[str, Any]]:

@@ -18,7 +18,8 @@ from ..client.connection import Connection
 from ..client.jetstream_context import JetStream
 from ..errors import HeadraceError
 from .history import History
-from .look import Look, consumer_row, overview, stream_row
+from .lags import Lags
+from .look import Look, consumer_row, curves, overview, stream_row
 
 _LOG: Final = logging.getLogger("headrace.console")
 
@@ -26,9 +27,6 @@ IDLE_S: Final = 15.0
 STREAMS_ASKED: Final = 500
 CONSUMERS_ASKED: Final = 5_000
 TOGETHER: Final = 8
-
-_OVERVIEW_CURVES: Final = ("messages", "bytes", "in_per_s", "acked_per_s", "pending", "ack_pending")
-_CONSUMER_CURVES: Final = ("pending", "ack_pending", "lag", "redelivered", "acked_per_s")
 
 
 class Watcher:
@@ -55,6 +53,7 @@ class Watcher:
         self._wanted = asyncio.Event()
         self._watching = 0
         self._looking = asyncio.Lock()
+        self._lags = Lags(js, clock)
         self.number = 0
         self.look = Look(0.0)
         self.before: Look | None = None
@@ -75,17 +74,27 @@ class Watcher:
         async with self._looking:
             try:
                 look = await self._take()
+                before = self.look if self.number else None
+                points = curves(look, before)
             except HeadraceError as error:
-                if str(error) != self.error:
-                    _LOG.warning("cannot look at the server: %s", error)
-                self.error = str(error) or type(error).__name__
+                self._failed(f"The server does not answer: {str(error) or type(error).__name__}")
+            except Exception as error:
+                # A fault of ours, or an answer nobody foresaw: the next look may do better, so look on.
+                told = f"The console failed to look at the server: {type(error).__name__}: {error}"
+                self._failed(told, error)
             else:
                 self.error = ""
-                self.before, self.look = self.look if self.number else None, look
-                self._remember(look)
+                self.before, self.look = before, look
+                self.history.add_all(look.at_s, points)
         async with self._changed:
             self.number += 1
             self._changed.notify_all()
+
+    def _failed(self, told: str, fault: Exception | None = None) -> None:
+        """Tell the pages, and the log once."""
+        if told != self.error:
+            _LOG.log(logging.ERROR if fault else logging.WARNING, "%s", told, exc_info=fault)
+        self.error = told
 
     async def watch(self) -> AsyncIterator[int]:
         """The number of each look, beginning with the newest. While one iterates, looks come often."""
@@ -101,6 +110,11 @@ class Watcher:
                 yield seen
         finally:
             self._watching -= 1
+
+    @property
+    def groups_problem(self) -> str:
+        """Why groups are missing from the looks, or ""."""
+        return self._lags.problem
 
     def overview(self) -> dict[str, Any]:
         """The first page's numbers."""
@@ -156,27 +170,9 @@ class Watcher:
             # A stream that was deleted meanwhile has no consumers; anything else ends the look.
             if isinstance(outcome, BaseException) and not _is_gone(outcome):
                 raise outcome
-        return Look(look.at_s, look.streams, look.consumers, unseen)
-
-    def _remember(self, look: Look) -> None:
-        history, before, at_s = self.history, self.before, look.at_s
-        keys = []
-        for info in look.streams.values():
-            row = stream_row(info, before, at_s)
-            keys.append(f"stream/{row['name']}")
-            history.add(
-                keys[-1], at_s, {name: row[name] for name in ("messages", "bytes", "in_per_s")}
-            )
-        history.keep_only(keys, "stream/")
-        keys = []
-        for each in look.consumers.values():
-            row = consumer_row(each, before, at_s)
-            keys.append(f"consumer/{row['stream']}/{row['name']}")
-            history.add(keys[-1], at_s, {name: row[name] for name in _CONSUMER_CURVES})
-        history.keep_only(keys, "consumer/")
-        # Last: where there are too many series, the first ones go.
-        seen = overview(look, before)
-        history.add("overview", at_s, {name: seen[name] for name in _OVERVIEW_CURVES})
+        groups = await self._lags.groups(look.streams, look.consumers)
+        ages = await self._lags.ages(look.consumers)
+        return Look(look.at_s, look.streams, look.consumers, unseen, groups, ages)
 
 
 def _is_gone(error: BaseException) -> bool:

@@ -9,10 +9,11 @@ from starlette.requests import Request
 from ...api.times import format_time
 from ...client.kv.keyvalue import KeyValue
 from .. import payloads
-from ..answers import RefusedError, answer, body_of, confirm
+from ..answers import RefusedError, answer, body_of, confirm, query_number
 from ..sources import Sources
+from ..subjects import subjects_of
 
-KEYS_MAX: Final = 500
+OFFSET_MAX: Final = 1 << 40
 
 
 async def table(sources: Sources, request: Request) -> Any:
@@ -23,21 +24,25 @@ async def table(sources: Sources, request: Request) -> Any:
 
 
 async def keys(sources: Sources, request: Request) -> Any:
-    """The keys that match ``filter``, at most ``KEYS_MAX``; deleted ones are not told apart here."""
+    """Keys that match ``filter``, some of them from ``offset`` on; deleted ones are not told apart here."""
     name = request.path_params["bucket"]
-    pattern = request.query_params.get("filter") or ">"
-    stream = await sources.js.stream(f"KV_{name}")
     prefix = f"$KV.{name}."
-    info = await stream.info(subjects=prefix + pattern)
-    found = sorted(subject.removeprefix(prefix) for subject in info.state.subjects)
+    asked = request.query_params.get("filter", "")
+    offset = query_number(request, "offset", 0, OFFSET_MAX)
+    pattern = prefix + asked if asked else ""
+    found = await subjects_of(sources.js, f"KV_{name}", pattern, offset, every=f"{prefix}>")
+    config = found.info.config
     return {
         "bucket": name,
-        "total": info.state.num_subjects,
-        "matching": len(found),
-        "history": info.config.max_msgs_per_subject,
-        "ttl_s": info.config.max_age,
+        "total": found.info.state.num_subjects,
+        "matching": found.matching,
+        "offset": found.offset,
+        "more": found.more,
+        "history": config.max_msgs_per_subject,
+        "ttl_s": config.max_age,
         "keys": [
-            {"key": key, "revisions": info.state.subjects[prefix + key]} for key in found[:KEYS_MAX]
+            {"key": subject.removeprefix(prefix), "revisions": count}
+            for subject, count in found.counts.items()
         ],
     }
 

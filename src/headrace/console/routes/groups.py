@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from starlette.requests import Request
 
 from ...api.times import format_time
-from ...groups import elastic, names, static
+from ...groups import elastic, static
 from ...groups.lag import measure
 from ...groups.look import GroupLag, Pin
-from ...groups.records import ElasticGroup, StaticGroup
 from ..answers import RefusedError, body_of, text_of
 from ..sources import Sources
 
 
 async def table(sources: Sources, request: Request) -> Any:
-    """All groups of all streams."""
+    """All groups of all streams, as of the newest look."""
     del request
-    found: list[dict[str, Any]] = []
-    for stream in sorted(await _streams(sources)):
-        groups: Iterable[StaticGroup | ElasticGroup] = [
-            *await elastic.list(sources.js, stream),
-            *await static.list(sources.js, stream),
-        ]
-        found += [
+    watcher = sources.watcher
+    return {
+        "groups": [
             {
-                "stream": stream,
-                "group": group.name,
-                "kind": "elastic" if isinstance(group, ElasticGroup) else "static",
-                "members": list(group.assignment()),
-                "partitions": group.max_members,
-                "layout": group.layout,
+                "stream": look.stream,
+                "group": look.group,
+                "kind": look.kind,
+                "members": [each.member for each in look.members if each.listed],
+                "partitions": len(look.partitions),
+                "layout": look.layout,
+                "lag": look.lag,
             }
-            for group in groups
-        ]
-    return {"groups": found}
-
-
-async def _streams(sources: Sources) -> set[str]:
-    """The streams that have groups: the first token of a record's key."""
-    there = sources.watcher.look.streams
-    streams: set[str] = set()
-    for bucket in (names.STATIC_BUCKET, names.ELASTIC_BUCKET):
-        if f"KV_{bucket}" in there:
-            keys = await (await sources.js.key_value(bucket)).keys()
-            streams.update(key.partition(".")[0] for key in keys)
-    return streams & there.keys()
+            for look in watcher.look.groups.values()
+        ],
+        "problem": watcher.groups_problem,
+    }
 
 
 async def one(sources: Sources, request: Request) -> Any:

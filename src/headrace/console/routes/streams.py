@@ -7,11 +7,12 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from ...api.base import to_wire
-from ..answers import RefusedError, body_of, confirm, number_of, text_of
+from ..answers import RefusedError, body_of, confirm, number_of, query_number, text_of
 from ..look import stream_row
 from ..sources import Sources
+from ..subjects import subjects_of
 
-SUBJECTS_MAX: Final = 500
+OFFSET_MAX: Final = 1 << 40
 
 
 async def table(sources: Sources, request: Request) -> Any:
@@ -40,14 +41,18 @@ async def one(sources: Sources, request: Request) -> Any:
 
 
 async def subjects(sources: Sources, request: Request) -> Any:
-    """The subjects of a stream and how many messages each has, the largest first."""
-    stream = await sources.js.stream(request.path_params["stream"])
-    info = await stream.info(subjects=request.query_params.get("filter") or ">")
-    found = sorted(info.state.subjects.items(), key=lambda each: (-each[1], each[0]))
+    """Subjects of a stream and how many messages each has, the largest first as long as the server gives
+    all of them at once, else by name. Query: ``filter``, ``offset``."""
+    asked = request.query_params.get("filter", "")
+    offset = query_number(request, "offset", 0, OFFSET_MAX)
+    name = request.path_params["stream"]
+    found = await subjects_of(sources.js, name, asked, offset, largest=True)
     return {
-        "total": info.state.num_subjects,
-        "matching": len(found),
-        "subjects": [{"subject": name, "messages": count} for name, count in found[:SUBJECTS_MAX]],
+        "total": found.info.state.num_subjects,
+        "matching": found.matching,
+        "offset": found.offset,
+        "more": found.more,
+        "subjects": [{"subject": name, "messages": count} for name, count in found.counts.items()],
     }
 
 
