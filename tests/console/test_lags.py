@@ -29,7 +29,9 @@ async def make_groups(js: Any) -> None:
     stream = await js.create_stream(name="PARTS", subjects=("0.>", "1.>"), allow_direct=True)
     await static.create(js, "PARTS", "s", max_members=2, members=["a", "b"])
     for member, partition in (("a", 0), ("b", 1)):
-        await stream.create_consumer(durable_name=f"s-{member}", filter_subjects=(f"{partition}.>",))
+        await stream.create_consumer(
+            durable_name=f"s-{member}", filter_subjects=(f"{partition}.>",)
+        )
 
 
 async def test_a_group_s_lag_is_a_curve_that_says_what_its_page_says(world: Any) -> None:
@@ -92,7 +94,11 @@ async def test_records_are_read_again_only_when_a_bucket_has_changed(world: Any)
     streams_with_consumers = 2  # PARTS; the buckets' and ORDERS-e's members have none
     assert plain <= 1 + streams_with_consumers
     await elastic.create(
-        js, "ORDERS", "f", max_members=1, partitioning_filters=[PartitioningFilter("orders.*", (1,))]
+        js,
+        "ORDERS",
+        "f",
+        max_members=1,
+        partitioning_filters=[PartitioningFilter("orders.*", (1,))],
     )
     await watcher.refresh()
     assert GroupKey("elastic", "ORDERS", "f") in watcher.look.groups

@@ -33,7 +33,9 @@ async def test_a_fault_of_the_console_is_said_and_it_looks_on(
         watcher._wanted.set()
         await until(lambda: faults >= 2)
     seen = await world.get("/overview")
-    assert seen["error"] == "The console failed to look at the server: ValueError: nobody foresaw that"
+    assert (
+        seen["error"] == "The console failed to look at the server: ValueError: nobody foresaw that"
+    )
     assert seen["streams"] == 3, "the last look stays"
     (told,) = [each for each in caplog.records if each.name == "headrace.console"]
     assert told.exc_info is not None

@@ -24,6 +24,7 @@ from .routes import (
     jobs,
     live,
     messages,
+    metrics,
     objects,
     server,
     sessions,
@@ -58,6 +59,7 @@ def create_app(settings: Settings, sources: Sources, clock: Callable[[], float])
         jobs,
         spark,
         server,
+        metrics,
     )
     routes = [
         answers.route(method, path, partial(handler, sources))

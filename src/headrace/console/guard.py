@@ -7,6 +7,8 @@ set, and the content-security policy lets a page load and call nothing but this 
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Collection
 from typing import Final
 
@@ -14,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .answers import problem
-from .logins import COOKIE, Logins
+from .logins import COOKIE, Logins, TooManyFailuresError
 
 MARK: Final = "x-headrace-console"
 """The header of our own pages' requests. Another site could not set it without being allowed to first."""
@@ -39,6 +41,10 @@ HEADERS: Final = (
 
 _OPEN: Final = ("/api/session",)
 """What is answered without a password: whether one is needed, and giving it."""
+
+_METRICS: Final = "/metrics"
+_CLOSED: Final = ("/api/", _METRICS)
+"""What needs the password; scrapers, who have no cookie, give it with each request (HTTP basic)."""
 
 
 class Guard:
@@ -71,7 +77,10 @@ class Guard:
         refused = self._refusal(scope)
         if refused is not None:
             status, code, text = refused
-            await problem(status, code, text)(scope, receive, send_guarded)
+            response = problem(status, code, text)
+            if status == 401 and scope["path"] == _METRICS:
+                response.headers["www-authenticate"] = 'Basic realm="headrace console"'
+            await response(scope, receive, send_guarded)
             return
         await self._app(scope, receive, send_guarded)
 
@@ -94,11 +103,17 @@ class Guard:
                 return 413, "too_large", f"at most {BODY_BYTES_MAX} bytes are accepted"
             if self._read_only and path not in _OPEN:
                 return 403, "read_only", "this console was started with --read-only"
-        if self._logins is None or not path.startswith("/api/") or path in _OPEN:
+        if self._logins is None or not path.startswith(_CLOSED) or path in _OPEN:
             return None
-        if not self._logins.knows(_cookie(headers)):
-            return 401, "password_needed", "give the password first"
-        return None
+        if self._logins.knows(_cookie(headers)):
+            return None
+        told = _basic_password(headers) if path == _METRICS else ""
+        try:
+            if told and self._logins.is_right(told):  # nothing told is no wrong password
+                return None
+        except TooManyFailuresError as error:
+            return 429, "too_many_failures", str(error)
+        return 401, "password_needed", "give the password first"
 
 
 def _name_of(host: str) -> str:
@@ -114,6 +129,17 @@ def _length(headers: Headers) -> int:
         return BODY_BYTES_MAX + 1
     text = headers.get("content-length", "0")
     return int(text) if text.isdigit() and len(text) < 12 else BODY_BYTES_MAX + 1
+
+
+def _basic_password(headers: Headers) -> str:
+    """The password of ``Authorization: Basic``, whatever the user's name; "" without one."""
+    kind, _, told = headers.get("authorization", "").partition(" ")
+    if kind.lower() != "basic":
+        return ""
+    try:
+        return base64.b64decode(told.strip(), validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
 
 
 def _cookie(headers: Headers) -> str:

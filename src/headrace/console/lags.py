@@ -87,7 +87,9 @@ class Lags:
                 answers = await asyncio.gather(*(self._age_s(queries[key]) for key in asked))
         except (HeadraceError, TimeoutError) as error:
             self._ages_wait = self._clock() + PATIENCE_S
-            _LOG.warning("cannot see how old the messages behind Spark queries are: %s", _said(error))
+            _LOG.warning(
+                "cannot see how old the messages behind Spark queries are: %s", _said(error)
+            )
             return ages
         return {**ages, **dict(zip(asked, answers, strict=True))}
 

@@ -39,18 +39,24 @@ class Logins:
 
     def log_in(self, password: str) -> str | None:
         """A new token, or None for a wrong password. Raises TooManyFailuresError."""
-        now = self._clock()
-        self._failures = [each for each in self._failures if now - each < FAILURES_S]
-        if len(self._failures) >= FAILURES_MAX:
-            raise TooManyFailuresError(FAILURES_S - (now - self._failures[0]))
-        if not hmac.compare_digest(_digest(password), self._digest):
-            self._failures.append(now)
+        if not self.is_right(password):
             return None
         if len(self._tokens) >= LOGINS_MAX:
             del self._tokens[next(iter(self._tokens))]
         token = secrets.token_urlsafe(32)
-        self._tokens[token] = now + LOGIN_S
+        self._tokens[token] = self._clock() + LOGIN_S
         return token
+
+    def is_right(self, password: str) -> bool:
+        """Whether it is the password, without a token. Raises TooManyFailuresError."""
+        now = self._clock()
+        self._failures = [each for each in self._failures if now - each < FAILURES_S]
+        if len(self._failures) >= FAILURES_MAX:
+            raise TooManyFailuresError(FAILURES_S - (now - self._failures[0]))
+        if hmac.compare_digest(_digest(password), self._digest):
+            return True
+        self._failures.append(now)
+        return False
 
     def knows(self, token: str) -> bool:
         """Whether a token is one of ours, and still valid."""

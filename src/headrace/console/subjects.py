@@ -50,7 +50,13 @@ class Subjects:
 
 
 async def subjects_of(
-    js: JetStream, name: str, pattern: str, offset: int = 0, *, every: str = ">", largest: bool = False
+    js: JetStream,
+    name: str,
+    pattern: str,
+    offset: int = 0,
+    *,
+    every: str = ">",
+    largest: bool = False,
 ) -> Subjects:
     """Up to ``SHOWN`` subjects that match, from the ``offset``-th on.
 

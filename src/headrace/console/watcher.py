@@ -20,6 +20,7 @@ from ..errors import HeadraceError
 from .history import History
 from .lags import Lags
 from .look import Look, consumer_row, curves, overview, stream_row
+from .metrics import Console
 
 _LOG: Final = logging.getLogger("headrace.console")
 
@@ -115,6 +116,17 @@ class Watcher:
     def groups_problem(self) -> str:
         """Why groups are missing from the looks, or ""."""
         return self._lags.problem
+
+    def console(self, followers: int) -> Console:
+        """The newest look and how the looking goes, for scrapers."""
+        look = self.look
+        return Console(
+            look=look,
+            age_s=max(0.0, self._clock() - look.at_s) if look.at_s else 0.0,
+            looks=self.number,
+            healthy=bool(look.at_s) and not self.error,
+            followers=followers,
+        )
 
     def overview(self) -> dict[str, Any]:
         """The first page's numbers."""

@@ -111,7 +111,7 @@ _READ: Final[dict[Metric, Read]] = {
     ),
     Metric("stream_messages", "gauge", "Messages of a stream."): _stream(_number("messages")),
     Metric("stream_bytes", "gauge", "Bytes of a stream."): _stream(_number("bytes")),
-    Metric("stream_last_sequence", "counter", "Messages a stream has ever taken."): _stream(
+    Metric("stream_last_sequence", "gauge", "The sequence of the newest message."): _stream(
         _number("last_seq")
     ),
     Metric(

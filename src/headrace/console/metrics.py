@@ -1,0 +1,203 @@
+"""The newest look in Prometheus' text format: names are stable, documented in docs/metrics.md. Pure.
+
+They begin with ``headrace_console_``, apart from the broker's own: with nats-server these are the only ones,
+and with our broker both may be scraped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ..api.times import parse_time
+from .look import GroupKey, Look
+
+__all__ = ["METRICS", "SERIES_MAX", "Console", "Metric", "prometheus"]
+
+SERIES_MAX: Final = (
+    1_000  # streams, and as many consumers, groups and queries; the others are counted
+)
+
+
+class Metric(NamedTuple):
+    """One metric: its name behind ``headrace_console_``, its type, its meaning."""
+
+    name: str
+    kind: str
+    meaning: str
+
+
+class Console(NamedTuple):
+    """What a page is made of.
+
+    Attributes:
+        look: the newest that succeeded.
+        age_s: seconds since it was taken.
+        looks: how many were tried.
+        healthy: whether the newest try succeeded.
+        followers: browsers that are kept up to date.
+    """
+
+    look: Look
+    age_s: float
+    looks: int
+    healthy: bool
+    followers: int
+
+
+Labels = tuple[tuple[str, str], ...]
+Sample = tuple[Labels, float | None]
+Read = Callable[["_Page"], Iterable[Sample]]
+
+
+class _Page(NamedTuple):
+    console: Console
+    streams: Sequence[tuple[Labels, Any]]
+    consumers: Sequence[tuple[Labels, Any]]
+    groups: Sequence[tuple[Labels, Any]]
+    queries: Sequence[tuple[Labels, Any]]
+
+
+def _console(read: Callable[[Console], float]) -> Read:
+    return lambda page: [((), read(page.console))]
+
+
+def _streams(read: Callable[[Any], float]) -> Read:
+    return lambda page: [(labels, read(each)) for labels, each in page.streams]
+
+
+def _consumers(read: Callable[[Any], float]) -> Read:
+    return lambda page: [(labels, read(each)) for labels, each in page.consumers]
+
+
+def _groups(read: Callable[[Any], float | None]) -> Read:
+    return lambda page: [(labels, read(each)) for labels, each in page.groups]
+
+
+def _queries(read: Callable[[Any], float | None]) -> Read:
+    return lambda page: [(labels, read(each)) for labels, each in page.queries]
+
+
+def _left_out(page: _Page) -> Iterable[Sample]:
+    look = page.console.look
+    for of, count, shown in (
+        ("streams", len(look.streams), page.streams),
+        ("consumers", len(look.consumers) + look.unseen, page.consumers),
+        ("groups", len(look.groups), page.groups),
+        ("queries", len(look.ages), page.queries),
+    ):
+        yield (("of", of),), float(count - len(shown))
+
+
+_READ: Final[dict[Metric, Read]] = {
+    Metric("healthy", "gauge", "1 if the server answered the newest look, else 0."): _console(
+        lambda console: float(console.healthy)
+    ),
+    Metric("look_age_seconds", "gauge", "How old these numbers are."): _console(
+        lambda console: console.age_s
+    ),
+    Metric("looks_total", "counter", "Looks at the server, failed ones included."): _console(
+        lambda console: float(console.looks)
+    ),
+    Metric("followers", "gauge", "Browsers that are kept up to date."): _console(
+        lambda console: float(console.followers)
+    ),
+    Metric("stream_messages", "gauge", "Messages of a stream."): _streams(
+        lambda info: float(info.state.messages)
+    ),
+    Metric("stream_bytes", "gauge", "Bytes of a stream."): _streams(
+        lambda info: float(info.state.bytes)
+    ),
+    Metric("stream_last_sequence", "gauge", "The sequence of the newest message."): _streams(
+        lambda info: float(info.state.last_seq)
+    ),
+    Metric(
+        "stream_last_message_time_seconds", "gauge", "When the newest message came, since 1970."
+    ): _streams(lambda info: parse_time(info.state.last_ts) / 1e9 if info.state.messages else 0.0),
+    Metric("stream_consumers", "gauge", "Consumers of a stream."): _streams(
+        lambda info: float(info.state.consumer_count)
+    ),
+    Metric(
+        "consumer_pending_messages", "gauge", "Messages not delivered yet: the lag."
+    ): _consumers(lambda info: float(info.num_pending)),
+    Metric("consumer_ack_pending_messages", "gauge", "Delivered and not acknowledged."): _consumers(
+        lambda info: float(info.num_ack_pending)
+    ),
+    Metric(
+        "consumer_redelivered_messages", "gauge", "Of these, delivered more than once."
+    ): _consumers(lambda info: float(info.num_redelivered)),
+    Metric(
+        "consumer_waiting_pulls", "gauge", "Pull requests that wait; 0: nobody asks."
+    ): _consumers(lambda info: float(info.num_waiting)),
+    Metric(
+        "consumer_delivered_messages_total", "counter", "Deliveries, repeated ones included."
+    ): _consumers(lambda info: float(info.delivered.consumer_seq)),
+    Metric("consumer_paused", "gauge", "1 while a consumer is paused, else 0."): _consumers(
+        lambda info: float(info.paused)
+    ),
+    Metric("group_lag_messages", "gauge", "Messages not handled yet, at the source too."): _groups(
+        lambda look: look.lag
+    ),
+    Metric("group_oldest_seconds", "gauge", "How long the first message has waited."): _groups(
+        lambda look: 0.0 if look.lag == 0 else look.oldest_s
+    ),
+    Metric("query_behind_messages", "gauge", "Messages a Spark query has not read yet."): _queries(
+        lambda each: float(each[0].num_pending)
+    ),
+    Metric("query_behind_seconds", "gauge", "How old the first of these is."): _queries(
+        lambda each: each[1]
+    ),
+    Metric("left_out_series", "gauge", "Series beyond those shown, or not looked at."): _left_out,
+}
+
+METRICS: Final = tuple(_READ)
+"""Every metric. The names stay as they are."""
+
+
+def prometheus(console: Console) -> str:
+    """The page. Series are shown in the order of their names; what is not known is left out."""
+    page = _page(console)
+    lines: list[str] = []
+    for metric, read in _READ.items():
+        name = f"headrace_console_{metric.name}"
+        lines += [f"# HELP {name} {metric.meaning}", f"# TYPE {name} {metric.kind}"]
+        lines += [
+            f"{name}{_labels(labels)} {value:.15g}"
+            for labels, value in read(page)
+            if value is not None
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _page(console: Console) -> _Page:
+    look = console.look
+
+    def first(items: Mapping[Any, Any]) -> list[Any]:
+        return sorted(items)[:SERIES_MAX]
+
+    def consumer(key: tuple[str, str]) -> Labels:
+        return ("stream", key[0]), ("consumer", key[1])
+
+    def group(key: GroupKey) -> Labels:
+        return ("stream", key.stream), ("group", key.group), ("kind", key.kind)
+
+    return _Page(
+        console,
+        [((("stream", name),), look.streams[name]) for name in first(look.streams)],
+        [(consumer(key), look.consumers[key]) for key in first(look.consumers)],
+        [(group(key), look.groups[key]) for key in first(look.groups)],
+        [
+            ((("stream", key[0]), ("query", key[1])), (look.consumers[key], look.ages[key]))
+            for key in first(look.ages)
+        ],
+    )
+
+
+def _labels(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(text)}"' for name, text in labels) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
