@@ -9,6 +9,8 @@ import httpx2
 import pytest
 
 from console_world import ATTACK, SUBJECT_ATTACK, World, fill, kill_a_job
+from headrace.console import subjects
+from headrace.console.routes import buckets
 from headrace.groups import PartitioningFilter, elastic
 from waiting import until
 
@@ -43,9 +45,23 @@ async def shown(
         partitioning_filters=[PartitioningFilter("orders.*", (1,))],
     )
     await elastic.add_members(world.js, "ORDERS", "g", ["a", "b"])
+    stream = await world.js.stream("ORDERS")
+    await stream.create_consumer(
+        durable_name="query", metadata={"headrace.role": "spark-progress"}, description=ATTACK
+    )
     await world.console.sources.watcher.refresh()
     await page.goto(world.console.url)
     return world
+
+
+CURVES = {
+    "overview": 2,
+    "streams/ORDERS": 2,
+    "streams/ORDERS/consumers/work": 2,
+    "groups/elastic/ORDERS/g": 3,
+    "spark": 2,
+}
+"""How many each page has."""
 
 
 class _Both:
@@ -110,14 +126,16 @@ async def test_every_page_shows_its_texts_as_text(shown: World, page: Any) -> No
         ("objects/FILES", "FILES", ATTACK),
         ("jobs", "Jobs", "k"),
         ("jobs/c/k", "k", ATTACK),
-        ("spark", "Spark", "durable"),
+        ("spark", "Spark", "query"),
         ("connections", "Connections", "console"),
+        ("accounts", "Accounts", "$G"),
         ("nowhere", "No such page", "overview"),
     ]
     for path, heading, text in pages:
         await go(page, path, heading)
         await page.locator("main", has_text=text).first.wait_for()
         await unharmed(page)
+        assert await page.locator(".plot canvas").count() == CURVES.get(path, 0), path
     await page.locator("nav a", has_text="Streams").click()
     await page.locator("main h2", has_text="Streams").wait_for()
 
@@ -291,6 +309,30 @@ async def test_what_cannot_be_reached_is_said_and_comes_back(
     await page.locator("main h2", has_text="Overview").wait_for()
     await world.connection.close()
     await page.get_by_text("The server does not answer").wait_for()
+    check(page)
+
+
+@OURS
+async def test_a_long_list_of_keys_is_shown_in_parts(
+    world: World, page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = await world.js.create_key_value("B")
+    for number in range(7):
+        await bucket.put(f"user.{number}", b"x")
+    for module in (subjects, buckets):
+        monkeypatch.setattr(module, "SHOWN", 3)
+    await page.goto(f"{world.console.url}/#/buckets/B")
+    for shown, button in (("0 1 2", "More"), ("3 4 5", "More"), ("6", "Back"), ("3 4 5", "Back")):
+        *_, last = (f"user.{n}" for n in shown.split())
+        await page.locator("main td", has_text=last).wait_for()
+        assert await page.locator("main tbody tr").count() == len(shown.split())
+        await page.get_by_role("button", name=button, exact=True).click()
+    monkeypatch.setattr(subjects, "LISTED_MAX", 6)
+    await page.get_by_role("button", name="Show", exact=True).click()
+    await page.get_by_text("give a pattern to see other keys").wait_for()
+    await page.get_by_label("Pattern of keys").fill("user.6")
+    await page.get_by_role("button", name="Show", exact=True).click()
+    await page.locator("main p", has_text="1 keys").wait_for()
     check(page)
 
 

@@ -18,6 +18,7 @@ from . import answers
 from .guard import Guard
 from .logins import Logins
 from .routes import (
+    accounts,
     buckets,
     consumers,
     groups,
@@ -59,6 +60,7 @@ def create_app(settings: Settings, sources: Sources, clock: Callable[[], float])
         jobs,
         spark,
         server,
+        accounts,
         metrics,
     )
     routes = [

@@ -15,7 +15,9 @@ from .settings import Settings
 from .watcher import Watcher
 
 Monitoring = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
-"""``VARZ`` or ``CONNZ`` and its options; the document. Raises HeadraceError."""
+"""``VARZ``, ``CONNZ``, ``JSZ`` or ``ACCSTATZ`` and its options; the document. Raises HeadraceError."""
+
+_ACCOUNTS: Final = "ACCSTATZ"
 
 HTTP_TIMEOUT_S: Final = 5.0
 FOLLOWERS_MAX: Final = 100
@@ -98,14 +100,17 @@ class Sources:
 
         server = self.connection.server_info.server_id
         subject = f"$SYS.REQ.SERVER.{server}.{page}"
+        if page == _ACCOUNTS:  # which has another name there, and so has its option
+            subject = "$SYS.REQ.ACCOUNT.PING.STATZ"
+            options = {"include_unused": options.get("unused", False)}
         try:
             reply = await self.connection.request(
                 subject, msgspec.json.encode(options), timeout=2.0
             )
         except HeadraceError as error:
             raise _unavailable(
-                "connections are shown to users of the system account; connect as one of them, or"
-                " name the server's monitoring port: --monitoring http://127.0.0.1:8222"
+                "connections and accounts are shown to users of the system account; connect as one of"
+                " them, or name the server's monitoring port: --monitoring http://127.0.0.1:8222"
             ) from error
         document: dict[str, Any] = msgspec.json.decode(reply.payload)
         found: dict[str, Any] = document.get("data", document)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..api.streams import StreamInfo, StreamInfoRequest
+from ..client.jetstream.stored_message import if_found
 from ..client.jetstream.stream import Stream
 from ..client.jetstream_context import JetStream
 from ..limits import SUBJECTS_PER_PAGE
@@ -19,6 +20,7 @@ LISTED_MAX: Final = 20_000
 """Subjects in a stream that are listed without a pattern; with more, the first are shown."""
 
 FIRST_BYTES: Final = 1024 * 1024
+SINGLE_MAX: Final = 50  # messages, where each is a question of its own
 
 
 class _Page(StreamInfo, frozen=True, kw_only=True):
@@ -86,12 +88,17 @@ async def _page(js: JetStream, name: str, pattern: str, offset: int) -> _Page:
 
 
 async def _first(js: JetStream, info: StreamInfo, every: str) -> Subjects:
-    """The subjects of a stream's first messages; none where it does not allow direct gets."""
+    """The subjects of a stream's first messages: many by one question if it allows direct gets, or a few."""
+    stream = Stream(js._api, info.config.name)
+    begin = max(1, info.state.first_seq)
     counts: dict[str, int | None] = {}
     if info.config.allow_direct:
-        stream = Stream(js._api, info.config.name)
-        batch = await stream.get_batch(
-            SHOWN, subject=every, sequence=max(1, info.state.first_seq), max_bytes=FIRST_BYTES
-        )
+        batch = await stream.get_batch(SHOWN, subject=every, sequence=begin, max_bytes=FIRST_BYTES)
         counts = dict.fromkeys(each.subject for each in batch.messages)
+    for _ in range(0 if info.config.allow_direct else SINGLE_MAX):
+        message = await if_found(stream.get_next_message(every, begin))
+        if message is None:
+            break
+        counts[message.subject] = None
+        begin = message.sequence + 1
     return Subjects(info, counts, None, 0)

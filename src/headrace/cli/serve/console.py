@@ -78,9 +78,14 @@ async def console_beside(broker: Broker, address: str) -> AsyncIterator[str]:
 
 
 async def _monitored(broker: Broker, page: str, options: dict[str, Any]) -> dict[str, Any]:
+    from ...broker.core.monitor.accounts import accstatz
     from ...broker.core.monitor.connections import connz
-    from ...broker.core.monitor.server import varz
+    from ...broker.core.monitor.server import jsz, varz
 
+    if page == "ACCSTATZ":
+        return accstatz(broker.hub, unused=True)
+    if page == "JSZ":
+        return jsz(broker.hub, accounts=True)
     if page == "CONNZ":
         told = {name: options[name] for name in ("sort", "limit", "offset") if name in options}
         return connz(broker.hub, **told)

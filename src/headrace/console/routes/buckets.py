@@ -11,7 +11,7 @@ from ...client.kv.keyvalue import KeyValue
 from .. import payloads
 from ..answers import RefusedError, answer, body_of, confirm, query_number
 from ..sources import Sources
-from ..subjects import subjects_of
+from ..subjects import SHOWN, subjects_of
 
 OFFSET_MAX: Final = 1 << 40
 
@@ -38,6 +38,7 @@ async def keys(sources: Sources, request: Request) -> Any:
         "matching": found.matching,
         "offset": found.offset,
         "more": found.more,
+        "page": SHOWN,
         "history": config.max_msgs_per_subject,
         "ttl_s": config.max_age,
         "keys": [

@@ -1,4 +1,4 @@
-"""The server itself: its numbers, its connections, and the account of the console's user."""
+"""The server itself: its numbers and its connections."""
 
 from __future__ import annotations
 
@@ -6,18 +6,11 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
-from ...api.base import to_wire
 from ..answers import RefusedError, query_number
 from ..sources import Sources
 
 CONNECTIONS_PAGE: Final = 200
 SORTS: Final = ("cid", "subs", "pending", "msgs_to", "msgs_from", "bytes_to", "bytes_from", "rtt")
-
-
-async def account(sources: Sources, request: Request) -> Any:
-    """What the account may use, and uses."""
-    del request
-    return to_wire(await sources.js.account_info())
 
 
 async def varz(sources: Sources, request: Request) -> Any:
@@ -41,7 +34,6 @@ async def connections(sources: Sources, request: Request) -> Any:
 
 
 ROUTES: Final = (
-    ("GET", "/api/account", account),
     ("GET", "/api/server", varz),
     ("GET", "/api/connections", connections),
 )

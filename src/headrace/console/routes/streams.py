@@ -10,7 +10,7 @@ from ...api.base import to_wire
 from ..answers import RefusedError, body_of, confirm, number_of, query_number, text_of
 from ..look import stream_row
 from ..sources import Sources
-from ..subjects import subjects_of
+from ..subjects import SHOWN, subjects_of
 
 OFFSET_MAX: Final = 1 << 40
 
@@ -52,6 +52,7 @@ async def subjects(sources: Sources, request: Request) -> Any:
         "matching": found.matching,
         "offset": found.offset,
         "more": found.more,
+        "page": SHOWN,
         "subjects": [{"subject": name, "messages": count} for name, count in found.counts.items()],
     }
 

@@ -11,10 +11,11 @@ import { Buckets, Bucket, Key, ObjectBucket } from "/pages/buckets.js";
 import { Jobs, Dead, Job } from "/pages/jobs.js";
 import { Spark } from "/pages/spark.js";
 import { Connections } from "/pages/connections.js";
+import { Accounts } from "/pages/accounts.js";
 
 const PAGES = [
   ["overview", "Overview", "o"], ["streams", "Streams", "s"], ["consumers", "Consumers", "c"], ["groups", "Groups", "g"],
-  ["buckets", "Buckets", "b"], ["jobs", "Jobs", "j"], ["spark", "Spark", "p"], ["connections", "Connections", "n"],
+  ["buckets", "Buckets", "b"], ["jobs", "Jobs", "j"], ["spark", "Spark", "p"], ["connections", "Connections", "n"], ["accounts", "Accounts", "a"],
 ];
 
 /** Which page an address means: [component, props]. */
@@ -29,7 +30,7 @@ function pageOf(parts) {
   if (first === "objects" && rest.length === 1) return [ObjectBucket, { name: rest[0] }];
   if (first === "jobs" && rest[2] === "job") return [Job, { channel: rest[0], consumer: rest[1], job: rest[3] }];
   if (first === "jobs" && rest.length === 2) return [Dead, { channel: rest[0], consumer: rest[1] }];
-  const pages = { overview: Overview, streams: Streams, consumers: Consumers, groups: Groups, buckets: Buckets, jobs: Jobs, spark: Spark, connections: Connections };
+  const pages = { overview: Overview, streams: Streams, consumers: Consumers, groups: Groups, buckets: Buckets, jobs: Jobs, spark: Spark, connections: Connections, accounts: Accounts };
   return [Object.hasOwn(pages, first) && rest.length === 0 ? pages[first] : Nowhere, {}];
 }
 
@@ -134,7 +135,7 @@ function App() {
       </div></nav>
     <main tabindex="-1">
       ${live.number > 0 && !live.connected && html`<p class="note bad" role="alert">The console does not answer; what you see is from before. Trying again …</p>`}
-      ${live.overview && live.overview.error && html`<p class="note bad" role="alert">The server does not answer: ${live.overview.error}</p>`}
+      ${live.overview && live.overview.error && html`<p class="note bad" role="alert">${live.overview.error}</p>`}
       <${Page} key=${parts.join("/")} session=${session} ...${properties} />
     </main></div>
     ${help && html`<${Help} onClose=${() => setHelp(false)} />`}<${Toasts} />`;

@@ -1,5 +1,5 @@
 // Tables, dialogs, curves and messages that several pages use.
-import { html, api, useEffect, useMemo, useRef, useState } from "/lib.js";
+import { html, api, count, useEffect, useMemo, useRef, useState } from "/lib.js";
 import { useLive } from "/live.js";
 import uPlot from "/vendor/uplot.js";
 
@@ -60,6 +60,17 @@ export function Table({ name, columns, rows, sort: initial, empty, filter = true
       <tbody>${visible.map((row) => html`<tr key=${row.key || row.name}>${columns.map((each) => html`<td class=${(each.number ? "number " : "") + (each.wrap ? "wrap" : "")}>${(each.show || ((r) => r[each.id]))(row)}</td>`)}</tr>`)}</tbody>
     </table></div>
     ${visible.length < shown.length && html`<p class="bar"><button onClick=${() => setAll(true)}>Show all ${shown.length}</button></p>`}`}`;
+}
+
+/** Which part of a long list is shown, and the way to the others. seen: {offset, page, matching, more} */
+export function Part({ seen, shown, what, go }) {
+  if (!seen.more && seen.offset === 0) return null;
+  if (seen.matching === null) {
+    return html`<p class="note">${shown > 0 ? `The first ${shown} are shown, in the order they were stored` : "They are too many to list"}; give a pattern to see other ${what}.</p>`;
+  }
+  return html`<p class="bar"><span class="soft">${count(seen.offset + 1)} to ${count(seen.offset + shown)} of ${count(seen.matching)}; a pattern shows fewer</span>
+    ${seen.offset > 0 && html`<button onClick=${() => go(Math.max(0, seen.offset - seen.page))}>Back</button>`}
+    ${seen.more && html`<button onClick=${() => go(seen.offset + shown)}>More</button>`}</p>`;
 }
 
 /** Curves over time. series: [{name, title, color}], of the history of `of`. */

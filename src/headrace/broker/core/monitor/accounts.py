@@ -125,6 +125,7 @@ def account_details(
             },
             "accounts": 1,
             "ha_assets": 0,
+            **{key: snapshot[key] for key in ("streams", "consumers", "messages", "bytes")},
             "api": {"level": COMPATIBLE_API_LEVEL, **snapshot["api"]},
         }
         if streams or consumers:

@@ -50,7 +50,7 @@ class SystemServices:
             "JSZ": self._jsz,
             "SUBSZ": self._subsz,
             "ACCOUNTZ": self._accountz,
-            "ACCSTATZ": lambda said: accounts.accstatz(hub, unused=_on(said, "unused")),
+            "ACCSTATZ": self._accstatz,
             "ROUTEZ": lambda said: server.routez(hub),
             "GATEWAYZ": lambda said: server.gatewayz(hub),
             "LEAFZ": lambda said: server.leafz(hub),
@@ -168,9 +168,7 @@ class SystemServices:
 
     def _account_page(self, name: str, page: str, said: Options) -> Any:
         if page == "STATZ":
-            names = {name} if name != "PING" else _texts(said, "accounts")
-            unused = _on(said, "unused")
-            return accounts.accstatz(self._hub, unused=unused, names=names)
+            return self._accstatz({**said, "accounts": [name]} if name != "PING" else said)
         found = self._hub.accounts.get(name)
         if found is None:
             raise ConfigurationError(f"Account {name} does not exist")
@@ -183,6 +181,12 @@ class SystemServices:
         if found.engine is None:
             raise ConfigurationError(f'account "{name}" not jetstream enabled')
         return self._jsz(said)["account_details"][0]
+
+    def _accstatz(self, said: Options) -> dict[str, Any]:
+        unused = _on(said, "include_unused") or _on(
+            said, "unused"
+        )  # nats-server's name, and HTTP's
+        return accounts.accstatz(self._hub, unused=unused, names=_texts(said, "accounts"))
 
     def _accountz(self, said: Options) -> dict[str, Any]:
         name = _text(said, "account")

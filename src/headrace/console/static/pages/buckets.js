@@ -1,5 +1,5 @@
 import { html, api, ago, bytes, count, enc, link, seconds, time, useState } from "/lib.js";
-import { Actions, Payload, Table, Waiting, useDocument } from "/parts.js";
+import { Actions, Part, Payload, Table, Waiting, useDocument } from "/parts.js";
 
 const columns = (kind) => [
   { id: "bucket", title: "Bucket", show: (row) => html`<a href=${kind === "objects" ? link`objects/${row.bucket}` : link`buckets/${row.bucket}`}>${row.bucket}</a>` },
@@ -22,16 +22,18 @@ export function Buckets() {
 export function Bucket({ name, session }) {
   const [filter, setFilter] = useState("");
   const [asked, setAsked] = useState("");
-  const [seen, error, reload] = useDocument(`/buckets/${enc(name)}/keys?filter=${enc(asked)}`);
+  const [offset, setOffset] = useState(0);
+  const [seen, error, reload] = useDocument(`/buckets/${enc(name)}/keys?filter=${enc(asked)}&offset=${offset}`, { live: false });
   const actions = [
     { title: "Put a key", fields: [{ id: "key", title: "Key" }, { id: "value", title: "Value", long: true, keepEmpty: true }],
       run: ({ key, value }) => api(`/buckets/${enc(name)}/keys/${enc(key || "")}`, { method: "PUT", body: { value } }).then((done) => { reload(); return `${key}: revision ${done.revision}`; }) },
     { title: "Delete the bucket", danger: true, name, text: "Deletes the bucket with all its keys, for good.", run: (body) => api(`/buckets/${enc(name)}`, { method: "DELETE", body }).then(() => { location.hash = "#/buckets"; }) },
   ];
   return html`<div class="bar"><h2>${name}</h2><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${actions} /></div>
-    <form class="bar" onSubmit=${(event) => { event.preventDefault(); setAsked(filter); }}><input data-filter aria-label="Pattern of keys" placeholder="pattern, such as user.>" value=${filter} onInput=${(event) => setFilter(event.target.value)} /><button>Show</button></form>
-    ${seen ? html`<p class="soft">${count(seen.matching)} keys${seen.matching > seen.keys.length ? `, the first ${seen.keys.length} are shown` : ""}; history ${seen.history}${seen.ttl_s ? `, kept for ${seconds(seen.ttl_s)}` : ""}.</p>
-      <${Table} name="keys" columns=${[{ id: "key", title: "Key", wrap: true, show: (row) => html`<a href=${link`buckets/${name}/${row.key}`}>${row.key}</a>` }, { id: "revisions", title: "Revisions", number: true }]} rows=${seen.keys} empty="No keys here." />`
+    <form class="bar" onSubmit=${(event) => { event.preventDefault(); setOffset(0); setAsked(filter); reload(); }}><input data-filter aria-label="Pattern of keys" placeholder="pattern, such as user.>" value=${filter} onInput=${(event) => setFilter(event.target.value)} /><button>Show</button></form>
+    ${seen ? html`<p class="soft">${count(seen.matching ?? seen.total)} keys; history ${seen.history}${seen.ttl_s ? `, kept for ${seconds(seen.ttl_s)}` : ""}.</p>
+      <${Table} name="keys" columns=${[{ id: "key", title: "Key", wrap: true, show: (row) => html`<a href=${link`buckets/${name}/${row.key}`}>${row.key}</a>` }, { id: "revisions", title: "Revisions", number: true, show: (row) => count(row.revisions) }]} rows=${seen.keys} empty="No keys here." />
+      <${Part} seen=${seen} shown=${seen.keys.length} what="keys" go=${setOffset} />`
       : html`<${Waiting} error=${error} />`}`;
 }
 

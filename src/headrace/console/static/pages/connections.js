@@ -1,5 +1,5 @@
 import { html, bytes, count, useState } from "/lib.js";
-import { Problem, Table, Waiting, useDocument } from "/parts.js";
+import { Table, Waiting, useDocument } from "/parts.js";
 
 const COLUMNS = [
   { id: "cid", title: "Id", number: true }, { id: "name", title: "Name", wrap: true, show: (row) => row.name || html`<span class="soft">–</span>` },
@@ -14,8 +14,7 @@ export function Connections() {
   const [offset, setOffset] = useState(0);
   const [seen, error] = useDocument(`/connections?offset=${offset}`);
   const [server] = useDocument("/server");
-  const [account] = useDocument("/account");
-  return html`<h2>Connections and account</h2>
+  return html`<h2>Connections</h2>
     ${server && html`<div class="tiles">${[["Server", server.version], ["Uptime", server.uptime], ["Connections", count(server.connections)], ["Memory", server.mem === undefined ? null : bytes(server.mem)], ["Processor", server.cpu === undefined ? null : `${server.cpu} %`], ["Slow consumers", count(server.slow_consumers)]]
       .filter(([, value]) => value !== null)
       .map(([title, value]) => html`<div class="tile" key=${title}><b>${value}</b><span>${title}</span></div>`)}</div>`}
@@ -23,12 +22,5 @@ export function Connections() {
         <p class="bar"><span class="soft">${count(seen.offset + 1)} to ${count(seen.offset + seen.connections.length)} of ${count(seen.total)}</span>
         ${offset > 0 && html`<button onClick=${() => setOffset(Math.max(0, offset - seen.limit))}>Back</button>`}
         ${seen.offset + seen.connections.length < seen.total && html`<button onClick=${() => setOffset(offset + seen.limit)}>More</button>`}</p>`
-      : error && error.status === 503 ? html`<p class="note">${error.message}</p>` : html`<${Waiting} error=${error} />`}
-    <h3>This account</h3>
-    ${account ? html`<div class="panel"><dl>${["memory", "storage", "streams", "consumers"].map((name) => html`<dt key=${name}>${name}</dt><dd>${name === "memory" || name === "storage" ? bytes(account[name] || 0) : count(account[name] || 0)}${account.limits && limit(account.limits, name)}</dd>`)}</dl></div>` : html`<${Problem} />`}`;
-}
-
-function limit(limits, name) {
-  const value = limits[`max_${name}`];
-  return value === undefined || value < 0 ? ", unlimited" : ` of ${name === "memory" || name === "storage" ? bytes(value) : count(value)}`;
+      : error && error.status === 503 ? html`<p class="note">${error.message}</p>` : html`<${Waiting} error=${error} />`}`;
 }

@@ -1,5 +1,5 @@
 import { html, count, link, seconds, time } from "/lib.js";
-import { Table, Waiting, useDocument } from "/parts.js";
+import { Curves, Table, Waiting, useDocument } from "/parts.js";
 
 const COLUMNS = [
   { id: "name", title: "Query", show: (row) => row.consumer ? html`<a href=${link`streams/${row.stream}/consumers/${row.consumer}`}>${row.name}</a>` : row.name },
@@ -9,9 +9,15 @@ const COLUMNS = [
   { id: "at", title: "Told", show: (row) => time(row.at) },
 ];
 
+const PLOTTED = 6;  // queries with curves; those furthest behind
+
 export function Spark() {
   const [seen, error] = useDocument("/spark");
   if (!seen) return html`<h2>Spark queries</h2><${Waiting} error=${error} />`;
   return html`<h2>Spark queries</h2><${Table} name="queries" columns=${COLUMNS} rows=${seen.queries.map((row) => ({ ...row, key: `${row.stream}/${row.name}` }))} sort=${{ id: "messages_behind", down: true }}
-    empty="No Spark query has told its progress yet. A query does so with the option durable." />`;
+    empty="No Spark query has told its progress yet. A query does so with the option durable." />
+    ${seen.queries.length > PLOTTED && html`<p class="soft">Curves of the ${PLOTTED} that are furthest behind:</p>`}
+    ${seen.queries.slice(0, PLOTTED).map((row) => html`<div class="plots" key=${`${row.stream}/${row.name}`}>
+      <${Curves} of=${`spark/${row.stream}/${row.name}`} title=${`${row.name}: messages behind`} series=${[{ name: "messages_behind", title: "behind", color: "#c27c0e" }]} />
+      <${Curves} of=${`spark/${row.stream}/${row.name}`} title=${`${row.name}: seconds behind`} format=${seconds} series=${[{ name: "seconds_behind", title: "behind", color: "#b3261e" }]} /></div>`)}`;
 }

@@ -1,5 +1,5 @@
 import { html, api, ago, bytes, count, enc, link, rate, time, useState } from "/lib.js";
-import { Actions, Config, Curves, Table, Waiting, useDocument } from "/parts.js";
+import { Actions, Config, Curves, Part, Table, Waiting, useDocument } from "/parts.js";
 import { CONSUMERS } from "/pages/consumers.js";
 
 const COLUMNS = [
@@ -55,11 +55,13 @@ export function Stream({ name, session }) {
 function Subjects({ path }) {
   const [filter, setFilter] = useState("");
   const [asked, setAsked] = useState(null);
-  const [found, error] = useDocument(asked === null ? null : `${path}/subjects?filter=${enc(asked)}`, { live: false });
+  const [offset, setOffset] = useState(0);
+  const [found, error] = useDocument(asked === null ? null : `${path}/subjects?filter=${enc(asked)}&offset=${offset}`, { live: false });
   return html`<h3>Subjects</h3>
-    <form class="bar" onSubmit=${(event) => { event.preventDefault(); setAsked(filter); }}>
+    <form class="bar" onSubmit=${(event) => { event.preventDefault(); setOffset(0); setAsked(filter); }}>
       <input aria-label="Pattern of subjects" placeholder="pattern, such as orders.*" value=${filter} onInput=${(event) => setFilter(event.target.value)} /><button>Show</button></form>
-    ${asked !== null && (found ? html`<p class="soft">${count(found.matching)} of ${count(found.total)}${found.matching > found.subjects.length ? `, the largest ${found.subjects.length} are shown` : ""}</p>
-      <${Table} name="subjects" columns=${[{ id: "subject", title: "Subject", wrap: true }, { id: "messages", title: "Messages", number: true, show: (row) => count(row.messages) }]} rows=${found.subjects.map((row) => ({ ...row, key: row.subject }))} sort=${{ id: "messages", down: true }} empty="None." />`
+    ${asked !== null && (found ? html`<p class="soft">${found.matching === null ? count(found.total) : `${count(found.matching)} of ${count(found.total)}`}</p>
+      <${Table} name="subjects" columns=${[{ id: "subject", title: "Subject", wrap: true }, { id: "messages", title: "Messages", number: true, show: (row) => count(row.messages) }]} rows=${found.subjects.map((row) => ({ ...row, key: row.subject }))} sort=${{ id: "messages", down: true }} empty="None." />
+      <${Part} seen=${found} shown=${found.subjects.length} what="subjects" go=${setOffset} />`
       : html`<${Waiting} error=${error} />`)}`;
 }

@@ -1,0 +1,80 @@
+"""Accounts: what each has, as far as the server tells it to this user; and the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+
+from ...api.base import to_wire
+from ...errors import HeadraceError
+from ..sources import Sources
+
+SHOWN_MAX: Final = 1_000
+STREAMS_ASKED: Final = 2_000
+"""Streams of a server that are listed to count them by account, where it does not count them itself."""
+
+_WHO_AM_I: Final = "$SYS.REQ.USER.INFO"
+
+
+async def own(sources: Sources, request: Request) -> Any:
+    """Who the console's user is, and what the account may use, and uses."""
+    del request
+    return {**to_wire(await sources.js.account_info()), **await _who(sources)}
+
+
+async def table(sources: Sources, request: Request) -> Any:
+    """Every account: connections, subscriptions, messages, streams, bytes; those with most first."""
+    del request
+    traffic = await sources.monitoring("ACCSTATZ", {"unused": True})
+    stored = await sources.monitoring("JSZ", {"accounts": True})
+    details = stored.get("account_details") or ()
+    if any("streams" not in each for each in details) and 0 < _count(stored, "streams") <= (
+        STREAMS_ASKED
+    ):
+        listed = await sources.monitoring("JSZ", {"accounts": True, "streams": True})
+        details = listed.get("account_details") or ()
+    by_name = {each["name"]: each for each in details}
+    rows = [_row(each, by_name.get(each["acc"], {})) for each in traffic.get("account_statz") or ()]
+    rows.sort(key=lambda row: (-row["connections"], -row["bytes"], row["name"]))
+    return {"accounts": rows[:SHOWN_MAX], "total": len(rows)}
+
+
+async def _who(sources: Sources) -> dict[str, str]:
+    """The names of the user and its account; none where the server does not say, as old ones do."""
+    try:
+        reply = await sources.connection.request(_WHO_AM_I, b"", timeout=2.0)
+        told = msgspec.json.decode(reply.payload).get("data") or {}
+    except (HeadraceError, msgspec.DecodeError):
+        return {}
+    return {"user": str(told.get("user", "")), "account": str(told.get("account", ""))}
+
+
+def _row(traffic: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    streams = stored.get("stream_detail")
+    return {
+        "name": traffic["acc"],
+        "connections": _count(traffic, "conns"),
+        "subscriptions": _count(traffic, "num_subscriptions"),
+        "in_msgs": _count(traffic.get("received") or {}, "msgs"),
+        "in_bytes": _count(traffic.get("received") or {}, "bytes"),
+        "out_msgs": _count(traffic.get("sent") or {}, "msgs"),
+        "out_bytes": _count(traffic.get("sent") or {}, "bytes"),
+        "slow_consumers": _count(traffic, "slow_consumers"),
+        "jetstream": bool(stored),
+        "streams": stored.get("streams", len(streams) if streams is not None else None),
+        "bytes": _count(stored, "storage") + _count(stored, "memory"),
+    }
+
+
+def _count(document: Mapping[str, Any], name: str) -> int:
+    value = document.get(name)
+    return value if isinstance(value, int) else 0
+
+
+ROUTES: Final = (
+    ("GET", "/api/account", own),
+    ("GET", "/api/accounts", table),
+)
