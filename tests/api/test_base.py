@@ -87,7 +87,7 @@ def test_null_means_absent() -> None:
     [
         (b"", "truncated"),
         (b"[]", "array"),
-        (b"[" * 5000, "exceeded max depth"),
+        (b"[" * 500_000, "exceeded max depth"),  # Python 3.14 goes as deep as the stack allows
         (b'{"name": 1}', "name"),
         (b'{"max_age": "1h"}', "max_age"),
         (b'{"max_age": true}', "max_age"),

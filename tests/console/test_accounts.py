@@ -60,7 +60,7 @@ async def test_accounts_are_told_to_the_system_account_and_over_the_monitoring_p
         for user, settings in (("sys", {}), ("b", {"monitoring": monitoring})):
             async with _console(f"nats://{user}:{user}@{host}", settings) as world:
                 rows = {each["name"]: each for each in (await world.get("/accounts"))["accounts"]}
-                assert {"SYS", "A", "B"} <= rows.keys()
+                assert {"SYS", "A", "B", "$G"} <= rows.keys()
                 assert (rows["A"]["streams"], rows["A"]["jetstream"]) == (2, True)
                 assert rows["A"]["bytes"] >= 1000
                 assert rows["A"]["connections"] == 1

@@ -38,6 +38,17 @@ def test_numbers_keep_their_digits() -> None:
     assert "12345678901234567890" in payloads.shown(b'{"n":12345678901234567890}')["pretty"]
 
 
+def test_json_that_indentation_would_blow_up_stays_a_line() -> None:
+    deep = b"[" * 300 + b",".join([b"1"] * 60_000) + b"]" * 300
+    shown = payloads.shown(deep)
+    assert (shown["kind"], shown["pretty"]) == ("text", "")
+    assert shown["text"] == deep.decode()
+    flat = b"[" + b",".join([b'{"a":"[[[[\\"[["}'] * 10_000) + b"]"
+    assert payloads._depth(flat) == 2
+    assert payloads.shown(flat)["kind"] == "json"
+    assert payloads.shown(b"[" * 40 + b"]" * 40)["pretty"].count("\n") > 40
+
+
 def test_hexadecimal_has_offset_bytes_and_characters() -> None:
     lines = payloads.shown(bytes(range(65, 85)))["hex"].splitlines()
     assert lines[0] == "00000000  41 42 43 44 45 46 47 48 49 4a 4b 4c 4d 4e 4f 50  ABCDEFGHIJKLMNOP"

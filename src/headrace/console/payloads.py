@@ -5,6 +5,7 @@ Browsers only ever get text: nothing of a payload is markup, and nothing of it i
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, Literal
 
 import msgspec
@@ -15,6 +16,8 @@ Kind = Literal["empty", "json", "text", "binary"]
 
 PREVIEW_CHARACTERS: Final = 160
 SHOWN_BYTES: Final = 256 * 1024  # more is cut, and said to be
+PRETTY_BYTES_MAX: Final = 4 * 1024 * 1024
+_NESTING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]+|[\]}]+')
 _PRINTABLE_SHARE: Final = 0.95
 
 
@@ -57,15 +60,41 @@ def shown(payload: bytes) -> dict[str, Any]:
     kind = kind_of(payload)
     begin = payload[:SHOWN_BYTES]
     text = "" if kind == "binary" else begin.decode("utf-8", "replace")
+    pretty = _pretty(begin) if kind == "json" else ""
     return {
-        "kind": kind,
+        "kind": "text" if kind == "json" and not pretty else kind,
         "text": text,
-        # Made readable here, not in the browser, whose numbers lose digits.
-        "pretty": msgspec.json.format(begin).decode() if kind == "json" else "",
+        "pretty": pretty,
         "hex": _hex_lines(begin[: SHOWN_BYTES // 16]),
         "bytes": len(payload),
         "cut": len(payload) > SHOWN_BYTES,
     }
+
+
+def _pretty(data: bytes) -> str:
+    """JSON on lines of its own, here and not in the browser, whose numbers lose digits.
+
+    Empty where indentation alone would take ``PRETTY_BYTES_MAX``: it grows with the square of what a
+    stranger nests.
+    """
+    opened = data.count(b"[") + data.count(b"{")
+    lines = 2 * opened + data.count(b",")
+    if 2 * lines * opened > PRETTY_BYTES_MAX and 2 * lines * _depth(data) > PRETTY_BYTES_MAX:
+        return ""
+    return msgspec.json.format(data).decode()
+
+
+def _depth(data: bytes) -> int:
+    """How deep JSON is nested at its deepest place."""
+    depth = deepest = 0
+    for found in _NESTING.finditer(data):
+        run = found[0]
+        if run[0] in b"[{":
+            depth += len(run)
+            deepest = max(deepest, depth)
+        elif run[0] in b"]}":
+            depth -= len(run)
+    return deepest
 
 
 def _hex_lines(data: bytes) -> str:
