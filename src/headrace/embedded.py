@@ -13,7 +13,6 @@ from .broker.server import BrokerOptions
 from .client.blocking.connection import Connection as BlockingConnection
 from .client.blocking.connection import open_on
 from .client.blocking.loop_thread import LoopThread, SharedLoopThread
-from .client.blocking.methods import Reading
 from .client.connection import Connecting, settings_from
 from .client.net.inprocess import inprocess_session
 from .client.net.options import Options
@@ -74,7 +73,7 @@ class BlockingBroker:
     def __init__(
         self, options: BrokerOptions | None = None, **settings: Unpack[BrokerSettings]
     ) -> None:
-        self._inner = Broker(options, **settings)
+        self._broker = Broker(options, **settings)
         self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:
@@ -84,21 +83,30 @@ class BlockingBroker:
     def __exit__(self, *exc: object) -> None:
         self.stop()
 
-    port = Reading[int](ServerBroker.port)
-    client_url = Reading[str](
-        ServerBroker.client_url, "The URL for other processes to connect to, without credentials."
-    )
-    monitor_url = Reading[str | None](
-        ServerBroker.monitor_url, "The URL of the monitoring server, if it is enabled."
-    )
-    websocket_url = Reading[str | None](
-        ServerBroker.websocket_url, "The URL of the WebSocket listener, if it is enabled."
-    )
+    @property
+    def port(self) -> int:
+        """The port clients connect to; 0 before the start."""
+        return self._broker.port
+
+    @property
+    def client_url(self) -> str:
+        """The URL for other processes to connect to, without credentials."""
+        return self._broker.client_url
+
+    @property
+    def monitor_url(self) -> str | None:
+        """The URL of the monitoring server, if it is enabled."""
+        return self._broker.monitor_url
+
+    @property
+    def websocket_url(self) -> str | None:
+        """The URL of the WebSocket listener, if it is enabled."""
+        return self._broker.websocket_url
 
     def announce_stop(self) -> None:
         """Tell the clients to find another server. They are served until ``stop``."""
         if self._thread is not None:
-            self._thread.call(self._inner.announce_stop)
+            self._thread.call(self._broker.announce_stop)
 
     def reload(self, options: BrokerOptions) -> list[str]:
         """Apply these settings as far as possible while serving, as ``headrace.Broker.reload`` does.
@@ -108,13 +116,13 @@ class BlockingBroker:
         """
         if self._thread is None:
             raise ConfigurationError("the broker is not started")
-        return self._thread.call(self._inner.reload, options)
+        return self._thread.call(self._broker.reload, options)
 
     def start(self) -> None:
         """Recover the store, then listen. A failed start leaves nothing behind."""
         self._thread = LoopThread()
         try:
-            self._thread.run(self._inner.start())
+            self._thread.run(self._broker.start())
         except BaseException:
             self._thread.stop()
             raise
@@ -124,7 +132,7 @@ class BlockingBroker:
         if self._thread is not None:
             thread, self._thread = self._thread, None
             try:
-                thread.run(self._inner.stop())
+                thread.run(self._broker.stop())
             finally:
                 thread.stop()
 
@@ -137,5 +145,5 @@ class BlockingBroker:
         """
         if self._thread is None:
             raise ConnectionClosedError("the broker is not running")
-        connecting = self._inner.connect(options=options, **keywords)
+        connecting = self._broker.connect(options=options, **keywords)
         return open_on(connecting, SharedLoopThread(self._thread))

@@ -114,7 +114,6 @@ def test_every_error_has_a_name() -> None:
     assert repr(row) == "<ErrorCode.STREAM_WRONG_LAST_SEQUENCE: 10071>"
     assert pickle.loads(pickle.dumps(row)) is row
     assert row.with_(seq=7).description == "wrong last sequence: 7"
-    assert row.__doc__ == "Wrong last sequence: {seq}."
 
 
 def test_they_are_one_family_and_survive_a_process_boundary() -> None:

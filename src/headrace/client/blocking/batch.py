@@ -6,7 +6,7 @@ from typing import Self
 
 from ...api.messages import PubAck
 from ..publish.atomic_batch import AtomicBatch as AioAtomicBatch
-from .methods import Blocking, Reading, anywhere, blocking
+from .methods import Blocking, anywhere, blocking
 
 
 class AtomicBatch(Blocking):
@@ -32,16 +32,19 @@ class AtomicBatch(Blocking):
     __slots__ = ()
     _inner: AioAtomicBatch
 
-    ack = Reading[PubAck | None](
-        "ack",
-        "The stream's acknowledgement once committed, else None. ``seq`` is the last message's sequence, "
-        "``count`` how many there are.",
-    )
+    @property
+    def ack(self) -> PubAck | None:
+        """The stream's acknowledgement once committed, else None. ``seq`` is the last message's sequence,
+        ``count`` how many there are."""
+        return self._inner.ack
 
     def __len__(self) -> int:
         return len(self._inner)
 
-    first_sequence = Reading[int](AioAtomicBatch.first_sequence)
+    @property
+    def first_sequence(self) -> int:
+        """The sequence of the first message once committed, else 0; the others follow it."""
+        return self._inner.first_sequence
 
     add = anywhere(AioAtomicBatch.add)
     commit = blocking(AioAtomicBatch.commit)

@@ -18,7 +18,7 @@ from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .jetstream import JetStream
 from .loop_thread import LoopThread, callback_here, iterate
 from .messages import Message
-from .methods import Blocking, Reading, anywhere, blocking, calling, returning, wrapping
+from .methods import Blocking, anywhere, blocking, calling, returning, wrapping
 from .services import Service
 from .subscription import Subscription
 
@@ -81,14 +81,45 @@ class Connection(Blocking):
 
     # State
 
-    is_connected = Reading[bool](AioConnection.is_connected)
-    is_closed = Reading[bool](AioConnection.is_closed)
-    server = Reading[str](AioConnection.server)
-    servers = Reading[list[str]](AioConnection.servers)
-    server_info = Reading[ServerInfo](AioConnection.server_info)
-    max_payload = Reading[int](AioConnection.max_payload)
-    unsent_bytes = Reading[int](AioConnection.unsent_bytes)
-    reconnects = Reading[int](AioConnection.reconnects)
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection at this moment."""
+        return self._inner.is_connected
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is over for good."""
+        return self._inner.is_closed
+
+    @property
+    def server(self) -> str:
+        """The URL of the server connected to, or last connected to, without credentials."""
+        return self._inner.server
+
+    @property
+    def servers(self) -> list[str]:
+        """Every server known: given, and discovered."""
+        return self._inner.servers
+
+    @property
+    def server_info(self) -> ServerInfo:
+        """The server's last INFO."""
+        return self._inner.server_info
+
+    @property
+    def max_payload(self) -> int:
+        """The largest payload with headers the server accepts, in bytes."""
+        return self._inner.max_payload
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Output that has not reached the socket yet."""
+        return self._inner.unsent_bytes
+
+    @property
+    def reconnects(self) -> int:
+        """How often the connection was restored."""
+        return self._inner.reconnects
 
     def stats(self) -> ConnectionStats:
         """What the connection has done so far; see ``headrace.client.metrics`` for scrapers."""

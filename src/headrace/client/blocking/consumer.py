@@ -13,7 +13,7 @@ from ..jetstream.pull import EXPIRES_DEFAULT_S, PriorityOptions
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .consume import Consumption
 from .messages import Batch, JetStreamMessage
-from .methods import Blocking, Reading, anywhere, blocking, returning
+from .methods import Blocking, anywhere, blocking, returning
 from .push import PushSubscription
 
 
@@ -29,11 +29,20 @@ class Consumer(Blocking):
     __slots__ = ()
     _inner: AioConsumer
 
-    stream_name = Reading[str]("stream_name", "The stream it reads.")
-    name = Reading[str]("name", "Its name.")
-    cached_info = Reading[ConsumerInfo | None](
-        "cached_info", "What the server said last; None if it was never asked."
-    )
+    @property
+    def stream_name(self) -> str:
+        """The stream it reads."""
+        return self._inner.stream_name
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._inner.name
+
+    @property
+    def cached_info(self) -> ConsumerInfo | None:
+        """What the server said last; None if it was never asked."""
+        return self._inner.cached_info
 
     # Taking messages
 
@@ -117,7 +126,10 @@ class Consumer(Blocking):
 
     # The pin of a priority group
 
-    pin_id = Reading[str](AioConsumer.pin_id)
+    @property
+    def pin_id(self) -> str:
+        """Our id while we are the pinned client of our group, as far as we know; else ""."""
+        return self._inner.pin_id
 
     on_pinned = anywhere(AioConsumer.on_pinned)
     on_unpinned = anywhere(AioConsumer.on_unpinned)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..kv.keyvalue import KeyValue as AioKeyValue
-from .methods import Blocking, Reading, blocking, returning
+from .methods import Blocking, blocking, returning
 from .watch import Watch
 
 
@@ -19,7 +19,10 @@ class KeyValue(Blocking):
     __slots__ = ()
     _inner: AioKeyValue
 
-    bucket = Reading[str]("bucket", "Its name.")
+    @property
+    def bucket(self) -> str:
+        """Its name."""
+        return self._inner.bucket
 
     info = blocking(AioKeyValue.info)
     status = blocking(AioKeyValue.status)

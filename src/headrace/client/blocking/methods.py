@@ -11,29 +11,11 @@ import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import update_wrapper
 from types import GenericAlias
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Final,
-    Generic,
-    ParamSpec,
-    TypeAlias,
-    TypeVar,
-)
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from .loop_thread import Blocking, LoopThread, iterate
 
-__all__ = [
-    "Blocking",
-    "Reading",
-    "anywhere",
-    "blocking",
-    "calling",
-    "iterating",
-    "returning",
-    "wrapping",
-]
+__all__ = ["Blocking", "anywhere", "blocking", "calling", "iterating", "returning", "wrapping"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -98,27 +80,6 @@ def returning(
 ) -> Method[P, T]:
     """Run it on the loop, and return the result as an object of the facade."""
     return wrapping(kind, blocking(method))
-
-
-class Reading(property, Generic[R]):
-    """A property, or by its name an attribute, of the asyncio object, read on the caller's thread."""
-
-    def __init__(self, source: object, about: str = "") -> None:
-        asked: Any = source.fget if isinstance(source, property) else None
-        name = source if isinstance(source, str) else asked.__name__
-
-        def read(self: Any) -> R:
-            value: R = getattr(self._inner, name)
-            return value
-
-        if asked is not None:
-            update_wrapper(read, asked)
-        read.__doc__ = about or read.__doc__
-        super().__init__(read)
-
-    if TYPE_CHECKING:
-
-        def __get__(self, instance: Any, owner: type | None = None, /) -> R: ...  # type: ignore[override]
 
 
 def _documented(

@@ -9,7 +9,7 @@ from ..objects.info import ObjectInfo
 from ..objects.reader import ObjectReader as AioObjectReader
 from ..objects.store import ObjectStore as AioObjectStore
 from .loop_thread import take_next
-from .methods import Blocking, Reading, anywhere, blocking, returning, wrapping
+from .methods import Blocking, anywhere, blocking, returning, wrapping
 from .watch import Watch
 
 
@@ -27,9 +27,10 @@ class ObjectReader(Blocking):
     __slots__ = ()
     _inner: AioObjectReader
 
-    info = Reading[ObjectInfo](
-        "info", "What is being read; a link's target. Known once the block is entered."
-    )
+    @property
+    def info(self) -> ObjectInfo:
+        """What is being read; a link's target. Known once the block is entered."""
+        return self._inner.info
 
     def __enter__(self) -> Self:
         """Raises ObjectNotFoundError, ObjectLinkError."""
@@ -63,7 +64,10 @@ class ObjectStore(Blocking):
     __slots__ = ()
     _inner: AioObjectStore
 
-    bucket = Reading[str]("bucket", "Its name.")
+    @property
+    def bucket(self) -> str:
+        """Its name."""
+        return self._inner.bucket
 
     status = blocking(AioObjectStore.status)
     seal = blocking(AioObjectStore.seal)

@@ -7,7 +7,7 @@ from ..jetstream.ordered import OrderedConsumer as AioOrderedConsumer
 from ..jetstream.ordered import OrderedConsumption as AioOrderedConsumption
 from .consume import JetStreamMessages
 from .messages import Batch, JetStreamMessage
-from .methods import Blocking, Reading, blocking, calling, returning, wrapping
+from .methods import Blocking, blocking, calling, returning, wrapping
 
 
 class OrderedConsumption(JetStreamMessages):
@@ -42,12 +42,25 @@ class OrderedConsumer(Blocking):
     __slots__ = ()
     _inner: AioOrderedConsumer
 
-    stream_name = Reading[str]("stream_name", "The stream it reads.")
-    last_sequence = Reading[int](
-        "last_sequence", "The stream sequence of the last message handed out, or 0."
-    )
-    resets = Reading[int]("resets", "How often the consumer behind it was replaced.")
-    cached_info = Reading[ConsumerInfo | None](AioOrderedConsumer.cached_info)
+    @property
+    def stream_name(self) -> str:
+        """The stream it reads."""
+        return self._inner.stream_name
+
+    @property
+    def last_sequence(self) -> int:
+        """The stream sequence of the last message handed out, or 0."""
+        return self._inner.last_sequence
+
+    @property
+    def resets(self) -> int:
+        """How often the consumer behind it was replaced."""
+        return self._inner.resets
+
+    @property
+    def cached_info(self) -> ConsumerInfo | None:
+        """What the server said last of the consumer that stands behind it now, if there is one."""
+        return self._inner.cached_info
 
     info = blocking(AioOrderedConsumer.info)
     fetch = returning(Batch._of, AioOrderedConsumer.fetch)

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from ..message import HeadersLike
 from ..publish.publisher import Publisher as AioPublisher
 from .loop_thread import LoopThread
-from .methods import Blocking, Reading
+from .methods import Blocking
 
 WAITING_MAX: Final = 4096  # messages not yet taken by the loop's thread; then `send` waits
 
@@ -49,16 +49,30 @@ class Publisher(Blocking):
         """Messages sent so far; ``sent == acked + failed`` once flushed."""
         return self._next
 
-    acked = Reading[int]("acked", "Messages acknowledged so far.")
-    duplicates = Reading[int]("duplicates", "Acknowledged messages the stream had already.")
-    failed = Reading[int]("failed", "Messages that failed so far.")
+    @property
+    def acked(self) -> int:
+        """Messages acknowledged so far."""
+        return self._inner.acked
+
+    @property
+    def duplicates(self) -> int:
+        """Acknowledged messages the stream had already."""
+        return self._inner.duplicates
+
+    @property
+    def failed(self) -> int:
+        """Messages that failed so far."""
+        return self._inner.failed
 
     @property
     def in_flight(self) -> int:
         """Messages sent and not answered yet."""
         return self._inner.in_flight + len(self._commands)
 
-    last_sequence = Reading[int](AioPublisher.last_sequence)
+    @property
+    def last_sequence(self) -> int:
+        """The stream sequence of the ack received last, or 0."""
+        return self._inner.last_sequence
 
     # Beginning and end
 

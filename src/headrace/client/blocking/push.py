@@ -7,7 +7,6 @@ from typing import cast
 
 from ..jetstream.push import PushSubscription as AioPushSubscription
 from .messages import JetStreamMessage
-from .methods import Reading
 from .subscription import Subscription
 
 
@@ -27,7 +26,10 @@ class PushSubscription(Subscription):
     _inner: AioPushSubscription
     _kind = JetStreamMessage
 
-    missed = Reading[int]("missed", "Messages that went missing, as far as it is known.")
+    @property
+    def missed(self) -> int:
+        """Messages that went missing, as far as it is known."""
+        return self._inner.missed
 
     def __iter__(self) -> Iterator[JetStreamMessage]:  # type: ignore[override]
         return self

@@ -12,7 +12,7 @@ from ..services.service import Service as AioService
 from ..services.service import ServiceGroup as AioServiceGroup
 from .loop_thread import callback_here
 from .messages import Message
-from .methods import Blocking, Reading, blocking, calling
+from .methods import Blocking, blocking, calling
 from .subscription import Subscription
 
 Handler = Callable[[Message], bytes | None]
@@ -37,9 +37,20 @@ class Service(Blocking):
     __slots__ = ()
     _inner: AioService
 
-    name = Reading[str]("name", "As given.")
-    version = Reading[str]("version", "As given.")
-    id = Reading[str]("id", "Of this instance.")
+    @property
+    def name(self) -> str:
+        """As given."""
+        return self._inner.name
+
+    @property
+    def version(self) -> str:
+        """As given."""
+        return self._inner.version
+
+    @property
+    def id(self) -> str:
+        """Of this instance."""
+        return self._inner.id
 
     # Endpoints
 
@@ -115,7 +126,10 @@ class ServiceGroup(Blocking):
     __slots__ = ()
     _inner: AioServiceGroup
 
-    prefix = Reading[str]("prefix", "How they begin.")
+    @property
+    def prefix(self) -> str:
+        """How they begin."""
+        return self._inner.prefix
 
     def add_endpoint(
         self,

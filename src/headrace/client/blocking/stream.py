@@ -10,7 +10,7 @@ from ..jetstream.stored_message import StreamMessage
 from ..jetstream.stream import Stream as AioStream
 from .consumer import Consumer
 from .loop_thread import iterate
-from .methods import Blocking, Reading, blocking, iterating, returning
+from .methods import Blocking, blocking, iterating, returning
 from .ordered import OrderedConsumer
 
 
@@ -25,10 +25,15 @@ class Stream(Blocking):
     __slots__ = ()
     _inner: AioStream
 
-    name = Reading[str]("name", "Its name.")
-    cached_info = Reading[StreamInfo | None](
-        "cached_info", "What the server said last; None if it was never asked."
-    )
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._inner.name
+
+    @property
+    def cached_info(self) -> StreamInfo | None:
+        """What the server said last; None if it was never asked."""
+        return self._inner.cached_info
 
     # The stream itself
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Self
 from ..subscription import Subscription as AioSubscription
 from .loop_thread import LoopThread, call_on_thread, callback_here
 from .messages import Message
-from .methods import Blocking, Reading, blocking
+from .methods import Blocking, blocking
 
 BROUGHT_MAX: Final = 256  # messages brought from the loop in one go when iterating
 
@@ -38,9 +38,20 @@ class Subscription(Blocking):
         self._messages: deque[Message] = deque()
         self._taking = 0  # the thread that takes messages
 
-    subject = Reading[str]("subject", "The pattern subscribed to.")
-    queue = Reading[str]("queue", 'The queue group, or "".')
-    dropped = Reading[int]("dropped", "Messages lost to the limits.")
+    @property
+    def subject(self) -> str:
+        """The pattern subscribed to."""
+        return self._inner.subject
+
+    @property
+    def queue(self) -> str:
+        """The queue group, or ""."""
+        return self._inner.queue
+
+    @property
+    def dropped(self) -> int:
+        """Messages lost to the limits."""
+        return self._inner.dropped
 
     # Taking messages
 
@@ -49,10 +60,10 @@ class Subscription(Blocking):
         """Messages that came and were not taken yet."""
         return self._inner.pending_messages + len(self._messages)
 
-    pending_bytes = Reading[int](
-        AioSubscription.pending_bytes,
-        "Their payload and header bytes, without those an iteration holds ready.",
-    )
+    @property
+    def pending_bytes(self) -> int:
+        """Their payload and header bytes, without those an iteration holds ready."""
+        return self._inner.pending_bytes
 
     def __iter__(self) -> Iterator[Message]:
         return self

@@ -12,7 +12,6 @@ from typing import Any, Generic, Self, TypeVar
 from ...api.consumers import ConsumerConfig
 from ...client.blocking.jetstream import JetStream
 from ...client.blocking.loop_thread import Blocking, LoopThread, take_next
-from ...client.blocking.methods import Reading
 from ...client.callbacks import check_plain
 from ...errors import ConfigurationError
 from ..member import Membership as AioMembership
@@ -120,12 +119,35 @@ class Membership(Blocking, Generic[G]):
 
     # What it is
 
-    stream = Reading[str]("stream", "As given.")
-    group = Reading[str]("group", "As given.")
-    member = Reading[str]("member", "As given.")
-    is_active = Reading[bool](AioMembership.is_active)
-    partitions = Reading[tuple[int, ...]](AioMembership.partitions)
-    generation = Reading[int](AioMembership.generation)
+    @property
+    def stream(self) -> str:
+        """As given."""
+        return self._inner.stream
+
+    @property
+    def group(self) -> str:
+        """As given."""
+        return self._inner.group
+
+    @property
+    def member(self) -> str:
+        """As given."""
+        return self._inner.member
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this instance surely owns partitions."""
+        return self._inner.is_active
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """Those it owns now."""
+        return self._inner.partitions
+
+    @property
+    def generation(self) -> int:
+        """The newest generation of what it owns; 0 if that is nothing."""
+        return self._inner.generation
 
     # Beginning
 
