@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 import click
@@ -24,7 +25,26 @@ _OPTIONS: tuple[Declare, ...] = (
     CLIENTS,
 )
 _WAIT_S = 5.0
-Take = Callable[[Consumer, int, int, bool, Callable[[int], None], list[int]], Awaitable[None]]
+
+
+@dataclass
+class Taking:
+    """How messages are taken, and how far all clients are.
+
+    Attributes:
+        batch: messages of a pull.
+        acks: whether they are acknowledged.
+        advance: told how many were taken.
+        taken: their bytes.
+    """
+
+    batch: int
+    acks: bool
+    advance: Callable[[int], None]
+    taken: list[int] = field(default_factory=list)
+
+
+Take = Callable[[Consumer, int, Taking], Awaitable[None]]
 
 
 @online(*_OPTIONS, fast=True)
@@ -69,71 +89,45 @@ async def _bench(
     )
     made = await session.js.create_consumer(stream, config)
     parts = shares(count, clients)
-    taken: list[int] = []
     try:
         async with clients_of(session, len(parts)) as sessions:
             consumers = [await each.js.consumer(stream, made.name) for each in sessions]
             with progress(session.output, "taking", count) as advance:
-                pairs = zip(consumers, sessions, parts, strict=True)
-                work = [
-                    partial(
-                        _whole, take, consumer, each, part, batch, acks != "none", advance, taken
-                    )
-                    for consumer, each, part in pairs
-                ]
+                taking = Taking(batch, acks != "none", advance)
+                rows = zip(consumers, sessions, parts, strict=True)
+                work = [partial(_whole, take, *row, taking) for row in rows]
                 seconds = await timed(work)
     finally:
         await session.js.delete_consumer(stream, made.name)
-    show(session, [Figure(f"{what} {batch}, acks {acks}", count, sum(taken), seconds)])
+    show(session, [Figure(f"{what} {batch}, acks {acks}", count, sum(taking.taken), seconds)])
 
 
 async def _whole(
-    take: Take,
-    consumer: Consumer,
-    session: Session,
-    count: int,
-    batch: int,
-    acks: bool,
-    advance: Callable[[int], None],
-    taken: list[int],
+    take: Take, consumer: Consumer, session: Session, count: int, taking: Taking
 ) -> None:
-    await take(consumer, count, batch, acks, advance, taken)
+    await take(consumer, count, taking)
     await session.connection.flush()
 
 
-async def _by_fetch(
-    consumer: Consumer,
-    count: int,
-    batch: int,
-    acks: bool,
-    advance: Callable[[int], None],
-    taken: list[int],
-) -> None:
+async def _by_fetch(consumer: Consumer, count: int, taking: Taking) -> None:
     while count:
-        messages = await consumer.fetch(min(batch, count), max_wait=_WAIT_S)
+        messages = await consumer.fetch(min(taking.batch, count), max_wait=_WAIT_S)
         if not messages:
             raise Failure(f"no message came within {_WAIT_S:g} s; somebody else may take them")
-        taken.append(sum(map(len, messages.payloads)))
-        if acks:
+        taking.taken.append(sum(map(len, messages.payloads)))
+        if taking.acks:
             messages.ack()
-        advance(len(messages))
+        taking.advance(len(messages))
         count -= len(messages)
 
 
-async def _by_consume(
-    consumer: Consumer,
-    count: int,
-    batch: int,
-    acks: bool,
-    advance: Callable[[int], None],
-    taken: list[int],
-) -> None:
-    async with consumer.consume(max_messages=batch) as messages:
+async def _by_consume(consumer: Consumer, count: int, taking: Taking) -> None:
+    async with consumer.consume(max_messages=taking.batch) as messages:
         async for some in messages.batches(count):
-            if acks:
+            if taking.acks:
                 consumer.ack_all(some)
-            taken.append(sum(len(each.payload) for each in some))
-            advance(len(some))
+            taking.taken.append(sum(len(each.payload) for each in some))
+            taking.advance(len(some))
             count -= len(some)
             if count <= 0:
                 return

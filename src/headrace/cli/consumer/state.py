@@ -1,4 +1,4 @@
-"""``headrace consumer pause``, ``resume``, ``unpin`` and ``reset``."""
+"""``headrace consumer rm``, ``pause``, ``resume``, ``unpin`` and ``reset``."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ async def resume(session: Session, stream: str, consumer: str) -> None:
 
 
 @online(STREAM, CONSUMER, click.argument("group"), destroys=True)
-async def unpin(
-    session: Session, stream: str, consumer: str, group: str, force: bool, dry_run: bool
-) -> None:
+async def unpin(session: Session, stream: str, consumer: str, group: str) -> None:
     """Let go of the pinned client of GROUP; the next to pull is pinned instead."""
     found = await session.js.consumer(stream, consumer)
     info = await found.info()
@@ -69,7 +67,7 @@ async def unpin(
         raise Failure(f"consumer {consumer} has no priority group {group!r}; there are: {there}")
     who = groups.get(group) or "nobody so far"
     what = f"unpin {who} of group {group} of consumer {consumer}"
-    if may_go_on(session.output, what, force=force, dry_run=dry_run):
+    if may_go_on(session.output, what):
         await found.unpin(group)
         document = {"group": group, "unpinned": groups.get(group, "")}
         session.output.show(
@@ -80,16 +78,28 @@ async def unpin(
 @online(
     STREAM, CONSUMER, click.argument("sequence", type=click.IntRange(0), default=0), destroys=True
 )
-async def reset(
-    session: Session, stream: str, consumer: str, sequence: int, force: bool, dry_run: bool
-) -> None:
+async def reset(session: Session, stream: str, consumer: str, sequence: int) -> None:
     """Deliver from SEQUENCE on again; without it, from the first message that is not acknowledged."""
     found = await session.js.consumer(stream, consumer)
     origin = f"sequence {sequence:,}" if sequence else "the first message not acknowledged"
     what = f"reset consumer {consumer} of stream {stream} to {origin}"
-    if may_go_on(session.output, what, force=force, dry_run=dry_run):
+    if may_go_on(session.output, what):
         info = await found.reset(sequence)
         text = (
             f"consumer {consumer} delivers from {origin} on; {info.num_pending:,} messages are left"
         )
         session.output.show(to_wire(info), text)
+
+
+@online(STREAM, CONSUMER, destroys=True)
+async def rm(session: Session, stream: str, consumer: str) -> None:
+    """Delete a consumer; the messages stay in the stream."""
+    info = await (await session.js.consumer(stream, consumer)).info()
+    what = (
+        f"delete consumer {consumer} of stream {stream} with {info.num_ack_pending:,} messages without an "
+        f"answer and {info.num_pending:,} left"
+    )
+    if may_go_on(session.output, what):
+        await session.js.delete_consumer(stream, consumer)
+        document = {"stream": stream, "deleted": consumer}
+        session.output.show(document, f"deleted consumer {consumer} of stream {stream}")

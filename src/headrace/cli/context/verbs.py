@@ -177,10 +177,10 @@ def copy(output: Output, name: str, new: str, **settings: Any) -> None:
 
 
 @offline(_NAME, destroys=True)
-def rm(output: Output, name: str, force: bool, dry_run: bool) -> None:
+def rm(output: Output, name: str) -> None:
     """Forget a context."""
     contexts = Contexts()
     contexts.read(name)
-    if may_go_on(output, f"forget context {name}", force=force, dry_run=dry_run):
+    if may_go_on(output, f"forget context {name}"):
         contexts.remove(name)
         output.show({"removed": name}, f"forgot context {name}")

@@ -83,12 +83,10 @@ def _show(session: Session, status: KeyValueStatus) -> None:
     click.option("--older-than", type=DURATION, default=1800.0, help="forget the marks, too (30m)"),
     destroys=True,
 )
-async def compact(
-    session: Session, bucket: str, older_than: float, force: bool, dry_run: bool
-) -> None:
+async def compact(session: Session, bucket: str, older_than: float) -> None:
     """Forget the history of every key that was deleted; values stay."""
     found = await session.js.key_value(bucket)
     what = f"forget the history of what was deleted in bucket {bucket}"
-    if may_go_on(session.output, what, force=force, dry_run=dry_run):
+    if may_go_on(session.output, what):
         count = await found.purge_deletes(older_than=older_than)
         session.output.show({"bucket": bucket, "keys": count}, f"forgot {count:,} deleted keys")

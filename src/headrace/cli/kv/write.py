@@ -43,43 +43,35 @@ async def update(session: Session, bucket: str, key: str, value: str, revision: 
 
 
 @online(BUCKET, _KEY, click.argument("revision", type=click.IntRange(1)), destroys=True)
-async def revert(
-    session: Session, bucket: str, key: str, revision: int, force: bool, dry_run: bool
-) -> None:
+async def revert(session: Session, bucket: str, key: str, revision: int) -> None:
     """Set KEY to the value of an earlier REVISION."""
     found = await session.js.key_value(bucket)
     now, then = await found.get(key), await found.get(key, revision=revision)
     what = f"set {bucket} > {key} from revision {now.revision} to the value of revision {revision}"
-    if may_go_on(session.output, what, force=force, dry_run=dry_run):
+    if may_go_on(session.output, what):
         new = await found.update(key, then.value, now.revision)
         _show(session, bucket, key, new)
 
 
 @online(BUCKET, click.argument("key", required=False), destroys=True, name="del")
-async def delete(
-    session: Session, bucket: str, key: str | None, force: bool, dry_run: bool
-) -> None:
+async def delete(session: Session, bucket: str, key: str | None) -> None:
     """Delete KEY, its history stays; without KEY, the whole bucket."""
     if key is None:
-        await delete_bucket(
-            session.js, session.output, bucket, f"KV_{bucket}", force=force, dry_run=dry_run
-        )
+        await delete_bucket(session.js, session.output, bucket, f"KV_{bucket}")
         return
     found = await session.js.key_value(bucket)
     entry = await found.get(key)
-    if may_go_on(
-        session.output, f"delete key {key} of bucket {bucket}", force=force, dry_run=dry_run
-    ):
+    if may_go_on(session.output, f"delete key {key} of bucket {bucket}"):
         await found.delete(key, revision=entry.revision)
         session.output.show({"bucket": bucket, "deleted": key}, f"deleted {bucket} > {key}")
 
 
 @online(BUCKET, _KEY, destroys=True)
-async def purge(session: Session, bucket: str, key: str, force: bool, dry_run: bool) -> None:
+async def purge(session: Session, bucket: str, key: str) -> None:
     """Delete KEY with its history."""
     found = await session.js.key_value(bucket)
     what = f"delete key {key} of bucket {bucket} with its history"
-    if may_go_on(session.output, what, force=force, dry_run=dry_run):
+    if may_go_on(session.output, what):
         await found.purge(key)
         session.output.show({"bucket": bucket, "purged": key}, f"purged {bucket} > {key}")
 

@@ -65,27 +65,23 @@ def _pieces(source: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]
 
 
 @online(OBJECTS, click.argument("name", required=False), destroys=True, name="del")
-async def delete(
-    session: Session, bucket: str, name: str | None, force: bool, dry_run: bool
-) -> None:
+async def delete(session: Session, bucket: str, name: str | None) -> None:
     """Delete an object; without NAME, the whole bucket."""
     if name is None:
-        await delete_bucket(
-            session.js, session.output, bucket, f"OBJ_{bucket}", force=force, dry_run=dry_run
-        )
+        await delete_bucket(session.js, session.output, bucket, f"OBJ_{bucket}")
         return
     store = await session.js.object_store(bucket)
     info = await store.info(name)
     what = f"delete object {name} of bucket {bucket} ({bytes_text(info.size)})"
-    if may_go_on(session.output, what, force=force, dry_run=dry_run):
+    if may_go_on(session.output, what):
         await store.delete(name)
         session.output.show({"bucket": bucket, "deleted": name}, f"deleted {bucket} > {name}")
 
 
 @online(OBJECTS, destroys=True)
-async def seal(session: Session, bucket: str, force: bool, dry_run: bool) -> None:
+async def seal(session: Session, bucket: str) -> None:
     """Make a bucket read-only; nothing opens it again."""
     store = await session.js.object_store(bucket)
-    if may_go_on(session.output, f"seal bucket {bucket} for good", force=force, dry_run=dry_run):
+    if may_go_on(session.output, f"seal bucket {bucket} for good"):
         await store.seal()
         session.output.show({"sealed": bucket}, f"sealed bucket {bucket}")

@@ -140,15 +140,7 @@ def _quality(found: list[QueryStatus]) -> Table:
     ),
     destroys=True,
 )
-def reset(
-    output: Output,
-    file: Path,
-    profile: str,
-    to: str,
-    queries: tuple[str, ...],
-    force: bool,
-    dry_run: bool,
-) -> int:
+def reset(output: Output, file: Path, profile: str, to: str, queries: tuple[str, ...]) -> int:
     """Let queries begin again at another place of their streams.
 
     They get new checkpoints; those that are there stay, and so do the results. What the queries write
@@ -160,7 +152,7 @@ def reset(
     sinks = resets.chosen(declared, queries)
     where = resets.parse_position(to)
     names = ", ".join(sink.name for sink in sinks)
-    if not may_go_on(output, f"begin {names} again at {where}", force=force, dry_run=dry_run):
+    if not may_go_on(output, f"begin {names} again at {where}"):
         return 0
     for sink, generation, consequence in resets.reset(declared, sinks, where):
         starts = {source: str(start) for source, start in generation.starts.items()}

@@ -18,15 +18,15 @@ def destroying_options() -> list[click.Option]:
     ]
 
 
-def may_go_on(output: Output, what: str, *, force: bool, dry_run: bool) -> bool:
+def may_go_on(output: Output, what: str) -> bool:
     """Whether to do it: ``what`` is a sentence such as "delete stream ORDERS with 5 messages".
 
-    With ``dry_run`` it only says so. Without ``force`` it asks. Raises Failure if the answer is no.
+    With ``--dry-run`` it only says so. Without ``--force`` it asks. Raises Failure if the answer is no.
     """
-    if dry_run:
+    if output.dry_run:
         output.show({"dry_run": True, "would": what}, f"would {what}")
         return False
-    if not force:
+    if not output.force:
         ask(f"Really {what}?")
     return True
 

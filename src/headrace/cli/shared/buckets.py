@@ -39,12 +39,10 @@ def options_of(given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-async def delete_bucket(
-    js: JetStream, output: Output, bucket: str, stream: str, *, force: bool, dry_run: bool
-) -> None:
+async def delete_bucket(js: JetStream, output: Output, bucket: str, stream: str) -> None:
     """Delete it with everything in it, once it may be. Raises JetStreamApiError if there is none."""
     state = (await (await js.stream(stream)).info()).state
     what = f"delete bucket {bucket} with {state.messages:,} entries ({bytes_text(state.bytes)})"
-    if may_go_on(output, what, force=force, dry_run=dry_run):
+    if may_go_on(output, what):
         await js.delete_stream(stream)
         output.show({"deleted": bucket}, f"deleted bucket {bucket}")

@@ -79,10 +79,15 @@ class Output:
 
     Args:
         form: ``text`` for people, ``json`` or ``yaml`` for programs.
+
+    Attributes:
+        force, dry_run: of a command that destroys: whether it does not ask, and whether it only says what it
+            would do; see ``asking.may_go_on``.
     """
 
     def __init__(self, form: Form = "text") -> None:
         self.form: Form = form
+        self.force = self.dry_run = False
 
     @classmethod
     def of(cls, *, json: bool, yaml: bool) -> Output:

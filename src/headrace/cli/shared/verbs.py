@@ -69,6 +69,8 @@ def online(
             place = where(given_above(context))
             own = own_values(values)
             output = output_above(context)
+            if destroys:
+                output.force, output.dry_run = own.pop("force"), own.pop("dry_run")
 
             async def run() -> int | None:
                 async with connected(place, output) as session:
@@ -98,7 +100,10 @@ def offline(
         @wraps(function)
         def callback(context: click.Context, /, **values: Any) -> int | None:
             own = {key: value for key, value in values.items() if key not in ("json", "yaml")}
-            return function(output_above(context), **own)
+            output = output_above(context)
+            if destroys:
+                output.force, output.dry_run = own.pop("force"), own.pop("dry_run")
+            return function(output, **own)
 
         return command_of(function, callback, name, declare, output_options(), destroys)
 

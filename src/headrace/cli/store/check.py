@@ -102,7 +102,7 @@ def _tell(output: Output, findings: list[Finding]) -> None:
     ),
     destroys=True,
 )
-def repair(output: Output, directory: str, save: str, force: bool, dry_run: bool) -> None:
+def repair(output: Output, directory: str, save: str) -> None:
     """Write damaged streams anew, without the messages that cannot be read any more.
 
     What can be read is saved as backups in OUT first. Afterwards the streams have gaps in place of what is
@@ -117,7 +117,7 @@ def repair(output: Output, directory: str, save: str, force: bool, dry_run: bool
     what = (
         f"write {len(lost)} damaged streams anew ({', '.join(lost)}), without what cannot be read"
     )
-    if not may_go_on(output, what, force=force, dry_run=dry_run):
+    if not may_go_on(output, what):
         return
     with opened(directory, looking=False) as (storage, _):
         for held in [held for held in streams_in(storage) if held.label in lost]:

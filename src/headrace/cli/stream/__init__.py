@@ -14,7 +14,7 @@ stream = LazyGroup(
         "find": Verb("list the streams that match", "stream.find:find", ("query",)),
         "info": Verb("show a stream: configuration and state", "stream.info:info", ("nfo", "i")),
         "subjects": Verb("count the messages of each subject", "stream.info:subjects", ("subj",)),
-        "create": Verb("create a stream", "stream.create:create", ("add", "new")),
+        "create": Verb("create a stream", "stream.edit:create", ("add", "new")),
         "edit": Verb("change the configuration of a stream", "stream.edit:edit", ("update",)),
         "rm": Verb("delete a stream with everything in it", "stream.remove:rm", ("delete", "del")),
         "purge": Verb("remove messages, and keep the stream", "stream.remove:purge"),

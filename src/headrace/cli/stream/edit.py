@@ -1,9 +1,11 @@
-"""``headrace stream edit STREAM``."""
+"""``headrace stream create`` and ``headrace stream edit``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+
+import click
 
 from ...api.base import to_wire
 from ...api.streams import StreamConfig
@@ -16,10 +18,42 @@ from .info import stream_sheet
 from .settings import SETTINGS, changes_of
 
 
-@online(STREAM, *SETTINGS, destroys=True)
-async def edit(
-    session: Session, stream: str, file: Path | None, force: bool, dry_run: bool, **given: Any
+@online(
+    click.argument("stream", required=False),
+    *SETTINGS,
+    click.option("--validate", is_flag=True, help="show the configuration, and create nothing"),
+)
+async def create(
+    session: Session, stream: str | None, file: Path | None, validate: bool, **given: Any
 ) -> None:
+    """Create a stream that stores what is published to its subjects.
+
+    \b
+    headrace stream create ORDERS --subjects 'orders.>'
+    headrace stream create WORK --subjects 'work.*' --retention work --max-age 7d --max-bytes 10GB
+    headrace stream create --config stream.json
+
+    Without --subjects a stream stores the subject of its own name. Creating it again with the same settings
+    changes nothing.
+    """
+    config = config_file(file, StreamConfig) if file else StreamConfig(allow_direct=True)
+    changes = changes_of(given)
+    if stream:
+        changes["name"] = stream
+    config = replaced(config, changes)
+    if not config.name:
+        raise Failure("give the stream a name: headrace stream create NAME --subjects 'name.>'")
+    if validate:
+        session.output.show(to_wire(config), "the configuration can be read")
+        return
+    made = await session.js.create_stream(config)
+    found = made.cached_info
+    assert found is not None
+    session.output.show(to_wire(found), stream_sheet(found))
+
+
+@online(STREAM, *SETTINGS, destroys=True)
+async def edit(session: Session, stream: str, file: Path | None, **given: Any) -> None:
     """Change settings of a stream; what is not named stays.
 
     \b
@@ -37,6 +71,6 @@ async def edit(
         raise Failure("nothing to change; give settings such as --max-age 7d, or --config FILE")
     if session.output.is_text:
         session.output.show(None, changed)
-    if may_go_on(session.output, f"change stream {stream} so", force=force, dry_run=dry_run):
+    if may_go_on(session.output, f"change stream {stream} so"):
         info = await found.update(after)
         session.output.show(to_wire(info), stream_sheet(info))

@@ -11,7 +11,7 @@ from ..shared.verbs import Session, online
 
 
 @online(STREAM, destroys=True)
-async def rm(session: Session, stream: str, force: bool, dry_run: bool) -> None:
+async def rm(session: Session, stream: str) -> None:
     """Delete a stream with all its messages and consumers."""
     info = await (await session.js.stream(stream)).info()
     state = info.state
@@ -19,7 +19,7 @@ async def rm(session: Session, stream: str, force: bool, dry_run: bool) -> None:
         f"delete stream {stream} with {counted(state.messages, 'message')} "
         f"({bytes_text(state.bytes)}) and {counted(state.consumer_count, 'consumer')}"
     )
-    if may_go_on(session.output, what, force=force, dry_run=dry_run):
+    if may_go_on(session.output, what):
         await session.js.delete_stream(stream)
         session.output.show({"deleted": stream}, f"deleted stream {stream}")
 
@@ -34,13 +34,7 @@ async def rm(session: Session, stream: str, force: bool, dry_run: bool) -> None:
     destroys=True,
 )
 async def purge(
-    session: Session,
-    stream: str,
-    subject: str,
-    seq: int | None,
-    keep: int | None,
-    force: bool,
-    dry_run: bool,
+    session: Session, stream: str, subject: str, seq: int | None, keep: int | None
 ) -> None:
     """Remove messages of a stream: all, those of a subject, or the older ones."""
     found = await session.js.stream(stream)
@@ -52,7 +46,7 @@ async def purge(
     what += f", but the newest {keep:,}" if keep else ""
     if not (seq or keep):
         what = what.replace("messages", counted(count, "message"), 1)
-    if may_go_on(session.output, what, force=force, dry_run=dry_run):
+    if may_go_on(session.output, what):
         purged = await found.purge(subject=subject, below=seq or 0, keep=keep or 0)
         session.output.show(
             {"stream": stream, "purged": purged},
@@ -61,21 +55,21 @@ async def purge(
 
 
 @online(STREAM, click.argument("sequence", metavar="ID", type=click.IntRange(1)), destroys=True)
-async def rmm(session: Session, stream: str, sequence: int, force: bool, dry_run: bool) -> None:
+async def rmm(session: Session, stream: str, sequence: int) -> None:
     """Remove one message; its bytes are overwritten."""
     found = await session.js.stream(stream)
     message = await found.get_message(sequence)
     what = f"remove message {sequence:,} of stream {stream} ({message.subject})"
-    if may_go_on(session.output, what, force=force, dry_run=dry_run):
+    if may_go_on(session.output, what):
         await found.delete_message(sequence)
         document = {"stream": stream, "removed": sequence}
         session.output.show(document, f"removed message {sequence:,} of stream {stream}")
 
 
 @online(STREAM, destroys=True)
-async def seal(session: Session, stream: str, force: bool, dry_run: bool) -> None:
+async def seal(session: Session, stream: str) -> None:
     """Make a stream read-only; nothing opens it again."""
     found = await session.js.stream(stream)
-    if may_go_on(session.output, f"seal stream {stream} for good", force=force, dry_run=dry_run):
+    if may_go_on(session.output, f"seal stream {stream} for good"):
         await found.update(sealed=True)
         session.output.show({"sealed": stream}, f"sealed stream {stream}")
