@@ -7,19 +7,15 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.spark.options import (
-    CONNECTION_OPTIONS,
-    LAG_OPTIONS,
-    OPTIONS,
-    POSITION_OPTIONS,
-    SOURCE_OPTIONS,
-    Option,
-    StartPosition,
-    parse_options,
-)
+from headrace.spark.options import StartPosition, parse_options
+from headrace.spark.options.connection import CONNECTION_OPTIONS
 from headrace.spark.options.decoding import DECODING_OPTIONS
 from headrace.spark.options.group import GROUP_OPTIONS
+from headrace.spark.options.lag import LAG_OPTIONS
+from headrace.spark.options.positions import POSITION_OPTIONS
 from headrace.spark.options.snapshot import SNAPSHOT_OPTIONS
+from headrace.spark.options.source import OPTIONS, SOURCE_OPTIONS
+from headrace.spark.options.table import Option
 
 
 def test_only_the_stream_is_required() -> None:

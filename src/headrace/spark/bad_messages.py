@@ -16,7 +16,7 @@ from ..api.messages import PubAck
 from ..errors import ConfigurationError, HeadraceError, NoRespondersError
 from ..wire import encode_headers
 from .link import Link
-from .options import BadMessageRule
+from .options.values import BadRule
 from .patience import Patience, may_pass
 
 _LOG: Final = logging.getLogger("headrace.spark")
@@ -58,7 +58,7 @@ class BadMessages:
 
     def __init__(
         self,
-        rule: BadMessageRule,
+        rule: BadRule,
         stream: str,
         epoch: str,
         connect: Callable[[], Link],

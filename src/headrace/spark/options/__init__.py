@@ -7,42 +7,17 @@ reading.
 
 from __future__ import annotations
 
-from .connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
-from .lag import LAG_OPTIONS, LagRule
-from .positions import EARLIEST, LATEST, POSITION_OPTIONS, Bounds, StartPosition, StreamRange
-from .source import (
-    OPTIONS,
-    SOURCE_OPTIONS,
-    BadMessageRule,
-    Pace,
-    PartitionRule,
-    SourceOptions,
-    parse_options,
-)
-from .table import Accepted, Option
-from .values import RefusedError
+from .connection import Connection
+from .positions import LATEST, Bounds, StartPosition
+from .source import Pace, PartitionRule, SourceOptions, parse_options
 
 __all__ = [
-    "CONNECTION_ALIASES",
-    "CONNECTION_OPTIONS",
-    "EARLIEST",
-    "LAG_OPTIONS",
     "LATEST",
-    "OPTIONS",
-    "POSITION_OPTIONS",
-    "SOURCE_OPTIONS",
-    "Accepted",
-    "BadMessageRule",
     "Bounds",
     "Connection",
-    "LagRule",
-    "Option",
     "Pace",
     "PartitionRule",
-    "RefusedError",
     "SourceOptions",
     "StartPosition",
-    "StreamRange",
-    "connection_of",
     "parse_options",
 ]

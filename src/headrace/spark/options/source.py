@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
-from ...subjects import is_valid_subject
 from .connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
 from .decoding import DECODING_OPTIONS, DecodingOptions, decoding_of
 from .group import GROUP_OPTIONS, GroupOptions, group_of
@@ -24,7 +23,18 @@ from .positions import (
 )
 from .snapshot import SNAPSHOT_OPTIONS, check_snapshot
 from .table import Accepted, Option
-from .values import RefusedError, at_least, flag, name, one_of, patterns, seconds, texts
+from .values import (
+    BadRule,
+    RefusedError,
+    at_least,
+    bad_rule,
+    flag,
+    name,
+    one_of,
+    patterns,
+    seconds,
+    texts,
+)
 
 PARTITIONS_MAX: Final = 65_536  # of a group
 SplitBy = Literal["sequence", "partition"]
@@ -54,13 +64,6 @@ class Pace(NamedTuple):
     max_delay_s: float = 900.0
 
 
-class BadMessageRule(NamedTuple):
-    """What to do with a message that makes no row; ``subject`` is where a dead letter goes."""
-
-    action: Literal["fail", "skip", "deadletter"] = "fail"
-    subject: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """Every option, checked. Sequences are inclusive, as JetStream counts them."""
@@ -73,7 +76,7 @@ class SourceOptions:
     lag: LagRule
     fail_on_data_loss: bool
     on_stream_reset: OnStreamReset
-    on_bad_message: BadMessageRule
+    on_bad_message: BadRule
     split_by: SplitBy
     partitions: int
     partition_rule: PartitionRule
@@ -131,19 +134,6 @@ class SourceOptions:
         )
 
 
-def _bad_messages(value: str) -> BadMessageRule:
-    action, colon, subject = value.strip().partition(":")
-    lowered = action.strip().lower()
-    if not colon and lowered == "fail":
-        return BadMessageRule("fail")
-    if not colon and lowered == "skip":
-        return BadMessageRule("skip")
-    subject = subject.strip()
-    if lowered == "deadletter" and is_valid_subject(subject.encode()):
-        return BadMessageRule("deadletter", subject)
-    raise RefusedError("fail, skip, or deadletter:<subject> with a subject without wildcards")
-
-
 def _rule(value: str) -> PartitionRule:
     text = value.strip().lower()
     found = re.fullmatch(r"token(?:=([1-9]\d*))?", text)
@@ -186,7 +176,7 @@ SOURCE_OPTIONS: Final[tuple[Option, ...]] = (
     Option("onBadMessage", "fail",
         "What to do with a message that makes no row (a subject that is not UTF-8, a malformed header): "
         "fail, skip, or deadletter:<subject>, which publishes it to that subject of a stream.",
-        _bad_messages),
+        bad_rule),
     Option("splitBy", "sequence",
         "Tasks take contiguous sequences, or whole partitions (order per key inside a task).",
         one_of("sequence", "partition")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 from ...errors import InvalidSubjectError
 from ...subjects import check_pattern, is_valid_subject
@@ -89,3 +90,26 @@ def subject(value: str) -> str:
     if not is_valid_subject(value.encode()):
         raise RefusedError("a subject without wildcards")
     return value
+
+
+class BadRule(NamedTuple):
+    """What to do with a message that makes no row, or a row that makes no message.
+
+    ``subject`` is where a dead letter goes.
+    """
+
+    action: Literal["fail", "skip", "deadletter"] = "fail"
+    subject: str = ""
+
+
+def bad_rule(value: str) -> BadRule:
+    """``fail``, ``skip`` or ``deadletter:<subject>``."""
+    action, _, subject = (part.strip() for part in value.partition(":"))
+    lowered = action.lower()
+    if lowered == "deadletter" and is_valid_subject(subject.encode()):
+        return BadRule("deadletter", subject)
+    if ":" not in value and lowered == "fail":
+        return BadRule("fail")
+    if ":" not in value and lowered == "skip":
+        return BadRule("skip")
+    raise RefusedError("fail, skip, or deadletter:<subject> with a subject without wildcards")

@@ -9,9 +9,10 @@ from typing import Final
 from ...api.envelope import decode_pub_ack
 from ...errors import ConfigurationError, HeadraceError, NoRespondersError
 from ...wire import encode_headers
+from ..options.values import BadRule
 from ..patience import Patience, may_pass
 from .links import Links
-from .options import ACCEPTED, BadRowRule
+from .options import ACCEPTED
 from .rows import BadRow
 
 IN_FLIGHT_MAX: Final = 500  # dead letters that wait for their answers together
@@ -33,7 +34,7 @@ class BadRows:
         links: for the letters. They are sent while nothing else is under way on the connection.
     """
 
-    def __init__(self, rule: BadRowRule, source: str, links: Links, patience: Patience) -> None:
+    def __init__(self, rule: BadRule, source: str, links: Links, patience: Patience) -> None:
         self._rule = rule
         self._source = source
         self._links = links

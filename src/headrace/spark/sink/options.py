@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from ...subjects import is_valid_subject
-from ..options import (
-    CONNECTION_ALIASES,
-    CONNECTION_OPTIONS,
-    Accepted,
-    Connection,
-    Option,
+from ..options.connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
+from ..options.table import Accepted, Option
+from ..options.values import (
+    BadRule,
     RefusedError,
-    connection_of,
+    at_least,
+    bad_rule,
+    name,
+    one_of,
+    seconds,
+    subject,
+    text,
 )
-from ..options.values import at_least, name, one_of, seconds, subject, text
 from .template import Template, TemplateError
 
 Delivery = Literal["atleastonce", "dedupe", "exactlyonce"]
@@ -25,13 +28,6 @@ ValueFormat = Literal["", "raw", "json", "arrow", "avro"]
 
 ROWS_PER_BATCH_MAX: Final = 999
 """Rows of an atomic batch: servers take 1,000 messages, and one is the marker."""
-
-
-class BadRowRule(NamedTuple):
-    """What to do with a row that makes no message; ``subject`` is where a dead letter goes."""
-
-    action: Literal["fail", "skip", "deadletter"] = "fail"
-    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +44,7 @@ class SinkOptions:
     batch_id: int | None
     marker_prefix: str
     rows_per_atomic_batch: int
-    on_bad_row: BadRowRule
+    on_bad_row: BadRule
     max_in_flight: int
     reconnect_timeout_s: float
 
@@ -67,22 +63,6 @@ def _sink_id(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_=-]{1,64}", value):
         raise RefusedError("1 to 64 letters, digits, '-', '_' and '='")
     return value
-
-
-def _batch_id(value: str) -> int:
-    return at_least(0)(value)
-
-
-def _bad_rows(value: str) -> BadRowRule:
-    action, colon, to = value.strip().partition(":")
-    lowered = action.strip().lower()
-    if not colon and lowered == "fail":
-        return BadRowRule("fail")
-    if not colon and lowered == "skip":
-        return BadRowRule("skip")
-    if lowered == "deadletter" and is_valid_subject(to.strip().encode()):
-        return BadRowRule("deadletter", to.strip())
-    raise RefusedError("fail, skip, or deadletter:<subject> with a subject without wildcards")
 
 
 def _rows(value: str) -> int:
@@ -111,7 +91,7 @@ SINK_OPTIONS: Final[tuple[Option, ...]] = (
         "outlives checkpoints. Required for exactlyOnce.", _sink_id),
     Option("batchId", "",
         "Of df.write: the number of the batch, in foreachBatch the one it is called with. Required for "
-        "exactlyOnce; a streaming query has its own.", _batch_id),
+        "exactlyOnce; a streaming query has its own.", at_least(0)),
     Option("markerPrefix", "",
         "Where exactlyOnce keeps its markers; the stream must have <markerPrefix>.> among its subjects. "
         "Default: _sink.<stream>.", subject),
@@ -119,7 +99,7 @@ SINK_OPTIONS: Final[tuple[Option, ...]] = (
         f"Rows that exactlyOnce stores together, at most {ROWS_PER_BATCH_MAX}.", _rows),
     Option("onBadRow", "fail",
         "What to do with a row that makes no message (an invalid subject, a payload that is too large): "
-        "fail, skip, or deadletter:<subject>, which publishes it to that subject of a stream.", _bad_rows),
+        "fail, skip, or deadletter:<subject>, which publishes it to that subject of a stream.", bad_rule),
     Option("maxInFlight", "8000",
         "At most so many messages of a task wait for their acks together; fewer where acks are slow.",
         at_least(1)),
