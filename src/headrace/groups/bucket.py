@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Self, TypeVar
 
 from ..api.errors import Errors
 from ..client import Entry, JetStream, KeyExistsError, KeyNotFoundError, KeyValue, Stream, Watch
 from ..client.publish.headers import PublishOptions
 from ..errors import JetStreamApiError
-from .errors import GroupError, GroupNotFoundError, GroupRecordError
+from .errors import GroupError, GroupExistsError, GroupNotFoundError, GroupRecordError
 from .names import (
     ELASTIC_BUCKET,
     STATIC_BUCKET,
@@ -36,6 +36,12 @@ ATTEMPTS: Final = 64
 
 _NOT_FOUND: Final = Errors.STREAM_NOT_FOUND.err_code
 _READ_AT_ONCE: Final = 64
+_OTHER: Final = {
+    "static": "the existing static consumer group config doesn't match ours: {}; delete it first, or take "
+    "another name",
+    "elastic": "the existing elastic consumer group config can not be updated to the requested one, please "
+    "delete the existing elastic consumer group and create a new one: {}",
+}
 _DELETED: Final = {"KV-Operation": "DEL"}
 _EXISTS: Final = Errors.STREAM_NAME_EXISTS.err_code
 
@@ -149,6 +155,39 @@ class Records(Generic[G]):
         """Remove a record; with ``revision`` only that one. Raises KeyExistsError if it is another."""
         bucket = await self.open()
         await bucket.delete(_key(stream, group), revision=revision)
+
+    # Creation, which others may try at the same time
+
+    async def same_as(self, wanted: G) -> G | None:
+        """The group of that name, if it is the same; None if there is none. Raises GroupExistsError."""
+        try:
+            stored = await self.get(wanted.stream, wanted.name)
+        except GroupNotFoundError:
+            return None
+        if differences := stored.differences(wanted):
+            has = f"group {wanted.name!r} of stream {wanted.stream!r} has {'; '.join(differences)}"
+            raise GroupExistsError(_OTHER[self.word].format(has))
+        return stored
+
+    async def create_or_get(
+        self, wanted: G, prepare: Callable[[], Awaitable[None]]
+    ) -> tuple[G, bool]:
+        """Store it once ``prepare`` is done; or what there is, if it is the same. Whether it is new, too.
+
+        Raises:
+            GroupExistsError: the group exists with other settings.
+        """
+        stored = await self.same_as(wanted)
+        if stored is not None:
+            return stored, False
+        await prepare()
+        try:
+            return await self.create(wanted), True
+        except KeyExistsError as error:  # somebody else was faster
+            stored = await self.same_as(wanted)
+            if stored is None:
+                raise self.contended(wanted.stream, wanted.name) from error
+            return stored, False
 
     # Deletion, which a second call can complete
 

@@ -14,7 +14,7 @@ from ..client import JetStream, KeyExistsError
 from . import consumers, work_queue
 from .assignment import MemberMapping
 from .bucket import ATTEMPTS, Records
-from .errors import GroupConfigurationError, GroupError, GroupExistsError, GroupNotFoundError
+from .errors import GroupConfigurationError, GroupError
 from .member import Membership, OnFailure
 from .member.crew import Handler
 from .message import GroupMessage
@@ -89,17 +89,13 @@ async def create(
     work_queue.config_of(wanted, origin)
     records = Records(js, ElasticGroup)
     await records.make(origin.config.num_replicas)
-    stored = await _existing(records, wanted)
-    created = stored is None
-    if stored is None:
-        await _complete_deletion(js, records, stream, group)
+
+    async def prepare() -> None:
+        if (buried := await records.buried(stream, group)) is not None:
+            await _remove(js, records, buried)
         await work_queue.check_free(js, wanted)
-        try:
-            stored = await records.create(wanted)
-        except KeyExistsError as error:  # somebody else was faster
-            stored, created = await _existing(records, wanted), False
-            if stored is None:
-                raise records.contended(stream, group) from error
+
+    stored, created = await records.create_or_get(wanted, prepare)
     try:
         await work_queue.ensure(js, stored, origin)
     except GroupError:
@@ -306,30 +302,6 @@ def _filter_given(given: PartitioningFilter) -> PartitioningFilter:
 
 
 # Creation and deletion
-
-
-async def _existing(records: Records[ElasticGroup], wanted: ElasticGroup) -> ElasticGroup | None:
-    """The group of that name, if it is the same; None if there is none. Raises GroupExistsError."""
-    try:
-        stored = await records.get(wanted.stream, wanted.name)
-    except GroupNotFoundError:
-        return None
-    differences = stored.differences(wanted)
-    if differences:
-        raise GroupExistsError(
-            "the existing elastic consumer group config can not be updated to the requested one, please "
-            "delete the existing elastic consumer group and create a new one: "
-            f"group {wanted.name!r} of stream {wanted.stream!r} has {'; '.join(differences)}"
-        )
-    return stored
-
-
-async def _complete_deletion(
-    js: JetStream, records: Records[ElasticGroup], stream: str, group: str
-) -> None:
-    buried = await records.buried(stream, group)
-    if buried is not None:
-        await _remove(js, records, buried)
 
 
 async def _remove(js: JetStream, records: Records[ElasticGroup], record: ElasticGroup) -> None:

@@ -9,11 +9,11 @@ import builtins
 from collections.abc import Callable, Hashable, Sequence
 
 from ..api.consumers import ConsumerConfig
-from ..client import JetStream, KeyExistsError
+from ..client import JetStream
 from . import consumers
 from .assignment import MemberMapping
 from .bucket import Found, Records
-from .errors import GroupExistsError, GroupNotFoundError
+from .errors import GroupExistsError
 from .member import Membership, OnFailure
 from .member.crew import Handler
 from .message import GroupMessage
@@ -67,18 +67,14 @@ async def create(
     origin = await consumers.origin_of(js, stream, "static")
     records = Records(js, StaticGroup)
     await records.make(origin.config.num_replicas)
-    stored = await _existing(records, wanted)
-    created = stored is None
-    if stored is None:
-        await _complete_deletion(js, records, stream, group)
+
+    async def prepare() -> None:
+        if (buried := await records.buried(stream, group)) is not None:
+            await _remove(js, records, buried)
         _check_neighbours(wanted, await records.list(stream))
         await _check_consumers(js, records, wanted)
-        try:
-            stored = await records.create(wanted)
-        except KeyExistsError as error:  # somebody else was faster
-            stored, created = await _existing(records, wanted), False
-            if stored is None:
-                raise records.contended(stream, group) from error
+
+    stored, created = await records.create_or_get(wanted, prepare)
     try:  # again: of two groups that were created at the same time neither has seen the other
         _check_neighbours(stored, await records.list(stream))
     except GroupExistsError:
@@ -168,22 +164,6 @@ def join(
     )
 
 
-async def _existing(records: Records[StaticGroup], wanted: StaticGroup) -> StaticGroup | None:
-    """The group of that name, if it is the same; None if there is none. Raises GroupExistsError."""
-    try:
-        stored = await records.get(wanted.stream, wanted.name)
-    except GroupNotFoundError:
-        return None
-    differences = stored.differences(wanted)
-    if differences:
-        raise GroupExistsError(
-            "the existing static consumer group config doesn't match ours: "
-            f"group {wanted.name!r} of stream {wanted.stream!r} has {'; '.join(differences)}; "
-            "delete it first, or take another name"
-        )
-    return stored
-
-
 def _names(group: StaticGroup) -> set[str]:
     return {name for each in consumers.consumers_of(group).values() for name in each}
 
@@ -211,19 +191,11 @@ def _check_neighbours(mine: StaticGroup, found: Found[StaticGroup]) -> None:
 async def _check_consumers(js: JetStream, records: Records[StaticGroup], mine: StaticGroup) -> None:
     """Refuse to take over a consumer that somebody else has made: it has a position of its own."""
     there = await consumers.existing(js, mine.stream, _names(mine))
-    if there and await _existing(records, mine) is None:
+    if there and await records.same_as(mine) is None:
         raise GroupExistsError(
             f"stream {mine.stream!r} has a consumer {there[0].name!r} already, which a member of static "
             f"group {mine.name!r} would need; delete it first, or take another name"
         )
-
-
-async def _complete_deletion(
-    js: JetStream, records: Records[StaticGroup], stream: str, group: str
-) -> None:
-    buried = await records.buried(stream, group)
-    if buried is not None:
-        await _remove(js, records, buried)
 
 
 async def _remove(js: JetStream, records: Records[StaticGroup], record: StaticGroup) -> None:

@@ -108,36 +108,15 @@ class _StalledError(TimeoutError_):
     """The server is up but does not deliver: a retry would only take as long again."""
 
 
-class _RangeReader:
-    def __init__(self, connect: Callable[[], Link], plan: ReadPlan, patience: Patience) -> None:
+class ConsumerReader:
+    """Who reads by a consumer of its own, over a link that may be lost."""
+
+    def __init__(self, connect: Callable[[], Link], patience: Patience) -> None:
         self._connect = connect
         self._patience = patience
-        self._plan = plan
-        self._last = plan.lo  # every message up to here is in the buffer or was passed on
-        self._checked = plan.lo  # up to here nothing expired before it was read
-        self._buffer: list[Frame] = []
-        self._buffered_bytes = 0
         self._control: Control | None = None
         self._consumer = ""
-        self._pattern = ""
         self._sid = b""
-        self._limited = False
-        self._may_get_directly = True
-
-    def chunks(self) -> Iterator[Chunk]:
-        while True:
-            before = self._last
-            try:
-                yield from self._attempt()
-                return
-            except HeadraceError as error:
-                deleted = isinstance(error, StreamMissingError) and not self._plan.fail_on_reset
-                if isinstance(error, _StalledError) or not (may_pass(error) or deleted):
-                    raise
-                if self._last > before:
-                    self._patience.restart()
-                self._drop_link()
-                self._patience.pause(error)
 
     def release(self) -> None:
         """Delete the server's consumer, and return the link for the next task."""
@@ -158,6 +137,34 @@ class _RangeReader:
         if self._control is not None:
             self._control.link.close()
         self._control, self._sid, self._consumer = None, b"", ""
+
+
+class _RangeReader(ConsumerReader):
+    def __init__(self, connect: Callable[[], Link], plan: ReadPlan, patience: Patience) -> None:
+        super().__init__(connect, patience)
+        self._plan = plan
+        self._last = plan.lo  # every message up to here is in the buffer or was passed on
+        self._checked = plan.lo  # up to here nothing expired before it was read
+        self._buffer: list[Frame] = []
+        self._buffered_bytes = 0
+        self._pattern = ""
+        self._limited = False
+        self._may_get_directly = True
+
+    def chunks(self) -> Iterator[Chunk]:
+        while True:
+            before = self._last
+            try:
+                yield from self._attempt()
+                return
+            except HeadraceError as error:
+                deleted = isinstance(error, StreamMissingError) and not self._plan.fail_on_reset
+                if isinstance(error, _StalledError) or not (may_pass(error) or deleted):
+                    raise
+                if self._last > before:
+                    self._patience.restart()
+                self._drop_link()
+                self._patience.pause(error)
 
     def _attempt(self) -> Iterator[Chunk]:
         plan = self._plan
@@ -335,14 +342,7 @@ class _RangeReader:
         self._buffered_bytes -= size
         last = parse_ack_subject(frames[-1][3].decode()).stream_seq
         self._check_expiry(control, last, len(frames))
-        return Chunk(
-            list(map(_SUBJECT, frames)),
-            list(map(_PAYLOAD, frames)),
-            list(map(_HEADERS, frames)),
-            list(map(_REPLY, frames)),
-            [],
-            [],
-        )
+        return chunk_of(frames)
 
     def _check_expiry(self, control: Control, last: int, rows: int) -> None:
         """Raise if messages may have expired before they were among the ``rows`` up to ``last``.
@@ -440,6 +440,18 @@ class _RangeReader:
         finally:
             gets.close()
         self._last = plan.hi
+
+
+def chunk_of(frames: list[Frame]) -> Chunk:
+    """The rows of delivered messages."""
+    return Chunk(
+        list(map(_SUBJECT, frames)),
+        list(map(_PAYLOAD, frames)),
+        list(map(_HEADERS, frames)),
+        list(map(_REPLY, frames)),
+        [],
+        [],
+    )
 
 
 def _from_rows(rows: Rows, hi: int) -> Chunk:

@@ -21,7 +21,15 @@ from .control import Control
 from .link import Link
 from .offsets import Offset, check_epoch
 from .patience import Patience, may_pass
-from .reader import CHUNK_BYTES, EPHEMERAL_INACTIVE_S, HEARTBEAT_S, PULL_MESSAGES_MAX, Chunk
+from .reader import (
+    CHUNK_BYTES,
+    EPHEMERAL_INACTIVE_S,
+    HEARTBEAT_S,
+    PULL_MESSAGES_MAX,
+    Chunk,
+    ConsumerReader,
+    chunk_of,
+)
 
 _PULL_BYTES: Final = 16 * 1024 * 1024
 DELETIONS: Final = (b"\nKV-Operation: DEL", b"\nKV-Operation: PURGE", b"\nNats-Marker-Reason:")
@@ -57,17 +65,13 @@ def read_snapshot(
         reader.release()
 
 
-class _SnapshotReader:
+class _SnapshotReader(ConsumerReader):
     def __init__(self, connect: Callable[[], Link], plan: SnapshotPlan, patience: Patience) -> None:
-        self._connect = connect
+        super().__init__(connect, patience)
         self._plan = plan
-        self._patience = patience
         self._seen: set[bytes] = set()
         self._rows: list[Frame] = []  # seen, and not passed on yet: they outlive a connection
         self._bytes = 0
-        self._control: Control | None = None
-        self._consumer = ""
-        self._sid = b""
 
     def chunks(self) -> Iterator[Chunk]:
         while True:
@@ -80,25 +84,8 @@ class _SnapshotReader:
                     raise
                 if len(self._seen) > before:
                     self._patience.restart()
-                if self._control is not None:
-                    self._control.link.close()
-                self._control, self._sid, self._consumer = None, b"", ""
+                self._drop_link()
                 self._patience.pause(error)
-
-    def release(self) -> None:
-        """Delete the server's consumer, and return the link for the next task."""
-        control = self._control
-        if control is None or control.link.closed:
-            return
-        try:
-            if self._sid:
-                control.link.unsubscribe(self._sid)
-            if self._consumer:
-                control.delete_consumer(self._consumer)
-        except HeadraceError:
-            # The rows are complete; the server removes an abandoned consumer by itself.
-            control.link.close()
-        self._sid, self._consumer = b"", ""
 
     def _attempt(self) -> Iterator[Chunk]:
         plan = self._plan
@@ -136,7 +123,7 @@ class _SnapshotReader:
 
     def _cut(self) -> Chunk:
         rows, self._rows, self._bytes = self._rows, [], 0
-        return _chunk(rows)
+        return chunk_of(rows)
 
     def _pull(self, control: Control, batch: int, first: int, before: int) -> Iterator[list[Frame]]:
         """What the consumer delivers: its ``first`` messages, and where any of them was replaced, all up to
@@ -215,14 +202,3 @@ def _still_asked(frames: list[Frame], asked: int) -> int:
             )
         asked = 0
     return asked
-
-
-def _chunk(frames: list[Frame]) -> Chunk:
-    return Chunk(
-        [frame[1] for frame in frames],
-        [frame[5] for frame in frames],
-        [frame[4] for frame in frames],
-        [frame[3] for frame in frames],
-        [],
-        [],
-    )
