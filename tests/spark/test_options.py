@@ -11,11 +11,13 @@ from headrace.spark.options import StartPosition, parse_options
 from headrace.spark.options.connection import CONNECTION_OPTIONS
 from headrace.spark.options.decoding import DECODING_OPTIONS
 from headrace.spark.options.group import GROUP_OPTIONS
+from headrace.spark.options.kafka import IN_MS, MOVED, MOVED_OF_SINK, SAME, Moved
 from headrace.spark.options.lag import LAG_OPTIONS
 from headrace.spark.options.positions import POSITION_OPTIONS
 from headrace.spark.options.snapshot import SNAPSHOT_OPTIONS
 from headrace.spark.options.source import OPTIONS, SOURCE_OPTIONS
 from headrace.spark.options.table import Option
+from headrace.spark.sink.options import parse_sink_options
 
 
 def test_only_the_stream_is_required() -> None:
@@ -254,3 +256,52 @@ def test_the_documentation_lists_every_option_as_it_is(
         f"| `{option.name}` | {f'`{option.default}`' if option.default else ''} | {option.doc} |"
         for option in table
     ]
+
+
+def rows_after(mark: str) -> list[str]:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text()
+    return page.partition(f"<!-- {mark} -->\n")[2].partition("\n\n")[0].splitlines()[2:]
+
+
+def shown(moved: Moved) -> str:
+    return f"| `{moved.name}{'…' if moved.name.endswith('.') else ''}` | {moved.instead} |"
+
+
+def test_the_options_of_the_kafka_source_are_all_there_with_what_to_use() -> None:
+    assert set(SAME) <= {option.name for option in OPTIONS}
+    assert rows_after("options: from Kafka (checked by a test)") == [
+        f"| {', '.join(f'`{name}`' for name in SAME)} | the same |",
+        *(f"| `{name}` | the same as `{here}`, in milliseconds |" for name, here in IN_MS.items()),
+        *(shown(moved) for moved in MOVED),
+    ]
+    assert rows_after("sink options: from Kafka (checked by a test)") == [
+        shown(moved) for moved in MOVED_OF_SINK
+    ]
+
+
+@pytest.mark.parametrize("moved", MOVED, ids=lambda moved: moved.name)
+def test_an_option_of_kafka_that_has_another_name_here_is_refused_with_it(moved: Moved) -> None:
+    key = f"{moved.name}x" if moved.name.endswith(".") else moved.name
+    for name in (key, key.lower()):
+        with pytest.raises(ConfigurationError, match=re.escape(moved.instead)) as raised:
+            parse_options({"stream": "S", name: "1"})
+        assert str(raised.value).startswith(f"jetstream source: option '{moved.name}")
+    named = set(re.findall(r"'(\w+)'", moved.instead))
+    assert named <= {option.name for option in OPTIONS}
+
+
+@pytest.mark.parametrize("moved", MOVED_OF_SINK, ids=lambda moved: moved.name)
+def test_an_option_of_kafkas_sink_is_refused_with_what_to_use(moved: Moved) -> None:
+    key = f"{moved.name}x" if moved.name.endswith(".") else moved.name
+    with pytest.raises(ConfigurationError, match=re.escape(moved.instead)):
+        parse_sink_options({"stream": "S", "subject": "a", key.lower(): "1"}, streaming=True)
+
+
+def test_the_time_that_a_kafka_task_waits_for_rows_is_taken_over() -> None:
+    assert (
+        parse_options({"stream": "S", "kafkaconsumer.polltimeoutms": "1500"}).read_timeout_s == 1.5
+    )
+    with pytest.raises(ConfigurationError, match="'readTimeout' is given twice"):
+        parse_options({"stream": "S", "kafkaConsumer.pollTimeoutMs": "5", "readTimeout": "5s"})
+    with pytest.raises(ConfigurationError, match="option 'readTimeout' is '5sms'"):
+        parse_options({"stream": "S", "kafkaConsumer.pollTimeoutMs": "5s"})

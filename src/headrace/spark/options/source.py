@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 from .connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
 from .decoding import DECODING_OPTIONS, DecodingOptions, decoding_of
 from .group import GROUP_OPTIONS, GroupOptions, group_of
+from .kafka import IN_MS, MOVED
 from .lag import LAG_OPTIONS, LagRule, lag_of
 from .positions import (
     ALL,
@@ -221,6 +222,8 @@ ACCEPTED: Final = Accepted(
         "maxmessagespertrigger": "maxOffsetsPerTrigger",
         "minmessagespertrigger": "minOffsetsPerTrigger",
     },
+    in_ms=IN_MS,
+    moved=MOVED,
 )
 OPTIONS: Final = ACCEPTED.options
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from ...subjects import is_valid_subject
 from ..options.connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
+from ..options.kafka import MOVED_OF_SINK
 from ..options.table import Accepted, Option
 from ..options.values import (
     BadRule,
@@ -109,7 +110,10 @@ SINK_OPTIONS: Final[tuple[Option, ...]] = (
 # fmt: on
 
 ACCEPTED: Final = Accepted(
-    "jetstream sink", (SINK_OPTIONS, CONNECTION_OPTIONS), {**CONNECTION_ALIASES, "path": "stream"}
+    "jetstream sink",
+    (SINK_OPTIONS, CONNECTION_OPTIONS),
+    {**CONNECTION_ALIASES, "path": "stream"},
+    moved=MOVED_OF_SINK,
 )
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 """What Spark passes on of its own."""
