@@ -242,3 +242,17 @@ def test_a_misspelt_stream_is_said_where_it_is_named_in_one_sentence(
     assert "File " not in str(raised.value), "no traceback above the sentence"
     with pytest.raises(Exception, match="has no stream"):
         batch(spark, feed, stream=feed.name + "X")
+
+
+def test_with_a_schema_of_the_user_a_misspelt_stream_is_said_when_spark_first_asks(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    """Not by ``load``: Spark calls no code of a Python source there. Should it do so once, this fails."""
+    wrong = {"stream": feed.name + "X", "servers": feed.url}
+    rows = spark.read.format("jetstream").schema("data binary").options(**wrong).load()
+    with pytest.raises(Exception, match="has no stream"):
+        rows.collect()
+    ever = spark.readStream.format("jetstream").schema("data binary").options(**wrong).load()
+    query = ever.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(Exception, match="has no stream"):
+        query.awaitTermination(60)
