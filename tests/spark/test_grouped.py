@@ -9,7 +9,7 @@ import os
 import random
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 
 from headrace.api.consumers import ConsumerConfig
 from headrace.api.streams import SubjectTransformConfig
+from headrace.cli import main
 from headrace.client import JetStream, connect
 from headrace.errors import ConfigurationError, HeadraceError
 from headrace.groups import PartitioningFilter, elastic, static
@@ -34,6 +35,17 @@ _numbers = itertools.count(1)
 GROUP = "work"
 KEYS = 12
 QUICK = ConsumerConfig(ack_wait=1.0)
+
+
+def given_back_by_command(
+    stream: str, group: str, member: str, *, kind: str = "elastic", servers: str
+) -> list[str]:
+    """What ``give_back`` does, by ``headrace group … give-back``."""
+    arguments = [stream, group, member, "--server", servers, "--force", "--json"]
+    assert main(["group", kind, "give-back", *arguments, "--dry-run"]) == 0
+    assert main(["group", kind, "give-back", *arguments]) == 0
+    assert main(["group", kind, "give-back", *arguments]) == 1, "nothing is held any more"
+    return [member]
 
 
 @pytest.fixture(autouse=True)
@@ -345,8 +357,9 @@ async def test_limits_and_tasks_take_partitions_whole(place: Place) -> None:
     engine.query.close()
 
 
+@pytest.mark.parametrize("how", [give_back, given_back_by_command])
 async def test_an_instance_under_the_query_s_name_waits_and_goes_on_when_the_query_gives_up(
-    place: Place,
+    place: Place, how: Callable[..., list[str]]
 ) -> None:
     await make_elastic(place, ["spark"])
     engine = place.engine()
@@ -361,7 +374,7 @@ async def test_an_instance_under_the_query_s_name_waits_and_goes_on_when_the_que
         await place.publish(3)
         assert place.handled_by("member") == 0
         given = await asyncio.to_thread(
-            lambda: give_back(place.stream, GROUP, "spark", servers=place.url)
+            lambda: how(place.stream, GROUP, "spark", servers=place.url)
         )
         assert given == ["spark"]
         await until(lambda: place.is_done)
@@ -430,8 +443,9 @@ async def test_a_work_queue_made_again_is_not_purged(place: Place) -> None:
 
 
 @pytest.mark.parametrize("layout", ["interoperable", "per_partition"])
+@pytest.mark.parametrize("how", [give_back, given_back_by_command])
 async def test_a_static_member_is_an_instance_then_a_query_then_an_instance_again(
-    place: Place, layout: Any
+    place: Place, layout: Any, how: Callable[..., list[str]]
 ) -> None:
     js, stream = place.js, place.stream
     source = await js.stream(stream)
@@ -452,9 +466,7 @@ async def test_a_static_member_is_an_instance_then_a_query_then_an_instance_agai
         engine.query.close()
         await place.publish(1)
         url = place.url
-        assert await asyncio.to_thread(
-            lambda: give_back(stream, GROUP, "x", kind="static", servers=url)
-        )
+        assert await asyncio.to_thread(lambda: how(stream, GROUP, "x", kind="static", servers=url))
         async with static.join(js, stream, GROUP, "x", place.handler("x")):
             await until(lambda: place.is_done)
             await place.publish(1)

@@ -20,6 +20,7 @@ from .arguments import mapping, partitioning_filter
 from .autoscale import AUTOSCALE_OPTIONS, autoscale_command
 from .commands import Args, Carried, carry_out
 from .consume import CONSUME_OPTIONS, consume
+from .give_back import give_back
 from .metrics import METRICS_OPTIONS, metrics_command
 from .watch import WATCH_OPTIONS, watch_command
 
@@ -102,6 +103,13 @@ def _kind(kind: str, create: click.Command) -> dict[str, Verb]:
             ("stepdown", "sd"),
         ),
         (
+            "give-back",
+            "let instances have what a stopped Spark query holds as a member",
+            give_back,
+            _ONE_MEMBER,
+            (),
+        ),
+        (
             "watch",
             "watch who owns what, and what waits",
             watch_command,
@@ -118,7 +126,9 @@ def _kind(kind: str, create: click.Command) -> dict[str, Verb]:
     )
     found = {
         name: Verb(
-            text, _verb(kind, name, text, carried, *declare, destroys=name == "delete"), other
+            text,
+            _verb(kind, name, text, carried, *declare, destroys=name in ("delete", "give-back")),
+            other,
         )
         for name, text, carried, declare, other in table
     }

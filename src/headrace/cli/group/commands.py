@@ -199,7 +199,7 @@ async def create_elastic(js: JetStream, args: Args) -> int:
 async def delete(js: JetStream, args: Args) -> int:
     what = f"{args.kind} group {args.group} of stream {args.stream}"
     also = "its members' consumers" if args.kind == "static" else "its work queue stream"
-    if not _may_go_on(args, f"Delete {what} with {also}?"):
+    if not may_go_on(args, f"Delete {what} with {also}?"):
         return 0
     await _verbs(args).delete(js, args.stream, args.group)
     return _show(args, {"deleted": args.group}, f"deleted {what}")
@@ -227,7 +227,7 @@ async def create_mapping(js: JetStream, args: Args) -> int:
 
 async def delete_mapping(js: JetStream, args: Args) -> int:
     what = f"elastic group {args.group} of stream {args.stream}"
-    if not _may_go_on(args, f"Delete the mappings of {what}? It has no members then."):
+    if not may_go_on(args, f"Delete the mappings of {what}? It has no members then."):
         return 0
     return _membership(args, await elastic.delete_mappings(js, args.stream, args.group))
 
@@ -238,7 +238,7 @@ def _membership(args: Args, group: ElasticGroup) -> int:
     return _show(args, shown.document(group), table)
 
 
-def _may_go_on(args: Args, question: str) -> bool:
+def may_go_on(args: Args, question: str) -> bool:
     """Whether to destroy something. Raises Failure if the answer is no."""
     if args.dry_run:
         would = f"{question[0].lower()}{question[1:].partition('?')[0]}"

@@ -232,12 +232,16 @@ def give_back_static(control: Control, name: str) -> None:
     info = control.consumer_info(name)
     if info is None:
         return
-    signs = (ROLE, QUERY_MEMBER, QUERY_OWNER)
-    metadata = {k: v for k, v in info.config.metadata.items() if k not in signs}
-    config = structs.replace(info.config, metadata=metadata, description="")
-    control.create_consumer(config, "update")
+    control.create_consumer(released(info.config), "update")
     subject = control.link.api("CONSUMER", "PAUSE", control.stream, name)
     decode_response(control.link.request(subject, b"").payload, PauseResponse)
+
+
+def released(config: ConsumerConfig) -> ConsumerConfig:
+    """The consumer of a static group's member without the signs of a query; it is still to be resumed."""
+    signs = (ROLE, QUERY_MEMBER, QUERY_OWNER)
+    metadata = {k: v for k, v in config.metadata.items() if k not in signs}
+    return structs.replace(config, metadata=metadata, description="")
 
 
 def is_held_by(info: ConsumerInfo, member: str) -> bool:
