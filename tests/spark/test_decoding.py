@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import types as t
 
 from headrace.errors import ConfigurationError
-from headrace.spark import tasks
+from headrace.spark import columns, tasks
 from headrace.spark.bad_messages import BadMessageError
 from headrace.spark.decoding.columns import layout_of, source_schema
 from headrace.spark.options import parse_options
@@ -78,6 +78,16 @@ def test_permissive_keeps_every_message_and_rescues_what_does_not_fit(
         {"sequence": 4, "id": 4, "amount": None, "_rescued": None},
     ]
     assert f"stream {feed.name!r}: 2 values of this task did not fit and are null" in caplog.text
+    assert "the first is message 2: field 'id' is no int64" in caplog.text
+
+
+def test_where_messages_are_is_not_read_for_values_alone(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish(feed, ORDERS)
+    monkeypatch.setattr(columns, "_positions", None)
+    rows = read(feed, schema(id="bigint"), valueFormat="json")
+    assert rows == [{"id": 1}, {"id": None}, {"id": None}, {"id": 4}]
     assert "the first is message 2: field 'id' is no int64" in caplog.text
 
 

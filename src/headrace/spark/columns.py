@@ -7,6 +7,7 @@ sides use the types defined here.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ..api.acks import parse_ack_subject
@@ -141,7 +142,7 @@ class BatchBuilder:
         self._columns = tuple(field.column for field in fields)
         self._names = tuple(field.name for field in fields)
         self._decoder = decoder
-        self._needs_positions = decoder is not None or not _PLACES.isdisjoint(self._columns)
+        self._needs_positions = not _PLACES.isdisjoint(self._columns)
         self._needs_subjects = bool(
             self._matches or self._partitions or not _NAMES.isdisjoint(self._columns)
         )
@@ -189,7 +190,7 @@ class BatchBuilder:
         arrays: dict[str, Any] = {}
         sequences, timestamps = _positions(chunk, pa, pc) if self._needs_positions else (None, None)
         rows = len(chunk.subjects)
-        value = self._decode(chunk, sequences)
+        value = self._decode(chunk)
         for name in self._columns:
             if not name or name in arrays:
                 continue
@@ -235,11 +236,11 @@ class BatchBuilder:
         batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         return batch if mask is None else batch.filter(mask)
 
-    def _decode(self, chunk: Chunk, sequences: pa.Array) -> DecodedColumns | None:
+    def _decode(self, chunk: Chunk) -> DecodedColumns | None:
         if self._decoder is None:
             return None
         try:
-            return self._decoder.decode(chunk.payloads, chunk.headers, sequences)
+            return self._decoder.decode(chunk.payloads, chunk.headers, partial(_sequence_of, chunk))
         except MalformedError as error:
             raise _UnreadableRowsError(error.reasons, None) from None
 
@@ -324,12 +325,14 @@ class _UnreadableRowsError(Exception):
         self.selected = [row for row in reasons if mask is None or mask[row].as_py()]
 
 
+def _sequence_of(chunk: Chunk, row: int) -> int:
+    if not chunk.acks:
+        return chunk.sequences[row]
+    return parse_ack_subject(chunk.acks[row].decode()).stream_seq
+
+
 def _bad_message(chunk: Chunk, row: int, reason: str) -> BadMessage:
-    sequence = (
-        parse_ack_subject(chunk.acks[row].decode()).stream_seq
-        if chunk.acks
-        else chunk.sequences[row]
-    )
+    sequence = _sequence_of(chunk, row)
     return BadMessage(
         sequence, chunk.subjects[row], chunk.headers[row], chunk.payloads[row], reason
     )

@@ -7,8 +7,9 @@ One loop goes over a chunk. A message line in its usual form (upper-case verb, s
 place. Anything else, and every error, goes through ``_read_line``, which accepts what nats-server accepts:
 verbs in any case, tabs and several spaces, ``\\n`` for ``\\r\\n`` after a line (not after a payload).
 Messages that repeat the shape of the previous one are read by an expression made for that shape (see
-``repeats``). Bytes of an incomplete frame are kept, with the size at which another attempt is worthwhile.
-So a payload that arrives in many chunks is copied once and not parsed repeatedly.
+``repeats``), and those that differ from it only in size by another (``varied``). Bytes of an incomplete frame
+are kept, with the size at which another attempt is worthwhile. So a payload that arrives in many chunks is
+copied once and not parsed repeatedly.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ..errors import LimitExceededError, ProtocolError
 from ..limits import CONTROL_LINE_BYTES_MAX, PAYLOAD_BYTES_MAX
 from .frames import BAD, CONNECT, ERR, INFO, MSG, OK, PING, PONG, PUB, SUB, UNSUB, Frame
 from .repeats import REPEATED_PAYLOAD_BYTES_MAX, read_repeats, repeat_pattern
+from .varied import RUN_MIN, read_varied, varied_pattern
 
 _FROM_SERVER_LINE_BYTES_MAX: Final = 64 * 1024  # INFO lists the servers of a cluster
 _FROM_SERVER_PAYLOAD_BYTES_MAX: Final = 64 * 1024 * 1024  # the highest setting of a nats-server
@@ -150,6 +152,8 @@ class Parser:
         verb_of, size_of, header_size_of = self._messages.get, _total_sizes.get, _header_sizes.get
         max_payload, max_line = self.max_payload, self.max_control_line
         last_size = last_header_size = b""  # as written, of the previous message
+        alike: tuple[_Verb, int] | None = None  # the kind of the previous message without headers
+        varied = True  # whether runs of messages of any size are looked for
         while pos < end:
             eol = find(b"\n", pos)
             if eol < 0:
@@ -193,6 +197,14 @@ class Parser:
                             sizes = (header_size, size_token) if has_headers else (size_token,)
                             pos = self._read_repeats(buf, pos, verb, extra == 1, sizes, frames)
                             last_size = b""
+                        if has_headers:
+                            alike = None
+                        elif alike != (verb, extra):
+                            alike = (verb, extra)
+                        elif varied and pos < end:
+                            before = len(frames)
+                            pos = self._read_varied(buf, pos, verb, extra == 1, frames)
+                            varied = len(frames) - before >= RUN_MIN
                         continue
             after = self._read_line(buf, pos, eol, frames)
             if after < 0:
@@ -228,6 +240,17 @@ class Parser:
                 word, fields, has_reply, sizes, headers, size - headers, token_max
             )
         return read_repeats(pattern, buf, pos, size, frames)
+
+    def _read_varied(
+        self, buf: bytes, pos: int, verb: _Verb, has_reply: bool, frames: list[Frame]
+    ) -> int:
+        """Read the messages of this kind at ``pos``, whatever their sizes; return where they end."""
+        token_max = (self.max_control_line - _SIZES_BYTES_MAX) // 4
+        if token_max < 1:
+            return pos
+        word = verb.stem.rstrip()
+        pattern = varied_pattern(word, verb.fields - 2, has_reply, token_max)
+        return read_varied(pattern, buf, pos, self.max_payload, frames)
 
     def _check_start(self, buf: bytes, pos: int) -> None:
         """Check the start of an incomplete line.

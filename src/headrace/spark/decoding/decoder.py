@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..options.decoding import Mode
@@ -54,8 +54,10 @@ class Decoder:
         self._first = ""
         self.misfits = 0
 
-    def decode(self, payloads: list[bytes], headers: list[bytes], sequences: pa.Array) -> Columns:
-        """The value's columns.
+    def decode(
+        self, payloads: list[bytes], headers: list[bytes], sequence_of: Callable[[int], int]
+    ) -> Columns:
+        """The value's columns; ``sequence_of`` tells that of a message, for the report.
 
         Raises:
             MalformedError: in the mode failfast, if a value does not fit.
@@ -67,7 +69,7 @@ class Decoder:
         if misfits:
             if self._mode == "failfast":
                 raise MalformedError({number: misfit.reason for number, misfit in misfits.items()})
-            self._count(misfits, sequences)
+            self._count(misfits, sequence_of)
         arrays = dict(zip(self._names, found.columns, strict=True))
         rows = None if found.rows is None else pa.array(found.rows, pa.int64())
         if self._rescued:
@@ -89,10 +91,10 @@ class Decoder:
             self._first,
         )
 
-    def _count(self, misfits: dict[int, Misfit], sequences: pa.Array) -> None:
+    def _count(self, misfits: dict[int, Misfit], sequence_of: Callable[[int], int]) -> None:
         if not self._first:
             number, misfit = min(misfits.items())
-            self._first = f"message {sequences[number].as_py()}: {misfit.reason}"
+            self._first = f"message {sequence_of(number)}: {misfit.reason}"
         self.misfits += len(misfits)
 
 
