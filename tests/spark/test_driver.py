@@ -3,10 +3,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from headrace.api.consumers import ConsumerInfo
 from headrace.errors import ConfigurationError
+from headrace.spark.control import Control
 from headrace.spark.offsets import DataLossError, Offset
 from headrace.spark.options import parse_options
 from waiting import elapse_here
@@ -150,3 +153,38 @@ def test_a_lost_head_fails_the_batch_or_is_skipped_as_told(feed: Feed) -> None:
     lax = driver(feed, failOnDataLoss="false")
     assert [tuple(piece)[:2] for piece in lax.plan(start, end)] == [(4, 10)]
     lax.close()
+
+
+def test_one_consumer_waits_for_message_after_message(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = Control.create_ephemeral
+    made: list[str] = []
+
+    def created(control: Control, **config: Any) -> ConsumerInfo:
+        info = create(control, **config)
+        made.append(info.name)
+        return info
+
+    monkeypatch.setattr(Control, "create_ephemeral", created)
+    one = driver(feed)
+    start = one.initial_offset()
+    for number in range(1, 6):
+        look = one.look(start)
+        assert look.is_idle
+        if number == 3:
+            assert not one.wait(look, 0.05)
+        feed.publish_numbers(number, number)
+        assert one.wait(look, 2.0)
+        start = one.latest_offset(start, None)
+        assert start.seq == number
+    assert len(made) == 1
+    feed.publish_numbers(6, 9)  # several in one batch: the consumer stands at the first of them
+    start = one.latest_offset(start, None)
+    look = one.look(start)
+    assert not one.wait(look, 0.05)
+    feed.publish_numbers(10, 10)
+    assert one.wait(look, 2.0)
+    assert len(made) == 2
+    one.close()
+    assert feed.consumers() == 0

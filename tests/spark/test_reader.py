@@ -13,6 +13,7 @@ import pytest
 import peers
 from headrace.api import base
 from headrace.api.base import DocumentError
+from headrace.api.consumers import ConsumerInfo
 from headrace.api.times import parse_time
 from headrace.errors import (
     AuthorizationError,
@@ -20,8 +21,9 @@ from headrace.errors import (
     ConnectFailedError,
     JetStreamApiError,
 )
-from headrace.spark import gets
+from headrace.spark import gets, reader
 from headrace.spark.columns import BatchBuilder
+from headrace.spark.control import Control
 from headrace.spark.direct import DirectGets
 from headrace.spark.gets import MessageGets, read_answers, read_answers_plainly
 from headrace.spark.link import Link
@@ -108,7 +110,10 @@ def test_large_payloads_cut_a_chunk_before_it_grows_large(feed: Feed) -> None:
     assert max(sum(map(len, chunk.payloads)) for chunk in chunks) <= 8 * 1024 * 1024
 
 
-def test_a_sparse_filter_is_left_to_the_server_and_a_dense_one_is_not(feed: Feed) -> None:
+def test_a_sparse_filter_is_left_to_the_server_and_a_dense_one_is_not(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "FEW", 0)
     subjects = ["rare" if n % 100 == 0 else "common" for n in range(2000)]
     feed.publish(subjects)
     rare = read(feed, plan(feed, 0, 2000, server_filter=lambda config: f"{feed.name}.rare"))
@@ -185,9 +190,9 @@ def test_single_gets_skip_what_was_removed(
     asked: list[range] = []
     ask = MessageGets.ask
 
-    def counted(reader: MessageGets, some: range) -> None:
+    def counted(messages: MessageGets, some: range) -> None:
         asked.append(some)
-        ask(reader, some)
+        ask(messages, some)
 
     monkeypatch.setattr(MessageGets, "ask", counted)
     assert sequences(read(feed, plan(feed, 0, 6000))) == [1, 21, 5801, 6000]
@@ -195,6 +200,78 @@ def test_single_gets_skip_what_was_removed(
     asked.clear()
     assert sequences(read(feed, plan(feed, 30, 5000))) == []
     assert sum(map(len, asked)) < 1000
+
+
+def test_a_few_messages_are_read_without_a_consumer_and_are_the_same(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed.link.request_many(
+        [(f"{feed.name}.h", b""), (f"{feed.name}.h", b"y")],
+        [b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0\r\nno colon\r\n\r\n"],
+    )
+    feed.publish_numbers(3, 150)
+    for sequence in (7, 8, 150):
+        feed.call(f"STREAM.MSG.DELETE.{feed.name}", {"seq": sequence})
+    create = Control.create_ephemeral
+    consumers: list[str] = []
+
+    def created(control: Control, **config: Any) -> ConsumerInfo:
+        info = create(control, **config)
+        consumers.append(info.name)
+        return info
+
+    monkeypatch.setattr(Control, "create_ephemeral", created)
+    columns = ("sequence", "timestamp", "subject", "data", "stream")
+
+    def rows(lo: int, hi: int) -> list[dict[str, Any]]:
+        build = BatchBuilder(columns, feed.name).build
+        chunks = read(feed, plan(feed, lo, hi))
+        return [row for chunk in chunks for row in build(chunk).to_pylist()]
+
+    ranges = [(0, 100), (0, 1), (5, 9), (6, 8), (60, 150), (149, 150), (150, 150)]
+    few = [rows(*each) for each in ranges]
+    assert not consumers
+    assert [len(each) for each in few] == [98, 1, 2, 0, 89, 0, 0]
+    assert len(rows(0, 101)) == 99
+    assert len(consumers) == 1
+    monkeypatch.setattr(reader, "FEW", 0)
+    assert [rows(*each) for each in ranges] == few
+    assert len(consumers) == len(ranges)
+
+
+def test_large_messages_are_not_got_one_by_one(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed.publish(["n"] * 10, lambda index: b"x" * 10_000)
+    monkeypatch.setattr(MessageGets, "ask", None)
+    assert sequences(read(feed, plan(feed, 0, 10))) == list(range(1, 11))
+
+
+def test_a_user_who_may_not_get_single_messages_reads_a_few_by_a_consumer(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed.publish_numbers(1, 10)
+
+    def refused(*_: object) -> None:
+        raise AuthorizationError("the server said: Permissions Violation")
+
+    monkeypatch.setattr(MessageGets, "ask", refused)
+    time = Time()
+    with contextlib.ExitStack() as stack:
+
+        def connect() -> Link:
+            link = feed.connect()
+            stack.callback(link.close)
+            return link
+
+        found = read_range(connect, plan(feed, 0, 10), time.patience(5.0))
+        assert sequences(list(found)) == list(range(1, 11))
+
+
+def test_a_few_messages_that_were_lost_meanwhile_are_missed(make_feed: Callable[..., Feed]) -> None:
+    feed = make_feed(max_msgs=10)
+    feed.publish_numbers(1, 20)
+    with pytest.raises(DataLossError, match="begins at sequence 11 now"):
+        read(feed, plan(feed, 5, 15))
+    assert sequences(read(feed, plan(feed, 5, 15, fail_on_data_loss=False))) == list(range(11, 16))
 
 
 def test_answers_read_together_are_those_read_one_by_one(
@@ -255,12 +332,12 @@ class Shuffling:
 
 
 def test_answers_may_come_in_any_order() -> None:
-    reader = MessageGets(cast("Link", Shuffling()), "S", 1.0)
-    reader.ask(range(1, 30))
-    reader.ask(range(30, 60))
-    assert reader.take().sequences == list(range(1, 30))
-    assert reader.take().sequences == list(range(30, 60))
-    assert not reader.waiting
+    messages = MessageGets(cast("Link", Shuffling()), "S", 1.0)
+    messages.ask(range(1, 30))
+    messages.ask(range(30, 60))
+    assert messages.take().sequences == list(range(1, 30))
+    assert messages.take().sequences == list(range(30, 60))
+    assert not messages.waiting
 
 
 def test_a_user_who_may_not_get_directly_reads_a_work_queue_one_by_one(
@@ -371,8 +448,9 @@ def test_a_stream_made_again_is_not_read_for_the_one_that_was_planned(
 @pytest.mark.parametrize("rows", [10, 1000])
 @pytest.mark.parametrize("accepted", [True, False])
 def test_a_stream_made_again_during_the_read_is_found_before_the_last_rows_are_passed_on(
-    feed: Feed, rows: int, accepted: bool
+    feed: Feed, rows: int, accepted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reader, "FEW", 0)
     feed.publish_numbers(1, 100)
     planned = plan(feed, 0, 100, epoch=feed.control.head()[0].epoch, rows_per_chunk=rows)
     link = feed.connect()
@@ -430,6 +508,25 @@ def test_no_row_of_a_stream_made_again_is_passed_on_for_one_of_the_old_stream(
         found.extend(read_range(lambda: link, planned._replace(fail_on_reset=not accepted)))
     assert len(looks) > 1
     assert found == []
+
+
+def test_a_stream_made_again_while_a_few_messages_are_got_is_found(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed.publish_numbers(1, 10)
+    planned = plan(feed, 0, 10, epoch=feed.control.head()[0].epoch)
+    take = MessageGets.take
+
+    def meddled(messages: MessageGets) -> Rows:
+        rows = take(messages)
+        made_again(feed, 10)
+        return rows
+
+    monkeypatch.setattr(MessageGets, "take", meddled)
+    with pytest.raises(DataLossError, match="not the one this query read before"):
+        read(feed, planned)
+    planned = plan(feed, 0, 10, epoch=feed.control.head()[0].epoch, fail_on_reset=False)
+    assert read(feed, planned) == []
 
 
 @pytest.mark.peer
@@ -519,8 +616,9 @@ def test_a_stream_that_is_not_there_is_named(feed: Feed) -> None:
 
 
 def test_a_stream_that_allows_no_consumer_says_what_a_query_needs(
-    make_feed: Callable[..., Feed],
+    make_feed: Callable[..., Feed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reader, "FEW", 0)
     feed = make_feed(max_consumers=1)
     feed.publish_numbers(1, 10)
     assert sequences(read(feed, plan(feed, 0, 10))) == list(range(1, 11))

@@ -3,8 +3,8 @@
 The way is chosen by the stream's retention. Usually it is an ephemeral pull consumer without acknowledgements
 (two requests overlap, so the server never waits for us). Where such a consumer is not allowed (work queues),
 it is direct gets in batches, if the stream allows those, and otherwise one STREAM.MSG.GET per sequence,
-hundreds in flight. All continue from their position if a connection breaks, and all return the same rows for
-the same range on every read.
+hundreds in flight; so it is for a few messages of any stream. All continue from their position if a
+connection breaks, and all return the same rows for the same range on every read.
 """
 
 from __future__ import annotations
@@ -38,12 +38,15 @@ PULL_MESSAGES_MAX: Final = 20_000  # the most messages of one pull request
 PULL_BYTES: Final = 16 * 1024 * 1024  # … and about the most bytes, by the mean message size
 CHUNK_BYTES: Final = 8 * 1024 * 1024  # a chunk of rows ends when its payloads exceed this
 GETS_IN_FLIGHT: Final = 500
+FEW: Final = 100  # for so many sequences a consumer is not worth its making,
+FEW_BYTES: Final = 64 * 1024  # if they are about so small
 HEARTBEAT_S: Final = 2.0
 EPHEMERAL_INACTIVE_S: Final = 30.0  # then the server removes the consumer of a killed process
 FILTERED_SHARE: Final = 4  # a server-side filter pays if it keeps less than one message in four
 _SUBJECT, _REPLY, _HEADERS, _PAYLOAD = (itemgetter(at) for at in (1, 3, 4, 5))  # of a MSG frame
 # Statuses that end a pull request normally; the reader sends another one.
 ORDINARY: Final = (b"404", b"408")
+_REPLACED: Final = "\N{REPLACEMENT CHARACTER}".encode()  # in the place of bytes that are not text
 
 
 class Chunk(NamedTuple):
@@ -150,6 +153,7 @@ class _RangeReader(ConsumerReader):
         self._pattern = ""
         self._limited = False
         self._may_get_directly = True
+        self._may_get_few = True
 
     def chunks(self) -> Iterator[Chunk]:
         while True:
@@ -177,6 +181,12 @@ class _RangeReader(ConsumerReader):
             yield from self._get(control, head, config)
             self._is_reset_now(control)
             return
+        if self._may_get_few and 0 < plan.hi - self._last <= min(FEW, FEW_BYTES // head.mean_bytes):
+            chunk = self._get_few(control)
+            if chunk is not None:
+                if chunk.sequences:
+                    yield chunk
+                return
         if self._last < plan.hi:
             ahead = min(head.messages, head.last_seq - self._last)
             pending = self._create_consumer(control, plan.server_filter(config), ahead)
@@ -373,6 +383,28 @@ class _RangeReader(ConsumerReader):
             self._may_get_directly = False
             raise ConnectionClosedError("this user may not get messages directly") from None
 
+    def _get_few(self, control: Control) -> Chunk | None:
+        """All that is left, in one round trip, without the consumer that a server would make and remove.
+
+        None if only a consumer can tell: JSON does not show every subject as it is.
+        """
+        plan = self._plan
+        gets = MessageGets(control.link, plan.stream, plan.read_timeout_s)
+        try:
+            gets.ask(range(self._last + 1, plan.hi + 1))
+            rows = gets.take()
+            gets.close()
+        except AuthorizationError:
+            self._may_get_few = False  # a consumer may be what this user is allowed
+            raise ConnectionClosedError("this user may not get single messages") from None
+        if any(_REPLACED in subject for subject in rows.subjects):
+            return None
+        if self._is_reset_now(control):
+            return _from_rows(no_rows(), plan.hi)
+        self._check_expiry(control, plan.hi, len(rows.sequences))
+        self._last = plan.hi
+        return _from_rows(rows, plan.hi)
+
     def _get_directly(self, control: Control, head: StreamHead) -> Iterator[Chunk]:
         plan = self._plan
         batch = max(1, min(plan.rows_per_chunk, PULL_BYTES // head.mean_bytes))
@@ -415,7 +447,7 @@ class _RangeReader(ConsumerReader):
                 gets.ask(range(begin, min(begin + window, stop)))
                 begin += window
 
-        rows = no_rows()
+        rows, size = no_rows(), 0
         try:
             ask()
             while gets.waiting:
@@ -424,14 +456,13 @@ class _RangeReader(ConsumerReader):
                 if not got.sequences and begin < stop:
                     begin = max(begin, control.next_stored(begin) or stop)
                 rows.add(got)
-                if len(rows.sequences) >= plan.rows_per_chunk or (
-                    sum(map(len, rows.payloads)) > CHUNK_BYTES
-                ):
+                size += sum(map(len, got.payloads))
+                if len(rows.sequences) >= plan.rows_per_chunk or size > CHUNK_BYTES:
                     if self._is_reset_now(control):
                         return
                     self._last = rows.sequences[-1]
                     yield _from_rows(rows, plan.hi)
-                    rows = no_rows()
+                    rows, size = no_rows(), 0
             if rows.sequences:
                 if self._is_reset_now(control):
                     return

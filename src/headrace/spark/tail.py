@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from ..api import base
+from ..api.acks import parse_ack_subject
 from ..api.consumers import PullRequest
 from .control import Control
 
@@ -38,9 +39,10 @@ class Tail:
         deadline = time.monotonic() + timeout_s + 1.0
         while (left := deadline - time.monotonic()) > 0:
             frames = self._link.poll(left)
-            if any(frame[3] for frame in frames):
-                self._seq = -1  # one message was consumed: the next wait begins at another position
-                return True
+            for frame in frames:
+                if frame[3]:  # this message was consumed: the next wait begins behind it
+                    self._seq = parse_ack_subject(frame[3].decode()).stream_seq
+                    return True
             if frames:  # a status: the pull has ended, without a message, or the consumer is gone
                 if not frames[-1][4].startswith(b"NATS/1.0 408"):
                     self._seq = -1
