@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import io
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import nats.js.errors
@@ -25,6 +23,7 @@ from nats.js.api import (
 from nats.js.kv import KeyValue
 from nats.js.object_store import ObjectStore
 
+from conformance.nats_py import listed, told, watching
 from waiting import until
 
 BOTH = pytest.mark.parametrize("storage", [StorageType.FILE, StorageType.MEMORY])
@@ -38,10 +37,6 @@ async def bucket(connection: Client, storage: StorageType, **config: Any) -> Key
 async def store(connection: Client, storage: StorageType, **config: Any) -> ObjectStore:
     settings = ObjectStoreConfig(storage=storage, **config)
     return await connection.jetstream().create_object_store("O", config=settings)
-
-
-async def told(watcher: Any, count: int) -> list[Any]:
-    return [await watcher.updates(timeout=3) for _ in range(count)]
 
 
 @BOTH
@@ -75,14 +70,6 @@ async def test_values_are_put_read_updated_and_deleted(
         await connection.jetstream().key_value("B")
 
 
-async def listed(ask: Callable[[], Awaitable[Any]]) -> Any:
-    """nats-py takes a bucket for empty when all has come before it asks how much is to come."""
-    for _ in range(5):
-        with contextlib.suppress(nats.js.errors.NoKeysError):
-            return await ask()
-    return await ask()
-
-
 @BOTH
 async def test_keys_and_history_are_listed(connection: Client, storage: StorageType) -> None:
     kv = await bucket(connection, storage)
@@ -113,10 +100,10 @@ async def test_watchers_see_what_is_there_and_what_comes(
     assert await told(empty, 1) == [None]
     for number in range(3):
         await kv.put(f"k.{number}", b"old")
-    everything, some = await kv.watchall(), await kv.watch("k.*", include_history=True)
-    found = await told(everything, 4)
+    everything, found = await watching(kv.watchall, 3)
     assert [entry and entry.key for entry in found] == ["k.0", "k.1", "k.2", None]
-    assert len(await told(some, 4)) == 4
+    some, found = await watching(lambda: kv.watch("k.*", include_history=True), 3)
+    assert [entry and entry.key for entry in found] == ["k.0", "k.1", "k.2", None]
     await kv.put("k.1", b"new")
     await kv.delete("k.2")
     await kv.put("later", b"now")
@@ -128,8 +115,8 @@ async def test_watchers_see_what_is_there_and_what_comes(
     ]
     assert [entry.key for entry in await told(some, 2)] == ["k.1", "k.2"]
     assert [entry.key for entry in await told(empty, 1)] == ["later"]
-    silent = await kv.watch("k.>", ignore_deletes=True, meta_only=True)
-    assert [entry and entry.key for entry in await told(silent, 3)] == ["k.0", "k.1", None]
+    silent, found = await watching(lambda: kv.watch("k.>", ignore_deletes=True, meta_only=True), 2)
+    assert [entry and entry.key for entry in found] == ["k.0", "k.1", None]
     for watcher in (empty, everything, some, silent):
         await watcher.stop()
 
@@ -145,7 +132,7 @@ async def test_a_watcher_of_thousands_misses_nothing(
     await asyncio.gather(*acks)
     watcher = await kv.watchall()
     keys = []
-    while (entry := await watcher.updates(timeout=5)) is not None:
+    while (entry := await watcher.updates(timeout=10)) is not None:
         keys.append(entry.key)
     assert keys == [f"k{number}" for number in range(3_000)]
     await watcher.stop()
@@ -157,8 +144,12 @@ async def test_a_bucket_with_a_time_to_live_forgets(
 ) -> None:
     kv = await bucket(connection, storage, ttl=0.5)
     assert (await kv.status()).ttl == 0.5
+    watcher = await kv.watch("brief")
+    assert await told(watcher, 1) == [None]
     await kv.put("brief", b"x")
-    assert (await kv.get("brief")).value == b"x"
+    (entry,) = await told(watcher, 1)
+    assert entry.value == b"x"
+    await watcher.stop()
 
     async def is_gone() -> bool:
         try:

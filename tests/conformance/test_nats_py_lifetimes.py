@@ -8,6 +8,7 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import KeyValueConfig
 
+from conformance.nats_py import listed
 from waiting import until
 
 pytestmark = pytest.mark.peer
@@ -19,20 +20,21 @@ async def test_a_key_with_a_lifetime_leaves_a_marker_that_watchers_see(
     js = connection.jetstream()
     kv = await js.create_key_value(KeyValueConfig(bucket="B", limit_marker_ttl=30.0))
     await kv.put("stays", b"1")
-    created = await kv.create("goes", b"2", msg_ttl=1.0)
+    await kv.create("lasts", b"2", msg_ttl=600.0)
+    with pytest.raises(nats.js.errors.KeyWrongLastSequenceError):
+        await kv.create("lasts", b"x")
     await kv.create("purged", b"3")
     await kv.purge("purged", msg_ttl=60.0)
-    with pytest.raises(nats.js.errors.KeyWrongLastSequenceError):
-        await kv.create("goes", b"x")
     watcher = await kv.watch("goes")
-    first = await watcher.updates(timeout=3)
+    assert await watcher.updates(timeout=10) is None
+    created = await kv.create("goes", b"2", msg_ttl=1.0)
+    first = await watcher.updates(timeout=10)
     assert first is not None
     assert (first.value, first.revision) == (b"2", created)
-    assert await watcher.updates(timeout=3) is None
-    gone = await watcher.updates(timeout=5)
+    gone = await watcher.updates(timeout=10)
     assert gone is not None
     assert gone.operation == "PURGE"
-    assert await kv.keys() == ["stays"]
+    assert await listed(kv.keys) == ["stays", "lasts"]
     assert await kv.update("goes", b"again", last=gone.revision) > gone.revision
     assert (await kv.get("goes")).value == b"again"
     await watcher.stop()
@@ -77,7 +79,7 @@ async def test_every_setting_of_a_stream_is_taken(connection: Client) -> None:
     listener = await connection.subscribe("out.*")
     await connection.flush()
     assert (await js.publish("s.a", b"12345")).seq == 100
-    message = await listener.next_msg(timeout=2)
+    message = await listener.next_msg(timeout=10)
     assert (message.subject, message.data) == ("out.a", b"")
     assert message.headers is not None
     assert message.headers["Nats-Msg-Size"] == "5"

@@ -15,7 +15,8 @@ from crash.kill_checker import History, Message
 STREAM = "CRASH"
 WINDOW = 256
 RECEIVE_BYTES = 1 << 18
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
+POLL_SECONDS = 0.01
 
 _ACK = re.compile(rb"MSG _INBOX\.load\.\d+\.(\d+) 1 \d+\r\n(\{[^\r]*\})\r\n")
 _SEQUENCE = re.compile(rb'"seq": ?(\d+)')
@@ -44,7 +45,7 @@ class Publisher:
     def __init__(self, number: int, history: History) -> None:
         self.number = number
         self.refusals_are_fair = False  # a disk that has lost its power takes nothing
-        self._history = history
+        self.history = history
         self._sent = 0
         history.attempted[number] = 0
 
@@ -71,7 +72,7 @@ class Publisher:
                     b"PUB crash.%d %s %d\r\n%s\r\n" % (self.number, reply, len(payload), payload)
                 )
             self._sent += len(frames)
-            self._history.attempted[self.number] = self._sent
+            self.history.attempted[self.number] = self._sent
             self._in_flight += len(frames)
             self._output = b"".join(frames)
         self._output = self._output[self._wire.send(self._output) :]
@@ -94,7 +95,7 @@ class Publisher:
                 continue
             if b'"error"' in found[2] or sequence is None:
                 raise AssertionError(f"the broker refused a publish: {found[2]!r}")
-            self._history.acknowledged[self.number, int(found[1])] = int(sequence[1])
+            self.history.acknowledged[self.number, int(found[1])] = int(sequence[1])
         self._input = self._input[end:]
         return True
 
@@ -102,18 +103,30 @@ class Publisher:
         self._wire.close()
 
 
+def confirmed_to(publishers: list[Publisher]) -> int:
+    """How many publishes are acknowledged in the history that they share."""
+    return len(publishers[0].history.acknowledged)
+
+
 def load(
-    publishers: list[Publisher], host: str, port: int, seconds: float, kill: Callable[[], None]
+    publishers: list[Publisher],
+    host: str,
+    port: int,
+    seconds: float,
+    kill: Callable[[], None],
+    acknowledged: int = 0,
 ) -> None:
-    """Publish for so long, then kill the server and read what it had still said."""
+    """Publish for so long, and until their history has so many acknowledgements; then kill the server and
+    read what it had still said."""
     selector = selectors.DefaultSelector()
     try:
         for publisher in publishers:
             events = selectors.EVENT_READ | selectors.EVENT_WRITE
             selector.register(publisher.open(host, port), events, publisher)
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            for key, events in selector.select(timeout=max(0.0, deadline - time.monotonic())):
+        while (left := deadline - time.monotonic()) > 0 or confirmed_to(publishers) < acknowledged:
+            assert left > -PATIENCE_SECONDS, f"fewer than {acknowledged} are acknowledged"
+            for key, events in selector.select(timeout=left if left > 0 else POLL_SECONDS):
                 publisher = key.data
                 if events & selectors.EVENT_READ and not publisher.read():
                     raise AssertionError("the server hung up before it was killed")

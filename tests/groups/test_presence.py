@@ -11,11 +11,24 @@ from headrace.client import JetStream, connect
 from headrace.groups import ElasticGroup, GroupMessage, StaticGroup, elastic
 from headrace.groups.lag import measure
 from headrace.groups.presence import Present, announce, instance_name, who_is_there
+from waiting import until
 
 pytestmark = pytest.mark.peer
 
 A = Present(member="a", instance="host/1", generations=(7, 9))
 B = Present(member="b", instance="host/2")
+
+
+async def all_there(js: JetStream, stream: str, count: int) -> list[Present]:
+    """Who answers, once that many do: on a busy machine some need longer than one question waits."""
+
+    async def are_there() -> list[Present] | None:
+        found = await who_is_there(js, ElasticGroup, stream, "g", within=0.1)
+        return found if len(found) >= count else None
+
+    there = await until(are_there, f"there are never {count}")
+    assert there is not None
+    return there
 
 
 async def test_those_who_have_joined_answer(js: JetStream) -> None:
@@ -25,7 +38,7 @@ async def test_those_who_have_joined_answer(js: JetStream) -> None:
         await announce(js, ElasticGroup, "S", "other", lambda: A),
         await announce(js, StaticGroup, "S", "g", lambda: A),
     ):
-        assert await who_is_there(js, ElasticGroup, "S", "g", within=0.1) == [A, B]
+        assert await all_there(js, "S", 2) == [A, B]
         await js.connection.publish("headrace.groups.elastic.S.g", b"nobody waits for an answer")
     assert await who_is_there(js, ElasticGroup, "S", "g", within=0.1) == []
 
@@ -41,7 +54,7 @@ async def test_strangers_on_the_subject_are_not_counted(js: JetStream) -> None:
             callback=lambda question: question.respond(b'{"more":' * 5000),
         ),
     ):
-        assert await who_is_there(js, ElasticGroup, "S", "g", within=0.1) == [A]
+        assert await all_there(js, "S", 1) == [A]
 
 
 async def test_it_takes_no_longer_than_is_given(js: JetStream) -> None:
@@ -63,12 +76,12 @@ async def test_members_say_that_they_have_joined_and_what_they_own(js: JetStream
         elastic.join(js, "ORDERS", "g", "a", handle) as a,
         elastic.join(js, "ORDERS", "g", "later", handle),
     ):
-        waiting = await who_is_there(js, ElasticGroup, "ORDERS", "g", within=0.1)
+        waiting = await all_there(js, "ORDERS", 2)
         assert [(each.member, each.generations) for each in waiting] == [("a", ()), ("later", ())]
         assert {each.instance for each in waiting} == {instance_name(js)}
         await js.publish("orders.1")
         await asyncio.wait_for(seen.wait(), 10)
-        active, _ = await who_is_there(js, ElasticGroup, "ORDERS", "g", within=0.1)
+        active, _ = await all_there(js, "ORDERS", 2)
         assert active.generations == (a.generation,)
         look = await measure(js, await elastic.get(js, "ORDERS", "g"))
         assert look.members[0].pin is not None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-import time
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,14 @@ import pytest
 
 import headrace
 from headrace.broker.core.auth.authentication import User
-from headrace.broker.server.passwords import PASSWORD_BYTES_MAX, Passwords, password_checker
+from headrace.broker.server.passwords import (
+    PASSWORD_BYTES_MAX,
+    THREADS_MAX,
+    Passwords,
+    password_checker,
+)
 from headrace.errors import AuthorizationError, ConfigurationError
+from waiting import until
 
 PASSWORD = "s3cret"
 HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
@@ -29,22 +36,52 @@ def nobody_known() -> None:
 
 
 def broker(tmp_path: Path, *users: User, **options: Any) -> headrace.Broker:
-    return headrace.Broker(port=-1, store_dir=tmp_path, users=users, **options)
+    # A comparison may take seconds where others load the cores.
+    return headrace.Broker(port=-1, store_dir=tmp_path, users=users, auth_timeout=30.0, **options)
+
+
+class Held:
+    """Lets comparisons of passwords begin, and go on when told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun = 0
+        self._going_on = threading.Event()
+        genuine = bcrypt.checkpw
+
+        def checked(password: bytes, hashed: bytes) -> bool:
+            self.begun += 1
+            assert self._going_on.wait(60)
+            return genuine(password, hashed)
+
+        monkeypatch.setattr(bcrypt, "checkpw", checked)
+
+    def release(self) -> None:
+        self._going_on.set()
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    comparisons = Held(monkeypatch)
+    yield comparisons
+    comparisons.release()
 
 
 async def test_our_client_and_nats_py_log_in_with_the_password(tmp_path: Path) -> None:
     async with broker(tmp_path, User("ann", HASH)) as server:
         url = server.client_url
-        async with headrace.connect(url, user="ann", password=PASSWORD) as connection:
+        async with headrace.connect(
+            url, user="ann", password=PASSWORD, connect_timeout=30
+        ) as connection:
             js = connection.jetstream()
             await js.create_stream(name="S", subjects=["s"])
             assert (await js.publish("s", b"x")).seq == 1
-        other = await nats.connect(url, user="ann", password=PASSWORD, allow_reconnect=False)
+        other = await nats.connect(
+            url, user="ann", password=PASSWORD, connect_timeout=30, allow_reconnect=False
+        )
         assert (await other.jetstream().publish("s", b"y")).seq == 2
         await other.close()
         with pytest.raises(AuthorizationError):
-            async with headrace.connect(url, user="ann", password="wrong", reconnect=False):
-                pass
+            await _log_in(url, user="ann", password="wrong", reconnect=False)
 
 
 async def test_a_flood_behind_the_login_is_read_when_it_is_decided(tmp_path: Path) -> None:
@@ -65,19 +102,19 @@ async def test_a_flood_behind_the_login_is_read_when_it_is_decided(tmp_path: Pat
         writer.close()
 
 
-async def test_others_are_served_while_a_password_is_compared(tmp_path: Path) -> None:
-    users = User("ann", SLOW_HASH), User("bob", "plain")
+async def test_others_are_served_while_a_password_is_compared(tmp_path: Path, held: Held) -> None:
+    users = User("ann", HASH), User("bob", "plain")
     async with (
         broker(tmp_path, *users) as server,
         headrace.connect(server.client_url, user="bob", password="plain") as bob,
     ):
         logging_in = asyncio.create_task(_log_in(server.client_url, user="ann", password=PASSWORD))
-        turns = 0
-        while not logging_in.done():
+        await until(lambda: held.begun)
+        for _ in range(10):
             await bob.flush()
-            turns += 1
+        assert not logging_in.done()
+        held.release()
         await logging_in
-        assert turns > 10  # a comparison takes as long as hundreds of them
 
 
 async def test_a_thousand_clients_of_one_user_cost_one_comparison(
@@ -108,30 +145,24 @@ async def test_a_token_is_compared_with_its_hash(tmp_path: Path) -> None:
 
 async def test_a_client_in_process_waits_too(tmp_path: Path) -> None:
     async with broker(tmp_path, User("ann", SLOW_HASH)) as server:
-        async with server.connect(user="ann", password=PASSWORD) as connection:
+        async with server.connect(user="ann", password=PASSWORD, connect_timeout=30) as connection:
             await connection.flush()
         with pytest.raises(AuthorizationError):
-            async with server.connect(user="ann", password="wrong"):
+            async with server.connect(user="ann", password="wrong", connect_timeout=30):
                 pass
 
 
-async def test_a_broker_stops_while_a_password_is_compared(tmp_path: Path) -> None:
-    dear = bcrypt.hashpw(b"x", bcrypt.gensalt(13)).decode()
-    server = broker(tmp_path, User("ann", dear), auth_timeout=30.0)
+async def test_a_broker_stops_while_a_password_is_compared(tmp_path: Path, held: Held) -> None:
+    server = broker(tmp_path, User("ann", HASH))
     await server.start()
     writers = []
     for _ in range(3):
         _, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b'CONNECT {"user":"ann","pass":"y"}\r\n')
         writers.append(writer)
-    hub = server._hub
-    assert hub is not None
-    async with asyncio.timeout(10.0):
-        while not any(session.holds_input for session in hub.sessions.values()):
-            await asyncio.sleep(0)
-    started = time.monotonic()
-    await server.stop()
-    assert time.monotonic() - started < 5.0
+    await until(lambda: held.begun == THREADS_MAX)
+    await asyncio.wait_for(server.stop(), 30)  # which waits for none of them
+    assert held.begun == THREADS_MAX, "the one that waited for a thread is not begun"
     for writer in writers:
         writer.close()
 
@@ -166,6 +197,5 @@ def test_without_the_extra_a_hash_is_refused_with_what_to_install(
 
 
 async def _log_in(url: str, **options: Any) -> None:
-    # A comparison may take seconds where others load the cores.
-    async with headrace.connect(url, connect_timeout=20, **options) as connection:
+    async with headrace.connect(url, connect_timeout=30, **options) as connection:
         await connection.flush()
