@@ -9,6 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+SPARK_CLASSES := $(VENV)/spark-classes.jsa
 PYTEST_ARGS ?=
 # Processes that run tests at the same time; a file's tests stay together.
 PYTEST_WORKERS ?= 2
@@ -31,7 +32,10 @@ $(STAMP): requirements/lock.txt pyproject.toml scripts/make-env
 demo: env  ## the whole system on a year of real flights; the results go to demo-output/
 	@$(BIN)/headrace demo $(DEMO_ARGS)
 
-test: env  ## every test (PYTEST_ARGS="tests/wire -k header" for some)
+$(SPARK_CLASSES): $(STAMP) tests/java_start.py
+	-@$(BIN)/python tests/java_start.py
+
+test: env $(SPARK_CLASSES)  ## every test (PYTEST_ARGS="tests/wire -k header" for some)
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-python:  ## the tests on another Python (PYTHON=python3.14 PYTEST_ARGS="tests/wire"), in .venv-3.14

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
+import java_start
 import peers
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A developer's own NATS settings must not decide what a test sees.
     for name in [name for name in os.environ if name.startswith("NATS_")]:
         del os.environ[name]
+    os.environ |= java_start.environment(os.environ)
 
 
 def pytest_collection_finish() -> None:

@@ -17,6 +17,7 @@ import pytest
 import peers
 from headrace.api.times import parse_time
 from headrace.message import StoredMessage
+from headrace.pipeline.session import FAST_LOCAL_CHECKPOINT
 from headrace.spark.control import Control
 from headrace.spark.gets import MessageGets
 from headrace.spark.link import Link
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _numbers = itertools.count(1)
+TIMEOUT_S = 600
 
 
 class Feed:
@@ -127,6 +129,14 @@ def feed(make_feed: Callable[..., Feed]) -> Feed:
     return make_feed()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A call of Java that is broken off by the clock takes all tests with it that come after."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
 def require_java() -> None:
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         peers.missing_peer("Java", "install a Java runtime, 17 or newer")
@@ -143,8 +153,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         warnings.simplefilter("ignore")
         from pyspark.sql import SparkSession
 
+        # As the demo and the pipelines do; Connect and Declarative Pipelines have Spark's own way.
+        builder = SparkSession.builder
+        for key, value in FAST_LOCAL_CHECKPOINT.items():
+            builder = builder.config(key, value)
         session = (
-            SparkSession.builder.master("local[2]")
+            builder.master("local[2]")
             .appName("headrace tests")
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
