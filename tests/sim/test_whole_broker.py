@@ -1,6 +1,6 @@
 """The whole broker under simulation: from one seed come its clients, their work, the disk and its power cuts.
 
-``HEADRACE_SEEDS`` sets how many seeds are played (300), ``HEADRACE_SEED`` the first one (0). A seed that
+``HEADRACE_SEEDS`` sets how many seeds are played (200), ``HEADRACE_SEED`` the first one (0). A seed that
 fails names itself; ``HEADRACE_SEED=<seed> HEADRACE_SEEDS=1`` plays it again, step by step the same.
 """
 
@@ -21,7 +21,7 @@ from headrace.testing.faultfs import FaultFS
 from sim.whole.coverage import PATHS, watched
 from sim.whole.simulation import simulate_many
 
-SEEDS = int(os.environ.get("HEADRACE_SEEDS", "300"))
+SEEDS = int(os.environ.get("HEADRACE_SEEDS", "200"))
 FIRST = int(os.environ.get("HEADRACE_SEED", "0"))
 TOLD_EVERY = 500
 COVERED_FROM = 200  # so many seeds enter every path
