@@ -27,7 +27,7 @@ def reference_server(
     """Both servers in turn: whatever is tried here works on either."""
     directory = tmp_path_factory.mktemp(request.param)
     if request.param == "headrace":
-        server = peers.start_headrace(directory)
+        server = peers.start_headrace(directory, flags=["--sync", "os"])  # as nats-server does
     elif request.param == "websocket":
         port = peers.free_port()
         listener = f'websocket {{ host: "127.0.0.1", port: {port}, no_tls: true }}'

@@ -21,7 +21,7 @@ from headrace.jobs.service import consumers, leases, publishing
 from headrace.jobs.service.retention import Keep
 from headrace.jobs.store import Tx, open_database
 from jobs_world import PULL, World, held
-from waiting import elapse
+from waiting import elapse, until
 
 DAY_S = 86_400.0
 
@@ -292,11 +292,16 @@ async def test_nothing_is_claimed_for_a_client_that_went_away(world: World) -> N
         server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        async with httpx2.AsyncClient(base_url=url, timeout=0.2) as leaving:
-            with pytest.raises(httpx2.TimeoutException):
-                await leaving.post(
-                    "/v2/channel/c/consumer/k/jobs/claim", json={"wait_seconds": 30}, headers=PULL
-                )
+        path = "/v2/channel/c/consumer/k/jobs/claim"
+        async with httpx2.AsyncClient(base_url=url, timeout=30) as leaving:
+            asking = asyncio.create_task(
+                leaving.post(path, json={"wait_seconds": 30}, headers=PULL)
+            )
+            await until(lambda: server.server_state.tasks, "nobody asks")
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        await until(lambda: not server.server_state.tasks, "it is not noticed who has left")
         await world.broadcast()
         await elapse(0.2, "who has left would take it now")
         assert len(await world.queued()) == 1

@@ -31,7 +31,7 @@ options = { path = "out" }
 @pytest.fixture(scope="session")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Our broker in a process of its own."""
-    server = peers.start_headrace(tmp_path_factory.mktemp("broker"))
+    server = peers.start_headrace(tmp_path_factory.mktemp("broker"), flags=["--sync", "os"])
     yield server.url
     server.stop()
 

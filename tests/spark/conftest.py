@@ -97,7 +97,8 @@ class Feed:
 @pytest.fixture(scope="session")
 def headrace_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[peers.ServerProcess]:
     """Our broker in a process of its own, for the whole session."""
-    server = peers.start_headrace(tmp_path_factory.mktemp("headrace"))
+    flags = ["--sync", "os"]  # as nats-server does
+    server = peers.start_headrace(tmp_path_factory.mktemp("headrace"), flags=flags)
     yield server
     server.stop()
 

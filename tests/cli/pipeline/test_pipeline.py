@@ -22,7 +22,7 @@ from headrace.pipeline.totals import Batch, Totals, ViewRows
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = peers.start_headrace(tmp_path_factory.mktemp("broker"))
+    server = peers.start_headrace(tmp_path_factory.mktemp("broker"), flags=["--sync", "os"])
     with sync.connect(server.url) as connection:
         js = connection.jetstream()
         js.create_stream(name="ORDERS", subjects=["orders.>"])
