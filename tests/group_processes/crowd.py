@@ -25,8 +25,10 @@ from waiting import until
 __all__ = ["Crowd", "PeerVerbs", "Publisher", "Worker"]
 
 TESTS = Path(__file__).resolve().parents[1]
-STOP_S = 20.0
-START_S = 20.0
+# Processes start and end, and servers come back, while others load the cores.
+STOP_S = 60.0
+START_S = 60.0
+HANDLED_S = 60.0
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": ""}
 
 
@@ -176,12 +178,14 @@ class Crowd:
         self.read()
         return sum(map(len, self.done.values()))
 
-    async def until_handled(self, more: int, *, within: float = 20.0) -> None:
+    async def until_handled(self, more: int, *, within: float = HANDLED_S) -> None:
         """Until so many more messages were handled than by now."""
         wanted = self.handled() + more
         await until(lambda: self.handled() >= wanted, f"{more} more are not handled", within=within)
 
-    async def until_all_handled(self, published: dict[str, int], *, within: float = 30.0) -> None:
+    async def until_all_handled(
+        self, published: dict[str, int], *, within: float = HANDLED_S
+    ) -> None:
         total = sum(published.values())
         await until(lambda: self.handled() >= total, f"not all {total} are handled", within=within)
 

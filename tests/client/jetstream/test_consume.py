@@ -125,7 +125,7 @@ async def test_stopping_sends_the_buffer_back_at_once(js: JetStream, stream: Str
         first = await anext(messages)
         await first.ack()
         await until(lambda: messages.buffered == 49)
-    batch = await consumer.fetch(49, max_wait=3, eager=False)
+    batch = await consumer.fetch(49, max_wait=15, eager=False)
     assert sorted(m.metadata.stream_seq for m in batch) == list(range(2, 51))
     assert [m async for m in messages] == []
 
