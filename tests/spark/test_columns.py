@@ -18,7 +18,7 @@ from headrace.spark.columns import (
     ddl,
 )
 from headrace.spark.options import PartitionRule
-from headrace.spark.reader import Chunk
+from headrace.spark.rows import Chunk
 from headrace.subjects import partition
 
 ALL = tuple(COLUMNS)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import random
 import socket
 import threading
@@ -29,8 +30,8 @@ from headrace.spark.gets import MessageGets, read_answers, read_answers_plainly
 from headrace.spark.link import Link
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import Connection
-from headrace.spark.reader import Chunk, ReadPlan, read_range
-from headrace.spark.rows import Rows, no_rows
+from headrace.spark.reader import ReadPlan, read_range
+from headrace.spark.rows import Chunk, Rows, no_rows
 from headrace.wire import MSG, Frame, Parser
 
 from .conftest import Feed
@@ -72,6 +73,27 @@ def test_reading_a_range_again_gives_identical_chunks_while_the_stream_grows(fee
     second = read(feed, plan(feed, 0, 2500))
     assert [c.payloads for c in first] == [c.payloads for c in second]
     assert sequences(first) == sequences(second)
+
+
+def test_garbage_is_collected_between_chunks_and_not_while_one_is_read(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed.publish_numbers(1, 3000)
+    during: list[bool] = []
+    poll = Link.poll
+
+    def polled(link: Link, timeout_s: float) -> list[Frame]:
+        during.append(gc.isenabled())
+        return poll(link, timeout_s)
+
+    monkeypatch.setattr(Link, "poll", polled)
+    link = feed.connect()
+    between = [gc.isenabled() for _ in read_range(lambda: link, plan(feed, 0, 3000))]
+    link.close()
+    assert between == [True] * 3
+    assert during
+    assert not any(during)
+    assert gc.isenabled()
 
 
 def test_no_consumer_is_left_behind(feed: Feed) -> None:

@@ -14,7 +14,7 @@ from headrace.spark.link import Link
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import parse_options
 from headrace.spark.planning import Slice
-from headrace.spark.reader import Chunk
+from headrace.spark.rows import Chunk
 from headrace.spark.snapshot import SnapshotPlan, read_snapshot
 from headrace.spark.tasks import read_slice
 

@@ -22,7 +22,7 @@ from .options import PartitionRule
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .reader import Chunk
+    from .rows import Chunk
 
 T = TypeVar("T")
 

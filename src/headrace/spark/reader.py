@@ -9,10 +9,11 @@ connection breaks, and all return the same rows for the same range on every read
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from itertools import accumulate
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -30,7 +31,7 @@ from .link import Link
 from .loss import can_lose, may_be_loss
 from .offsets import DataLossError, Offset, StreamHead, check_epoch, reset_of
 from .patience import Patience, may_pass
-from .rows import Rows, no_rows
+from .rows import Chunk, no_rows
 
 _LOG: Final = logging.getLogger("headrace.spark")
 
@@ -47,21 +48,6 @@ _SUBJECT, _REPLY, _HEADERS, _PAYLOAD = (itemgetter(at) for at in (1, 3, 4, 5))  
 # Statuses that end a pull request normally; the reader sends another one.
 ORDINARY: Final = (b"404", b"408")
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}".encode()  # in the place of bytes that are not text
-
-
-class Chunk(NamedTuple):
-    """Rows, column by column.
-
-    The position of a row in the stream is either in its ack subject (``acks``, parsed in bulk later), or in
-    ``sequences`` and ``times`` (RFC 3339); what is not used is empty.
-    """
-
-    subjects: list[bytes]
-    payloads: list[bytes]
-    headers: list[bytes]
-    acks: list[bytes]
-    sequences: list[int]
-    times: list[bytes]
 
 
 class ReadPlan(NamedTuple):
@@ -98,9 +84,27 @@ def read_range(
         connect, plan, patience or Patience(plan.reconnect_timeout_s, f"stream {plan.stream!r}")
     )
     try:
-        yield from reader.chunks()
+        with closing(reader.chunks()) as chunks:
+            while True:
+                with uncollected():
+                    chunk = next(chunks, None)
+                if chunk is None:
+                    return
+                yield chunk
     finally:
         reader.release()
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without garbage collection: it would look at each of thousands of frames, which are no cycles."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class _LaggingCopyError(TimeoutError_):
@@ -155,7 +159,7 @@ class _RangeReader(ConsumerReader):
         self._may_get_directly = True
         self._may_get_few = True
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Generator[Chunk, None, None]:
         while True:
             before = self._last
             try:
@@ -400,10 +404,10 @@ class _RangeReader(ConsumerReader):
         if any(_REPLACED in subject for subject in rows.subjects):
             return None
         if self._is_reset_now(control):
-            return _from_rows(no_rows(), plan.hi)
+            return no_rows().as_chunk(plan.hi)
         self._check_expiry(control, plan.hi, len(rows.sequences))
         self._last = plan.hi
-        return _from_rows(rows, plan.hi)
+        return rows.as_chunk(plan.hi)
 
     def _get_directly(self, control: Control, head: StreamHead) -> Iterator[Chunk]:
         plan = self._plan
@@ -417,7 +421,7 @@ class _RangeReader(ConsumerReader):
         try:
             ask()
             while self._last < plan.hi:
-                chunk = _from_rows(gets.take_all(), plan.hi)
+                chunk = gets.take_all().as_chunk(plan.hi)
                 if chunk.sequences:
                     if self._is_reset_now(control):
                         return
@@ -461,13 +465,13 @@ class _RangeReader(ConsumerReader):
                     if self._is_reset_now(control):
                         return
                     self._last = rows.sequences[-1]
-                    yield _from_rows(rows, plan.hi)
+                    yield rows.as_chunk(plan.hi)
                     rows, size = no_rows(), 0
             if rows.sequences:
                 if self._is_reset_now(control):
                     return
                 self._last = rows.sequences[-1]
-                yield _from_rows(rows, plan.hi)
+                yield rows.as_chunk(plan.hi)
         finally:
             gets.close()
         self._last = plan.hi
@@ -482,17 +486,4 @@ def chunk_of(frames: list[Frame]) -> Chunk:
         list(map(_REPLY, frames)),
         [],
         [],
-    )
-
-
-def _from_rows(rows: Rows, hi: int) -> Chunk:
-    """The rows up to ``hi``."""
-    count = bisect_right(rows.sequences, hi)
-    return Chunk(
-        rows.subjects[:count],
-        rows.payloads[:count],
-        rows.headers[:count],
-        [],
-        rows.sequences[:count],
-        rows.times[:count],
     )

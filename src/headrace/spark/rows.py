@@ -1,12 +1,28 @@
-"""Stored messages as the ways without a consumer bring them."""
+"""Messages on their way from a server to an Arrow batch, column by column."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import NamedTuple
 
 
+class Chunk(NamedTuple):
+    """Rows, column by column.
+
+    The position of a row in the stream is either in its ack subject (``acks``, parsed in bulk later), or in
+    ``sequences`` and ``times`` (RFC 3339); what is not used is empty.
+    """
+
+    subjects: list[bytes]
+    payloads: list[bytes]
+    headers: list[bytes]
+    acks: list[bytes]
+    sequences: list[int]
+    times: list[bytes]
+
+
 class Rows(NamedTuple):
-    """Messages, column by column; ``times`` as the server writes them."""
+    """Messages as the ways without a consumer bring them; ``times`` as the server writes them."""
 
     subjects: list[bytes]
     payloads: list[bytes]
@@ -21,6 +37,18 @@ class Rows(NamedTuple):
         self.headers.extend(more.headers)
         self.sequences.extend(more.sequences)
         self.times.extend(more.times)
+
+    def as_chunk(self, hi: int) -> Chunk:
+        """The rows up to ``hi``."""
+        count = bisect_right(self.sequences, hi)
+        return Chunk(
+            self.subjects[:count],
+            self.payloads[:count],
+            self.headers[:count],
+            [],
+            self.sequences[:count],
+            self.times[:count],
+        )
 
 
 def no_rows() -> Rows:

@@ -26,10 +26,10 @@ from .reader import (
     EPHEMERAL_INACTIVE_S,
     HEARTBEAT_S,
     PULL_MESSAGES_MAX,
-    Chunk,
     ConsumerReader,
     chunk_of,
 )
+from .rows import Chunk
 
 _PULL_BYTES: Final = 16 * 1024 * 1024
 DELETIONS: Final = (b"\nKV-Operation: DEL", b"\nKV-Operation: PURGE", b"\nNats-Marker-Reason:")
