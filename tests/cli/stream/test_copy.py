@@ -81,9 +81,52 @@ def test_who_else_publishes_there_is_noticed(
     assert there.stream("MOVED").info().state.messages == 6
 
 
-def test_what_is_said_of_mistakes(at_server: Run, js: sync.JetStream) -> None:
+def test_a_copy_on_the_same_server_listens_on_other_subjects(
+    at_server: Run, js: sync.JetStream, either_server: peers.ServerProcess
+) -> None:
     fill(js)
-    assert "say where the copy goes" in at_server("stream", "copy", "ORDERS", "X").err
+    here = ("--to-server", either_server.url)
+    for words, subjects in (
+        (("KEPT", "--subjects", "kept.>"), ("kept.>",)),
+        (("NAMED",), ("NAMED",)),
+        (("THERE", "--subjects", "there", *here), ("there",)),
+    ):
+        told = at_server("stream", "copy", "ORDERS", *words, "--json").told
+        assert told == {"stream": words[0], "created": True, "copied": 0}
+        copy = js.stream(words[0])
+        assert copy.info().config.subjects == subjects
+        assert copy.get_message(5).subject == "ORDERS.4"
+        assert copy.consumer("billing").info().delivered.stream_seq == 2
+    js.publish("kept.x", b"new")
+    js.publish("ORDERS.x", b"new")
+    assert js.stream("KEPT").info().state.messages == 6
+    assert js.stream("ORDERS").info().state.messages == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("ORDERS",), "cannot be copied to itself"),
+        (("OTHER",), "there is a stream OTHER"),
+        (("NEW", "--subjects", "ORDERS.a"), "subject 'ORDERS.a' is of stream ORDERS"),
+        (("NEW", "--follow"), "headrace stream create NEW --mirror ORDERS"),
+        (("NEW", "--after", "3"), "is a mirror"),
+    ],
+)
+def test_what_is_refused_on_the_same_server_is_refused_before_anything_moves(
+    at_server: Run,
+    js: sync.JetStream,
+    either_server: peers.ServerProcess,
+    words: tuple[str, ...],
+    said: str,
+) -> None:
+    fill(js)
+    js.create_stream(name="OTHER", subjects=["other"])
+    for place in ((), ("--to-server", either_server.url)):
+        done = at_server("stream", "copy", "ORDERS", *words, *place)
+        assert done.status in (1, 2)
+        assert said in done.err
+    assert sorted(js.stream_names()) == ["ORDERS", "OTHER"]
 
 
 def test_nothing_tells_where_to_go_on(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
 from typing import Final
 
 import click
@@ -13,7 +14,7 @@ from ..shared.names import STREAM
 from ..shared.progress import progress
 from ..shared.verbs import Session, connected, online
 from ..shared.where import Where, where
-from .copying import Following, Place, changes_for, find, follow, place_of, transfer
+from .copying import Following, Place, changes_for, find, follow, is_here, place_of, transfer
 
 _LOOK_S: Final = 1.0
 
@@ -53,24 +54,35 @@ async def copy(
     after: int | None,
     bar: bool,
 ) -> None:
-    """Copy a stream to another server, and go on where the last run stopped.
+    """Copy a stream to another server, and go on where the last run stopped; or once, on the same server.
 
     \b
     headrace stream copy ORDERS ORDERS --to-context cluster --replicas 3
     headrace stream copy ORDERS ORDERS --to-server nats://other:4222 --follow
+    headrace stream copy ORDERS KEPT --subjects 'kept.>'
 
     The first run makes the stream TO as FROM is: sequences, times, consumers. What comes later is published
     there in order: it gets sequences and times of its own, and where it comes from in the header
     Headrace-Copied-Sequence. Nothing is copied twice, whatever is interrupted, as long as nobody else
     publishes to TO meanwhile.
+
+    On the same server TO is a copy of this moment: its messages keep their subjects, and it listens on other
+    ones, those of --subjects or else its own name. To go on there, make a mirror instead.
     """
-    place = _target(session.where, to_server, to_context, to_creds)
     origin = await session.js.stream(stream)
+    how = _How(to, replicas, subjects, consumers, bar)
+    if not (to_server or to_context or to_creds):
+        await _copy_here(session, origin, how, goes_on=follow or after is not None)
+        return
+    place = _target(session.where, to_server, to_context, to_creds)
     async with connected(place, session.output) as other:
+        if await is_here(session, origin, other):
+            await _copy_here(session, origin, how, goes_on=follow or after is not None)
+            return
         made = await find(other.js, to)
         created = made is None
         if made is None:
-            made = await _begin(session, origin, other.js, to, replicas, subjects, consumers, bar)
+            made = await _begin(session, origin, other.js, how)
             if session.output.is_text:
                 session.output.show({}, f"copied stream {stream} to {to}")
         spot = await place_of(made, origin) if after is None else await _after(made, after)
@@ -82,14 +94,9 @@ async def copy(
 
 
 def _target(origin: Where, server: str, context: str, creds: str) -> Where:
+    if not context:
+        server = server or origin.servers  # with other credentials it may be another account
     given = {"server": server, "context": context, "creds": creds, "timeout": origin.timeout}
-    if not (server or context):
-        raise Failure(
-            "say where the copy goes",
-            "--to-server URL      another server",
-            "--to-context NAME    a context of the nats tool",
-            status=2,
-        )
     environ = {key: value for key, value in os.environ.items() if not key.startswith("NATS_")}
     return where({key: value for key, value in given.items() if value}, environ)
 
@@ -98,28 +105,59 @@ async def _after(copy: Stream, sequence: int) -> Place:
     return Place(sequence, (await copy.info()).state.last_seq)
 
 
-async def _begin(
-    session: Session,
-    origin: Stream,
-    target: JetStream,
-    to: str,
-    replicas: int | None,
-    subjects: tuple[str, ...],
-    consumers: bool,
-    bar: bool,
-) -> Stream:
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How the copy is to be made."""
+
+    to: str
+    replicas: int | None
+    subjects: tuple[str, ...]
+    consumers: bool
+    bar: bool
+
+
+async def _copy_here(session: Session, origin: Stream, how: _How, *, goes_on: bool) -> None:
+    """Copy to another stream of the same server. What would be refused is found before anything is moved."""
+    if goes_on:
+        raise Failure(
+            "a copy on the same server is of one moment; one that goes on is a mirror",
+            f"headrace stream create {how.to} --mirror {origin.name}    makes one",
+            status=2,
+        )
+    if how.to == origin.name:
+        raise Failure("a stream cannot be copied to itself; give the copy another name", status=2)
+    if await find(session.js, how.to) is not None:
+        raise Failure(
+            f"there is a stream {how.to}, and on the same server a copy is made once",
+            f"headrace stream rm {how.to}    makes room for it",
+        )
+    subjects = how.subjects or (how.to,)
+    for subject in subjects:
+        async for name in session.js.stream_names(subject=subject):
+            raise Failure(
+                f"subject {subject!r} is of stream {name}; two streams of one server share none",
+                "--subjects 'SUBJECT'    gives the copy one of its own",
+            )
+    await _begin(session, origin, session.js, replace(how, subjects=subjects))
+    session.output.show(
+        {"stream": how.to, "created": True, "copied": 0},
+        f"copied stream {origin.name} to {how.to}, which listens on {', '.join(subjects)}",
+    )
+
+
+async def _begin(session: Session, origin: Stream, target: JetStream, how: _How) -> Stream:
     info = await origin.info()
-    changes = changes_for(info, to, replicas, subjects)
+    changes = changes_for(info, how.to, how.replicas, how.subjects)
     shown = 0
     total = info.state.bytes
-    with progress(session.output, origin.name, total, of_bytes=True, wanted=bar) as advance:
+    with progress(session.output, origin.name, total, of_bytes=True, wanted=how.bar) as advance:
 
         def tell(now: TransferProgress) -> None:
             nonlocal shown
             advance(now.nbytes - shown)
             shown = now.nbytes
 
-        return await transfer(origin, target, changes, consumers=consumers, progress=tell)
+        return await transfer(origin, target, changes, consumers=how.consumers, progress=tell)
 
 
 async def _go_on(

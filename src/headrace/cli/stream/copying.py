@@ -26,6 +26,7 @@ from ...client import (
 )
 from ...client.publish.publisher import PublishFailure
 from ...errors import HeadraceError, JetStreamApiError
+from ..shared.verbs import Session
 
 COPIED: Final = "Headrace-Copied-Sequence"
 """The header of a message that was published by a copy: its sequence in the stream it comes from."""
@@ -57,6 +58,15 @@ async def find(js: JetStream, name: str) -> Stream | None:
         if error.err_code != _STREAM_NOT_FOUND:
             raise
         return None
+
+
+async def is_here(session: Session, origin: Stream, other: Session) -> bool:
+    """Whether the other session is of the same account, where the origin is the same stream."""
+    ours, theirs = session.connection.server_info, other.connection.server_info
+    if ours.server_id != theirs.server_id and not (ours.cluster and ours.cluster == theirs.cluster):
+        return False
+    same = await find(other.js, origin.name)
+    return same is not None and (await same.info()).created == (await origin.info()).created
 
 
 async def transfer(
