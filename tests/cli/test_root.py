@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.cli.commands import COMMANDS
+from headrace.cli.shared.elsewhere import HERE, NOT_HERE
 
 Run = Callable[..., Any]
 NOWHERE = "nats://127.0.0.1:1"
@@ -43,6 +45,42 @@ def test_a_misspelling_is_met_with_what_was_meant(
     done = headrace(*words)
     assert done.status == 2
     assert text in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("latency",), "`nats latency` is here: headrace bench latency"),
+        (("account", "backup", "DIR"), "is here: headrace stream backup --all DIR"),
+        (("con", "state", "A", "c"), "is here: headrace consumer info STREAM CONSUMER"),
+        (("stream", "cluster", "step-down", "A"), "$JS.API.STREAM.LEADER.STEPDOWN.STREAM"),
+        (("stream", "cluster", "balance"), "`nats stream cluster` is not here: clusters place"),
+        (("server", "ls"), "is here: headrace server report jetstream"),
+        (("trace", "a.b"), "is not here: nats-server alone traces messages"),
+    ],
+)
+def test_what_the_nats_tool_calls_otherwise_is_told(
+    headrace: Run, words: tuple[str, ...], text: str
+) -> None:
+    done = headrace(*words)
+    assert done.status == 2
+    assert text in done.err
+
+
+@pytest.mark.parametrize("name", sorted({**HERE, **NOT_HERE}))
+def test_nothing_is_told_of_that_is_here(headrace: Run, name: str) -> None:
+    done = headrace(*name.split(), "--help")
+    assert done.status == 2
+    assert f"`nats {name}` is " in done.err
+
+
+@pytest.mark.parametrize("text", sorted(set(HERE.values())))
+def test_what_it_is_called_here_is_a_command(headrace: Run, text: str) -> None:
+    for command in re.findall(r"headrace ([a-z][a-z ]*[a-z])", text):
+        words = command.split()
+        if words[0] == "serve":
+            continue  # its help ends the process
+        assert headrace(*words, "--help").status == 0, command
 
 
 def test_no_server_is_told_in_a_sentence_with_the_next_step(headrace: Run) -> None:

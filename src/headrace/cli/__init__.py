@@ -92,14 +92,19 @@ def _main(argv: Sequence[str] | None) -> int:
     if name and not COMMANDS[name].target:
         return _run_argparse(name, arguments[1:])
     if not name and not arguments[0].startswith("-"):
-        print(f"headrace: {_unknown(arguments[0])}", file=sys.stderr)
+        print(f"headrace: {_unknown(arguments)}", file=sys.stderr)
         return 2
     return _run_click(arguments)
 
 
-def _unknown(name: str) -> str:
+def _unknown(words: list[str]) -> str:
     from difflib import get_close_matches
 
+    from .shared.elsewhere import elsewhere
+
+    meant, name = elsewhere(words), words[0]
+    if meant:
+        return meant
     near = get_close_matches(name, COMMANDS, 1)
     if near:
         return f"no command {name!r}; did you mean {near[0]!r}?"

@@ -52,6 +52,8 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     "servers": {
         "server": Entry("look at a server: info, checks, reports, top", "server:server", ("srv",)),
         "events": Entry("show what the server tells of itself", "server.events:events", ("event",)),
+        "account": Entry("what our account may hold, and holds", "server:account", ("a",)),
+        "rtt": Entry("measure the time to the server and back", "server.info:ping"),
         "doctor": Entry("find what is wrong here, and the command that mends it", "doctor:doctor"),
         "store": Entry("check, repair and export the store of a stopped broker", "store:store"),
         "context": Entry(
@@ -60,6 +62,9 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     },
     "tools": {
         "bench": Entry("measure how fast the server is", "bench:bench"),
+        "errors": Entry(
+            "what the numbers of JetStream's errors mean", "server.errors:errors", ("error", "err")
+        ),
         "completion": Entry("complete words in bash, zsh and fish", "completion:completion"),
     },
 }

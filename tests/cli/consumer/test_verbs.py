@@ -161,3 +161,33 @@ def test_where_to_begin() -> None:
     assert begin == {"deliver_policy": "by_start_time", "opt_start_time": "2026-01-01T11:00:00Z"}
     with pytest.raises(Failure, match="accepted are all, new"):
         deliver_from("someday", now)
+
+
+def test_sub_shows_what_comes_and_acknowledges(at_server: Run, stream: sync.Stream) -> None:
+    assert at_server("consumer", "create", "A", "c", "--pull", "--defaults").status == 0
+    done = at_server("consumer", "sub", "A", "c", "--count", "3", "--raw")
+    assert (done.status, done.out) == (0, "1\n2\n3\n")
+    assert "Ctrl-C ends it" in done.err
+    info = stream.consumer("c").info()
+    assert (info.delivered.stream_seq, info.ack_floor.stream_seq) == (3, 3)
+    assert (
+        at_server("consumer", "sub", "A", "c", "--no-ack", "--wait", "0.2s", "--raw").out == "4\n"
+    )
+    assert stream.consumer("c").info().num_ack_pending == 1
+
+
+def test_sub_listens_to_what_is_pushed(at_server: Run, stream: sync.Stream) -> None:
+    assert at_server("consumer", "create", "A", "p", "--target", "to.us").status == 0
+    told = at_server("consumer", "sub", "A", "p", "--count", "4", "--wait", "5s", "--json")
+    assert [json.loads(line)["payload"] for line in told.lines] == ["1", "2", "3", "4"]
+    assert stream.consumer("p").info().ack_floor.stream_seq == 4
+
+
+def test_a_consumer_is_copied_with_its_settings(at_server: Run, stream: sync.Stream) -> None:
+    at_server("consumer", "create", "A", "c", "--filter", "a.1", "--max-deliver", "5")
+    at_server("consumer", "next", "A", "c")
+    assert at_server("consumer", "copy", "A", "c", "d", "--max-deliver", "7").status == 0
+    info = stream.consumer("d").info()
+    assert (info.name, info.config.durable_name, info.delivered.stream_seq) == ("d", "d", 0)
+    assert (info.config.filter_subject, info.config.max_deliver) == ("a.1", 7)
+    assert "cannot be copied to itself" in at_server("consumer", "copy", "A", "c", "c").err

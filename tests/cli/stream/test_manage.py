@@ -115,3 +115,25 @@ def test_a_name_is_needed(at_server: Run) -> None:
     shown = at_server("stream", "create", "A", "--subjects", "a", "--validate", "--json").told
     assert shown["subjects"] == ["a"]
     assert json.loads(at_server("stream", "ls", "--json").out) == []
+
+
+def test_the_spellings_of_the_nats_tool_are_taken(at_server: Run, js: sync.JetStream) -> None:
+    words = "--subjects a.* --defaults --no-ack --allow-fast --subject-del-markers-ttl 1m"
+    words += " --allow-msg-ttl --limit-consumer-max-pending 50 --limit-consumer-inactive 1h"
+    words += " --republish-source a.* --republish-destination b.{{wildcard(1)}} --republish-headers"
+    done = at_server("stream", "add", "A", *words.split(), "--transform", "a.*:c.{{wildcard(1)}}")
+    assert done.status == 0, done.err
+    config = js.stream("A").info().config
+    assert (config.no_ack, config.allow_batched, config.subject_delete_marker_ttl) == (
+        True,
+        True,
+        60,
+    )
+    limits = config.consumer_limits
+    assert (limits.max_ack_pending, limits.inactive_threshold) == (50, 3600)
+    assert config.republish is not None
+    assert (config.republish.src, config.republish.headers_only) == ("a.*", True)
+    done = at_server("stream", "add", "B", "--republish-source", "b")
+    assert (done.status, "--republish-source and --republish-destination" in done.err) == (1, True)
+    done = at_server("stream", "add", "B", "--republish-headers")
+    assert "--republish-headers needs" in done.err

@@ -15,6 +15,8 @@ consumer = LazyGroup(
         "create": Verb("create a consumer", "consumer.edit:create", ("add", "new")),
         "edit": Verb("change a consumer", "consumer.edit:edit", ("update",)),
         "rm": Verb("delete a consumer", "consumer.state:rm", ("delete", "del")),
+        "copy": Verb("create one with the settings of another", "consumer.copy:copy", ("cp",)),
+        "sub": Verb("take messages as they come", "consumer.subscribe:sub", ("subscribe",)),
         "next": Verb("take messages, and acknowledge them", "consumer.take:take"),
         "pause": Verb("deliver nothing for a while", "consumer.state:pause"),
         "resume": Verb("deliver again", "consumer.state:resume"),

@@ -23,6 +23,7 @@ from .settings import SETTINGS, changes_of
     click.argument("consumer", required=False),
     click.option("--ephemeral", is_flag=True, help="removed when nobody uses it"),
     click.option("--pull", is_flag=True, hidden=True),  # of the nats tool, where it is a choice
+    click.option("--defaults", is_flag=True, hidden=True, expose_value=False),  # it never asks here
     *SETTINGS,
 )
 async def create(

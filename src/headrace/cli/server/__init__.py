@@ -1,4 +1,4 @@
-"""``headrace server …`` and ``headrace events``: how a server does, and what it tells of itself."""
+"""``headrace server …``, ``account``, ``errors``, ``events``: how a server does, what it tells of itself."""
 
 from __future__ import annotations
 
@@ -18,4 +18,10 @@ server = LazyGroup(
         "check": Verb("checks for monitoring systems (Nagios, Prometheus)", "server.check:check"),
     },
     "Look at a server.",
+)
+
+account = LazyGroup(
+    "account",
+    {"info": Verb("show who we are, and what our account holds", "server.info:info", ("nfo",))},
+    "Look at the account of this connection.",
 )

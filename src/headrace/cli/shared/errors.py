@@ -78,7 +78,7 @@ def explain(error: HeadraceError) -> Told:
     if isinstance(error, ConfigurationError):
         return Told(text, (), USAGE)
     if isinstance(error, JetStreamApiError):
-        return Told(text, _STEPS.get(error.err_code, ()))
+        return Told(text, STEPS.get(error.err_code, ()))
     if isinstance(error, KeyError):  # of a bucket: its text is that of HeadraceError
         kind = "kv" if " key " in text else "object"
         bucket = text.partition("bucket '")[2].partition("'")[0]
@@ -88,7 +88,7 @@ def explain(error: HeadraceError) -> Told:
     return Told(text)
 
 
-_STEPS: Final = {
+STEPS: Final = {
     10014: ("headrace consumer ls STREAM    lists the consumers of a stream",),
     10037: ("headrace stream info STREAM    shows the first and the last sequence",),
     10047: ("headrace stream report         shows who uses the storage",),

@@ -81,6 +81,9 @@ class LazyGroup(click.Group):
             ]
             if args[0] in self.verbs:
                 raise click.UsageError(f"{args[0]!r} takes its options behind its name", ctx)
+            meant = _elsewhere(ctx, args)
+            if meant:
+                raise click.UsageError(meant, ctx)
             near = get_close_matches(args[0], known, 1)
             meant = (
                 f"did you mean {near[0]!r}?" if near else f"accepted are {', '.join(self.verbs)}"
@@ -110,6 +113,17 @@ class LazyGroup(click.Group):
             for name, verb in self.verbs.items()
             if name.startswith(incomplete)
         ] + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def _elsewhere(context: click.Context, args: list[str]) -> str:
+    from .elsewhere import elsewhere
+
+    above = []
+    here: click.Context | None = context
+    while here is not None and here.parent is not None:  # by their names: aliases are not looked up
+        above.insert(0, here.command.name or "")
+        here = here.parent
+    return elsewhere([*above, *(word for word in args if not word.startswith("-"))])
 
 
 def _imported(target: str | click.Command) -> click.Command:

@@ -22,6 +22,7 @@ from .settings import SETTINGS, changes_of
     click.argument("stream", required=False),
     *SETTINGS,
     click.option("--validate", is_flag=True, help="show the configuration, and create nothing"),
+    click.option("--defaults", is_flag=True, hidden=True, expose_value=False),  # it never asks here
 )
 async def create(
     session: Session, stream: str | None, file: Path | None, validate: bool, **given: Any

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from ...api.streams import (
+    ConsumerLimits,
     Placement,
     Republish,
     StreamSource,
@@ -50,16 +51,29 @@ SETTINGS: Final[tuple[Declare, ...]] = (
     click.option("--source", multiple=True, metavar="STREAM", help="collect from these; repeatable"),
     click.option("--transform", metavar="FROM:TO", default=None, help="store under another subject"),
     click.option("--republish", metavar="FROM:TO", default=None, help="publish again what is stored"),
+    # The nats tool's spellings of these two.
+    *(click.option(f"--{name}-{end}", metavar="SUBJECT", default=None, hidden=True)
+        for name in ("transform", "republish") for end in ("source", "destination")),
+    click.option("--republish-headers", is_flag=True, help="without the payloads"),
+    click.option("--subject-del-markers-ttl", type=DURATION, default=None,
+        help="mark subjects whose last message grew old, for so long"),
+    click.option("--limit-consumer-inactive", type=DURATION, default=None,
+        help="the longest inactive threshold of consumers"),
+    click.option("--limit-consumer-max-pending", type=int, default=None,
+        help="the most messages without an answer of a consumer"),
     click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="repeatable"),
     click.option("--cluster", metavar="NAME", default=None, help="where to place it"),
-    click.option("--tag", multiple=True, metavar="TAG", help="place it at servers with these tags"),
+    click.option("--tag", "--tags", "tag", multiple=True, metavar="TAG",
+        help="place it at servers with these tags"),
     _switch("allow-direct", "direct get (yes)"),
     _switch("allow-rollup", "messages that replace all before them"),
     _switch("allow-msg-ttl", "messages with a TTL"),
     _switch("allow-counter", "counters"),
     _switch("allow-schedules", "scheduled messages"),
     _switch("allow-batch", "atomic batches"),
-    _switch("allow-fast-batch", "fast batches"),
+    click.option("--allow-fast-batch/--no-allow-fast-batch", "--allow-fast/--no-allow-fast", default=None,
+        help="fast batches"),
+    click.option("--ack/--no-ack", default=None, help="confirm what is published (yes)"),
     _switch("deny-delete", "messages cannot be deleted"),
     _switch("deny-purge", "cannot be purged"),
     _switch("discard-per-subject", "refuse new messages of a full subject"),
@@ -76,6 +90,7 @@ _FIELDS: Final = {
     "allow_counter": "allow_msg_counter", "allow_schedules": "allow_msg_schedules",
     "allow_batch": "allow_atomic", "allow_fast_batch": "allow_batched", "deny_delete": "deny_delete",
     "deny_purge": "deny_purge", "discard_per_subject": "discard_new_per_subject",
+    "subject_del_markers_ttl": "subject_delete_marker_ttl",
 }  # fmt: skip
 """The fields of a configuration by the option that sets them."""
 
@@ -94,12 +109,24 @@ def changes_of(given: Mapping[str, Any]) -> dict[str, Any]:
         found["mirror"] = StreamSource(name=given["mirror"])
     if given["source"]:
         found["sources"] = tuple(StreamSource(name=each) for each in given["source"])
-    if given["transform"]:
-        src, dest = _pair("--transform", given["transform"])
-        found["subject_transform"] = SubjectTransformConfig(src=src, dest=dest)
-    if given["republish"]:
-        src, dest = _pair("--republish", given["republish"])
-        found["republish"] = Republish(src=src, dest=dest)
+    pair = _pair("transform", given)
+    if pair is not None:
+        found["subject_transform"] = SubjectTransformConfig(src=pair[0], dest=pair[1])
+    pair = _pair("republish", given)
+    if pair is not None:
+        only = given["republish_headers"]
+        found["republish"] = Republish(src=pair[0], dest=pair[1], headers_only=only)
+    elif given["republish_headers"]:
+        raise Failure("--republish-headers needs --republish FROM:TO")
+    if given["ack"] is not None:
+        found["no_ack"] = not given["ack"]
+    limits = {
+        field: given[f"limit_consumer_{name}"]
+        for name, field in (("inactive", "inactive_threshold"), ("max_pending", "max_ack_pending"))
+        if given[f"limit_consumer_{name}"] is not None
+    }
+    if limits:
+        found["consumer_limits"] = ConsumerLimits(**limits)
     if given["metadata"]:
         found["metadata"] = key_values(given["metadata"])
     if given["cluster"] or given["tag"]:
@@ -107,10 +134,18 @@ def changes_of(given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _pair(option: str, text: str) -> tuple[str, str]:
+def _pair(name: str, given: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Of ``--name FROM:TO``, or of ``--name-source FROM --name-destination TO``."""
+    text, src, dest = (given[key] for key in (name, f"{name}_source", f"{name}_destination"))
+    if src is not None or dest is not None:
+        if src is None or dest is None or text is not None:
+            raise Failure(f"give --{name} FROM:TO, or --{name}-source and --{name}-destination")
+        return src, dest
+    if text is None:
+        return None
     src, colon, dest = text.partition(":")
     if not colon or not dest:
         raise Failure(
-            f"{option} {text!r}: accepted is FROM:TO, such as 'orders.*:copy.{{{{wildcard(1)}}}}'"
+            f"--{name} {text!r}: accepted is FROM:TO, such as 'orders.*:copy.{{{{wildcard(1)}}}}'"
         )
     return src, dest

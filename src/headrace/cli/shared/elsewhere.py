@@ -1,0 +1,84 @@
+"""What the ``nats`` tool has under names that are other ones here, or that are not here.
+
+By the words of its command line. docs/cli.md tells the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+_SERVICES: Final = "headrace request '$SRV.INFO' '' --replies 0"
+_STEP_DOWN: Final = "headrace request '$JS.API.%s' ''"
+_TRACED: Final = "`headrace serve -DV` logs the protocol"
+_NUMBERED: Final = "the numbers are nats-server's, and not ours to edit"
+
+HERE: Final = {
+    "account report connections": "headrace server report connections",
+    "account report statistics": "headrace server report accounts",
+    "account report": "headrace server report",
+    "account backup": "headrace stream backup --all DIR",
+    "account restore": "headrace stream restore DIR",
+    "audit": "headrace doctor",
+    "bench js": "headrace bench pub --jetstream, headrace bench fetch, headrace bench consume",
+    "bench service": "headrace bench latency",
+    "bench sub": "headrace bench latency",
+    "cheat": "headrace COMMAND --help",
+    "consumer cluster step-down": _STEP_DOWN % "CONSUMER.LEADER.STEPDOWN.STREAM.CONSUMER",
+    "consumer find": "headrace consumer report STREAM",
+    "consumer graph": "headrace stream graph STREAM",
+    "consumer state": "headrace consumer info STREAM CONSUMER",
+    "context previous": "headrace context select NAME",
+    "context unselect": "headrace context select, without a name",
+    "counter": "headrace pub SUBJECT '' -H Nats-Incr:1 --jetstream",
+    "kv edit": "headrace stream edit KV_BUCKET",
+    "latency": "headrace bench latency",
+    "micro": _SERVICES,
+    "object edit": "headrace stream edit OBJ_BUCKET",
+    "server account": "headrace server report accounts",
+    "server cluster step-down": _STEP_DOWN % "META.LEADER.STEPDOWN",
+    "server config": "headrace serve -sl reload=PID",
+    "server consumer-check": "headrace consumer report STREAM",
+    "server graph": "headrace server top",
+    "server list": "headrace server report jetstream",
+    "server ls": "headrace server report jetstream",
+    "server request": "headrace request '$SYS.REQ.SERVER.PING.VARZ' ''",
+    "server run": "headrace serve",
+    "server stream-check": "headrace stream report",
+    "server watch": "headrace server top",
+    "service": _SERVICES,
+    "stream cluster step-down": _STEP_DOWN % "STREAM.LEADER.STEPDOWN.STREAM",
+    "stream gaps": "headrace stream info STREAM",
+    "stream state": "headrace stream info STREAM",
+    "top": "headrace server top",
+}
+"""What it is called here."""
+
+NOT_HERE: Final = {
+    "account tls": "the certificates of a server are shown by openssl s_client",
+    "auth": "headrace reads operators' accounts and their tokens, and makes none; nsc does",
+    "consumer cluster": "clusters place consumers themselves",
+    "errors edit": _NUMBERED,
+    "errors validate": _NUMBERED,
+    "plugins": "there are none",
+    "schema": "--json shows the documents, and the reference has their fields",
+    "server cluster": "clusters look after themselves; `nats server cluster` removes lost servers",
+    "server generate": "the page on configuration has the settings of a file",
+    "server mappings": "no subjects are mapped for a whole account",
+    "server passwd": "`htpasswd -bnBC 11 '' PASSWORD` makes a hash",
+    "stream cluster": "clusters place streams themselves; `nats stream cluster` removes lost servers",
+    "trace": f"nats-server alone traces messages; {_TRACED}",
+    "traffic": f"it shows the traffic of clusters; {_TRACED}",
+}
+"""Why it is not."""
+
+
+def elsewhere(words: Sequence[str]) -> str:
+    """A sentence on what the tool calls by these words, by most of them; "" where there is nothing to say."""
+    for count in range(len(words), 0, -1):
+        name = " ".join(words[:count])
+        if name in HERE:
+            return f"`nats {name}` is here: {HERE[name]}"
+        if name in NOT_HERE:
+            return f"`nats {name}` is not here: {NOT_HERE[name]}"
+    return ""
