@@ -64,6 +64,23 @@ def test_a_stream_confirms_and_is_read_from_anywhere(at_server: Run, js: sync.Je
     assert lines[0].startswith("[#1] Received on 'orders.1', stream ORDERS, sequence 1, 20")
 
 
+def test_reading_ends_at_the_end_or_goes_on_with_a_consumer(
+    at_server: Run, js: sync.JetStream
+) -> None:
+    stream = js.create_stream(name="ORDERS", subjects=["orders.>"])
+    ends = ("sub", "--stream", "ORDERS", "--terminate-at-end", "--raw")
+    assert at_server(*ends).lines == []
+    for number in range(3):
+        js.publish("orders.1", b"%d" % number)
+    assert at_server(*ends).lines == ["0", "1", "2"]
+    at_server("consumer", "create", "ORDERS", "c")
+    words = ("sub", "--stream", "ORDERS", "--durable", "c", "--ack", "--count", "2", "--raw")
+    assert at_server(*words).lines == ["0", "1"]
+    assert stream.consumer("c").info().ack_floor.stream_seq == 2
+    done = at_server("sub", "orders.1", *words[1:])
+    assert (done.status, "--durable goes with --stream" in done.err) == (1, True)
+
+
 def test_reading_a_stream_leaves_no_consumer(at_server: Run, js: sync.JetStream) -> None:
     stream = js.create_stream(name="ORDERS", subjects=["orders.>"])
     js.publish("orders.1", b"1")

@@ -144,3 +144,12 @@ def test_the_worst_counts() -> None:
     assert (verdict.status, verdict.warnings) == (1, ["a 5 (at least 3)"])
     verdict.judge("b", 1, 3, 2, unit="s", below=True)
     assert (verdict.status, verdict.criticals) == (2, ["b 1s (at most 2)"])
+
+
+def test_the_account_and_the_way_there_have_the_names_of_the_nats_tool(
+    at_server: Run, js: sync.JetStream
+) -> None:
+    told = at_server("account", "info", "--json").told
+    assert told["account"]["streams"] == 0
+    told = at_server("rtt", "--count", "2", "--json").told
+    assert len(told["rtt_ms"]) == 2

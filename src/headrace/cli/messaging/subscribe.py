@@ -96,6 +96,9 @@ _STARTS = ("everything", "new", "last", "last_per_subject", "since", "start_sequ
     click.option(
         "--stream", metavar="NAME", default="", help="read this stream, with the options below"
     ),
+    click.option("--durable", metavar="NAME", default="", help="with this consumer of the stream"),
+    click.option("--ack", is_flag=True, hidden=True),  # of the nats tool; with --durable it is so
+    click.option("--terminate-at-end", "ends", is_flag=True, help="end behind the stream's last"),
     click.option("--all", "everything", is_flag=True, help="from the stream's first message"),
     click.option("--new", is_flag=True, help="only what comes from now on"),
     click.option("--last", is_flag=True, help="from the stream's last message"),
@@ -115,6 +118,9 @@ async def sub(
     count: int | None,
     wait: float | None,
     stream: str,
+    durable: str,
+    ack: bool,
+    ends: bool,
     **starts: Any,
 ) -> None:
     """Show messages as they come, until Ctrl-C.
@@ -133,11 +139,22 @@ async def sub(
     if not subjects and not stream:
         raise Failure("give a subject, such as 'orders.>', or --stream")
     show = Show(session, raw=raw, subjects_only=subjects_only, headers_only=headers_only)
+    if durable:
+        if subjects or begins or ends or not stream:
+            raise Failure(
+                "--durable goes with --stream, and says itself what it reads and from where"
+            )
+        from ..consumer.subscribe import show_each
+
+        found = await session.js.consumer(stream, durable)
+        session.output.note(f"reading with consumer {durable} of stream {stream}; Ctrl-C ends it")
+        await show_each(session, found, show, count, wait, ack=True)
+        return
     words = " ".join(subjects) or "everything"
-    if stream or begins:
+    if stream or begins or ends:
         stream = stream or await _stream_of(session, subjects[0])
         session.output.note(f"reading {words} of stream {stream}; Ctrl-C ends it")
-        reading = _stored(session, stream, subjects, starts, headers_only)
+        reading = _stored(session, stream, subjects, starts, headers_only, ends=ends)
         async with aclosing(reading) as messages:
             await _each(messages, show.stored, count, wait)
         return
@@ -182,13 +199,19 @@ async def _stored(
     subjects: tuple[str, ...],
     starts: dict[str, Any],
     headers_only: bool,
+    *,
+    ends: bool,
 ) -> AsyncGenerator[JetStreamMessage, None]:
     config = ConsumerConfig(filter_subjects=subjects, headers_only=headers_only, **start_of(starts))
     ordered = await session.js.ordered_consumer(stream, config)
     try:
+        if ends and not (await ordered.info()).num_pending:
+            return
         async with ordered.consume() as messages:
             async for message in messages:
                 yield message
+                if ends and not message.metadata.pending:
+                    return
     finally:
         with suppress(HeadraceError):  # the server removes it by itself, when it is not used
             await ordered.delete()
