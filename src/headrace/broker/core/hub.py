@@ -73,6 +73,7 @@ class Hub:
         self.slow_consumers = 0
         self.ended_connections = EndedConnections()
         self.about_store: Callable[[], dict[str, Any]] = dict  # what the shell adds to `/jsz`
+        self.about_process: Callable[[], dict[str, Any]] = dict  # and to VARZ and STATSZ
         self.past_traffic = [0, 0, 0, 0]  # in and out messages, in and out bytes, of ended sessions
         self._client_ids = 4  # nats-server has used the first ones for itself, too
         self.is_shutting_down = False

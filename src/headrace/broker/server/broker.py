@@ -22,7 +22,14 @@ from .config.options import BrokerOptions, WebSocketOptions, reloadable
 from .connections.connection import Connection
 from .connections.listener import bind, is_loopback, shown_host, url_of
 from .connections.pump import Pump
-from .machine import Descriptors, disk_bytes, memory_bytes, share_out, time_zone
+from .machine import (
+    Descriptors,
+    disk_bytes,
+    memory_bytes,
+    process_numbers,
+    share_out,
+    time_zone,
+)
 from .monitor import REQUESTS_OPEN_MAX, Monitor
 from .passwords import DecisionThreads
 from .storage import OpenStorage, open_storage
@@ -161,6 +168,9 @@ class Broker:
             self._port = listener.getsockname()[1]
             shares = self._share_descriptors()
             hub = self._hub = self._make_hub()
+            hub.about_process = lambda: process_numbers(
+                hub.clock.monotonic_ns() - hub.started_monotonic_ns
+            )
             hub.configure_accounts(options.all_accounts(), options.system_account)
             pump = self._pump = Pump(hub, loop)
             hub.decisions = self._decisions = DecisionThreads(loop, pump.wake)

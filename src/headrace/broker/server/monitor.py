@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final, Literal, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -268,22 +265,15 @@ class Monitor:
         return 200, document
 
     def _process(self) -> dict[str, Any]:
-        """What only the process knows: memory in bytes, processor time, cores."""
-        uptime_ns = self._hub.clock.monotonic_ns() - self._hub.started_monotonic_ns
-        document: dict[str, Any] = {
+        """What only the process knows."""
+        return {
             "http_host": self._host,
             "http_port": self._port,
             "http_base_path": "",
             "https_port": 0,
             "http_req_stats": {**dict.fromkeys(self._pages, 0), **self._asked},
-            "cores": os.cpu_count() or 1,
-            "gomaxprocs": os.cpu_count() or 1,
-            "cpu": round(100 * time.process_time_ns() / max(uptime_ns, 1), 1),
+            **self._hub.about_process(),
         }
-        statm = Path("/proc/self/statm")
-        if statm.exists():
-            document["mem"] = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        return document
 
 
 def _text(query: Query, name: str) -> str:

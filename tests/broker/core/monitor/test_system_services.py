@@ -66,13 +66,17 @@ def test_the_system_account_is_told_about_the_server() -> None:
     ann.stream()
     ann.subscribe(b"x")
     server_id = served.hub.server_id
+    served.hub.about_process = lambda: {"mem": 7, "cores": 2, "cpu": 1.5, "gomaxprocs": 2}
     stats = ask(admin, "$SYS.REQ.SERVER.PING")
+    assert [stats["statsz"][name] for name in ("mem", "cores", "cpu")] == [7, 2, 1.5]
+    assert ask(admin, "$SYS.REQ.SERVER.PING.VARZ")["data"]["mem"] == 7
     assert stats["server"]["id"] == server_id
     assert stats["statsz"]["connections"] == 2
     for who in ("PING", server_id):
         assert ask(admin, f"$SYS.REQ.SERVER.{who}.VARZ")["data"]["connections"] == 2
     jsz = ask(admin, "$SYS.REQ.SERVER.PING.JSZ", {"streams": True, "account": "A"})["data"]
-    assert jsz["account_details"][0]["stream_detail"][0]["name"] == "S"
+    (detail,) = jsz["account_details"][0]["stream_detail"]
+    assert (detail["name"], detail["cluster"]) == ("S", {"leader": served.hub.server_name})
     assert len(ask(admin, "$SYS.REQ.SERVER.PING.CONNZ", {"acc": "A"})["data"]["connections"]) == 1
     assert ask(admin, "$SYS.REQ.SERVER.PING.HEALTHZ")["data"]["status"] == "ok"
     assert ask(admin, "$SYS.REQ.SERVER.PING.IDZ")["id"] == server_id

@@ -129,7 +129,10 @@ def account_details(
             "api": {"level": COMPATIBLE_API_LEVEL, **snapshot["api"]},
         }
         if streams or consumers:
-            detail["stream_detail"] = engine.details(consumers=consumers, config=config)
+            # That the leader is named is what `nats server stream-check` relies on.
+            leads = {"cluster": {"leader": hub.server_name}}
+            streams_found = engine.details(consumers=consumers, config=config)
+            detail["stream_detail"] = [{**each, **leads} for each in streams_found]
         details.append(detail)
     return details
 

@@ -21,6 +21,8 @@ class Monitored(Host, Protocol):
 
     about_store: Callable[[], dict[str, Any]]
     """Gives what the shell adds to ``/jsz``."""
+    about_process: Callable[[], dict[str, Any]]
+    """Gives what the shell adds to ``/varz`` where clients ask for it: processor, memory."""
     connections_total: int
     """How many connections there were since the start."""
     ended_connections: EndedConnections

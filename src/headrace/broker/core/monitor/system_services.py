@@ -45,7 +45,7 @@ class SystemServices:
         self._sequence = 0
         self.events = AccountEvents(hub, lambda: self._serving, self._server_info)
         self._server_pages: dict[str, Callable[[Options], Any]] = {
-            "VARZ": lambda said: server.varz(hub),
+            "VARZ": lambda said: server.varz(hub, hub.about_process()),
             "CONNZ": self._connz,
             "JSZ": self._jsz,
             "SUBSZ": self._subsz,
@@ -246,6 +246,7 @@ class SystemServices:
         names = ("start", "connections", "total_connections", "subscriptions", "slow_consumers")
         return {
             **{name: found[name] for name in names},
+            **{k: v for k, v in self._hub.about_process().items() if k in ("mem", "cores", "cpu")},
             "active_servers": 1,
             "active_accounts": sum(1 for account in self._hub.accounts if account.connections),
             "sent": {"msgs": found["out_msgs"], "bytes": found["out_bytes"]},
