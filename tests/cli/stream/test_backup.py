@@ -111,3 +111,8 @@ def test_what_is_said_of_mistakes(at_server: Run, js: sync.JetStream, tmp_path: 
     assert "there is no stream" in at_server("stream", "backup", "NOPE", str(tmp_path / "x")).err
     assert not (tmp_path / "x").exists()
     assert "holds a backup" in at_server("stream", "restore", "--all", str(tmp_path)).err
+    assert "holds a backup" in at_server("stream", "restore", "--all", str(tmp_path / "x")).err
+    fill(js, "A")
+    assert at_server("stream", "backup", "--all", str(tmp_path)).status == 0
+    done = at_server("stream", "restore", str(tmp_path))
+    assert (done.status, f"headrace stream restore --all {tmp_path}" in done.err) == (1, True)

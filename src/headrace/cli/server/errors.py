@@ -15,7 +15,7 @@ from ..shared.verbs import offline
 
 def _table() -> list[ErrorSpec]:
     rows = {each for each in vars(Errors).values() if isinstance(each, ErrorSpec)}
-    return sorted(rows)
+    return sorted(rows, key=lambda row: (row.err_code, row.description))
 
 
 def _shown(row: ErrorSpec) -> dict[str, object]:

@@ -118,7 +118,7 @@ class LazyGroup(click.Group):
 def _elsewhere(context: click.Context, args: list[str]) -> str:
     from .elsewhere import elsewhere
 
-    above = []
+    above: list[str] = []
     here: click.Context | None = context
     while here is not None and here.parent is not None:  # by their names: aliases are not looked up
         above.insert(0, here.command.name or "")

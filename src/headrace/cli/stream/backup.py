@@ -29,7 +29,8 @@ def _whole(directory: Path) -> Backup | None:
 
 
 def _backups_in(place: Path) -> list[Backup]:
-    return [found for found in map(_whole, sorted(place.iterdir())) if found is not None]
+    places = sorted(place.iterdir()) if place.is_dir() else []
+    return [found for found in map(_whole, places) if found is not None]
 
 
 @online(
@@ -179,7 +180,16 @@ async def restore(
     """
     place = Path(directory)
     if not everything:
-        found = await asyncio.to_thread(read_backup, place)
+        try:
+            found = await asyncio.to_thread(read_backup, place)
+        except ConfigurationError as error:
+            if not (many := await asyncio.to_thread(_backups_in, place)):
+                raise
+            raise Failure(
+                f"{place} holds the backups of {len(many)} streams, and is none itself",
+                f"headrace stream restore --all {place}    restores them all",
+                f"headrace stream restore {place}/STREAM    restores one",
+            ) from error
         info = await _restore(session, found, _changed(found, name, file, replicas), bar)
         session.output.show(_restored(info), _restored_sentence(info))
         return None
