@@ -107,6 +107,7 @@ PATHS = {
     "renewal answered too late": Path(Lease, "answered", _refused),
     "standby left": Path(Consuming, "_receive_last"),
     "consumer given up after a drain": Path(Consuming, "_give_up"),
+    "removal of what was acknowledged awaited": Path(Consuming, "_until_removed"),
     "handler running when told to stop": Path(InTurn, "stop", _stopped_running),
     "handlers abreast running when told to stop": Path(Abreast, "stop", _stopped_running),
     "reader run where frames are received": Path(Waiter, "wake_now", _went_on),

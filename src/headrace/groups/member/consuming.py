@@ -21,6 +21,7 @@ from .intake import Intake
 from .lease import Lease
 from .machine import Event, Gone, Lost, Release
 from .pinned import Pinned
+from .removed import until_removed
 from .takeover import Takeover
 from .work import TAKEN_AT_ONCE, Work, work_of
 
@@ -34,6 +35,7 @@ ASK_FIRST_S: Final = (
     0.02  # how long until a former owner's messages are asked for again, doubling …
 )
 ASK_MAX_S: Final = 0.5  # … up to here
+TERMED: Final = "term"  # as a message notes that it was answered
 REDELIVERIES_AWAITED: Final = 3  # one may be lost with a link
 
 
@@ -311,6 +313,7 @@ class Consuming:
         self._consumption._abandon()
         await asyncio.wait([self._worker], timeout=self._crew.settings.ack_wait)
         await self._confirm()
+        await self._until_removed()
         await self._leave_time()
         if not self.is_active:
             return False
@@ -353,6 +356,16 @@ class Consuming:
         last = self._work.last if self._work is not None else None
         if last is not None and self._pinned is not None and self._crew.settings.acks:
             await self._pinned.confirm(last._message)
+
+    async def _until_removed(self) -> None:
+        """What was acknowledged last has left the work queue; if not in time, it may be delivered again."""
+        crew, last = self._crew, self._work.last if self._work is not None else None
+        if last is None or crew.settings.is_static or last._message._answered not in (True, TERMED):
+            return
+        sequence = last.metadata.stream_seq
+        await until_removed(
+            crew.js, crew.stream, sequence, crew.settings.ack_wait, lambda: self.is_active
+        )
 
     def _send_back(self) -> None:
         """What was not begun is delivered to the next owner at once; the first of it first."""

@@ -28,7 +28,7 @@ HELD_MAX: Final = (
 class Work(Protocol):
     """What handles the messages of a generation."""
 
-    last: GroupMessage | None  # begun last
+    last: GroupMessage | None  # whose handler ended last
 
     async def run(self) -> None:
         """Until ``stop`` was called, the lease is over, or nothing more comes. Raises the error of the
@@ -234,7 +234,7 @@ class Abreast:
 
     async def _handle(self, key: Hashable, message: GroupMessage) -> None:
         self._running[message] = None
-        slots, is_placed = self._crew.slots, False
+        slots, is_placed, is_begun = self._crew.slots, False, False
         try:
             if slots is not None:
                 await slots.take()
@@ -242,7 +242,7 @@ class Abreast:
                 if self._stopping or not self._generation.is_owned:
                     self._left.append(message)
                     return
-            self.last = message
+            is_begun = True
             if (result := self._handling.awaited(self._crew.handler(message))) is not None:
                 await result
         except CALLBACK_ERRORS as error:
@@ -252,6 +252,8 @@ class Abreast:
         finally:
             if slots is not None and is_placed:
                 slots.give()
+            if is_begun:
+                self.last = message
             del self._running[message]
             self._lanes.done(key)
             self._wake(1)
