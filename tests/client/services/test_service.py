@@ -133,6 +133,7 @@ async def test_nats_py_reads_what_our_services_say(connection: Connection, other
         assert stats.endpoints[1].num_errors == 1
 
 
+@pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")  # nats-py's own
 async def test_our_requests_reach_services_of_nats_py(
     connection: Connection, other: Client
 ) -> None:

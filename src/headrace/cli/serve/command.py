@@ -194,6 +194,7 @@ def _log_as_wanted(values: Mapping[str, Any], args: argparse.Namespace) -> None:
     set_up_logging(
         debug=bool(values.get("debug") or args.debug_and_trace),
         trace=bool(values.get("trace") or args.debug_and_trace),
+        traced_bytes=values.get("max_traced_msg_len"),
         file=values.get("log_file"),
         time=values.get("logtime", True),
         utc=values.get("logtime_utc", False),

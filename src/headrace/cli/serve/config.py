@@ -161,6 +161,8 @@ SETTINGS: Final = (
     Setting("logtime_utc", _switch, "show that time in UTC", "--logtime_utc"),
     Setting("debug", _switch, "log connections", "-D --debug"),
     Setting("trace", _switch, "log as much detail as possible", "-V --trace"),
+    Setting("max_traced_msg_len", _whole_number, "bytes of a message that the trace shows; 0: all (4096)",
+        "--max_traced_msg_len BYTES"),
     Setting("no_header_support", _switch, "disable message headers"),
     Setting("max_payload", _whole_number, "largest message in bytes"),
     Setting("max_connections", _whole_number, "maximum number of connections"),

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 _IGNORED: Final = (
     "cluster", "cluster_advertise", "cluster_listen", "cluster_name", "connect_retries",
-    "no_advertise", "routes", "client_advertise", "log_size_limit", "max_traced_msg_len", "profile",
+    "no_advertise", "routes", "client_advertise", "log_size_limit", "profile",
     "r", "remote_syslog",
 )  # fmt: skip
 _IGNORED_SWITCHES: Final = ("s", "syslog")

@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Final
 
-from ...broker.server.connections.tracing import TRACE
+from ...broker.server.connections.tracing import TRACE, show_payloads
 from ...errors import ConfigurationError
 
 _LABELS: Final = {
@@ -49,6 +49,7 @@ def set_up_logging(
     *,
     debug: bool,
     trace: bool = False,
+    traced_bytes: int | None = None,
     file: str | None = None,
     time: bool = True,
     utc: bool = False,
@@ -56,8 +57,8 @@ def set_up_logging(
 ) -> None:
     """Send the log of Headrace and of the event loop to ``file`` or stderr. For our own process only.
 
-    With ``trace`` the protocol of connections made from now on is logged, too. With ``as_json`` each line is
-    a JSON document, which always has the time in UTC.
+    With ``trace`` the protocol of connections made from now on is logged, too, with so many bytes of each
+    message (0: all of them). With ``as_json`` each line is a JSON document, which always has the time in UTC.
 
     Raises ConfigurationError if the file cannot be written; the log then stays where it is.
     """
@@ -77,6 +78,7 @@ def set_up_logging(
         logger.setLevel(level)
         logger.propagate = False
     logging.getLogger(_TRACING).setLevel(TRACE if trace else logging.WARNING)
+    show_payloads(traced_bytes)
     for old in before:
         if isinstance(old, logging.FileHandler):
             old.close()

@@ -23,7 +23,7 @@ from ...errors import ConfigurationError
 _HARMLESS: Final = frozenset({
     "write_deadline", "log_size_limit", "logfile_size_limit",
     "log_max_num", "logfile_max_num", "syslog", "remote_syslog", "client_advertise", "prof_port",
-    "prof_block_rate", "max_traced_msg_len", "trace_verbose", "trace_headers",
+    "prof_block_rate", "trace_verbose", "trace_headers",
     "connect_error_reports", "reconnect_error_reports", "disable_sublist_cache",
     "lame_duck_grace_period", "max_closed_clients", "no_fast_producer_stall", "server_tags",
     "server_metadata", "http_base_path", "ping_first", "cluster", "gateway", "leafnodes",
@@ -135,6 +135,7 @@ def _listener(top: Fields, settings: FileSettings, file: str) -> None:
     settings.put("system_account", top.text("system_account", "system"))
     settings.put("debug", top.switch("debug"))
     settings.put("trace", top.switch("trace"))
+    settings.put("max_traced_msg_len", top.number("max_traced_msg_len"))
     settings.put("store_dir", top.text("store_dir", "storedir"))
     settings.put("ports_file_dir", top.text("ports_file_dir"))
     settings.put("pid_file", top.text("pid_file", "pidfile"))

@@ -11,7 +11,7 @@ other clients, and all other frames, go through ``_handle``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -118,6 +118,10 @@ class Session:
     def subscriptions(self) -> Mapping[bytes, Subscription]:
         """What it listens to, by ``sid``."""
         return self._subscriptions.by_sid
+
+    def tell_ended(self, tell: Callable[[list[bytes]], object]) -> None:
+        """From here on ``tell`` is called with the ids of subscriptions that have ended."""
+        self._subscriptions.on_end = tell
 
     @property
     def authenticated(self) -> bool:

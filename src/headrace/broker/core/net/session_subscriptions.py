@@ -7,6 +7,7 @@ hundred thousand from the trie is half a second of work, and nobody waits for it
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ....clock import Clock
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 class SessionSubscriptions:
     """The subscriptions of one session, by ``sid``. If ``plain`` is None, all of them are ``guarded``."""
 
-    __slots__ = ("_drop", "_guarded", "_listener", "_past_messages", "_plain", "by_sid")
+    __slots__ = ("_drop", "_guarded", "_listener", "_past_messages", "_plain", "by_sid", "on_end")
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class SessionSubscriptions:
         self._past_messages = 0
         self._drop = self.drop  # one for all of them: each look makes another
         self.by_sid: dict[bytes, Subscription] = {}
+        self.on_end: Callable[[list[bytes]], object] | None = None
 
     @property
     def delivered(self) -> int:
@@ -71,6 +73,8 @@ class SessionSubscriptions:
         if self.by_sid.pop(subscription.name, None) is not None:
             self._close(subscription)
             self._listener.router.unsubscribe(subscription)
+            if self.on_end is not None:
+                self.on_end([subscription.name])
 
     def move(self, router: Router) -> None:
         """Listen in another account from here on."""
@@ -105,6 +109,8 @@ class SessionSubscriptions:
         self.by_sid.clear()
         for subscription in ended:
             self._close(subscription)
+        if self.on_end is not None:
+            self.on_end([subscription.name for subscription in ended])
         return ended
 
     def _close(self, subscription: Subscription) -> None:

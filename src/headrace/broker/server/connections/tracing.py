@@ -16,7 +16,15 @@ from ....wire.frames import BAD, CONNECT, ERR, INFO, MSG, OK, PING, PONG, PUB, S
 if TYPE_CHECKING:
     from ...core.net.session import Session
 
-__all__ = ["PAYLOAD_BYTES_SHOWN", "TRACE", "Trace", "quoted", "trace_of", "who"]
+__all__ = [
+    "PAYLOAD_BYTES_SHOWN",
+    "TRACE",
+    "Trace",
+    "quoted",
+    "show_payloads",
+    "trace_of",
+    "who",
+]
 
 TRACE: Final = 5
 """The level, below DEBUG."""
@@ -26,7 +34,10 @@ _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\r": "\\r", "\n": "\\n", "\t": "\\
 _SECRETS: Final = re.compile(
     rb'("(?:pass|auth_token|sig|jwt)"\s*:\s*)"(?:[^"\\]|\\.)*"', re.IGNORECASE
 )
-PAYLOAD_BYTES_SHOWN: Final = 4096  # of a message; the rest would keep everybody waiting
+PAYLOAD_BYTES_SHOWN: Final = (
+    4096  # of a message, unless told otherwise; more keeps everybody waiting
+)
+_ENDED_SHOWN: Final = 1000  # subscriptions that end at once; the others are counted
 _PAYLOAD_MAX: Final = 64 * 1024 * 1024  # what the session refuses is traced up to here
 _LINE_MAX: Final = 64 * 1024
 _WORDS: Final = {PING: "PING", PONG: "PONG", OK: "+OK"}
@@ -63,6 +74,18 @@ def quoted(text: str) -> str:
     return f'"{"".join(shown)}"'
 
 
+def show_payloads(nbytes: int | None) -> None:
+    """Show so many bytes of each message from now on, all with 0 or less; None: as at first.
+
+    For the whole process, as the level of the log is.
+    """
+    global _payload_bytes
+    _payload_bytes = PAYLOAD_BYTES_SHOWN if nbytes is None else max(0, nbytes)
+
+
+_payload_bytes = PAYLOAD_BYTES_SHOWN
+
+
 def trace_of(session: Session) -> Trace | None:
     """The trace of a new connection, if anybody wants one."""
     return Trace(session) if _logger.isEnabledFor(TRACE) else None
@@ -75,6 +98,7 @@ class Trace:
         self._session = session
         self._heard = Parser.for_server(max_payload=_PAYLOAD_MAX, max_control_line=_LINE_MAX)
         self._said = Parser.for_client()
+        session.tell_ended(self.ended)
 
     def heard(self, data: bytes) -> None:
         """Bytes of the client; call it before they are handled."""
@@ -92,9 +116,20 @@ class Trace:
         _logger.log(TRACE, "%s - %s [%s]", name, direction, _command(frame))
         body = frame[-2] + frame[-1] if frame[0] in (PUB, MSG) else b""
         if body:
-            payload = quoted(body[:PAYLOAD_BYTES_SHOWN].decode(errors="surrogateescape"))
-            more = "..." if len(body) > PAYLOAD_BYTES_SHOWN else ""
-            _logger.log(TRACE, "%s - %s MSG_PAYLOAD: [%s%s]", name, direction, payload, more)
+            most = _payload_bytes or len(body)
+            payload = quoted(body[:most].decode(errors="surrogateescape"))
+            more = "..." if len(body) > most else ""
+            _logger.log(TRACE, '%s - %s MSG_PAYLOAD: [%s%s"]', name, direction, payload[:-1], more)
+
+    def ended(self, sids: list[bytes]) -> None:
+        """Subscriptions that are gone: unsubscribed, at their number of messages, or with the client."""
+        name = who(self._session)
+        for sid in sids[:_ENDED_SHOWN]:
+            _logger.log(
+                TRACE, "%s - <-> [DELSUB %s]", name, quoted(sid.decode(errors="replace"))[1:-1]
+            )
+        if len(sids) > _ENDED_SHOWN:
+            _logger.log(TRACE, "%s - <-> [DELSUB of %d more]", name, len(sids) - _ENDED_SHOWN)
 
 
 def _command(frame: Frame) -> str:
