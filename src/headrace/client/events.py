@@ -117,6 +117,8 @@ class EventHub:
             try:
                 self._callback(event)
             except Exception:
+                # It is the program's own function, so it may raise anything; and what called here, the
+                # reading of a link among others, must go on whatever the program makes of an event.
                 _log.exception("on_event raised for %r", event)
         if isinstance(event, Closed):
             self._ended = True

@@ -318,10 +318,14 @@ class Driver:
     def _wait(self, control: Control, config: StreamConfig, seq: int, timeout_s: float) -> bool:
         """Wait for a message after ``seq``."""
         if config.retention == "workqueue":
-            # A work queue must not have another consumer, so it is polled.
+            # A work queue must not have another consumer, so there is no event to wait for: it is polled, in
+            # Spark's own thread for this query, which has nothing else to do and asks for the time to pass.
             deadline = time.monotonic() + timeout_s
-            while (behind := control.head()[0].last_seq <= seq) and time.monotonic() < deadline:
-                time.sleep(min(POLL_WITHOUT_EVENT_S, timeout_s))
+            while behind := control.head()[0].last_seq <= seq:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    break
+                time.sleep(min(POLL_WITHOUT_EVENT_S, left_s))
             return not behind
         if self._tail is None or not self._tail.stands_at(control, seq):
             if self._tail is not None:

@@ -91,7 +91,8 @@ class DecisionThreads:
             try:
                 decided(identity)
             except Exception:
-                # A fault of ours: this client cannot be told what became of its messages.
+                # A fault of ours, so of any kind: what the client said meanwhile is handled in here. As in
+                # Connection._handle, it is hung up on, and nobody else notices.
                 logger.exception("cid:%d - failed after a login", session.client_id)
                 session.close("Internal Error")
             wake()

@@ -155,7 +155,7 @@ def scrub(output: Output, directory: str, rate: float | None) -> int | None:
         with progress(output, "scrub", sum(f.end for f in work), of_bytes=True) as advance:
             for nbytes in read_files(files, work, state, findings.append):
                 advance(nbytes)
-                if rate is not None:
+                if rate is not None:  # a pace is what was asked for: nobody else is in this process
                     time.sleep(nbytes / rate / 1e6)
     document = {
         "files": state.files,

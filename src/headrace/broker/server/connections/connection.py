@@ -203,7 +203,9 @@ class Connection(asyncio.Protocol):
             else:
                 session.receive(data)
         except Exception:
-            # A fault of ours: this client cannot be told what became of its messages.
+            # A fault of ours, so of any kind. This client cannot be told what became of its messages, and is
+            # hung up on; the loop serves everybody else, too, and an error that left here would end in its
+            # handler, with the client still connected and its input half handled.
             logger.exception("%s - failed while handling a client's data", who(session))
             session.close("Internal Error")
         if session.holds_input or self._reading_paused:

@@ -122,7 +122,9 @@ class InProcessConnection:
             else:
                 session.receive_chunks(chunks)
         except Exception:
-            # A fault of ours: this client cannot be told what became of its messages.
+            # A fault of ours, so of any kind. This client cannot be told what became of its messages, and is
+            # hung up on; the loop serves everybody else, too, and an error that left here would end in its
+            # handler, with the client still connected and its input half handled.
             logger.exception("%s - failed while handling a client's data", who(session))
             session.close("Internal Error")
         if session.wants_slice:
