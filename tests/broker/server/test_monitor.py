@@ -192,6 +192,25 @@ async def test_accounts_streams_and_subscriptions_are_shown_when_asked_for() -> 
             assert (await get(broker, target))[0] == 400
 
 
+async def test_accounts_of_jsz_come_in_pages_by_name() -> None:
+    accounts = [AccountOptions(name=name, jetstream=JetStreamLimits()) for name in "CAB"]
+    users = [User(name, "p", account=name) for name in "CAB"]
+    async with Broker(monitor_port=0, accounts=accounts, users=users) as broker:
+
+        async def names(query: str) -> list[str]:
+            document = json.loads((await get(broker, f"/jsz?{query}"))[1])
+            assert document["total"] == 3
+            return [each["name"] for each in document["account_details"]]
+
+        assert await names("accounts=1") == ["A", "B", "C"]
+        assert await names("accounts=1&limit=2") == ["A", "B"]
+        assert await names("accounts=1&limit=2&offset=2") == ["C"]
+        assert await names("accounts=1&offset=9") == []
+        (detail,) = json.loads((await get(broker, "/jsz?acc=B"))[1])["account_details"]
+        assert (detail["streams"], detail["bytes"]) == (0, 0)
+        assert (await get(broker, "/healthz?js-server-only=1"))[0] == 200
+
+
 async def test_connections_are_sorted_and_shown_with_their_subscriptions() -> None:
     async with (
         Broker(monitor_port=0) as broker,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Literal, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -28,6 +29,8 @@ REQUEST_BYTES_MAX: Final = 8 * 1024  # a longer request head: 431, closed
 REQUEST_S: Final = 5.0  # a slower request or reader is cut
 REQUESTS_MAX: Final = 64  # one more at a time: 503, closed
 REQUESTS_OPEN_MAX: Final = 256  # one more: closed without an answer
+
+_JETSTREAM_ONLY: Final = ("js-enabled-only", "js-enabled", "js-server-only")
 
 Query = Mapping[str, list[str]]
 Answer = tuple[int, Any]
@@ -207,7 +210,7 @@ class Monitor:
             account=_text(query, "account"),
             stream=_text(query, "stream"),
             consumer=_text(query, "consumer"),
-            jetstream_only=_switch(query, "js-enabled-only") or _switch(query, "js-enabled"),
+            jetstream_only=any(map(partial(_switch, query), _JETSTREAM_ONLY)),
             details=_switch(query, "details"),
         )
         return healthz(self._hub, question)
@@ -241,6 +244,8 @@ class Monitor:
             streams=_switch(query, "streams"),
             consumers=_switch(query, "consumers"),
             config=_switch(query, "config"),
+            offset=_number(query, "offset", 0),
+            limit=_number(query, "limit", 0),
         )
         if account and not document.get("account_details"):
             raise _QueryError(f"acc: {account!r} is no account with JetStream")

@@ -108,13 +108,18 @@ def account_details(
     streams: bool = False,
     consumers: bool = False,
     config: bool = False,
+    offset: int = 0,
+    limit: int = PER_PAGE,
 ) -> list[dict[str, Any]]:
     """JetStream by account: what each uses, and its streams and consumers when asked for."""
     details: list[dict[str, Any]] = []
-    for account in hub.accounts:
+    accounts = sorted(
+        (each for each in hub.accounts if each.engine is not None and name in ("", each.name)),
+        key=lambda each: each.name,
+    )
+    for account in accounts[max(0, offset) :][: limit if limit > 0 else PER_PAGE]:
         engine = account.engine
-        if engine is None or (name and account.name != name):
-            continue
+        assert engine is not None
         snapshot = engine.snapshot()
         detail: dict[str, Any] = {
             "name": account.name,

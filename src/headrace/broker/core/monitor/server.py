@@ -12,7 +12,7 @@ from typing import Any, Final
 from ...._version import __version__
 from ....api.times import format_time
 from ..options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION
-from .accounts import account_details
+from .accounts import PER_PAGE, account_details
 from .connections import format_uptime, head_of
 from .monitored import Monitored
 
@@ -89,10 +89,13 @@ def jsz(
     streams: bool = False,
     consumers: bool = False,
     config: bool = False,
+    offset: int = 0,
+    limit: int = PER_PAGE,
 ) -> dict[str, Any]:
     """JetStream's numbers; ``disabled`` where there is none.
 
-    Any of the switches, or the name of an account, adds the details of accounts.
+    Any of the switches, or the name of an account, adds the details of accounts: those of one page, in the
+    order of their names.
     """
     document = head_of(hub)
     if not hub.accounts.engines:
@@ -111,7 +114,13 @@ def jsz(
     document.update(hub.about_store())
     if account or accounts or streams or consumers:
         document["account_details"] = account_details(
-            hub, account, streams=streams, consumers=consumers, config=config
+            hub,
+            account,
+            streams=streams,
+            consumers=consumers,
+            config=config,
+            offset=offset,
+            limit=limit,
         )
     return document
 

@@ -210,7 +210,7 @@ class SystemServices:
             account=_text(said, "account"),
             stream=_text(said, "stream"),
             consumer=_text(said, "consumer"),
-            jetstream_only=_on(said, "js-enabled-only"),
+            jetstream_only=_on(said, "js-enabled-only") or _on(said, "js-server-only"),
             details=_on(said, "details"),
         )
         code, document = healthz(self._hub, question)
@@ -239,6 +239,8 @@ class SystemServices:
             streams=_on(said, "streams"),
             consumers=_on(said, "consumer"),
             config=_on(said, "config"),
+            offset=_number(said, "offset", 0),
+            limit=_number(said, "limit", 0),
         )
 
     def _statsz(self, said: Options) -> dict[str, Any]:
