@@ -28,7 +28,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     _openssl(
         directory, "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2",
-        "-subj", "/CN=test CA",
+        "-subj", "/CN=test CA", "-addext", "keyUsage=critical,keyCertSign,cRLSign",
     )  # fmt: skip
     names = {
         "server": "IP:127.0.0.1",

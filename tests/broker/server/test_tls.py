@@ -40,7 +40,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     _openssl(
         directory, "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2",
-        "-subj", "/CN=test CA",
+        "-subj", "/CN=test CA", "-addext", "keyUsage=critical,keyCertSign,cRLSign",
     )  # fmt: skip
     (directory / "san.cnf").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
     for name in ("server", "client"):
