@@ -59,3 +59,12 @@ def test_the_image_copies_only_what_is_there() -> None:
         if line.startswith("COPY ") and "--from" not in line:
             for source in line.split()[1:-1]:
                 assert (guides.ROOT / source).exists(), source
+
+
+def test_both_stages_of_the_image_stand_on_one_base_that_can_be_chosen() -> None:
+    lines = (PACKAGING / "Dockerfile").read_text().splitlines()
+    assert [line for line in lines if line.startswith(("ARG ", "FROM "))] == [
+        "ARG BASE=python:3.13-slim",
+        "FROM ${BASE} AS build",
+        "FROM ${BASE}",
+    ]
