@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from headrace.errors import ConfigurationError
 from headrace.spark.sink.layout import Column, lay_out
 from headrace.spark.sink.options import parse_sink_options
-from headrace.spark.sink.rows import BadRow, Limits, RowEncoder, Rows
+from headrace.spark.sink.rows import BadRow, Limits, RowEncoder, Rows, digest_of
 from headrace.spark.sink.values import encoder_of
 
 LIMITS = Limits(("orders.>", "x"), "orders._sink.>", 100)
@@ -147,12 +148,17 @@ def test_message_ids_and_lifetimes_have_columns() -> None:
     assert seconds.encode(data=[b""], ttl=[60]).lines == [b"Nats-TTL: 60\r\n"]
 
 
-def test_rows_without_a_message_id_get_one_by_their_number() -> None:
+def test_rows_without_a_message_id_get_one_by_their_number_and_by_what_they_are() -> None:
     encoder = Encoder({"subject": "string", "data": "binary"}, id_prefix="s:4:1:")
-    assert encoder.encode(subject=["x", None], data=[b"", b""]).lines == [
-        b"Nats-Msg-Id: s:4:1:0\r\n"
-    ]
-    assert encoder.encode(subject=["x"], data=[b""]).lines == [b"Nats-Msg-Id: s:4:1:2\r\n"]
+    first = encoder.encode(subject=["x", None], data=[b"", b""]).lines
+    assert first == [b"Nats-Msg-Id: s:4:1:0:%b\r\n" % digest_of(b"x", b"", b"").encode()]
+    (third,) = encoder.encode(subject=["x"], data=[b""]).lines
+    assert third == first[0].replace(b":0:", b":2:")
+    others = {
+        digest_of(*each)
+        for each in itertools.product((b"x", b"y"), (b"", b"a: b\r\n"), (b"", b"1"))
+    }
+    assert len(others) == 8
 
 
 def test_json_takes_all_other_columns() -> None:

@@ -110,6 +110,45 @@ def test_a_connection_that_breaks_after_the_last_ack_is_no_error(
     assert rows_of(feed) == numbered(1, 20)
 
 
+@pytest.mark.parametrize("with_ttl", [False, True])
+def test_dedupe_loses_no_row_where_a_batch_is_cut_into_other_partitions(
+    make_feed: Make, with_ttl: bool
+) -> None:
+    """An id names the row, too, not only its place: what is another row there is stored."""
+    feed = make_feed(allow_msg_ttl=True)
+    types = columns(data="binary", **({"ttl": "int"} if with_ttl else {}))
+
+    def rows(first: int, last: int) -> Iterator[pa.RecordBatch]:
+        for batch in payloads(first, last):
+            named = {"data": batch.column(0)}
+            if with_ttl:
+                named["ttl"] = pa.array([3600] * batch.num_rows, pa.int32())
+            yield pa.RecordBatch.from_pydict(named)
+
+    for first, last, partition in ((1, 50, 0), (51, 70, 1)):
+        write(job(feed, types, delivery="dedupe"), rows(first, last), partition=partition)
+    found = [
+        write(
+            job(feed, types, delivery="dedupe"), rows(at * 25 + 1, at * 25 + 25), partition=at
+        ).found
+        for at in range(4)
+    ]
+    assert found == [25, 0, 0, 0], "the first 25 rows have their places, the others have not"
+    assert set(rows_of(feed)) == set(numbered(1, 100))
+
+
+def test_dead_letters_of_a_batch_that_is_cut_otherwise_are_all_there(make_feed: Make) -> None:
+    feed = make_feed()
+    dead = f"{feed.name}.dead"
+    types = columns(subject="string", data="binary")
+    for bad in (b"one", b"other", b"other"):
+        batch = pa.RecordBatch.from_pydict({"subject": ["no subject"], "data": [bad]})
+        batch = batch.cast(pa.schema([("subject", pa.string()), ("data", pa.binary())]))
+        one = job(feed, types, delivery="dedupe", onBadRow=f"deadletter:{dead}")
+        assert write(one, [batch]).bad == 1
+    assert [letter.payload for letter in stored(feed, "dead")] == [b"one", b"other"]
+
+
 def test_dedupe_without_a_batch_is_good_for_the_tasks_of_one_write(feed: Feed) -> None:
     one = job(feed, delivery="dedupe")
     write(one, payloads(1, 10), batch=None)

@@ -13,7 +13,7 @@ from ..options.values import BadRule
 from ..patience import Patience, may_pass
 from .links import Links
 from .options import ACCEPTED
-from .rows import BadRow
+from .rows import BadRow, digest_of
 
 IN_FLIGHT_MAX: Final = 500  # dead letters that wait for their answers together
 _HEADERS_MAX: Final = (
@@ -93,8 +93,12 @@ class BadRows:
     def _headers(self, row: BadRow, lines: bytes, room: int) -> bytes:
         """What the row was. Its own headers may be what is wrong with it, so they travel encoded."""
         pairs = [
-            # A batch that runs again sends the same letters; the stream drops them within its window.
-            ("Nats-Msg-Id", f"{self._source}:{row.label}"),
+            # A batch that runs again sends the same letters; the stream drops them within its window. In
+            # other partitions another row may have the same label.
+            (
+                "Nats-Msg-Id",
+                f"{self._source}:{row.label}:{digest_of(row.subject, row.lines, row.payload)}",
+            ),
             ("Headrace-Sink", self._source),
             ("Headrace-Row", row.label),
             ("Headrace-Subject", row.subject[:512].decode(errors="backslashreplace")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import ProtocolError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _KNOWN_SUBJECTS_MAX: Final = 10_000
 _FRONT: Final = len(b"NATS/1.0\r\n")
 _TTL: Final = re.compile(r"never|[1-9]\d*|(?=.*[1-9])(\d+(\.\d+)?(h|m|s))+")
+_DIGEST_BYTES: Final = 8
 _SERVERS_OWN: Final = "nats-"
 
 
@@ -56,7 +58,7 @@ class RowEncoder:
     """Makes the messages of one task.
 
     Args:
-        id_prefix: begins the message id of a row without one; "" gives none.
+        id_prefix: begins the message ids, where rows have none of their own; "" gives none.
         on_bad: is told of rows that make no message, before the others are returned.
     """
 
@@ -83,6 +85,8 @@ class RowEncoder:
         subjects = self._subjects.of(batch)
         payloads = self._encode_values(batch)
         lines: list[Payload] = self._lines(batch) if self._has_lines else [b""] * count
+        if self._id_prefix:
+            lines = self._with_ids(subjects, lines, payloads)
         self.number += count
         most = self._limits.size_max
         plain = type(subjects) is list and not self._has_lines
@@ -135,19 +139,42 @@ class RowEncoder:
             batch.column(at).to_pylist() if at >= 0 else nothing
             for at in (layout.headers, layout.message_id, layout.ttl)
         )
-        prefix, number = self._id_prefix, self.number
         if layout.headers < 0 and layout.message_id < 0 and layout.ttl < 0:
-            return [f"Nats-Msg-Id: {prefix}{number + i}\r\n".encode() for i in range(count)]
+            return [b""] * count
         made: list[Payload] = []
         for index in range(count):
-            given = ids[index]
-            if given is None and prefix:
-                given = f"{prefix}{number + index}"
             try:
-                made.append(_block(headers[index], given, ttls[index]))
+                made.append(_block(headers[index], ids[index], ttls[index]))
             except ProtocolError as error:
                 made.append(UnfitValue(f"its headers cannot be written: {error}"))
         return made
+
+    def _with_ids(
+        self, subjects: Sequence[bytes | None], lines: list[Payload], payloads: list[Payload]
+    ) -> list[Payload]:
+        """The lines with an id for each row: its place, and what it is.
+
+        Another row may come to the same place, where a batch runs again in other partitions. By its place
+        alone it would be dropped for the one that is stored, and be lost.
+        """
+        made: list[Payload] = []
+        front = f"Nats-Msg-Id: {self._id_prefix}".encode()
+        number = self.number
+        for subject, own, payload in zip(subjects, lines, payloads, strict=True):
+            number += 1
+            if subject is None or isinstance(own, UnfitValue) or isinstance(payload, UnfitValue):
+                made.append(own)  # it makes no message
+                continue
+            what = digest_of(subject, own, payload).encode()
+            made.append(b"%b%b%d:%b\r\n" % (own, front, number - 1, what))
+        return made
+
+
+def digest_of(subject: bytes, lines: bytes, payload: bytes) -> str:
+    """Tells rows from each other that come to the same place."""
+    chain = blake2b(b"%b %d %b" % (subject, len(lines), lines), digest_size=_DIGEST_BYTES)
+    chain.update(payload)
+    return chain.hexdigest()
 
 
 def _block(headers: Any, message_id: str | None, ttl: str | int | None) -> bytes:
