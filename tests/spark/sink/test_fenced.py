@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
+from headrace.api.times import parse_time
 from headrace.spark.link import Link
 from headrace.spark.patience import Patience
 from headrace.spark.sink import fenced
 from headrace.spark.sink.fenced import NotComparedError
 from headrace.spark.sink.marker_store import MarkerStore
-from headrace.spark.sink.markers import FencedError, PlanChangedError, StreamResetError
+from headrace.spark.sink.markers import PLAN, FencedError, PlanChangedError, StreamResetError
 from headrace.spark.sink.writer import make_job
 from headrace.spark.sink.writing import Job
 
@@ -30,7 +31,8 @@ def out(make_feed: Make) -> Feed:
 def state(feed: Feed) -> dict[str, int]:
     info = feed.call(f"STREAM.INFO.{feed.name}", {"subjects_filter": f"{feed.name}._sink.>"})
     subjects: dict[str, int] = info["state"].get("subjects") or {}
-    return {subject.rsplit(".", 1)[1]: count for subject, count in subjects.items()}
+    tokens = {subject.rsplit(".", 1)[1]: count for subject, count in subjects.items()}
+    return {"plan" if token.startswith(PLAN) else token: n for token, n in tokens.items()}
 
 
 def planned(feed: Feed) -> Job:
@@ -247,6 +249,21 @@ def test_a_stream_made_again_while_a_task_begins_gets_no_row_of_it(
     assert rows_of(out) == numbered(1, 50)
 
 
+def test_a_writer_that_knew_an_earlier_stream_is_refused_in_the_one_made_again(out: Feed) -> None:
+    """Both streams have their plan at sequence 1, and the partition no marker: only the stream differs."""
+    zombie = planned(out)
+
+    def overtaken() -> Iterator[pa.RecordBatch]:
+        out.call(f"STREAM.DELETE.{out.name}")
+        out.create(**ATOMIC)
+        assert write(planned(out), payloads(1, 50)).rows == 50
+        yield from payloads(26, 50)
+
+    with pytest.raises(StreamResetError, match="deleted and made again"):
+        write(zombie, overtaken(), partition=1)
+    assert rows_of(out) == numbered(1, 50)
+
+
 def test_a_partition_waits_for_others_as_long_as_one_after_the_other_is_compared(
     out: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,7 +291,8 @@ def test_a_partition_waits_for_others_as_long_as_one_after_the_other_is_compared
 def test_markers_that_limits_removed_are_begun_again(make_feed: Make) -> None:
     out = make_feed(**ATOMIC, max_msgs=40)
     write(exactly(out), payloads(1, 100))
-    plan = out.call(f"STREAM.MSG.GET.{out.name}", {"last_by_subj": f"{out.name}._sink.s.plan"})
+    subject = f"{out.name}._sink.s.{PLAN}{parse_time(out.control.head()[0].epoch)}"
+    plan = out.call(f"STREAM.MSG.GET.{out.name}", {"last_by_subj": subject})
     assert plan["message"]["seq"] > 40, "the first plan must be gone, or this shows nothing"
     write(exactly(out), payloads(101, 200), batch=1)
     left = rows_of(out)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 
+from headrace.api.times import parse_time
+from headrace.spark.sink.markers import PLAN
 from headrace.spark.sink.task import BATCH_ID, QUERY_ID
 
 from ..conftest import Feed
@@ -103,7 +105,8 @@ def test_a_query_writes_each_row_once_and_goes_on_from_its_checkpoint(
     feed.publish_numbers(2501, 3000)
     run(df, out, checkpoint, **options)
     assert payloads(out) == [b"m%d" % number for number in range(1, 3001)]
-    plan = out.call(f"STREAM.MSG.GET.{out.name}", {"last_by_subj": f"_sink.{out.name}.s.plan"})
+    subject = f"_sink.{out.name}.s.{PLAN}{parse_time(out.control.head()[0].epoch)}"
+    plan = out.call(f"STREAM.MSG.GET.{out.name}", {"last_by_subj": subject})
     import base64
     import json
 

@@ -10,6 +10,7 @@ from ...api.envelope import decode_pub_ack, decode_response
 from ...api.messages import GetMessageRequest, GetMessageResponse
 from ...api.names import EXPECTED_LAST_SUBJECT_SEQ
 from ...api.streams import StreamInfo
+from ...api.times import parse_time
 from ...errors import JetStreamApiError
 from ...wire import encode_headers
 from ..link import Link
@@ -34,18 +35,20 @@ class MarkerStore:
 
     Args:
         space: the subject below which they are.
+        epoch: when the stream was created that is written to.
         rolls_up: the stream keeps only the last of each, if it is told to.
     """
 
-    def __init__(self, stream: str, space: str, rolls_up: bool) -> None:
+    def __init__(self, stream: str, space: str, epoch: str, rolls_up: bool) -> None:
         self._stream = stream
         self._space = space
+        self._plan_token = f"{PLAN}{parse_time(epoch)}"
         self._rollup = [("Nats-Rollup", "sub")] if rolls_up else []
 
     @property
     def plan_subject(self) -> str:
         """Where the plan is."""
-        return f"{self._space}.{PLAN}"
+        return f"{self._space}.{self._plan_token}"
 
     def marker_subject(self, partition: int) -> str:
         """Where a partition's marker is."""
@@ -75,7 +78,7 @@ class MarkerStore:
         body = b'{"subjects_filter":"%b.*"}' % self._space.encode()
         subject = link.api("STREAM", "INFO", self._stream)
         info = decode_response(link.request(subject, body).payload, StreamInfo)
-        subjects = [each for each in info.state.subjects if each != self.plan_subject]
+        subjects = [each for each in info.state.subjects if each.rpartition(".")[2].isdigit()]
         found = self._last(link, subjects)
         return {each[0]: decode_marker(each[1], each[2], each[0]) for each in found if each}
 

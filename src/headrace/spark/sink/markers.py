@@ -19,8 +19,11 @@ import msgspec
 from ...api.base import DocumentError, read_typed
 from ...errors import ConfigurationError, HeadraceError
 
-PLAN: Final = "plan"
-"""The last token of the plan's subject; of a marker's it is the partition."""
+PLAN: Final = "plan-"
+"""Begins the last token of the plan's subject, and the time of the stream's creation ends it; of a marker's
+subject it is the partition. So the plan of a stream that was deleted is none of the one that is made again
+under its name, though both have the same sequence.
+"""
 
 
 class PlanChangedError(HeadraceError):

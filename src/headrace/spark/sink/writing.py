@@ -151,12 +151,13 @@ class _Writing:
                 "is not possible in writeStream; use foreachBatch and df.write with the option batchId"
             )
         space = f"{options.marker_prefix}.{options.sink_id}"
+        epoch = self._job.epoch or self._target.epoch
         return FencedPublisher(
             Writer(options.sink_id, self._batch, self._job.plan, self._task.partition),
-            MarkerStore(options.stream, space, self._target.rolls_up),
+            MarkerStore(options.stream, space, epoch, self._target.rolls_up),
             self._links,
             self._patience,
-            epoch=self._job.epoch or self._target.epoch,
+            epoch=epoch,
             rows_max=options.rows_per_atomic_batch,
             quiet_s=options.connection.request_timeout_s,
             wait_s=options.reconnect_timeout_s,
