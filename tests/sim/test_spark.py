@@ -26,11 +26,13 @@ MUST_HAPPEN = (
     "zombie found all stored",
     "recut refused",
     "second attempt",
+    "read by a consumer",
     "source was reset",
     "target was reset",
     "driver killed",
     "query died",
 )
+RESETS = (0, 1, 2, 3)
 FIRST = int(os.environ.get("HEADRACE_SPARK_SEED", "0"))
 
 
@@ -64,10 +66,12 @@ def test_nothing_happens_to_a_query_that_is_left_alone() -> None:
     assert events["rows"] > 20
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3])
-def test_a_source_that_is_made_again_at_any_moment_doubles_nothing(seed: int) -> None:
-    events = ("reset source", "reset source", "cut", "freeze", "twin", "kill driver")
-    assert play(seed, delivery="exactlyOnce", faults=12, events=events)["source was reset"]
+def test_a_source_that_is_made_again_at_any_moment_doubles_nothing() -> None:
+    happen = ("reset source", "reset source", "cut", "freeze", "twin", "kill driver")
+    events: Counter[str] = Counter()
+    for seed in RESETS:
+        events += play(seed, delivery="exactlyOnce", faults=12, events=happen)
+    assert events["source was reset"] > len(RESETS)
 
 
 @pytest.mark.parametrize("what", SABOTAGES)

@@ -495,15 +495,25 @@ def test_a_stream_made_again_during_the_read_is_found_before_the_last_rows_are_p
 
 
 @pytest.mark.parametrize(
-    "config",
-    [{}, {"retention": "workqueue"}, {"retention": "workqueue", "allow_direct": True}],
-    ids=["limits", "workqueue", "workqueue-direct"],
+    ("config", "few"),
+    [
+        ({}, 0),
+        ({}, reader.FEW),
+        ({"retention": "workqueue"}, 0),
+        ({"retention": "workqueue", "allow_direct": True}, 0),
+    ],
+    ids=["consumer", "few", "workqueue", "workqueue-direct"],
 )
 @pytest.mark.parametrize("accepted", [True, False])
 def test_no_row_of_a_stream_made_again_is_passed_on_for_one_of_the_old_stream(
-    make_feed: Callable[..., Feed], config: dict[str, Any], accepted: bool
+    make_feed: Callable[..., Feed],
+    monkeypatch: pytest.MonkeyPatch,
+    config: dict[str, Any],
+    few: int,
+    accepted: bool,
 ) -> None:
     """It is made again between the look at it and the first request for messages."""
+    monkeypatch.setattr(reader, "FEW", few)
     feed = make_feed(**config)
     feed.publish_numbers(1, 100)
     planned = plan(feed, 0, 100, epoch=feed.control.head()[0].epoch, rows_per_chunk=10)

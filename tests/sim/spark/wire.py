@@ -24,6 +24,7 @@ from sim.whole.plant import SECOND, Plant
 
 __all__ = ["Broker", "VirtualSocket"]
 
+_pull = reader._RangeReader._pull
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 
 
@@ -33,6 +34,7 @@ class Broker:
     Attributes:
         on_step: called before every use of a socket, with the socket and whether it sends: here a seed kills,
             cuts and freezes.
+        pulls: how often a task read by a consumer.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -43,6 +45,8 @@ class Broker:
         self.sockets: list[VirtualSocket] = []
         self.back_at = 0.0
         self.plans = 0
+        self.few = rng.choice((0, reader.FEW))  # so small batches are read by a consumer, too
+        self.pulls = 0
 
     @property
     def now(self) -> float:
@@ -112,6 +116,10 @@ class Broker:
         else:
             proc.pause(self.now + seconds)
 
+    def _pulled(self, *given: Any) -> Any:
+        self.pulls += 1
+        return _pull(*given)
+
     def _time_ns(self) -> int:
         self.plans += 1
         return self.plans
@@ -132,6 +140,8 @@ class Broker:
             patch.setattr(tasks, "os", system)
             patch.setattr(links, "os", system)
             patch.setattr(Link, "open", self.connect)
+            patch.setattr(reader, "FEW", self.few)
+            patch.setattr(reader._RangeReader, "_pull", lambda *given: self._pulled(*given))
             patch.setattr(query.Query, "install_sigterm", lambda one: None)
             given = (driver.Driver, lambda: self.now, self.sleep)
             patch.setattr(query.Query.__init__, "__defaults__", given)

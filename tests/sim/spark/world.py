@@ -110,6 +110,7 @@ class World:
                     assert lives < LIVES_MAX, "the query never comes to its end"
                 self._end_zombies()
                 self._judge()
+                self.counts["read by a consumer"] = self.broker.pulls
             finally:
                 for attempt in [*self._zombies, *self._running]:
                     attempt.proc.kill()
