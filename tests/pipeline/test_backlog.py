@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import shutil
+import ssl
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import peers
 from headrace import sync
 from headrace.errors import ConfigurationError, ConnectFailedError
 from headrace.groups import PartitioningFilter
@@ -16,6 +21,7 @@ from headrace.pipeline.model import Declared, Sink
 from headrace.pipeline.reading import read
 from headrace.pipeline.resets import reset
 from headrace.pipeline.triggers import parse_trigger
+from waiting import until_here
 
 
 @pytest.fixture
@@ -59,6 +65,53 @@ def test_of_a_group_waits_what_its_members_did_not_handle(
         backlog.of_sink(declared, other)
 
 
+@pytest.mark.peer
+def test_a_group_is_asked_for_over_the_connection_of_the_source(
+    pipeline_file: Path,
+    url: str,
+    stream: str,
+    nats_server: Callable[..., peers.ServerProcess],
+    tmp_path: Path,
+) -> None:
+    if shutil.which("openssl") is None:
+        peers.missing_peer("openssl", "install it")
+    subprocess.run(
+        [
+            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+            "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=nats",
+            "-addext", "subjectAltName=DNS:broker.example",
+        ],
+        cwd=tmp_path, check=True, capture_output=True,
+    )  # fmt: skip
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    server = nats_server(
+        config=f"""
+        tls {{ cert_file: "{cert}", key_file: "{key}" }}
+        authorization {{ user: "me", password: "right" }}
+        """
+    )
+    login = f'user = "me", password = "right", tlsCa = "{cert}", tlsHostname = "broker.example"'
+    text = pipeline_file.read_text().replace(f'"{url}"', f'"{server.url}", {login}')
+    context = ssl.create_default_context(cafile=cert)
+    given: Any = {
+        "user": "me",
+        "password": "right",
+        "tls": context,
+        "tls_hostname": "broker.example",
+    }
+    with sync.connect(server.url, **given) as connection:
+        js = connection.jetstream()
+        js.create_stream(name=stream, subjects=[f"{stream}.*"])
+        filters = [PartitioningFilter(f"{stream}.*", (1,))]
+        sync.groups.elastic.create(js, stream, "billing", 4, partitioning_filters=filters)
+        for number in range(3):
+            js.publish(f"{stream}.{number}", b"")
+    pipeline_file.write_text(text)
+    declared = read(pipeline_file)
+    sink = with_trigger(declared, stream=stream, group="billing")
+    until_here(lambda: backlog.of_sink(declared, sink) == 3, "the messages are not seen")
+
+
 def test_a_query_in_a_group_is_as_far_as_its_group(
     pipeline_file: Path, url: str, stream: str
 ) -> None:
@@ -74,6 +127,28 @@ def test_a_query_in_a_group_is_as_far_as_its_group(
     with pytest.raises(ConfigurationError, match="goes on where its group"):
         reset(declared, [declared.sinks["out"]], Start("earliest"))
     (problem,) = check_options(declared)
+    assert "is read by out, seen" in problem.text
+
+
+def test_a_query_that_takes_a_surplus_waits_for_what_its_workers_wait_for(
+    pipeline_file: Path, url: str, stream: str
+) -> None:
+    options = 'consumer = "billing", minPending = 3'
+    pipeline_file.write_text(pipeline_file.read_text().replace('durable = "shown"', options))
+    declared = read(pipeline_file)
+    with pytest.raises(ConfigurationError, match="has no consumer 'billing', which a trigger or a"):
+        backlog.of_sink(declared, with_trigger(declared))
+    with sync.connect(url) as connection:
+        consumer = connection.jetstream().create_consumer(
+            stream, durable_name="billing", priority_policy="overflow", priority_groups=["all"]
+        )
+        for message in list(consumer.fetch(4, group="all"))[:3]:
+            message.ack_sync()
+    assert backlog.of_sink(declared, with_trigger(declared)) == 7
+    with pytest.raises(ConfigurationError, match="reads what a consumer hands out"):
+        reset(declared, [declared.sinks["out"]], Start("earliest"))
+    (problem,) = check_options(declared)
+    assert "takes the surplus of a consumer" in problem.text
     assert "is read by out, seen" in problem.text
 
 

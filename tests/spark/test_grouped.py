@@ -410,7 +410,7 @@ async def test_a_query_outlives_its_connection_and_goes_on_holding_what_it_had(
     for _ in range(3):
         await place.publish(1)
         await run_until(engine, lambda: place.is_done)
-        control = engine.query._control
+        control = engine.query._call._control
         assert control is not None
         control.link._sock.shutdown(socket.SHUT_RDWR)
     place.check()

@@ -13,6 +13,7 @@ from headrace.spark.options.decoding import DECODING_OPTIONS
 from headrace.spark.options.group import GROUP_OPTIONS
 from headrace.spark.options.kafka import IN_MS, MOVED, MOVED_OF_SINK, SAME, Moved
 from headrace.spark.options.lag import LAG_OPTIONS
+from headrace.spark.options.overflow import OVERFLOW_OPTIONS
 from headrace.spark.options.positions import POSITION_OPTIONS
 from headrace.spark.options.snapshot import SNAPSHOT_OPTIONS
 from headrace.spark.options.source import OPTIONS, SOURCE_OPTIONS
@@ -243,6 +244,7 @@ def test_every_option_has_a_sentence_of_documentation() -> None:
         ("snapshot", SNAPSHOT_OPTIONS),
         ("decoding", DECODING_OPTIONS),
         ("group", GROUP_OPTIONS),
+        ("overflow", OVERFLOW_OPTIONS),
         ("connection", CONNECTION_OPTIONS),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,3 +67,33 @@ def test_state_per_key_sees_a_group_s_messages_in_order_and_each_once(
         finally:
             for group in groups:
                 elastic.delete(js, feed.name, group)
+
+
+@pytest.mark.timeout(400)
+def test_a_query_takes_the_surplus_beside_a_worker_as_the_documentation_shows(
+    spark: SparkSession, make_feed: Callable[..., Feed], checkpoint: str
+) -> None:
+    feed = make_feed(retention="workqueue")
+    with connect(feed.url) as connection:
+        js = connection.jetstream()
+        worker = js.create_consumer(
+            feed.name,
+            durable_name="encode",
+            ack_wait=600.0,
+            priority_policy="overflow",
+            priority_groups=["encoders"],
+        )
+        feed.publish_numbers(1, 1500)
+        mine = list(worker.fetch(10, group="encoders", max_wait=5.0))
+        surplus = example("overflow", feed, spark, VIDEOS=feed.name, **{"5000": "400"})["surplus"]
+        seen: list[int] = []
+        writer = surplus.writeStream.foreachBatch(
+            lambda df, number: seen.extend(row.sequence for row in df.collect())
+        )
+        writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        writer.start().awaitTermination()
+        assert seen == list(range(11, 11 + 1490 - 999))
+        info = worker.info()
+        assert (info.num_pending, info.num_ack_pending) == (999, 10)
+        for message in mine:
+            message.ack_sync()

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..client import JetStream, connect
+from ..client.net.handshake import parse_servers
 from ..errors import ConfigurationError, HeadraceError
 from ..groups import ElasticGroup, StaticGroup, elastic, static
 from ..groups.errors import GroupNotFoundError
 from ..groups.lag import measure
 from ..spark.control import Control
-from ..spark.link import Link
+from ..spark.link import Link, tls_context
 from ..spark.options import Connection, SourceOptions
 from .checking import JETSTREAM, source_options
 from .checkpoints import checkpoint_of, read_end
@@ -78,6 +79,9 @@ def _states(
     if options.group is not None:
         yield _state_in_group(source, options, options.group.name, ends)
         return
+    if options.overflow is not None:
+        yield _state_beside_workers(source, options, options.overflow.consumer)
+        return
     try:
         link = Link.open(options.connection)
     except HeadraceError as error:
@@ -105,6 +109,16 @@ def _state_in_group(
     except HeadraceError as error:
         return SourceState(source.name, options.stream, sequence, error=str(error))
     return SourceState(source.name, options.stream, sequence, waiting, sequence + waiting)
+
+
+def _state_beside_workers(source: Source, options: SourceOptions, consumer: str) -> SourceState:
+    """Of a query that takes a surplus: what waits for the workers and for it. It has no place of its own."""
+    stream = options.stream
+    try:
+        waiting = _waiting(options.connection, stream, consumer)
+    except HeadraceError as error:
+        return SourceState(source.name, stream, 0, error=str(error))
+    return SourceState(source.name, stream, 0, waiting, waiting)
 
 
 def _state(
@@ -136,6 +150,10 @@ def _position(ends: list[Any], stream: str, epoch: str) -> int:
 def _of_consumer(declared: Declared, sink: Sink, stream: str, consumer: str) -> int:
     """What waits for a consumer: what it was not sent, and what it did not acknowledge."""
     connection = source_options(_streams(declared, sink)[0]).connection
+    return _waiting(connection, stream, consumer)
+
+
+def _waiting(connection: Connection, stream: str, consumer: str) -> int:
     link = Link.open(connection)
     try:
         info = Control(link, stream).consumer_info(consumer)
@@ -143,7 +161,7 @@ def _of_consumer(declared: Declared, sink: Sink, stream: str, consumer: str) -> 
         link.close()
     if info is None:
         raise ConfigurationError(
-            f"stream {stream!r} has no consumer {consumer!r}, which a trigger watches"
+            f"stream {stream!r} has no consumer {consumer!r}, which a trigger or a source names"
         )
     return info.num_pending + info.num_ack_pending
 
@@ -154,18 +172,35 @@ def _of_group(declared: Declared, sink: Sink, stream: str, group: str) -> int:
     return asyncio.run(_ask_group(connection, stream, group))
 
 
-async def _ask_group(connection: Connection, stream: str, group: str) -> int:
+def _as_client(connection: Connection) -> dict[str, Any]:
+    """The same connection in the client's options.
+
+    Raises:
+        ConfigurationError: the client cannot log in this way, or a certificate cannot be used.
+    """
+    if connection.jwt:
+        raise ConfigurationError(
+            "the backlog of a group is asked for with a file of credentials: give 'creds' instead of 'jwt' "
+            "and 'nkeySeed'"
+        )
     named = {
         "user": connection.user,
         "password": connection.password,
         "token": connection.token,
         "credentials_file": connection.creds,
         "nkey_seed": connection.nkey_seed,
-        "tls": connection.tls,
+        "tls": tls_context(connection, parse_servers(list(connection.servers))),
+        "tls_hostname": connection.tls_hostname,
+        "tls_first": connection.tls_first,
+        "inbox_prefix": connection.inbox_prefix,
     }
-    options: Any = {key: value for key, value in named.items() if value}
+    return {key: value for key, value in named.items() if value}
+
+
+async def _ask_group(connection: Connection, stream: str, group: str) -> int:
+    options: Any = _as_client(connection)
     async with connect(list(connection.servers), **options) as client:
-        js = client.jetstream()
+        js = client.jetstream(prefix=connection.api_prefix)
         found = await measure(js, await _group(js, stream, group))
     if found.waiting is None:
         raise ConfigurationError(f"how much waits in group {group!r} of {stream!r} cannot be told")

@@ -78,19 +78,28 @@ def check_options(declared: Declared) -> list[Problem]:
     return problems
 
 
+_ALONE: Final = {
+    "group": "is a member of a group, which one query can be: give each a source with a 'member' of its own",
+    "consumer": "takes the surplus of a consumer, of which each query would get a part: let one take it",
+}
+
+
 def _check_members(declared: Declared) -> Iterator[Problem]:
-    """A source that is a member of a group has one query: a second one would end the first."""
+    """A source that is a member of a group, or takes a surplus, has one query.
+
+    A second member would end the first; of a surplus each would get a part.
+    """
     readers: dict[str, list[str]] = {}
+    why: dict[str, str] = {}
     for sink in declared.sinks.values():
         for source in sources_of(declared, sink.of or quarantined(declared, sink)[0]):
-            if source.format == JETSTREAM and "group" in map(str.lower, source.options):
+            options = set(map(str.lower, source.options))
+            if source.format == JETSTREAM and options & set(_ALONE):
                 readers.setdefault(source.name, []).append(sink.name)
+                why[source.name] = next(text for name, text in _ALONE.items() if name in options)
     for name, sinks in readers.items():
         if len(sinks) > 1:
-            text = (
-                f"source {name!r} is a member of a group, which one query can be; it is read by "
-                f"{', '.join(sinks)}. Give each a source with a 'member' of its own"
-            )
+            text = f"source {name!r} {why[name]}; it is read by {', '.join(sinks)}"
             yield Problem(declared.sources[name].place, text)
 
 
@@ -202,6 +211,13 @@ def _needed(options: SourceOptions) -> Iterator[str]:
     api = options.connection.api_prefix
     for stream in options.streams:
         yield f"{api}.STREAM.INFO.{stream}"
+        if options.overflow is not None:
+            consumer = options.overflow.consumer
+            yield f"{api}.STREAM.MSG.GET.{stream}"
+            yield f"{api}.CONSUMER.INFO.{stream}.{consumer}"
+            yield f"{api}.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+            yield f"$JS.ACK.{stream}.{consumer}.1.1.1.1.0"
+            continue
         yield f"{api}.CONSUMER.CREATE.{stream}"
         yield f"{api}.CONSUMER.MSG.NEXT.{stream}.x"
         if options.durable:

@@ -88,6 +88,11 @@ def streams_of(declared: Declared, sink: Sink) -> list[Source]:
                 f"{source.place}: source {source.name!r} of query {sink.name!r} goes on where its group "
                 "stands"
             )
+        if source_options(source).overflow is not None:
+            raise ConfigurationError(
+                f"{source.place}: source {source.name!r} of query {sink.name!r} reads what a consumer hands "
+                "out, not from a place of one's choice"
+            )
     return streams
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections import deque
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final
 
@@ -53,7 +54,7 @@ class MessageGets:
         self._subject = link.api("STREAM", "MSG", "GET", stream)
         self._timeout_s = timeout_s
         self._below, self._sid = link.subscribe_below()
-        self._asked: deque[range] = deque()
+        self._asked: deque[Sequence[int]] = deque()
         self._answers: dict[bytes, bytes] = {}
 
     @property
@@ -66,7 +67,7 @@ class MessageGets:
         if not self._link.closed:
             self._link.unsubscribe(self._sid)
 
-    def ask(self, sequences: range) -> None:
+    def ask(self, sequences: Sequence[int]) -> None:
         """Request each of these messages."""
         start = b"PUB %b %b" % (self._subject.encode(), self._below)
         bodies = [b'{"seq":%d}' % sequence for sequence in sequences]

@@ -83,7 +83,7 @@ class Link:
             raise ConfigurationError(
                 "jetstream source: 'servers' has a WebSocket URL; accepted: nats:// and tls://"
             )
-        context = _tls_context(connection, addresses)
+        context = tls_context(connection, addresses)
         reasons = []
         for address in addresses:
             try:
@@ -269,8 +269,8 @@ class Link:
         return False
 
 
-def _tls_context(connection: Connection, addresses: list[ServerAddress]) -> ssl.SSLContext | None:
-    """The TLS context, if any option requires TLS."""
+def tls_context(connection: Connection, addresses: list[ServerAddress]) -> ssl.SSLContext | None:
+    """The TLS context, if any option requires TLS. Raises ConfigurationError: a file cannot be used."""
     wanted = connection.tls or connection.tls_first or connection.tls_ca or connection.tls_cert
     if not wanted and not any(address.tls for address in addresses):
         return None

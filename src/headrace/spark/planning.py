@@ -21,7 +21,8 @@ class Slice(NamedTuple):
     ``since_ns``: every message of the batch was stored at or after this time (0: not known). ``epoch``: when
     the stream that was planned for was created. ``stream``: its name. ``route`` names the batch whose
     ``tasks`` tasks read the range together (see ``routing``); "" where each reads for itself. ``subjects``:
-    only these, in a query that is a member of a group.
+    only these, in a query that is a member of a group. ``runs``: only the sequences in these ranges,
+    first and last, in a query that takes a surplus.
     """
 
     lo: int
@@ -33,6 +34,7 @@ class Slice(NamedTuple):
     route: str = ""
     tasks: int = 0
     subjects: tuple[str, ...] = ()
+    runs: tuple[tuple[int, int], ...] = ()
 
     @property
     def width(self) -> int:

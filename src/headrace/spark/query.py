@@ -43,11 +43,15 @@ class Queryable(Protocol):
 
 def query_of(options: SourceOptions) -> Queryable:
     """The query that these options ask for."""
-    if options.group is None:
-        return Query(options)
-    from .grouped.query import GroupQuery
+    if options.group is not None:
+        from .grouped.query import GroupQuery
 
-    return GroupQuery(options)
+        return GroupQuery(options)
+    if options.overflow is not None:
+        from .overflow.query import OverflowQuery
+
+        return OverflowQuery(options)
+    return Query(options)
 
 
 class Query:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,10 +19,12 @@ from .columns import BatchBuilder, Selection, Wanted
 from .decoding.columns import Layout
 from .link import Link
 from .options import Connection, SourceOptions
+from .overflow.picking import pick
 from .patience import Patience
 from .planning import Slice
 from .reader import ReadPlan, read_range
 from .routing import can_route, home_of_routes, routed
+from .rows import Chunk
 from .snapshot import SnapshotPlan, read_snapshot
 
 if TYPE_CHECKING:
@@ -77,12 +79,7 @@ def read_slice(
         strip_partition=options.group is not None,
     )
     try:
-        chunks = (
-            read_snapshot(connect, _snapshot_plan(options, piece))
-            if options.last_per_subject
-            else read_range(connect, _range_plan(options, piece))
-        )
-        for chunk in chunks:
+        for chunk in _chunks(options, piece, connect):
             batch = builder.build(chunk)
             for first in range(0, batch.num_rows, options.rows_per_batch):
                 yield batch.slice(first, options.rows_per_batch)
@@ -95,6 +92,15 @@ def read_slice(
         raise
     finally:
         _idle.setdefault(key, []).extend(link for link in lent if not link.closed)
+
+
+def _chunks(options: SourceOptions, piece: Slice, connect: Callable[[], Link]) -> Iterator[Chunk]:
+    if piece.runs:
+        patience = Patience(options.reconnect_timeout_s, f"stream {options.stream!r}")
+        return pick(connect, piece, options.rows_per_batch, options.read_timeout_s, patience)
+    if options.last_per_subject:
+        return read_snapshot(connect, _snapshot_plan(options, piece))
+    return read_range(connect, _range_plan(options, piece))
 
 
 def _range_plan(options: SourceOptions, piece: Slice) -> ReadPlan:

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from headrace.spark.overflow.query import OverflowQuery
 from headrace.spark.query import Query
 from headrace.spark.source import JetStreamDataSource
 from sim.spark.procs import Killed, Proc
@@ -145,6 +146,8 @@ class Driver:
         if isinstance(query, Query):
             for driver in query.drivers.values():
                 driver.hang_up()
+        elif isinstance(query, OverflowQuery):
+            query.close()
 
     def run_batch(self) -> bool:
         """One trigger; False if there was nothing new."""

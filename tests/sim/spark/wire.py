@@ -235,7 +235,9 @@ class VirtualSocket:
             return
         end = broker.now + self._timeout
         while not self._in and not self.is_cut and broker.now < end:
-            broker.advance(min(0.05, end - broker.now))
+            broker.advance(
+                max(1e-6, min(0.05, end - broker.now))
+            )  # less than that is no time at all
 
     def _step(self, sends: bool) -> None:
         proc = here()

@@ -15,22 +15,22 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from ...api import base
 from ...api.envelope import decode_response
 from ...api.messages import GetMessageRequest, GetMessageResponse
 from ...api.streams import PurgeRequest, PurgeResponse, StreamConfig
-from ...errors import ConfigurationError, HeadraceError, JetStreamApiError
+from ...errors import ConfigurationError, JetStreamApiError
 from ...groups.member.config import Settings, plans
 from ...groups.records import StaticGroup
+from ..calls import Calls
 from ..control import Control
 from ..link import Link
 from ..loss import may_be_loss, stored_after
 from ..offsets import DataLossError, Offset, StreamHead, check_range
 from ..options import SourceOptions
 from ..options.group import GroupOptions
-from ..patience import Patience, may_pass
 from ..planning import Slice
 from .holding import Holding, names_of
 from .offsets import GroupOffset, split
@@ -38,11 +38,6 @@ from .record import Group, member_of, read_record, work_stream
 
 _LOG: Final = logging.getLogger("headrace.spark")
 
-T = TypeVar("T")
-
-FIRST_CONNECT_S: Final = (
-    0.7  # a query that never reached its server has a wrong URL, more likely than not
-)
 LOOK_S: Final = 0.05
 HAND_OVER_S: Final = (
     30.0  # how long a bounded run waits for partitions that another member still has
@@ -71,11 +66,15 @@ class GroupQuery:
         self._options = options
         self._group: GroupOptions = options.group
         self._stream = work_stream(options.stream, options.group)
-        self._connect = connect or (lambda: Link.open(options.connection))
         self._clock = clock
         self._sleep = sleep
-        self._control: Control | None = None
-        self._was_there = False
+        self._call = Calls(
+            self._stream,
+            connect or (lambda: Link.open(options.connection)),
+            options.reconnect_timeout_s,
+            clock,
+            sleep,
+        )
         self._holding: Holding | None = None
         self._initial: GroupOffset | None = None
         self._frozen_at: int | None = None
@@ -197,8 +196,7 @@ class GroupQuery:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._control is not None:
-            self._control.link.close()
+        self._call.close()
 
     # Between batches
 
@@ -329,26 +327,6 @@ class GroupQuery:
                         raise
                     found[partition] = 0
         return found
-
-    def _call(self, call: Callable[[Control], T]) -> T:
-        """Call with a live connection, and again on a new one while the server may come back."""
-        timeout_s = self._options.reconnect_timeout_s
-        if not self._was_there:
-            timeout_s = min(timeout_s, FIRST_CONNECT_S)
-        patience = Patience(timeout_s, f"stream {self._stream!r}", self._clock, self._sleep)
-        while True:
-            try:
-                if self._control is None or self._control.link.closed:
-                    self._control = Control(self._connect(), self._stream)
-                answer = call(self._control)
-                self._was_there = True
-                return answer
-            except HeadraceError as error:
-                if not may_pass(error):
-                    raise
-                if self._control is not None:
-                    self._control.link.close()
-                patience.pause(error)
 
 
 def _patterns(group: Group, partition: int) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from .decoding import DECODING_OPTIONS, DecodingOptions, decoding_of
 from .group import GROUP_OPTIONS, GroupOptions, group_of
 from .kafka import IN_MS, MOVED
 from .lag import LAG_OPTIONS, LagRule, lag_of
+from .overflow import OVERFLOW_OPTIONS, OverflowOptions, overflow_of
 from .positions import (
     ALL,
     EARLIEST,
@@ -93,6 +94,7 @@ class SourceOptions:
     last_per_subject: bool = False
     bucket: str = ""
     group: GroupOptions | None = None
+    overflow: OverflowOptions | None = None
     bounds: Bounds = ALL
 
     @property
@@ -212,6 +214,7 @@ ACCEPTED: Final = Accepted(
         SNAPSHOT_OPTIONS,
         DECODING_OPTIONS,
         GROUP_OPTIONS,
+        OVERFLOW_OPTIONS,
         CONNECTION_OPTIONS,
     ),
     {
@@ -278,6 +281,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
         last_per_subject=values["lastPerSubject"] or bool(values["bucket"]),
         bucket=values["bucket"],
         group=group_of(values, ACCEPTED, streaming=streaming),
+        overflow=overflow_of(values, ACCEPTED, streaming=streaming),
     )
 
 
