@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headrace import sync
 from headrace.cli.bench.measure import percentile, shares, timed
+from headrace.cli.bench.publish import _into_nowhere
 from headrace.cli.shared.errors import Failure
 
 Run = Callable[..., Any]
@@ -62,3 +65,21 @@ async def test_the_first_error_ends_all_and_is_raised_as_it_is() -> None:
 
     with pytest.raises(Failure, match="no message came"):
         await timed([fail, fail])
+
+
+async def test_ctrl_c_is_heard_while_nothing_is_waited_for() -> None:
+    """Publishing without a stream never waits as long as the buffers take it."""
+    published = 0
+
+    async def publish(subject: str, payload: bytes) -> None:
+        nonlocal published
+        published += 1
+        assert published < 100_000, "nobody could cancel it"
+
+    session: Any = SimpleNamespace(connection=SimpleNamespace(publish=publish))
+    task = asyncio.create_task(_into_nowhere(session, "a", b"", 10**9, lambda step: None))
+    while not published:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

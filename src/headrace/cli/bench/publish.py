@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 
@@ -104,4 +105,5 @@ async def _into_nowhere(
             await publish(subject, payload)
         advance(step)
         count -= step
+        await asyncio.sleep(0)  # publishing waits for nothing: Ctrl-C would not be heard
     await session.connection.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -284,6 +285,8 @@ def _failure(
 
 def _plain(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
+        if error.errno and error.strerror.startswith("Connect call failed"):
+            return os.strerror(error.errno)  # asyncio's text has the address again, and not why
         return error.strerror
     return str(error) or type(error).__name__
 
