@@ -131,6 +131,8 @@ def test_a_consumer_is_reset(at_server: Run, stream: sync.Stream) -> None:
     done = at_server("consumer", "reset", "A", "c", "2", "--force")
     assert done.lines == ["consumer c delivers from sequence 2 on; 3 messages are left"]
     assert at_server("consumer", "next", "A", "c", "-r").lines == ["2"]
+    done = at_server("consumer", "reset", "A", "c", "--sequence", "3", "--dry-run")
+    assert "to sequence 3" in done.out
     done = at_server("consumer", "reset", "A", "c", "--dry-run")
     assert done.out.startswith("would reset consumer c of stream A to the first message not")
 

@@ -27,7 +27,9 @@ def test_a_file_goes_in_and_comes_out(
     assert at_server("object", "ls", "reports").lines == [
         "no objects; `headrace object put reports FILE` stores one"
     ]
-    done = at_server("object", "put", "reports", str(file), "--description", "of May", "-H", "A:1")
+    done = at_server(
+        "object", "put", "reports", str(file), "--force", "--description", "of May", "-H", "A:1"
+    )
     assert done.lines == ["stored 293.0 KiB as reports > report.pdf"]
     done = at_server("object", "get", "reports", "report.pdf", answer="n\n")
     assert (done.status, "Really replace report.pdf?" in done.err) == (1, True)

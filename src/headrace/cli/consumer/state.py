@@ -76,10 +76,15 @@ async def unpin(session: Session, stream: str, consumer: str, group: str) -> Non
 
 
 @online(
-    STREAM, CONSUMER, click.argument("sequence", type=click.IntRange(0), default=0), destroys=True
+    STREAM,
+    CONSUMER,
+    click.argument("sequence", type=click.IntRange(0), default=0),
+    click.option("--sequence", "option", type=click.IntRange(0), default=0, hidden=True),
+    destroys=True,
 )
-async def reset(session: Session, stream: str, consumer: str, sequence: int) -> None:
+async def reset(session: Session, stream: str, consumer: str, sequence: int, option: int) -> None:
     """Deliver from SEQUENCE on again; without it, from the first message that is not acknowledged."""
+    sequence = sequence or option  # the nats tool takes it so
     found = await session.js.consumer(stream, consumer)
     origin = f"sequence {sequence:,}" if sequence else "the first message not acknowledged"
     what = f"reset consumer {consumer} of stream {stream} to {origin}"

@@ -26,6 +26,8 @@ _READ_BYTES = 128 * 1024
     OBJECTS,
     click.argument("file", metavar="FILE"),
     click.option("--name", metavar="TEXT", default="", help="the object's name (that of the file)"),
+    # Of the nats tool, which asks before it replaces an object.
+    click.option("-f", "--force", is_flag=True, hidden=True, expose_value=False),
     click.option("--description", metavar="TEXT", default=""),
     click.option(
         "-H", "--header", "header", multiple=True, metavar="NAME:VALUE", help="repeatable"
