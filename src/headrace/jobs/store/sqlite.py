@@ -137,11 +137,11 @@ class SqliteDatabase:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = _connect(self.path)
+            self._read_connections.append(connection)  # from here on it is closed with the others
             connection.execute("PRAGMA query_only = ON")
             # Only the writer checkpoints the log into the database.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             self._local.connection = connection
-            self._read_connections.append(connection)
         try:
             connection.execute("BEGIN")
             try:
@@ -268,6 +268,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         cached_statements=256,
     )
     connection.row_factory = sqlite3.Row
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA cache_size = -65536")
+    try:
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA cache_size = -65536")
+    except BaseException:
+        connection.close()
+        raise
     return connection
