@@ -42,6 +42,12 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     assert not complaints
 
 
+def test_the_unit_needs_no_program_but_ours_and_a_shell() -> None:
+    text = (PACKAGING / "headrace.service").read_text()
+    programs = re.findall(r"(?m)^Exec\w+=(\S+)", text)
+    assert programs == ["/opt/headrace/bin/headrace", "/bin/sh"]
+
+
 def test_the_unit_leaves_little_open() -> None:
     text = (PACKAGING / "headrace.service").read_text()
     for line in (
