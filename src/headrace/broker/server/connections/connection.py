@@ -7,6 +7,7 @@ that is handled nothing more is read.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from typing import TYPE_CHECKING, Final, Literal, cast
@@ -318,7 +319,8 @@ class Connection(asyncio.Protocol):
 
 def _say_no_more(transport: asyncio.Transport) -> None:
     if not transport.is_closing() and transport.can_write_eof():
-        transport.write_eof()
+        with contextlib.suppress(OSError):  # gone already, so there is nobody to tell
+            transport.write_eof()
 
 
 def _tls_version(transport: asyncio.Transport) -> str:
