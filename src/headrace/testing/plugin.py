@@ -7,14 +7,15 @@ finds it empty. Nothing is imported before a test asks for it.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from headrace import BrokerSettings, ConnectOptions, sync
+    from headrace import BrokerSettings, Connection, ConnectOptions, sync
 
 __all__ = [
     "headrace_broker",
@@ -26,9 +27,12 @@ __all__ = [
 
 def pytest_configure(config: pytest.Config) -> None:
     """Offer ``headrace_connection``: what makes asyncio fixtures is known only now."""
-    kind = "asyncio" if config.pluginmanager.hasplugin("asyncio") else "plain"
-    fixtures = importlib.import_module(f".{kind}_fixture", __package__)
-    config.pluginmanager.register(fixtures, "headrace-connection")
+    kind = "pytest_asyncio" if config.pluginmanager.hasplugin("asyncio") else "pytest"
+    offered = ModuleType("headrace_connection")
+    vars(offered)["headrace_connection"] = importlib.import_module(kind).fixture(
+        headrace_connection
+    )
+    config.pluginmanager.register(offered, "headrace-connection")
 
 
 def login_of(settings: BrokerSettings, name: str = "test") -> ConnectOptions:
@@ -39,6 +43,17 @@ def login_of(settings: BrokerSettings, name: str = "test") -> ConnectOptions:
     if token := settings.get("token"):
         login["token"] = token
     return login
+
+
+async def headrace_connection(
+    headrace_broker: sync.Broker, headrace_settings: BrokerSettings
+) -> AsyncIterator[Connection]:
+    """An asyncio connection to ``headrace_broker``, in the test's event loop, with the settings' login."""
+    from headrace import connect
+
+    login = login_of(headrace_settings)
+    async with connect(headrace_broker.client_url, **login) as connection:
+        yield connection
 
 
 @pytest.fixture(scope="session")
