@@ -17,7 +17,7 @@ from ..errors import ConfigurationError, HeadraceError, NoRespondersError
 from ..wire import encode_headers
 from .link import Link
 from .options.values import BadRule
-from .patience import Patience, may_pass
+from .patience import Patience
 
 _LOG: Final = logging.getLogger("headrace.spark")
 
@@ -103,27 +103,17 @@ class BadMessages:
         )
 
     def _send(self, messages: Sequence[BadMessage]) -> None:
-        while True:
-            try:
-                if self._link is None or self._link.closed:
-                    self._link = self._connect()
-                self._publish(self._link, messages)
-            except NoRespondersError as error:
-                raise ConfigurationError(
-                    f"jetstream source: no stream takes the subject {self._rule.subject!r} of onBadMessage; "
-                    "create one"
-                ) from error
-            except HeadraceError as error:
-                if not may_pass(error):
-                    raise
-                if self._link is not None:
-                    self._link.close()
-                self._patience.pause(error)
-            else:
-                self._patience.restart()
-                return
+        self._patience.persist(lambda: self._publish(messages), self._let_go)
+        self._patience.restart()
 
-    def _publish(self, link: Link, messages: Sequence[BadMessage]) -> None:
+    def _let_go(self) -> None:
+        if self._link is not None:
+            self._link.close()
+
+    def _publish(self, messages: Sequence[BadMessage]) -> None:
+        if self._link is None or self._link.closed:
+            self._link = self._connect()
+        link = self._link
         blocks = [self._headers(message) for message in messages]
         for message, block in zip(messages, blocks, strict=True):
             if len(block) + len(message.payload) > link.info.max_payload:
@@ -132,8 +122,14 @@ class BadMessages:
                     f"the server accepts {link.info.max_payload} bytes with headers"
                 )
         requests = [(self._rule.subject, message.payload) for message in messages]
-        for reply in link.request_many(requests, blocks):
-            decode_response(reply.payload, PubAck)
+        try:
+            for reply in link.request_many(requests, blocks):
+                decode_response(reply.payload, PubAck)
+        except NoRespondersError as error:
+            raise ConfigurationError(
+                f"jetstream source: no stream takes the subject {self._rule.subject!r} of onBadMessage; "
+                "create one"
+            ) from error
 
     def _headers(self, message: BadMessage) -> bytes:
         """What the message was. Its own headers may be what is wrong with it, so they travel encoded."""

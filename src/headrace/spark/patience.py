@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from ..errors import (
     AuthorizationError,
@@ -17,6 +17,8 @@ from ..errors import (
 )
 
 _LOG: Final = logging.getLogger("headrace.spark")
+
+T = TypeVar("T")
 
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_MAX_S: Final = 5.0
@@ -63,6 +65,22 @@ class Patience:
     def restart(self) -> None:
         """Something came: the next failure is the first one."""
         self._failures = 0
+
+    def persist(
+        self,
+        call: Callable[[], T],
+        let_go: Callable[[], object],
+        passes: Callable[[HeadraceError], bool] = may_pass,
+    ) -> T:
+        """Call, and again while the server may come back. ``let_go`` drops the link that failed."""
+        while True:
+            try:
+                return call()
+            except HeadraceError as error:
+                if not passes(error):
+                    raise
+                let_go()
+                self.pause(error)
 
     def pause(self, error: HeadraceError) -> None:
         """Wait before the next attempt.

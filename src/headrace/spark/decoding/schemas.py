@@ -9,12 +9,12 @@ from typing import Final
 
 from ...api import base
 from ...api.envelope import decode_response
-from ...api.messages import GetMessageRequest, GetMessageResponse
-from ...errors import ConfigurationError, HeadraceError, JetStreamApiError
+from ...api.messages import GetMessageRequest, GetMessageResponse, StoredMessageDocument
+from ...errors import ConfigurationError, JetStreamApiError
 from ...wire import parse_headers
 from ..control import StreamMissingError
 from ..link import Link
-from ..patience import Patience, may_pass
+from ..patience import Patience
 from ..snapshot import DELETIONS, SnapshotPlan, read_snapshot
 
 HEADER: Final = "schema-id"
@@ -90,30 +90,29 @@ class SchemaBucket:
 
     def _fetch(self, schema_id: str) -> bytes:
         request = base.encode(GetMessageRequest(last_by_subj=self._subject + schema_id))
-        while True:
-            try:
-                if self._link is None or self._link.closed:
-                    self._link = self._connect()
-                subject = self._link.api("STREAM", "MSG", "GET", self._stream)
-                answer = self._link.request(subject, request)
-                message = decode_response(answer.payload, GetMessageResponse).message
-            except HeadraceError as error:
-                code = error.err_code if isinstance(error, JetStreamApiError) else 0
-                if code == _MESSAGE_NOT_FOUND:
-                    raise self._unknown(schema_id) from None
-                if code == _STREAM_NOT_FOUND:
-                    raise self._missing() from None
-                if not may_pass(error):
-                    raise
-                if self._link is not None:
-                    self._link.close()
-                self._patience.pause(error)
-            else:
-                self._patience.restart()
-                break
+        try:
+            message = self._patience.persist(lambda: self._ask(request), self._let_go)
+        except JetStreamApiError as error:
+            if error.err_code == _MESSAGE_NOT_FOUND:
+                raise self._unknown(schema_id) from None
+            if error.err_code == _STREAM_NOT_FOUND:
+                raise self._missing() from None
+            raise
+        self._patience.restart()
         if any(sign in base64.b64decode(message.hdrs) for sign in DELETIONS):
             raise self._unknown(schema_id)
         return base64.b64decode(message.data)
+
+    def _ask(self, request: bytes) -> StoredMessageDocument:
+        if self._link is None or self._link.closed:
+            self._link = self._connect()
+        subject = self._link.api("STREAM", "MSG", "GET", self._stream)
+        answer = self._link.request(subject, request)
+        return decode_response(answer.payload, GetMessageResponse).message
+
+    def _let_go(self) -> None:
+        if self._link is not None:
+            self._link.close()
 
     def _unknown(self, schema_id: str) -> NoSchemaError:
         return NoSchemaError(f"no schema {schema_id!r} in bucket {self._bucket!r}")

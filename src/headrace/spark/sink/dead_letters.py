@@ -10,7 +10,7 @@ from ...api.envelope import decode_pub_ack
 from ...errors import ConfigurationError, HeadraceError, NoRespondersError
 from ...wire import encode_headers
 from ..options.values import BadRule
-from ..patience import Patience, may_pass
+from ..patience import Patience
 from .links import Links
 from .options import ACCEPTED
 from .rows import BadRow, digest_of
@@ -62,22 +62,8 @@ class BadRows:
         self.count += len(rows)
 
     def _send(self, rows: Sequence[BadRow]) -> None:
-        while True:
-            try:
-                self._publish(rows)
-            except NoRespondersError as error:
-                raise ConfigurationError(
-                    f"{ACCEPTED.who}: no stream takes the subject {self._rule.subject!r} of onBadRow; "
-                    "create one"
-                ) from error
-            except HeadraceError as error:
-                if not may_pass(error):
-                    raise
-                self._links.drop()
-                self._patience.pause(error)
-            else:
-                self._patience.restart()
-                return
+        self._patience.persist(lambda: self._publish(rows), self._links.drop)
+        self._patience.restart()
 
     def _publish(self, rows: Sequence[BadRow]) -> None:
         link = self._links.get()
@@ -87,8 +73,14 @@ class BadRows:
             room = max(0, link.info.max_payload - _LETTER_BYTES - 2 * len(lines))
             requests.append((self._rule.subject, row.payload[:room]))
             blocks.append(self._headers(row, lines, room))
-        for reply in link.request_many(requests, blocks):
-            decode_pub_ack(reply.payload)
+        try:
+            for reply in link.request_many(requests, blocks):
+                decode_pub_ack(reply.payload)
+        except NoRespondersError as error:
+            raise ConfigurationError(
+                f"{ACCEPTED.who}: no stream takes the subject {self._rule.subject!r} of onBadRow; "
+                "create one"
+            ) from error
 
     def _headers(self, row: BadRow, lines: bytes, room: int) -> bytes:
         """What the row was. Its own headers may be what is wrong with it, so they travel encoded."""

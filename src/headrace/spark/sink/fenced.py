@@ -344,15 +344,11 @@ class FencedPublisher:
 
     def _persist(self, action: Callable[[], None]) -> None:
         """Do it, and again on a new connection while the server may come back."""
-        while True:
-            try:
-                action()
-                return
-            except HeadraceError as error:
-                if not (may_pass(error) or isinstance(error, _TryAgainError)):
-                    raise
-                self._links.drop()
-                self._patience.pause(error)
+        self._patience.persist(
+            action,
+            self._links.drop,
+            lambda error: may_pass(error) or isinstance(error, _TryAgainError),
+        )
 
 
 def _fitting(payloads: list[bytes]) -> int:

@@ -10,13 +10,12 @@ from typing import Final
 
 from ...api.envelope import decode_pub_ack
 from ...errors import (
-    HeadraceError,
     JetStreamApiError,
     NoRespondersError,
     TimeoutError_,
 )
 from ..link import Link
-from ..patience import Patience, may_pass
+from ..patience import Patience
 from .dead_letters import BadRows
 from .links import Links
 from .options import ACCEPTED
@@ -220,13 +219,9 @@ class WindowPublisher:
 
     def _persist(self, action: Callable[[], None]) -> None:
         """Do it, and again on a new connection while the server may come back."""
-        while True:
-            try:
-                action()
-                return
-            except HeadraceError as error:
-                if not may_pass(error):
-                    raise
-                self._links.drop()
-                self._link = None
-                self._patience.pause(error)
+
+        def let_go() -> None:
+            self._links.drop()
+            self._link = None
+
+        self._patience.persist(action, let_go)

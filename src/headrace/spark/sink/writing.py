@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ...errors import HeadraceError
-from ..link import Link
-from ..patience import Patience, may_pass
+from ..patience import Patience
 from .dead_letters import BadRows
 from .fenced import FencedPublisher, Writer
 from .layout import Layout
@@ -165,15 +163,9 @@ class _Writing:
 
 
 def _target(job: Job, links: Links, patience: Patience) -> Target:
-    while True:
-        try:
-            link: Link = links.get()
-            return target_of(link, job.options, job.layout)
-        except HeadraceError as error:
-            if not may_pass(error):
-                raise
-            links.drop()
-            patience.pause(error)
+    return patience.persist(
+        lambda: target_of(links.get(), job.options, job.layout), let_go=links.drop
+    )
 
 
 def _source(job: Job, task: TaskIdentity, batch: int | None) -> str:
