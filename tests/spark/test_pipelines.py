@@ -15,7 +15,7 @@ from headrace.pipeline.frames import Frames, start
 from headrace.pipeline.model import Declared
 from headrace.pipeline.problems import PipelineError
 from headrace.pipeline.reading import read
-from headrace.pipeline.replays import replay
+from headrace.pipeline.run import replay
 from headrace.pipeline.triggers import AVAILABLE_NOW
 
 from .conftest import Feed

@@ -21,20 +21,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ..client.blocking.batch import AtomicBatch
+from ..client.blocking.buckets import KeyValue, ObjectReader, ObjectStore, Watch
 from ..client.blocking.connection import Connection, connect
 from ..client.blocking.consume import Consumption
 from ..client.blocking.consumer import Consumer
 from ..client.blocking.jetstream import JetStream
-from ..client.blocking.keyvalue import KeyValue
 from ..client.blocking.messages import Batch, JetStreamMessage, Message
-from ..client.blocking.objectstore import ObjectReader, ObjectStore
 from ..client.blocking.ordered import OrderedConsumer
 from ..client.blocking.publisher import Publisher
 from ..client.blocking.push import PushSubscription
 from ..client.blocking.services import Service, ServiceGroup
 from ..client.blocking.stream import Stream
 from ..client.blocking.subscription import Subscription
-from ..client.blocking.watch import Watch
 
 if TYPE_CHECKING:
     from ..embedded import BlockingBroker

@@ -95,7 +95,7 @@ def replay(
     (sink,) = resets.chosen(declared, [query])
     (target,) = resets.chosen(declared, [into or query])
     first, last = resets.parse_position(begin), resets.parse_position(end)
-    from ...pipeline.replays import replay as again
+    from ...pipeline.run import replay as again
     from ...pipeline.run import session_of
 
     spark = session_of(declared)

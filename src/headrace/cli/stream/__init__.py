@@ -10,7 +10,7 @@ stream = LazyGroup(
     "stream",
     {
         "ls": Verb("list the streams", "stream.ls:ls", ("list", "l")),
-        "report": Verb("who holds what: messages, bytes, consumers", "stream.report:report"),
+        "report": Verb("who holds what: messages, bytes, consumers", "stream.ls:report"),
         "find": Verb("list the streams that match", "stream.find:find", ("query",)),
         "info": Verb("show a stream: configuration and state", "stream.info:info", ("nfo", "i")),
         "subjects": Verb("count the messages of each subject", "stream.info:subjects", ("subj",)),
@@ -21,7 +21,7 @@ stream = LazyGroup(
         "rmm": Verb("remove one message", "stream.remove:rmm"),
         "seal": Verb("make a stream read-only, for good", "stream.remove:seal"),
         "view": Verb("show the messages of a stream", "stream.view:view"),
-        "get": Verb("show one message", "stream.get:get"),
+        "get": Verb("show one message", "stream.view:get"),
         "backup": Verb("save a stream, or all, in a directory", "stream.backup:backup"),
         "restore": Verb("make a stream of a backup", "stream.backup:restore"),
         "copy": Verb("copy a stream to another server, and go on", "stream.copy:copy", ("cp",)),

@@ -1,4 +1,4 @@
-"""``headrace stream view STREAM [SIZE]``."""
+"""``headrace stream view`` and ``headrace stream get``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import click
 
 from ...client import Stream, StreamMessage
 from ...client.jetstream.stored_message import if_found
+from ...errors import JetStreamApiError
+from ..shared.errors import Failure
+from ..shared.messages import document, text, time_of
 from ..shared.names import STREAM
 from ..shared.progress import progress
 from ..shared.units import MOMENT
 from ..shared.verbs import Session, online
-from .get import stored_document, stored_text
 
 
 @online(
@@ -97,3 +99,60 @@ def _show(session: Session, message: StreamMessage, raw: bool) -> None:
 def _next_page() -> bool:
     print("-- Enter: next page, q: end -- ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() not in ("q", "quit", "n", "no")
+
+
+_NO_MESSAGE = 10037
+
+
+@online(
+    STREAM,
+    click.argument("sequence", metavar="[ID]", type=click.IntRange(1), required=False),
+    click.option(
+        "-S", "--last-for", metavar="SUBJECT", default="", help="the last one of a subject"
+    ),
+    click.option("-r", "--raw", is_flag=True, help="the payload alone"),
+)
+async def get(
+    session: Session, stream: str, sequence: int | None, last_for: str, raw: bool
+) -> None:
+    """Show one message: by its sequence, or the last one of a subject.
+
+    \b
+    headrace stream get ORDERS 17
+    headrace stream get ORDERS --last-for orders.new
+    """
+    if (sequence is None) == (not last_for):
+        raise Failure("give one of the sequence and --last-for SUBJECT")
+    found = await session.js.stream(stream)
+    try:
+        if sequence is not None:
+            message = await found.get_message(sequence)
+        else:
+            message = await found.get_last_message(last_for)
+    except JetStreamApiError as error:
+        if error.err_code != _NO_MESSAGE and error.code != 404:
+            raise
+        state = (await found.info()).state
+        if sequence is None:
+            raise Failure(f"stream {stream} has no message of subject {last_for!r}") from None
+        raise Failure(
+            f"stream {stream} has no message {sequence:,}; it has {state.messages:,}, "
+            f"from {state.first_seq:,} to {state.last_seq:,}"
+        ) from None
+    if raw:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(message.payload)
+        return
+    session.output.show(stored_document(message), stored_text(message))
+
+
+def stored_document(message: StreamMessage) -> dict[str, object]:
+    """A stored message for programs."""
+    more = {"seq": message.sequence, "time": time_of(message.timestamp_ns)}
+    return document(message.subject, message.payload, message.headers, **more)
+
+
+def stored_text(message: StreamMessage) -> str:
+    """A stored message for people."""
+    first = f"[{message.sequence}] {message.subject} at {time_of(message.timestamp_ns)}"
+    return text(first, message.payload, message.headers)

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from ..jetstream_context import JetStream as AioJetStream
 from .batch import AtomicBatch
+from .buckets import KeyValue, ObjectStore
 from .consumer import Consumer
-from .keyvalue import KeyValue
 from .methods import Blocking, anywhere, blocking, calling, iterating, returning, wrapping
-from .objectstore import ObjectStore
 from .ordered import OrderedConsumer
 from .publisher import Publisher
 from .stream import Stream

@@ -15,9 +15,9 @@ from ..columns import (
     own_columns,
 )
 from ..link import Link
+from .decoded import VALUE_COLUMN
 from .decoder import RESCUED_COLUMN, Decoder
 from .formats import Schemas, default_value_schema, format_of, names_of
-from .texts import VALUE_COLUMN
 
 if TYPE_CHECKING:
     import pyarrow as pa

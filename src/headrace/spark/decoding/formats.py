@@ -137,7 +137,7 @@ def format_of(
     schema: pa.Schema = pa.schema([pa.field(one.name, one.type) for one in fields])
     confluent = decoding.schema_id_from == "confluent"
     if name == "string":
-        from .texts import TextFormat
+        from .decoded import TextFormat
 
         return TextFormat(wanted=bool(fields))
     if name == "arrow":

@@ -1,16 +1,92 @@
-"""``ObjectReader`` and ``ObjectStore`` for threads."""
+"""``KeyValue``, ``ObjectStore`` and what watches and reads them, for threads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Self
+from collections import deque
+from collections.abc import Coroutine, Iterator
+from typing import Any, Generic, Self
 
+from ..jetstream.watch import T
+from ..jetstream.watch import Watch as AioWatch
+from ..kv.keyvalue import KeyValue as AioKeyValue
 from ..objects.info import ObjectInfo
 from ..objects.reader import ObjectReader as AioObjectReader
 from ..objects.store import ObjectStore as AioObjectStore
-from .loop_thread import take_next
+from .loop_thread import LoopThread, take_next
 from .methods import Blocking, anywhere, blocking, returning, wrapping
-from .watch import Watch
+
+
+class Watch(Blocking, Generic[T]):
+    """Entries as they change: ``with kv.watch() as watch: for entry in watch``."""
+
+    __slots__ = ("_entries",)
+    _inner: AioWatch[T]
+
+    def __init__(self, thread: LoopThread, inner: AioWatch[T]) -> None:
+        super().__init__(thread, inner)
+        self._entries: deque[T] = deque()  # brought from the loop many at a time
+
+    def initial(self) -> Iterator[T]:
+        """What was there when the watch began; afterwards iterate the watch itself for changes."""
+        while self._entries or self._entries_from(self._inner._initial_batch()):
+            yield self._entries.popleft()
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        if self._entries or self._entries_from(self._inner._next_batch()):
+            return self._entries.popleft()
+        raise StopIteration
+
+    def _entries_from(self, batch: Coroutine[Any, Any, list[T]]) -> bool:
+        self._entries.extend(self._thread.run(batch))
+        return bool(self._entries)
+
+    stop = blocking(AioWatch.stop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+
+class KeyValue(Blocking):
+    """One bucket. Made by ``js.key_value(name)`` and ``js.create_key_value(name, …)``.
+
+    Keys are ``A-Z a-z 0-9 - _ = / .`` and do not begin or end with a dot.
+
+    Attributes:
+        bucket: its name.
+    """
+
+    __slots__ = ()
+    _inner: AioKeyValue
+
+    @property
+    def bucket(self) -> str:
+        """Its name."""
+        return self._inner.bucket
+
+    info = blocking(AioKeyValue.info)
+    status = blocking(AioKeyValue.status)
+
+    # Reading
+
+    get = blocking(AioKeyValue.get)
+    keys = blocking(AioKeyValue.keys)
+    history = blocking(AioKeyValue.history)
+    watch = returning(Watch, AioKeyValue.watch)
+
+    # Writing
+
+    put = blocking(AioKeyValue.put)
+    create = blocking(AioKeyValue.create)
+    update = blocking(AioKeyValue.update)
+    delete = blocking(AioKeyValue.delete)
+    purge = blocking(AioKeyValue.purge)
+    purge_deletes = blocking(AioKeyValue.purge_deletes)
 
 
 class ObjectReader(Blocking):
