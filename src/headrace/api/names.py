@@ -64,8 +64,3 @@ REQUIRED_LEVEL: Final = (412, "Required Api Level")
 TOO_MANY_RESULTS: Final = (413, "Too Many Results")
 PIN_ID_MISMATCH: Final = (423, "Nats-Pin-Id mismatch")
 WRONG_PIN_ID: Final = (423, "Nats-Wrong-Pin-Id")
-
-
-def api_subject(*tokens: str) -> str:
-    """The subject of an API call, for example ``api_subject("STREAM", "INFO", name)``."""
-    return ".".join((API_PREFIX, *tokens))

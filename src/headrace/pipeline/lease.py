@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random as random_module
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random, SystemRandom
 from typing import Final, Protocol, Self
 
 from ..api.errors import Errors
@@ -56,6 +57,7 @@ class Lease(Protocol):
         """Whether it surely is, at a time of the loop's clock."""
 
 
+@dataclass(eq=False)
 class BucketLease:
     """A lease that is a key of a bucket whose values the server removes when they are not renewed.
 
@@ -70,30 +72,19 @@ class BucketLease:
         until: when it may be another's, by the loop's clock.
     """
 
-    def __init__(
-        self,
-        js: JetStream,
-        bucket: str,
-        name: str,
-        owner: str,
-        seconds: float,
-        replicas: int = 1,
-        random: random_module.Random | None = None,
-        on_trouble: Callable[[Exception], object] = lambda error: None,
-    ) -> None:
-        self._js = js
-        self._bucket = bucket
-        self._name = name
-        self._owner = owner
-        self._seconds = seconds
-        self._replicas = replicas
-        self._random = random or random_module.SystemRandom()
-        self._on_trouble = on_trouble
-        self._kv: KeyValue | None = None
-        self._value = b""
-        self._revision = 0
-        self._holder = ""
-        self.until = float("-inf")
+    js: JetStream
+    bucket: str
+    name: str
+    owner: str
+    seconds: float
+    replicas: int = 1
+    random: Random = field(default_factory=SystemRandom)
+    on_trouble: Callable[[Exception], object] = lambda error: None
+    _kv: KeyValue | None = field(default=None, init=False)
+    _value: bytes = field(default=b"", init=False)
+    _revision: int = field(default=0, init=False)
+    _holder: str = field(default="", init=False)
+    until: float = field(default=float("-inf"), init=False)
 
     async def __aenter__(self) -> Self:
         """Find or make the bucket. Raises ConfigurationError: it exists with another ``ttl``.
@@ -101,18 +92,18 @@ class BucketLease:
         It is not changed: whoever holds a lease there counts on the time it knows.
         """
         try:
-            self._kv = await self._js.create_key_value(
-                self._bucket, ttl=self._seconds, history=1, num_replicas=self._replicas
+            self._kv = await self.js.create_key_value(
+                self.bucket, ttl=self.seconds, history=1, num_replicas=self.replicas
             )
         except JetStreamApiError as error:
             if error.err_code != Errors.STREAM_NAME_EXISTS.err_code:
                 raise
-            self._kv = await self._js.key_value(self._bucket)
+            self._kv = await self.js.key_value(self.bucket)
         ttl = (await self._kv.status()).ttl
-        if ttl != self._seconds:
+        if ttl != self.seconds:
             raise ConfigurationError(
-                f"bucket {self._bucket!r} removes values after {ttl:g} s, and the lease lasts "
-                f"{self._seconds:g} s; give all pipelines of a bucket the same seconds, or another bucket"
+                f"bucket {self.bucket!r} removes values after {ttl:g} s, and the lease lasts "
+                f"{self.seconds:g} s; give all pipelines of a bucket the same seconds, or another bucket"
             )
         return self
 
@@ -132,14 +123,14 @@ class BucketLease:
                 if await self._try():
                     return self._revision
             except HeadraceError as error:
-                self._on_trouble(error)
-            await asyncio.sleep(self._seconds / 5 * (0.5 + self._random.random()))
+                self.on_trouble(error)
+            await asyncio.sleep(self.seconds / 5 * (0.5 + self.random.random()))
 
     async def hold(self) -> None:
         loop = asyncio.get_running_loop()
         why = "no renewal was confirmed in time"
         while (left := self.until - loop.time()) > 0:
-            await asyncio.sleep(min(self._seconds / RENEWALS, left))
+            await asyncio.sleep(min(self.seconds / RENEWALS, left))
             left = self.until - loop.time()
             if left <= 0:
                 break
@@ -150,40 +141,40 @@ class BucketLease:
                 why = str(error)
                 break
             except (HeadraceError, TimeoutError) as error:
-                self._on_trouble(error)
-                await asyncio.sleep(max(0.0, min(self._seconds / 20, self.until - loop.time())))
+                self.on_trouble(error)
+                await asyncio.sleep(max(0.0, min(self.seconds / 20, self.until - loop.time())))
         self.until = float("-inf")
-        raise LeaseLostError(f"the lease {self._name!r} was lost: {why}")
+        raise LeaseLostError(f"the lease {self.name!r} was lost: {why}")
 
     async def release(self) -> None:
         if self.until == float("-inf") or self._kv is None:
             return
         self.until = float("-inf")
         try:
-            await self._kv.delete(self._name, revision=self._revision)
+            await self._kv.delete(self.name, revision=self._revision)
         except HeadraceError as error:
-            self._on_trouble(error)  # it ends by itself
+            self.on_trouble(error)  # it ends by itself
 
     async def _try(self) -> bool:
         """One attempt to get it."""
         assert self._kv is not None
         # An attempt without an answer may have stored it all the same; it is let run out.
-        token = f"{self._random.getrandbits(64):x}"
-        value = json.dumps({"owner": self._owner, "token": token}).encode()
+        token = f"{self.random.getrandbits(64):x}"
+        value = json.dumps({"owner": self.owner, "token": token}).encode()
         sent = asyncio.get_running_loop().time()
         try:
-            revision = await self._kv.create(self._name, value)
+            revision = await self._kv.create(self.name, value)
         except KeyExistsError:
             await self._look()
             return False
-        self._value, self._revision, self._holder = value, revision, self._owner
-        self.until = sent + self._seconds * (1 - MARGIN)
+        self._value, self._revision, self._holder = value, revision, self.owner
+        self.until = sent + self.seconds * (1 - MARGIN)
         return self.is_ours_at(asyncio.get_running_loop().time())
 
     async def _look(self) -> None:
         assert self._kv is not None
         try:
-            entry = await self._kv.get(self._name)
+            entry = await self._kv.get(self.name)
         except KeyNotFoundError:
             self._holder = ""
             return
@@ -194,18 +185,18 @@ class BucketLease:
         assert self._kv is not None
         sent = asyncio.get_running_loop().time()
         try:
-            self._revision = await self._kv.update(self._name, self._value, self._revision)
+            self._revision = await self._kv.update(self.name, self._value, self._revision)
         except KeyExistsError:
             # An update whose answer was lost has changed the revision; whose value it is tells.
             try:
-                entry = await self._kv.get(self._name)
+                entry = await self._kv.get(self.name)
             except KeyNotFoundError:
                 raise LeaseLostError("it ran out") from None
             if entry.value != self._value:
                 raise LeaseLostError(f"{_owner_of(entry.value)} has it") from None
             self._revision = entry.revision
             return  # when that was stored is not known: it is renewed again
-        self.until = sent + self._seconds * (1 - MARGIN)
+        self.until = sent + self.seconds * (1 - MARGIN)
 
 
 async def bucket_holder(js: JetStream, bucket: str, name: str) -> str:

@@ -7,8 +7,9 @@ stream holds a message that nobody ever acknowledges: who is pinned has it, and 
 from __future__ import annotations
 
 import asyncio
-import random as random_module
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final, Self
 
 from ..api.consumers import ConsumerConfig
@@ -27,6 +28,7 @@ MEMBER: Final = "runner"
 PARTITION: Final = "0"
 
 
+@dataclass(eq=False)
 class PinnedLease:
     """A lease that is the pin of a consumer.
 
@@ -38,53 +40,41 @@ class PinnedLease:
         replicas: of the stream, if it is made.
     """
 
-    def __init__(
-        self,
-        js: JetStream,
-        stream: str,
-        name: str,
-        owner: str,
-        seconds: float,
-        replicas: int = 1,
-        random: random_module.Random | None = None,
-        on_trouble: Callable[[Exception], object] = lambda error: None,
-    ) -> None:
-        self._js = js
-        self._stream = stream
-        self._name = name
-        self._owner = owner
-        self._seconds = seconds
-        self._replicas = replicas
-        self._random = random or random_module.SystemRandom()
-        self._on_trouble = on_trouble
-        self._membership: Membership[StaticGroup] | None = None
-        self._message: GroupMessage | None = None
-        self._won = asyncio.Event()
-        self._over = asyncio.Event()
-        self._is_released = False
+    js: JetStream
+    stream: str
+    name: str
+    owner: str
+    seconds: float
+    replicas: int = 1
+    random: Random = field(default_factory=SystemRandom)
+    on_trouble: Callable[[Exception], object] = lambda error: None
+    _membership: Membership[StaticGroup] | None = field(default=None, init=False)
+    _message: GroupMessage | None = field(default=None, init=False)
+    _won: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _over: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def __aenter__(self) -> Self:
-        js = self._js
+        js = self.js
         stream = await js.create_stream(
-            name=self._stream, subjects=[f"{PARTITION}.*"], num_replicas=self._replicas
+            name=self.stream, subjects=[f"{PARTITION}.*"], num_replicas=self.replicas
         )
-        await static.create(js, self._stream, self._name, 1, filters=[self._name], members=[MEMBER])
-        subject = f"{PARTITION}.{self._name}"
+        await static.create(js, self.stream, self.name, 1, filters=[self.name], members=[MEMBER])
+        subject = f"{PARTITION}.{self.name}"
         if not (await stream.info(subjects=subject)).state.subjects:
-            await js.publish(subject, self._owner.encode(), expected_last_subject_sequence=0)
+            await js.publish(subject, self.owner.encode(), expected_last_subject_sequence=0)
         config = ConsumerConfig(
-            ack_wait=self._seconds / 2, max_ack_pending=1, priority_timeout=self._seconds
+            ack_wait=self.seconds / 2, max_ack_pending=1, priority_timeout=self.seconds
         )
         self._membership = Membership(
             js,
             StaticGroup,
-            self._stream,
-            self._name,
+            self.stream,
+            self.name,
             MEMBER,
             self._work,
             config=config,
-            on_error=self._on_trouble,
-            random=self._random,
+            on_error=self.on_trouble,
+            random=self.random,
         )
         await self._membership.start()
         return self
@@ -96,7 +86,7 @@ class PinnedLease:
         return self._message is not None and self._message._generation.lease.holds(now)
 
     def holder(self) -> str:
-        return self._owner if self._message is not None else ""
+        return self.owner if self._message is not None else ""
 
     async def acquire(self) -> int:
         await self._won.wait()
@@ -109,7 +99,7 @@ class PinnedLease:
         over = self._over
         while message.is_owned and not over.is_set():
             try:
-                async with asyncio.timeout(self._seconds / 20):
+                async with asyncio.timeout(self.seconds / 20):
                     await over.wait()
             except TimeoutError:
                 pass  # asked again whether it is ours
@@ -117,11 +107,10 @@ class PinnedLease:
         if self._message is message:  # and not won again already
             self._message = None
             self._won.clear()
-        raise LeaseLostError(f"the lease {self._name!r} was lost: another client may be pinned")
+        raise LeaseLostError(f"the lease {self.name!r} was lost: another client may be pinned")
 
     async def release(self) -> None:
         """Leave; another instance may be pinned at once."""
-        self._is_released = True
         self._over.set()
         if self._membership is not None:
             await self._membership.leave()

@@ -47,12 +47,6 @@ def own_columns(*, include_headers: bool, bucket: str = "") -> dict[str, str]:
     return columns | HEADERS_COLUMN if include_headers else columns
 
 
-def ddl(*, include_headers: bool) -> str:
-    """The source's schema as Spark writes it."""
-    columns = own_columns(include_headers=include_headers)
-    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
-
-
 class Wanted(NamedTuple):
     """A column of a user's schema: its name in the user's case, its type, and whether it may be null.
 

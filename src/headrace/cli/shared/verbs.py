@@ -11,7 +11,8 @@ exit status; None is 0.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -127,25 +128,15 @@ def output_above(context: click.Context) -> Output:
     return Output.of(**asked)
 
 
-class connected:  # noqa: N801 (a context manager)
+@asynccontextmanager
+async def connected(place: Where, output: Output) -> AsyncIterator[Session]:
     """A session at this place, closed at the end."""
+    from ...client import connect  # the help of a command does not need it
 
-    def __init__(self, place: Where, output: Output) -> None:
-        from ...client import connect  # the help of a command does not need it
-
-        self._place = place
-        self._output = output
-        context = place.context
-        self._connecting = connect(context.servers, options=context.options)
-
-    async def __aenter__(self) -> Session:
-        context = self._place.context
-        connection = await self._connecting.__aenter__()
+    context = place.context
+    async with connect(context.servers, options=context.options) as connection:
         js = connection.jetstream(domain=context.domain, prefix=context.prefix)
-        return Session(connection, js, self._output, self._place)
-
-    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
-        await self._connecting.__aexit__(kind, error, traceback)
+        yield Session(connection, js, output, place)
 
 
 def run_loop(work: Coroutine[Any, Any, T], *, fast: bool = False) -> T:
