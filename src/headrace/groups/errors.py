@@ -16,19 +16,6 @@ from __future__ import annotations
 
 from ..errors import ConfigurationError, HeadraceError
 
-__all__ = [
-    "GroupChangedError",
-    "GroupConfigurationError",
-    "GroupError",
-    "GroupExistsError",
-    "GroupNotFoundError",
-    "GroupRecordError",
-    "HandlerFailedError",
-    "MemberNotActiveError",
-    "NotAMemberError",
-    "NotOwnedError",
-]
-
 
 class GroupError(HeadraceError):
     """The root of what the groups raise on purpose."""

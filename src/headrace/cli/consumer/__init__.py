@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..shared.lazy import LazyGroup, Verb
 
-__all__ = ["consumer"]
-
 consumer = LazyGroup(
     "consumer",
     {

@@ -21,8 +21,6 @@ from ..shared.verbs import Declare, command_of, output_above
 if TYPE_CHECKING:
     from .commands import Args
 
-__all__ = ["jobs"]
-
 _NEEDED: Final = ("starlette", "uvicorn", "httptools", "httpx2")
 
 

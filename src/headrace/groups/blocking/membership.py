@@ -5,7 +5,7 @@ The docstrings are those of the asyncio class; ``make blocking`` writes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
@@ -15,7 +15,6 @@ from ...client.blocking.loop_thread import Blocking, LoopThread, take_next
 from ...client.callbacks import check_plain
 from ...errors import ConfigurationError
 from ..member import Membership as AioMembership
-from ..member import OnFailure
 from ..member.machine import Release
 from ..message import GroupMessage as AioGroupMessage
 from ..records import ElasticGroup, StaticGroup
@@ -38,11 +37,7 @@ def joined(
     config: ConsumerConfig | None,
     *,
     concurrency: int,
-    key: Callable[[GroupMessage], Hashable] | None,
-    on_failure: OnFailure | None,
-    on_active: Callable[[int], object] | None,
-    on_standby: Callable[[], object] | None,
-    on_error: Callable[[Exception], object] | None,
+    **settings: Any,
 ) -> Membership[G]:
     """What ``join``, which is that of ``static`` or ``elastic``, is for threads."""
     thread = js._thread
@@ -55,11 +50,7 @@ def joined(
         None if handler is None else _handing_over(thread, workers, handler),
         config,
         concurrency=concurrency,
-        key=key,
-        on_failure=on_failure,
-        on_active=on_active,
-        on_standby=on_standby,
-        on_error=on_error,
+        **settings,
     )
     return Membership(thread, inner, workers)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ...groups.blocking.lag import measure
+from ...groups import lag as aio
+from ...groups.blocking.verbs import verb
 from ...groups.lag import GroupLag, MemberLag, PartitionLag, Pin, Rates, rates
 
 __all__ = ["GroupLag", "MemberLag", "PartitionLag", "Pin", "Rates", "measure", "rates"]
+
+measure = verb(aio.measure)
