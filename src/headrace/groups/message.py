@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..client import JetStreamMessage
     from ..client.jetstream.message import Queued
     from ..client.message import Headers
-    from .member.generation import Generation
+    from .member.lease import Generation
 else:
     JetStreamMessage = Generation = Any  # msgspec evaluates the annotations of a struct
 

@@ -8,8 +8,7 @@ import pytest
 
 from headrace.errors import DisconnectedError, NoRespondersError, TimeoutError_
 from headrace.groups import GroupMessage, NotOwnedError
-from headrace.groups.member.generation import Generation
-from headrace.groups.member.lease import Lease
+from headrace.groups.member.lease import Generation, Lease
 
 
 class Delivered:

@@ -16,9 +16,8 @@ from ...errors import (
 )
 from ..errors import GroupError, HandlerFailedError
 from ..names import PRIORITY_GROUP
-from .generation import Generation
 from .intake import Intake
-from .lease import Lease
+from .lease import Generation, Lease
 from .machine import Event, Gone, Lost, Release
 from .pinned import Pinned
 from .removed import until_removed

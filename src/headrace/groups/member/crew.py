@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .config import Settings
 from .failure import OnFailure
-from .generation import Generation
+from .lease import Generation
 from .slots import Slots
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from .failure import Again, decide
 if TYPE_CHECKING:
     from ..message import GroupMessage
     from .crew import Crew
-    from .generation import Generation
+    from .lease import Generation
 
 REASON: Final = "Headrace-Failure"
 ORIGIN: Final = "Headrace-Group"

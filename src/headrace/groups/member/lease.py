@@ -1,4 +1,4 @@
-"""How long the pin is surely ours. Pure.
+"""How long the pin is surely ours, and the time of ownership that it makes. Pure.
 
 A server lets go of a pin once no pull with its id has come for ``priority_timeout``. Our clock knows when
 we *sent* such a pull, which is before it came, and so a lease that runs from there ends in time. An answer
@@ -8,6 +8,8 @@ answer the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 RENEWALS_PER_LEASE: Final = 3
@@ -52,3 +54,26 @@ class Lease:
     def renewal_s(self) -> float:
         """Seconds between two renewals."""
         return self._seconds / RENEWALS_PER_LEASE
+
+
+@dataclass(eq=False, slots=True)
+class Generation:
+    """One time of ownership: a consumer's pin, as long as it is ours.
+
+    Attributes:
+        number: grows with every change of owner: the server's time at which it gave the pin, in
+            nanoseconds.
+        partitions: those of the consumer.
+        lease: until when it is surely ours.
+        time: the loop's clock.
+    """
+
+    number: int
+    partitions: tuple[int, ...]
+    lease: Lease
+    time: Callable[[], float]
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether it is surely ours, now."""
+        return self.lease.holds(self.time())

@@ -25,9 +25,9 @@ from ..records import ElasticGroup, StaticGroup
 from .config import Plan, Settings, plans
 from .crew import Crew, Handler
 from .failure import OnFailure, Stop
-from .generation import Generation
 from .iteration import Iteration
 from .keys import key_function
+from .lease import Generation
 from .machine import End, Release, Wanted
 from .seat import Seat
 from .slots import Slots

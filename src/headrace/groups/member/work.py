@@ -15,8 +15,8 @@ from .lanes import Lanes
 if TYPE_CHECKING:
     from ...client import JetStreamMessage
     from .crew import Crew
-    from .generation import Generation
     from .intake import Intake
+    from .lease import Generation
 
 TAKEN_AT_ONCE: Final = 256  # a plain handler lets the loop breathe after so many
 IN_A_ROW: Final = 16  # of one partition, where several share the handlers
