@@ -81,6 +81,21 @@ def decoding(bench: Bench) -> None:
         at_least=2,
     )
 
+    def slowest(name: str) -> float:
+        """The time a row takes where server, Python worker and JVM have a core each."""
+        return max(
+            report.median([getattr(each, part) for each in costs[name]])
+            for part in ("server", "python", "jvm")
+        )
+
+    fast, slow = slowest("valueFormat=json"), slowest("data, from_json")
+    report.claim(
+        "Spark source: JSON, processor time of the slowest process, against from_json",
+        f"{fast:.2f} and {slow:.2f} µs a row",
+        slow / fast,
+        at_least=2,
+    )
+
     def processor(name: str) -> float:
         return report.median([each.python + each.jvm for each in costs[name]])
 
