@@ -18,10 +18,10 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-python docs lint format types contracts blocking keywords bench soak faults cluster groups jobs-soak spark-kills fuzz lock clean
+.PHONY: help env demo test test-python docs lint format types contracts blocking keywords bench soak faults cluster groups jobs-soak spark-kills spark-cluster fuzz lock clean
 
 help:  ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 env: $(STAMP)  ## the Python environment in .venv, from requirements/lock.txt
 
@@ -93,6 +93,9 @@ jobs-soak: env  ## 100,000 jobs while workers, the service and PostgreSQL are ki
 spark-kills: env  ## kill Spark's driver, its workers and the broker 15 times, in a query that writes exactly once
 	@HEADRACE_SPARK_KILLS=$${HEADRACE_SPARK_KILLS:-15} \
 		$(BIN)/pytest -s tests/spark/sink/test_kills.py --timeout=0 $(PYTEST_ARGS)
+
+spark-cluster: env  ## a pipeline on a Spark cluster, beside three NATS servers; a leader and a worker are killed
+	@HEADRACE_SPARK_CLUSTER=1 $(BIN)/pytest -s tests/spark/test_spark_cluster.py --timeout=0 $(PYTEST_ARGS)
 
 fuzz: env  ## feed the parsers garbage (FUZZ_ARGS="conf --inputs 10000000 --processes 2 --total counts.json")
 	@$(BIN)/python fuzz/run.py $(FUZZ_ARGS)

@@ -152,9 +152,13 @@ class Node:
 
 
 class Cluster:
-    """Three servers, started and ready; a context manager."""
+    """Three servers, started and ready; a context manager.
 
-    def __init__(self, directory: Path) -> None:
+    ``config`` is what stands in the configuration of each, too.
+    """
+
+    def __init__(self, directory: Path, config: str = "") -> None:
+        self._config = config
         self.nodes: list[Node] = []
         routes = [peers.free_port() for _ in range(NODES)]
         self._cables = {(a, b): Cable(routes[b]) for a, b in permutations(range(NODES), 2)}
@@ -183,6 +187,7 @@ class Cluster:
                 name: three, host: "127.0.0.1", port: {routes[number]}, pool_size: 1
                 routes: [{all_of_us}]
             }}
+            {self._config}
         """
         server = peers.start_nats_server(directory / name, config=config)
         return Node(name, server, monitoring)

@@ -82,10 +82,11 @@ def start_session(
 
     Args:
         folder: where Python files of the pipeline lie; workers find modules there.
+
+    Raises:
+        ConfigurationError: the executors' Python is not to be found here.
     """
-    # Java starts Spark's workers, and would use any python3 it finds.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    _name_python(master, settings)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if folder is not None:
@@ -101,6 +102,33 @@ def start_session(
         for key, value in settings.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
+
+
+def _name_python(master: str, settings: Mapping[str, str]) -> None:
+    """Say which Python runs Spark's workers: Java starts them, and would use any ``python3`` it finds.
+
+    Executors run the tasks of a source that is found by name with the driver's Python, not with that of other
+    tasks. So there is one path for both, and on a cluster it has to be good on all machines.
+
+    Raises:
+        ConfigurationError: here it is not.
+    """
+    given = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    if master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = given or sys.executable
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        return
+    python = given or sys.executable
+    if os.sep in python and not Path(python).exists():
+        folder = python.partition(os.sep)[0]
+        remedy = (
+            f"ln -s {sys.prefix} {folder}" if not Path(python).is_absolute() else "install it there"
+        )
+        raise ConfigurationError(
+            f"the executors' Python is {python}, and it has to be here, too, as Spark runs parts of a source "
+            f"on the driver: {remedy}"
+        )
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
 
 
 @contextmanager
