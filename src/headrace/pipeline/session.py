@@ -40,6 +40,8 @@ _ALWAYS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
+    # Spark writes options into plans and event logs, and hides only names that it knows for secret.
+    "spark.sql.redaction.options.regex": "(?i)url|servers|seed|jwt",
 }
 
 

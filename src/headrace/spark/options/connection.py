@@ -40,7 +40,8 @@ CONNECTION_OPTIONS: Final[tuple[Option, ...]] = (
     Option("requestTimeout", "5s", "How long to wait for an answer of the JetStream API.", seconds),
 )
 # fmt: on
-CONNECTION_ALIASES: Final = {"url": "servers"}
+# Spark hides the values of options named url or secret where it shows plans, and no other ones of ours.
+CONNECTION_ALIASES: Final = {"url": "servers", "nkeysecret": "nkeySeed"}
 
 
 @dataclass(frozen=True, slots=True)
