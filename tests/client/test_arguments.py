@@ -182,3 +182,18 @@ async def test_a_request_that_cannot_begin_leaves_nothing_behind(connection: Con
     with pytest.raises(TypeError):
         await connection.request("args", timeout="5")  # type: ignore[arg-type]
     assert connection.stats().requests_in_flight == 0
+
+
+async def test_a_name_in_the_place_of_a_configuration_is_told_where_it_goes(
+    js: JetStream, stream: Stream
+) -> None:
+    a_name: Any = "ORDERS"
+    for call in (
+        lambda: js.create_stream(a_name, subjects=["orders.>"]),
+        lambda: js.create_or_update_stream(a_name),
+        lambda: stream.create_consumer(a_name),
+    ):
+        with pytest.raises(ConfigurationError, match=r"'ORDERS' is no \w+Config; .*name='ORDERS'"):
+            await call()
+    with pytest.raises(ConfigurationError, match="is no StreamConfig; pass one, or its fields"):
+        await js.create_stream({"name": "ORDERS"})  # type: ignore[arg-type]
