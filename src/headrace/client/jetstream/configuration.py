@@ -26,7 +26,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def config_from(kind: type[D], config: D | None, values: Mapping[str, object]) -> D:
     """A configuration from a document, from keywords, or from both (the keywords win).
 
-    In keywords a duration may be a timedelta, a time a datetime, a sequence a list. Raises ConfigurationError.
+    In keywords a duration may be a timedelta, a time a datetime, a sequence a list.
+    Raises ConfigurationError.
     """
     if config is not None and not isinstance(config, kind):
         hint = f"name={config!r}" if isinstance(config, str) else "its fields by name"
