@@ -38,6 +38,7 @@ def main(url: str, source: str, target: str, checkpoint: str) -> int:
         .option("subject", f"{target}.rows")
         .option("delivery", "exactlyOnce")
         .option("sinkId", "kills")
+        .option("rowsPerAtomicBatch", 3)  # so that a task takes long enough to be killed in it
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()

@@ -25,11 +25,14 @@ from ..conftest import Feed
 KILLS = int(os.environ.get("HEADRACE_SPARK_KILLS", "0"))
 SEED = int(os.environ.get("HEADRACE_SPARK_SEED", "0"))
 EACH = 3000  # rows between two kills
+BATCH = 1000  # rows of a micro-batch
+WITHIN_S = 300.0  # a JVM may take minutes to start on a busy machine
+TASK_WORKER = b"\0pyspark.daemon\0pyspark.worker\0"
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(300 + 240 * KILLS),
+    pytest.mark.timeout(2 * WITHIN_S * (KILLS + 2)),
     pytest.mark.skipif(KILLS == 0, reason="HEADRACE_SPARK_KILLS is not set: make spark-kills"),
 ]
 
@@ -40,6 +43,7 @@ class Drivers:
     def __init__(self, *arguments: str) -> None:
         self._command = [sys.executable, str(Path(__file__).with_name("query.py")), *arguments]
         self.started = 0
+        self._ticks: dict[int, int] = {}
         self.start()
 
     def start(self) -> None:
@@ -54,20 +58,33 @@ class Drivers:
         self.process.communicate()
 
     def kill_worker(self, rng: random.Random) -> bool:
-        """One of the Python workers that run tasks, if there are any."""
-        workers = []
+        """One of the Python workers that are at work: that have used the processor since the last call."""
+        before, self._ticks = self._ticks, self._task_workers()
+        busy = [pid for pid, ticks in self._ticks.items() if ticks > before.get(pid, ticks)]
+        if not busy:
+            return False
+        os.kill(rng.choice(sorted(busy)), signal.SIGKILL)
+        self._ticks = {}
+        return True
+
+    def _task_workers(self) -> dict[int, int]:
+        """The workers that run tasks, and how much processor time each has used.
+
+        Each is a child of a daemon with the same command. Planning, and the commit of a batch, have daemons
+        and workers of their own, with other commands.
+        """
+        ticks, parents = {}, {}
         for status in Path("/proc").glob("[0-9]*/stat"):
             try:
                 fields = status.read_text().rsplit(")", 1)[1].split()
                 command = status.with_name("cmdline").read_bytes()
             except OSError:
                 continue  # it has just ended
-            if int(fields[3]) == self.process.pid and b"pyspark.daemon" in command:
-                workers.append(int(status.parent.name))
-        if len(workers) < 2:  # the daemon alone
-            return False
-        os.kill(rng.choice(sorted(workers)[1:]), signal.SIGKILL)
-        return True
+            if int(fields[3]) != self.process.pid or not command.endswith(TASK_WORKER):
+                continue
+            pid = int(status.parent.name)
+            parents[pid], ticks[pid] = int(fields[1]), int(fields[11]) + int(fields[12])
+        return {pid: used for pid, used in ticks.items() if parents[pid] in ticks}
 
     def keep_going(self) -> bool:
         """Start it again if its query died; whether it has come to its end."""
@@ -87,6 +104,26 @@ def shutting_down(drivers: Drivers) -> None:
         drivers.kill()
 
 
+def kill_one_at_work(drivers: Drivers, target: Feed, rng: random.Random) -> None:
+    """Kill workers until the query dies of it: the one before had just ended its task."""
+    process, end = drivers.process, 0
+
+    def there() -> int:
+        return target.control.stream_info().state.messages
+
+    def one_is_killed() -> bool:
+        return process.poll() is not None or drivers.kill_worker(rng)
+
+    def it_died_or_goes_on() -> bool:
+        return process.poll() is not None or there() >= end
+
+    while process.poll() is None:
+        until_here(one_is_killed, "nobody works", within=WITHIN_S)
+        end = there() + 2 * BATCH
+        until_here(it_died_or_goes_on, "it neither dies nor goes on", within=WITHIN_S)
+    assert process.returncode == 1, "the query ended before a worker was killed at work"
+
+
 def test_each_row_is_stored_once_whatever_is_killed(
     headrace_server: Callable[..., peers.ServerProcess],
     tmp_path: Path,
@@ -103,36 +140,34 @@ def test_each_row_is_stored_once_whatever_is_killed(
             "allow_atomic": True,
         },
     )
-    rows = EACH * (KILLS + 1)
+    rows = EACH * (KILLS + 2)
     source.publish_numbers(1, rows)
     source.link.close()
-    kinds = ["driver", "broker", "worker"]
+    kinds = ["worker", "driver", "broker"]
     drivers = Drivers(server.url, source.name, target.name, str(tmp_path / "checkpoint"))
     request.addfinalizer(lambda: shutting_down(drivers))
     done: Counter[str] = Counter()
     for number in range(KILLS):
-        kind = kinds[number] if number < 2 else rng.choice(kinds)
+        kind = kinds[number] if number < len(kinds) else rng.choice(kinds)
         wanted = EACH * number + rng.randrange(1, EACH)
 
         def is_there(wanted: int = wanted) -> bool:
             drivers.keep_going()
             return target.control.stream_info().state.messages >= wanted
 
-        until_here(is_there, f"{wanted} rows are not there", within=180.0, every=0.02)
+        until_here(is_there, f"{wanted} rows are not there", within=WITHIN_S, every=0.02)
         if kind == "driver":
             drivers.kill()
             drivers.start()
         elif kind == "worker":
-            until_here(
-                lambda: drivers.keep_going() or drivers.kill_worker(rng), "no worker", within=180.0
-            )
+            kill_one_at_work(drivers, target, rng)
         else:
             server.kill()
             server.start_again()
             target.link.close()
             target.control.link = target.link = target.connect()
         done[kind] += 1
-    until_here(drivers.keep_going, "the query does not end", within=180.0, every=0.1)
+    until_here(drivers.keep_going, "the query does not end", within=WITHIN_S, every=0.1)
     drivers.process.communicate()
     last = target.control.stream_info().state.last_seq
     space = f"{target.name}.".encode()
@@ -142,4 +177,5 @@ def test_each_row_is_stored_once_whatever_is_killed(
         counts.update(each.payload for each in found if each.subject.startswith(space))
     assert counts == Counter(b"m%d" % number for number in range(1, rows + 1))
     print(f"killed: {dict(done)}; drivers: {drivers.started}")
+    assert done["worker"], "a worker is the first that is killed"
     target.link.close()
