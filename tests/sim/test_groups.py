@@ -43,6 +43,8 @@ KEPT: list[tuple[int, dict[str, Any]]] = [
     (172, {**_BUSY, **_CHANGES, "faults": ("freeze",)}),
     # Two that stood by deleted a consumer at once, one of them the other's new one.
     (82, {**_BUSY, **_CHANGES, "instances": 2, "layout": "interoperable"}),
+    # A lease that began with little more than a third was to be renewed when it had just ended.
+    (13709, {}),
 ]
 
 

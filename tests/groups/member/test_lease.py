@@ -31,6 +31,17 @@ def test_an_older_pull_does_not_shorten_it_and_an_end_is_final() -> None:
     assert not lease.answered(sent=100.0, now=100.1)
 
 
+def test_it_is_due_once_a_third_of_it_is_over_whenever_it_begins() -> None:
+    lease = Lease(6.0, since=100.0)
+    assert lease.due_s(100.0) == 2.0
+    assert lease.due_s(101.5) == 0.5
+    assert lease.due_s(103.9) == 0.0
+    assert lease.answered(sent=104.0, now=105.0)
+    assert lease.due_s(105.0) == 1.0
+    lease.end()
+    assert lease.due_s(105.0) == 0.0
+
+
 @given(
     st.floats(1, 10),
     st.lists(st.tuples(st.floats(0, 4), st.floats(0, 4), st.floats(0, 4)), min_size=1, max_size=20),

@@ -95,3 +95,13 @@ async def test_a_consumer_that_is_gone_is_told_at_once() -> None:
     keeper, _ = pinned(NoRespondersError("nobody"))
     with pytest.raises(NoRespondersError):
         await keeper.renew(Lease(5.0, since=asyncio.get_running_loop().time()))
+
+
+@pytest.mark.parametrize(("over", "renewed"), [(0.5, False), (2.0, True), (4.5, True), (9.0, True)])
+async def test_who_takes_over_begins_with_most_of_a_lease(over: float, renewed: bool) -> None:
+    keeper, connection = pinned((408, "Request Timeout"))
+    now = asyncio.get_running_loop().time()
+    lease = Lease(5.0, since=now - over)
+    assert await keeper.verify(lease) is not None
+    assert bool(connection.bodies) is renewed
+    assert lease.until >= now + 2 / 3 * 5.0

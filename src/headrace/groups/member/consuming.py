@@ -225,10 +225,10 @@ class Consuming:
     # The pin
 
     async def _keep(self, pinned: Pinned, lease: Lease) -> None:
-        every = min(lease.renewal_s, self._crew.settings.ack_wait / 3)
+        every = self._crew.settings.ack_wait / 3
         try:
             while True:
-                await asyncio.sleep(every)
+                await asyncio.sleep(min(every, lease.due_s(self._time())))
                 if not await pinned.renew(lease):
                     self._finish(Lost())
                     return

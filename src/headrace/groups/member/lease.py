@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 RENEWALS_PER_LEASE: Final = 3
-"""Renewed so often within its length, a lease survives an answer that takes two thirds of it."""
+"""Renewed when only a third of it is over, a lease survives an answer that takes the rest."""
 
 
 class Lease:
@@ -50,10 +50,13 @@ class Lease:
         """It was taken from us, or given back."""
         self.until = float("-inf")
 
-    @property
-    def renewal_s(self) -> float:
-        """Seconds between two renewals."""
-        return self._seconds / RENEWALS_PER_LEASE
+    def due_s(self, now: float) -> float:
+        """Seconds until it is to be renewed: 0 once a third of it is over.
+
+        A lease runs from a pull, which may have waited for long before it was given the pin.
+        """
+        left_when_due = self._seconds * (1 - 1 / RENEWALS_PER_LEASE)
+        return max(0.0, self.until - now - left_when_due)
 
 
 @dataclass(eq=False, slots=True)

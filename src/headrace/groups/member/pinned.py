@@ -70,12 +70,12 @@ class Pinned:
     async def verify(self, lease: Lease) -> ConsumerInfo | None:
         """What the server says of the consumer; None if the pin is not ours.
 
-        Where less than a third of the lease is left it is made new: a pull, and then the server's word that
-        the pin is ours still.
+        Where it is time to renew the lease it is made new: a pull, and then the server's word that the pin is
+        ours still.
         """
         time = asyncio.get_running_loop().time
         sent = time()
-        if lease.until - sent < lease.renewal_s:
+        if not lease.due_s(sent):
             answer = await self._connection.request(self._subject, self._pull)
             if not _is_honoured(answer):
                 return None
