@@ -19,8 +19,11 @@ import pytest
 
 from headrace.groups.member.lanes import Lanes
 from sim.groups.coverage import EVENTS, PATHS
+from sim.groups.loop import SECOND, Process
+from sim.groups.network import Wire
 from sim.groups.sabotage import SABOTAGES, Sabotage
 from sim.groups.simulation import simulate_many, trace
+from sim.groups.world import World
 from sim.whole.coverage import watched
 
 SEEDS = int(os.environ.get("HEADRACE_GROUP_SEEDS", "1000"))
@@ -33,6 +36,9 @@ _CHANGES = {"kind": "elastic", "changes": ("map", "add", "drop")}
 # A link lost with several messages on their way, too rare to be left to chance.
 _LOSSY = {**_BUSY, "faults": ("cut",), "handler_seconds": 0.1}
 LOSSY_SEEDS = 30
+# A network on which renewals take longer than a lease, and nothing else happens that nobody wants.
+_SLOW = {**_BUSY, "members": 1, "instances": 2, "faults": (), "changes": ("rejoin",)}
+_SLOW.update({"delay": 0.015, "ack_wait": 1.0, "slow_share": 0.5, "sync_share": 0.0})
 # What failed once, in the casts in which it did; what happens in them has shifted with the code since.
 KEPT: list[tuple[int, dict[str, Any]]] = [
     (33, {}),  # a consumer was deleted whose owner only a restarted server had forgotten
@@ -45,6 +51,7 @@ KEPT: list[tuple[int, dict[str, Any]]] = [
     (82, {**_BUSY, **_CHANGES, "instances": 2, "layout": "interoperable"}),
     # A lease that began with little more than a third was to be renewed when it had just ended.
     (13709, {}),
+    (1235, _SLOW),  # two of the answers that a renewal waits for came late
 ]
 
 
@@ -80,6 +87,46 @@ def test_a_member_that_breaks_its_word_is_found_out(
     sabotage.breaks(monkeypatch)
     with pytest.raises(AssertionError, match=r"^seed \d+: "):
         simulate_many(range(FOUND_OUT_BY), **sabotage.cast)
+
+
+@pytest.mark.parametrize(
+    ("held_up", "pause", "is_a_cause"),
+    [
+        ([0.3, 0.3], 0.1, True),
+        ([0.2, 0.2, 0.2], 0.2, True),
+        ([0.2, 0.2], 0.1, False),  # a renewal comes through in time
+        ([0.3, 0.3], 1.1, False),  # and so do two, one after the other
+        ([0.015] * 60, 0.01, False),  # as ever
+    ],
+)
+def test_only_a_wire_that_is_slow_for_most_of_a_lease_is_a_cause(
+    held_up: list[float], pause: float, is_a_cause: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(0, delay=0.01, ack_wait=1.0)
+    process = Process(world.universe, "m1/1")
+    wire = Wire(world.network, 1, process, world.host, _Deaf())
+    world.run(2.0)
+    drawn = [0]
+    monkeypatch.setattr(world.network, "draw_ns", lambda: drawn[0])
+    for seconds in held_up:
+        drawn[0] = round(seconds * SECOND)
+        wire.frames_received([], 0)
+        world.run(pause)
+    told = [whom for _, whom in world.ledger.disturbances if whom is process]
+    world.universe.bury()
+    assert bool(told) is is_a_cause
+
+
+class _Deaf:
+    """An end of a connection to which nothing matters."""
+
+    def frames_received(self, frames: object, size: int) -> None: ...
+
+    def connection_lost(self, reason: object) -> None: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
 
 
 def test_a_seed_that_fails_says_how_to_play_it_again(monkeypatch: pytest.MonkeyPatch) -> None:

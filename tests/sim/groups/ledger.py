@@ -5,8 +5,9 @@ generation. Promised, and checked at every start and end of a run:
 
 1. An instance never runs two handlers of one key at once, and no two instances do within a generation.
 2. Runs of one key in two instances at once need a cause: something happened to the one that began
-   earlier (it was frozen or cut off, the broker died, an admin took the consumer or the pin away), after
-   it had begun or less than a lease before; or it ran on for longer than a change waits for.
+   earlier (it was frozen or cut off, its wire was slow for more than half a lease, the broker died, an admin
+   took the consumer or the pin away), after it had begun or less than a lease before; or it ran on for longer
+   than a change waits for.
 3. Generations of a key never go back from one start to the next. Pauses are no excuse: who wakes up begins
    nothing before it knows that it still holds the pin. What ends a pin without asking its holder is one, for
    as long as the holder's lease runs: an admin who deletes the consumer, a broker that is restarted, and two

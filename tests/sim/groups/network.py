@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,10 @@ class Network:
         """Processes that cannot reach anybody."""
         self.on_deletion: Callable[[Process, str], None] = lambda process, name: None
         """Called when the broker is about to be told to delete a consumer."""
+        self.lease_ns = 1 << 62
+        self.on_slowness: Callable[[Process], None] = lambda process: None
+        """Called when what a process says or hears on a wire has been held up, within a lease, for more than
+        half of it: its renewal, four ways one after the other, may take longer than the lease has left."""
         self._numbers = 0
 
     def dialer(self, process: Process, host: Host) -> Acceptor:
@@ -77,6 +82,7 @@ class Wire:
         self._is_silent = False
         self._told = [False, False]  # the client's end, and the server's, know that it is over
         self._arrival_ns = [0, 0]  # of what was last sent to either
+        self._held_up: deque[tuple[int, int]] = deque()  # when, and for how long
         network.wires[number] = self
         refused = process.name in network.refusing
         self._later(1, self._knock, refused)
@@ -133,11 +139,23 @@ class Wire:
 
     def _later(self, to: int, call: Callable[..., None], *args: Any) -> None:
         network = self.network
-        when_ns = network.universe._now_ns + network.draw_ns()
+        drawn_ns = network.draw_ns()
+        when_ns = network.universe._now_ns + drawn_ns
+        if drawn_ns > 2 * network.delay * SECOND:
+            self._is_held_up(drawn_ns)
         if when_ns < self._arrival_ns[to]:
             when_ns = self._arrival_ns[to]
         self._arrival_ns[to] = when_ns
         network.kernel._at(when_ns, self._arrives, (call, args))
+
+    def _is_held_up(self, for_ns: int) -> None:
+        network, now_ns = self.network, self.network.universe._now_ns
+        held_up = self._held_up
+        held_up.append((now_ns, for_ns))
+        while held_up[0][0] < now_ns - network.lease_ns:
+            held_up.popleft()
+        if sum(each_ns for _, each_ns in held_up) > network.lease_ns // 2:
+            network.on_slowness(self.process)
 
     def _arrives(self, call: Callable[..., None], args: Any) -> None:
         if not self._is_silent:

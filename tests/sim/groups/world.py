@@ -18,7 +18,7 @@ from sim.groups.cast import draw
 from sim.groups.host import Host
 from sim.groups.instance import Instance
 from sim.groups.ledger import Ledger
-from sim.groups.loop import Process, Universe
+from sim.groups.loop import SECOND, Process, Universe
 from sim.groups.network import Network
 from sim.groups.publisher import Publisher
 
@@ -77,6 +77,8 @@ class World:
         self._numbers = 0
         self._deletions: dict[str, tuple[float, Process]] = {}
         self.network.on_deletion = self._deleted
+        self.network.lease_ns = round(self.cast.lease * SECOND)
+        self.network.on_slowness = self._slow
 
     def add(self, member: str) -> Instance:
         """Another instance of a member."""
@@ -94,6 +96,11 @@ class World:
         if before is not process and now - at < TOGETHER_S:
             self.ledger.usurp()
             self.ledger.counts[RACED] += 1
+
+    def _slow(self, process: Process) -> None:
+        """It may not be told in time that the pin is still its own."""
+        self.ledger.disturb(process)
+        self.ledger.counts["held up"] += 1
 
     def living(self, member: str = "") -> list[Instance]:
         return [
