@@ -108,6 +108,12 @@ async def unharmed(page: Any) -> None:
     check(page)
 
 
+async def curves(page: Any, count: int) -> None:
+    """They are drawn when the numbers of the past have come, which is after the texts."""
+    drawn = f"document.querySelectorAll('.plot canvas').length === {count}"
+    await page.wait_for_function(drawn)
+
+
 @BOTH
 async def test_every_page_shows_its_texts_as_text(shown: World, page: Any) -> None:
     pages = [
@@ -135,7 +141,7 @@ async def test_every_page_shows_its_texts_as_text(shown: World, page: Any) -> No
         await go(page, path, heading)
         await page.locator("main", has_text=text).first.wait_for()
         await unharmed(page)
-        assert await page.locator(".plot canvas").count() == CURVES.get(path, 0), path
+        await curves(page, CURVES.get(path, 0))
     await page.locator("nav a", has_text="Streams").click()
     await page.locator("main h2", has_text="Streams").wait_for()
 

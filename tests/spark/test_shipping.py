@@ -101,6 +101,7 @@ def test_a_secret_is_in_no_offset_partition_or_text(feed: Feed) -> None:
     for shown in (json.dumps([start, end]), repr(pieces), repr(reader), repr(reader._options)):
         assert SECRET not in shown
     assert SECRET.encode() not in pickle.dumps(pieces)
+    reader.stop()
 
 
 @pytest.mark.spark
