@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def new(js: sync.JetStream, either_server: peers.ServerProcess) -> None:
     """nats-server removes the files of the test before later, and a new stream might find them."""
     place = either_server.store_dir
     until_here(
-        lambda: not [path for path in place.rglob("ORDERS") if path.is_dir()],
+        lambda: not any("ORDERS" in folders for _, folders, _ in os.walk(place)),
         "the files of ORDERS stay",
     )
 
