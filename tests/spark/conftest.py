@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -172,6 +173,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         )
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collect_what_py4j_leaves(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Its connections belong to threads and are not closed when those end: collected in a later test, which
+    has nothing to do with them, they would fail it."""
+    yield
+    if any("spark" in getattr(item, "fixturenames", ()) for item in request.node.session.items):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 @pytest.fixture
