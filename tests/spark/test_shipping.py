@@ -82,9 +82,6 @@ def run(python: Path, task: Path, paths: list[str]) -> tuple[str, str]:
     return file, rows
 
 
-# Links are kept for the next task of the process, and this one's login differs from the one before.
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_secret_is_in_no_offset_partition_or_text(feed: Feed) -> None:
     feed.publish_numbers(1, 7)
     host = feed.url.removeprefix("nats://")

@@ -40,6 +40,8 @@ class Queryable(Protocol):
 
     def install_sigterm(self) -> None: ...
 
+    def close(self) -> None: ...
+
 
 def query_of(options: SourceOptions) -> Queryable:
     """The query that these options ask for."""

@@ -172,3 +172,9 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Does nothing: it comes a batch late and never for the last; see ``driver``."""
+
+    def stop(self) -> None:
+        """Let go of the connections and of the consumer that waits. Spark calls it at a query's end."""
+        if self._query is not None:
+            self._query.close()
+            self._query = None
