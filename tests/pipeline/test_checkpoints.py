@@ -13,6 +13,7 @@ from headrace.pipeline.checkpoints import (
     Start,
     checkpoint_of,
     exclusively,
+    interrupted,
     is_ahead,
     read_end,
     read_log,
@@ -53,6 +54,7 @@ def test_a_start_replaces_that_of_the_options() -> None:
 def test_what_spark_has_written_is_read(declared: Declared) -> None:
     generation = checkpoint_of(declared, "out").current()
     assert read_log(generation, "offsets") is None
+    assert interrupted(generation) is None
     assert read_end(generation) is None
     folder = Path(generation.path)
     (folder / "offsets").mkdir(parents=True)
@@ -67,6 +69,9 @@ def test_what_spark_has_written_is_read(declared: Declared) -> None:
     assert planned.offsets == ('{"seq":20}', "")
     assert ended is not None
     assert (ended.batch, ended.offsets) == (9, ("10", ""))
+    assert interrupted(generation) == 10
+    (folder / "commits" / "10").write_text("v1\n{}")
+    assert interrupted(generation) is None
     (folder / "offsets" / "11").write_text("v7\n")
     with pytest.raises(ConfigurationError, match="version 'v7'"):
         read_log(generation, "offsets")
@@ -122,4 +127,8 @@ def test_sums_outlive_the_run_and_count_each_batch_once(tmp_path: Path) -> None:
     assert again.views == {"v": ViewRows(15, {"a": 1, "b": 2})}
     again.add(Batch("q", 3, 1, 0.5))
     assert Totals(file).missed == 1, "batch 2 finished as a runner was killed"
+    again.add(Batch("q", 4, 0, 0.1, was_written=True))
+    again.add(Batch("q", 5, 2, 0.1))
+    assert Totals(file).missed == 2, "the rows of batch 4 were written, and not counted"
+    assert Totals(file).rows == 18
     assert list(json.loads(file.read_text())) == ["last", "batches", "rows", "seconds", "views"]

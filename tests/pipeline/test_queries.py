@@ -49,6 +49,10 @@ def test_a_batch_of_what_spark_reports(write: Callable[..., Path]) -> None:
     assert (batch.behind, batch.rows_per_s) == (3, 400.0)
     assert json.loads(batch.ends[0]) == {"seq": 5, "v": 1}
     assert batch.views == {"v": ViewRows(20, {"a > 0": 2, "b": 0})}
+    assert not batch_of(declared, progress, 7).was_written, "it ran again, with its rows"
+    nothing = {**progress, "numInputRows": 0}
+    assert batch_of(declared, nothing, 7).was_written
+    assert not batch_of(declared, nothing, 6).was_written, "there were none"
 
 
 class Gone:

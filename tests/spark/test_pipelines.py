@@ -15,7 +15,8 @@ from headrace.pipeline.frames import Frames, start
 from headrace.pipeline.model import Declared
 from headrace.pipeline.problems import PipelineError
 from headrace.pipeline.reading import read
-from headrace.pipeline.run import replay
+from headrace.pipeline.run import replay, run_here
+from headrace.pipeline.totals import Batch, Totals
 from headrace.pipeline.triggers import AVAILABLE_NOW
 
 from .conftest import Feed
@@ -118,6 +119,44 @@ def test_a_row_that_must_not_fail_ends_the_query_with_its_expectation(
     with pytest.raises(Exception, match=r"fails the expectation 'small' \(.*numbers.toml:11\)"):
         query.awaitTermination()
     assert len(rows(declared.file.parent / "out")) == 5, "nothing of that batch"
+
+
+class Listening:
+    """Hears the batches of a run."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    def batch(self, batch: Batch, totals: Totals) -> None:
+        self.batches.append(batch)
+
+    def __getattr__(self, event: str) -> Callable[..., None]:
+        return lambda *what: None
+
+
+def test_a_batch_that_only_a_killed_runner_has_written_is_told_as_missing_in_the_sums(
+    spark: SparkSession, declare: Callable[..., Declared], feed: Feed
+) -> None:
+    declared = declare()
+    run_here(declared, spark, Listening(), once=True)
+    generation = checkpoint_of(declared, "out").current()
+    assert generation.totals is not None
+    (Path(generation.path) / "commits" / "0").unlink()  # what a kill leaves that comes between
+    (Path(generation.path) / "commits" / ".0.crc").unlink()  # the log of the sink and Spark's
+    generation.totals.unlink()
+    feed.publish_numbers(5, 6)
+    heard = Listening()
+    run_here(declared, spark, heard, once=True)
+
+    batches = [each for each in heard.batches if each.query == "out"]
+    assert [(each.number, each.rows, each.was_written) for each in batches] == [
+        (0, 0, True),
+        (1, 2, False),
+    ]
+    totals = Totals(generation.totals)
+    assert (totals.rows, totals.views["numbers"].rows, totals.missed) == (2, 2, 1)
+    found = [row["number"] for row in rows(declared.file.parent / "out")]
+    assert found == [10, 20, 30, 50, 60, 50, 60], "nothing was written twice"
 
 
 def test_a_range_goes_through_a_query_again_into_results_of_its_own(

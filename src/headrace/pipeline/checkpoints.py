@@ -150,6 +150,14 @@ def read_end(generation: Generation) -> LogEntry | None:
     return _entry(Path(generation.path) / "offsets" / str(done.batch))
 
 
+def interrupted(generation: Generation) -> int | None:
+    """The number of the batch that was planned and is not finished: Spark runs it again."""
+    planned, done = read_log(generation, "offsets"), read_log(generation, "commits")
+    if planned is None or (done is not None and planned.batch <= done.batch):
+        return None
+    return planned.batch
+
+
 def is_ahead(generation: Generation, results: Path) -> bool:
     """Whether a folder of Spark's file sink has batches that the checkpoint has not: those of another one.
 

@@ -22,11 +22,12 @@ _PROCESSING: Final = "Processing new data"
 
 
 class SparkQuery:
-    """One started query."""
+    """One started query. ``again``: the batch that was interrupted before, and runs again."""
 
-    def __init__(self, declared: Declared, query: StreamingQuery) -> None:
+    def __init__(self, declared: Declared, query: StreamingQuery, again: int | None = None) -> None:
         self._declared = declared
         self._query = query
+        self._again = again
         self._last = ""
         self._gone: HeadraceError | None = None
 
@@ -56,7 +57,9 @@ class SparkQuery:
         found = [json.loads(each.json) for each in self._query.recentProgress]
         ran = [each for each in found if "addBatch" in each["durationMs"]]
         self._last = last.json
-        return [batch_of(self._declared, each) for each in ran if each["batchId"] > after]
+        return [
+            batch_of(self._declared, each, self._again) for each in ran if each["batchId"] > after
+        ]
 
     def _ask(self, ask: Callable[[], T], otherwise: T) -> T:
         """The answer; ``otherwise`` if Spark's process has gone, which then is the query's error."""
@@ -72,8 +75,11 @@ class SparkQuery:
             return otherwise
 
 
-def batch_of(declared: Declared, progress: Mapping[str, Any]) -> Batch:
-    """A finished batch, of what Spark reports about it."""
+def batch_of(declared: Declared, progress: Mapping[str, Any], again: int | None = None) -> Batch:
+    """A finished batch, of what Spark reports about it.
+
+    ``again``: the batch that was interrupted. If its sink has it already Spark runs it without a row.
+    """
     sources = progress.get("sources", [])
     views: dict[str, ViewRows] = {}
     for name, observed in progress.get("observedMetrics", {}).items():
@@ -81,14 +87,16 @@ def batch_of(declared: Declared, progress: Mapping[str, Any]) -> Batch:
             views[name] = conditions.counted(declared.views[name].expectations, observed)
     distances = [behind(each.get("endOffset"), each.get("latestOffset")) for each in sources]
     known = [each for each in distances if each is not None]
+    number, rows = int(progress["batchId"]), int(progress.get("numInputRows", 0))
     return Batch(
         query=str(progress.get("name") or ""),
-        number=int(progress["batchId"]),
-        rows=int(progress.get("numInputRows", 0)),
+        number=number,
+        rows=rows,
         seconds=progress["durationMs"].get("triggerExecution", 0) / 1000,
         ends=tuple(_text(each.get("endOffset")) for each in sources),
         behind=sum(known) if known else None,
         views=views,
+        was_written=number == again and rows == 0,
     )
 
 

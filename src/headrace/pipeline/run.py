@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ConfigurationError
 from . import backlog
 from .checking import JETSTREAM
-from .checkpoints import Start, checkpoint_of, exclusively
+from .checkpoints import Start, checkpoint_of, exclusively, interrupted
 from .frames import FILE_FORMATS, Frames, loaded, options_of_sink, start
 from .model import Declared, Sink
 from .problems import PipelineError, Problem
@@ -80,7 +80,8 @@ def _runner(
 ) -> Runner:
     def begin(sink: Sink, trigger: Trigger) -> SparkQuery:
         generation = checkpoint_of(declared, sink.name).current()
-        return SparkQuery(declared, start(spark, declared, sink, generation, trigger))
+        again = interrupted(generation)
+        return SparkQuery(declared, start(spark, declared, sink, generation, trigger), again)
 
     def totals(sink: Sink) -> Totals:
         return Totals(checkpoint_of(declared, sink.name).current().totals)

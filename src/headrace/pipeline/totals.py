@@ -24,6 +24,8 @@ class Batch:
     """One finished micro-batch.
 
     ``ends``: where it ended in each source (JSON). ``behind``: messages still to read, None if not known.
+    ``was_written``: the sink had it from a runner that was killed before the batch was finished, and of its
+    rows nobody has counted any.
     """
 
     query: str
@@ -33,6 +35,7 @@ class Batch:
     ends: tuple[str, ...] = ()
     behind: int | None = None
     views: Mapping[str, ViewRows] = field(default_factory=dict)
+    was_written: bool = False
 
     @property
     def rows_per_s(self) -> float:
@@ -42,7 +45,7 @@ class Batch:
 class Totals:
     """The sum over a generation's batches; each is counted once, and what was missed is known.
 
-    A batch that finished just before a kill may not have been counted: ``missed`` says how many.
+    A batch that was written just before a kill may not have been counted: ``missed`` says how many.
     """
 
     def __init__(self, file: Path | None) -> None:
@@ -74,7 +77,7 @@ class Totals:
             views[name] = ViewRows(before.rows + seen.rows, failed)
         raw: dict[str, Any] = {
             "last": batch.number,
-            "batches": self.batches + 1,
+            "batches": self.batches + (not batch.was_written),
             "rows": self.rows + batch.rows,
             "seconds": round(self.seconds + batch.seconds, 3),
             "views": {
