@@ -176,13 +176,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def collect_what_py4j_leaves(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Its connections belong to threads and are not closed when those end: collected in a later test, which
-    has nothing to do with them, they would fail it."""
+def collect_what_py4j_leaves() -> Iterator[None]:
+    """Its connections to the JVM belong to threads and are not closed when those end: collected in a later
+    test, which has nothing to do with them, they would fail it. No other connection is forgiven."""
     yield
-    if any("spark" in getattr(item, "fixturenames", ()) for item in request.node.session.items):
+    pyspark = sys.modules.get("pyspark")
+    gateway = pyspark.SparkContext._gateway if pyspark is not None else None
+    if gateway is not None:
+        port = gateway.gateway_parameters.port
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
+            warnings.filterwarnings("ignore", rf".*raddr=\('127.0.0.1', {port}\)", ResourceWarning)
             gc.collect()
 
 
