@@ -36,7 +36,8 @@ class PinnedLease:
         stream: of leases; it is made if it is not there.
         name: the group, and the subject of its message.
         owner: who we are.
-        seconds: how long it outlives the last pull of its holder.
+        seconds: how long it outlives its holder's last word at most. The pin is gone half of that after the
+            last pull, but not within a second, and the message comes again half of it after the last renewal.
         replicas: of the stream, if it is made.
     """
 
@@ -62,9 +63,7 @@ class PinnedLease:
         subject = f"{PARTITION}.{self.name}"
         if not (await stream.info(subjects=subject)).state.subjects:
             await js.publish(subject, self.owner.encode(), expected_last_subject_sequence=0)
-        config = ConsumerConfig(
-            ack_wait=self.seconds / 2, max_ack_pending=1, priority_timeout=self.seconds
-        )
+        config = ConsumerConfig(ack_wait=self.seconds / 2, max_ack_pending=1)  # the pin lasts as long
         self._membership = Membership(
             js,
             StaticGroup,
