@@ -27,7 +27,7 @@ from waiting import until_here
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import DataStreamReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 ROWS = 1_000_000  # so that what a job costs before its first row does not count
 NATSPY_ROWS = 60_000

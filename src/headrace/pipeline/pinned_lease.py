@@ -63,7 +63,8 @@ class PinnedLease:
         subject = f"{PARTITION}.{self.name}"
         if not (await stream.info(subjects=subject)).state.subjects:
             await js.publish(subject, self.owner.encode(), expected_last_subject_sequence=0)
-        config = ConsumerConfig(ack_wait=self.seconds / 2, max_ack_pending=1)  # the pin lasts as long
+        # The pin lasts as long as the time to acknowledge.
+        config = ConsumerConfig(ack_wait=self.seconds / 2, max_ack_pending=1)
         self._membership = Membership(
             js,
             StaticGroup,

@@ -29,7 +29,9 @@ class Connection:
         return SimpleNamespace(headers=SimpleNamespace(status=status, description=description))
 
 
-def pinned(*answers: Any, pinned_to: str = "PIN") -> tuple[Pinned, Connection]:
+def pinned(
+    *answers: Any, pinned_to: str = "PIN", heard_at: float = 0.0
+) -> tuple[Pinned, Connection]:
     async def info() -> Any:
         group = SimpleNamespace(group="PCG", pinned_client_id=pinned_to)
         return SimpleNamespace(priority_groups=(group,))
@@ -39,7 +41,8 @@ def pinned(*answers: Any, pinned_to: str = "PIN") -> tuple[Pinned, Connection]:
         connection=connection, _api=SimpleNamespace(subject=lambda *tokens: ".".join(tokens))
     )
     consumer: Any = SimpleNamespace(stream_name="S", name="c", info=info)
-    return Pinned(js, consumer, "PIN"), connection
+    say = lambda: connection.bodies.append(b"in progress")  # noqa: E731
+    return Pinned(js, consumer, "PIN", say, lambda: heard_at), connection
 
 
 @pytest.mark.parametrize(
@@ -66,7 +69,8 @@ async def test_only_some_answers_say_that_the_pin_is_kept(
     before = lease.until
     assert await keeper.renew(lease) is kept
     assert (lease.until > before) is kept
-    assert b'"id":"PIN"' in connection.bodies[0]
+    assert connection.bodies[0] == b"in progress", "its answer is to prove that this was heard, too"
+    assert b'"id":"PIN"' in connection.bodies[1]
 
 
 async def test_a_consumer_that_nobody_is_pinned_to_answers_as_ours_does_and_is_not() -> None:
@@ -83,12 +87,13 @@ async def test_a_lost_link_is_given_until_the_lease_ends() -> None:
     now = asyncio.get_running_loop().time()
     lease = Lease(5.0, since=now)
     assert await keeper.renew(lease)
-    assert len(connection.bodies) == 3
+    assert len(connection.bodies) == 6
+    assert connection.bodies[::2] == 3 * [b"in progress"], "it may have been lost with the link"
     keeper, connection = pinned(DisconnectedError("gone"))
     lease = Lease(5.0, since=now - 4.99)
     assert not await keeper.renew(lease)
     assert not await keeper.renew(lease)
-    assert len(connection.bodies) <= 1
+    assert len(connection.bodies) <= 2
 
 
 async def test_a_consumer_that_is_gone_is_told_at_once() -> None:
@@ -105,3 +110,13 @@ async def test_who_takes_over_begins_with_most_of_a_lease(over: float, renewed: 
     assert await keeper.verify(lease) is not None
     assert bool(connection.bodies) is renewed
     assert lease.until >= now + 2 / 3 * 5.0
+
+
+async def test_what_came_meanwhile_was_said_nothing_of_so_it_is_asked_twice() -> None:
+    later = asyncio.get_running_loop().time() + 60.0
+    keeper, connection = pinned((408, ""), (408, ""), heard_at=later)
+    lease = Lease(5.0, since=later - 160.0)
+    assert await keeper.verify(lease) is not None
+    assert len(connection.bodies) == 4
+    assert lease.holds(later - 56.0)
+    assert not lease.holds(later - 54.0)

@@ -74,6 +74,7 @@ class Settings:
         ack_wait: seconds after which a message that nobody answered comes again for the first time.
         redelivery_s: the longest such time.
         pin_s: seconds that the pin lasts without a pull.
+        lease_s: seconds for which neither the pin nor a message that came by it can be another's.
         pull_s: seconds that a pull waits.
         tick_s: seconds after which what failed for no known reason is tried again.
         acks: whether messages are acknowledged at all.
@@ -99,6 +100,7 @@ class Settings:
         self.pull_s = max(ack_wait / 2, PULL_S_MIN)
         self.tick_s = ack_wait + 0.5
         self.redelivery_s = max((ack_wait, *config.backoff))
+        self.lease_s = min((self.pin_s, ack_wait, *config.backoff))
         self.acks = config.ack_policy != "none"
         self.max_ack_pending = config.max_ack_pending
         inactive = config.inactive_threshold

@@ -152,8 +152,9 @@ class Consuming:
     async def _take_over(self, first: list[JetStreamMessage]) -> bool:
         """Make sure that the pin is ours, and that nobody else has messages. False: it is not."""
         crew, pin_id = self._crew, self._consumer.pin_id
-        self._pinned = pinned = Pinned(crew.js, self._consumer, pin_id)
-        lease = Lease(crew.settings.pin_s, self._since)
+        self._pinned = pinned = self._pinned_as(pin_id)
+        self._takeover = Takeover(first)
+        lease = Lease(crew.settings.lease_s, self._since)
         info = await pinned.verify(lease)
         if info is None or self.outcome.done():
             self._finish(Lost())
@@ -175,10 +176,7 @@ class Consuming:
         """What came, and whatever else is under way, in the stream's order. Empty: we own it no more."""
         assert self._pinned is not None
         assert self.generation is not None
-        takeover: Takeover[JetStreamMessage] = Takeover()
-        self._takeover = takeover
-        for message in first:
-            takeover.add(message)
+        self._takeover = takeover = Takeover(first)
         pause, came, waited_since = ASK_FIRST_S, 0, self._time()
         while info is None or not takeover.is_complete(info, self._unanswered()):
             if info is not None:
@@ -224,6 +222,10 @@ class Consuming:
 
     # The pin
 
+    def _pinned_as(self, pin_id: str) -> Pinned:
+        heard_at = lambda: self._consumption._last_heard  # noqa: E731
+        return Pinned(self._crew.js, self._consumer, pin_id, self._say_in_progress, heard_at)
+
     async def _keep(self, pinned: Pinned, lease: Lease) -> None:
         every = self._crew.settings.ack_wait / 3
         try:
@@ -232,7 +234,6 @@ class Consuming:
                 if not await pinned.renew(lease):
                     self._finish(Lost())
                     return
-                self._say_in_progress()
         except NoRespondersError:
             self._finish(Gone(self._is_settled()))
         except Exception as error:
@@ -341,7 +342,7 @@ class Consuming:
         pin_id = self._consumer.pin_id
         self._finish(Lost())
         if how is Release.HAND_OVER and pin_id:
-            await Pinned(self._crew.js, self._consumer, pin_id).let_go()
+            await self._pinned_as(pin_id).let_go()
         return False
 
     async def _delete(self) -> None:

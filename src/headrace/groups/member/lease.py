@@ -1,9 +1,15 @@
-"""How long the pin is surely ours, and the time of ownership that it makes. Pure.
+"""How long the pin and what came by it are surely ours, and the time of ownership that it makes. Pure.
 
 A server lets go of a pin once no pull with its id has come for ``priority_timeout``. Our clock knows when
 we *sent* such a pull, which is before it came, and so a lease that runs from there ends in time. An answer
 proves that the pull was honoured only while the lease still runs: a server that has let go meanwhile may
 answer the same.
+
+A message is ours for ``ack_wait`` from its delivery, or from when the server last heard that it is in
+progress; then an admin who takes the pin from us lets another one have it. We say so of all that has come
+before each pull, so that the pull's answer proves both. What came between the pull and its answer was said
+nothing of, and may have been on its way for as long as since the pull before, but no longer: a server sends
+that one's answer and its deliveries in their order. With such messages a lease runs from the pull before.
 """
 
 from __future__ import annotations
@@ -17,34 +23,39 @@ RENEWALS_PER_LEASE: Final = 3
 
 
 class Lease:
-    """The time until which the pin is ours, by the loop's clock.
+    """The time until which the pin is ours, and what came by it, by the loop's clock.
 
     Args:
-        seconds: the consumer's ``priority_timeout``.
+        seconds: the shortest of the consumer's ``priority_timeout`` and its times to acknowledge.
         since: a pull was sent at this time, and the pin was given to it or to a later one.
     """
 
-    __slots__ = ("_seconds", "until")
+    __slots__ = ("_asked", "_seconds", "until")
 
     def __init__(self, seconds: float, since: float) -> None:
         self._seconds = seconds
+        self._asked = since
         self.until = since + seconds
 
     def holds(self, now: float) -> bool:
         """Whether the pin is surely ours."""
         return now < self.until
 
-    def answered(self, sent: float, now: float) -> bool:
+    def answered(self, sent: float, now: float, *, came: bool) -> bool:
         """A pull with our pin's id, sent at ``sent``, was answered and not refused. False: too late, as
-        the pin may have been another's in between."""
+        the pin may have been another's in between.
+
+        ``came``: whether there may be messages that came between the two.
+        """
         if now >= self.until:
             return False
-        self.until = max(self.until, sent + self._seconds)
+        self.seen(sent, came=came)
         return True
 
-    def seen(self, sent: float) -> None:
+    def seen(self, sent: float, *, came: bool) -> None:
         """The server said that the pin is ours after it had a pull that was sent at ``sent``."""
-        self.until = max(self.until, sent + self._seconds)
+        self.until = max(self.until, (self._asked if came else sent) + self._seconds)
+        self._asked = max(self._asked, sent)
 
     def end(self) -> None:
         """It was taken from us, or given back."""

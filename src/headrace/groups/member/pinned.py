@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ...api import names
@@ -28,10 +29,21 @@ class Pinned:
 
     Args:
         pin_id: what the server called us by.
+        say_in_progress: says of everything that came, and was not answered, that it is in progress.
+        heard_at: the loop's time at which something came last.
     """
 
-    def __init__(self, js: JetStream, consumer: Consumer, pin_id: str) -> None:
+    def __init__(
+        self,
+        js: JetStream,
+        consumer: Consumer,
+        pin_id: str,
+        say_in_progress: Callable[[], None],
+        heard_at: Callable[[], float],
+    ) -> None:
         self._connection = js.connection
+        self._say_in_progress = say_in_progress
+        self._heard_at = heard_at
         self._consumer = consumer
         self._pin_id = pin_id
         self._subject = js._api.subject(
@@ -52,10 +64,8 @@ class Pinned:
         time = asyncio.get_running_loop().time
         while lease.holds(sent := time()):
             try:
-                answer = await self._connection.request(
-                    self._subject, self._pull, timeout=lease.until - sent
-                )
-                if not _is_honoured(answer) or await self._info() is None:
+                came = await self._keep(sent, lease.until - sent)
+                if came is None or await self._info() is None:
                     return False
             except NoRespondersError:
                 raise
@@ -64,8 +74,15 @@ class Pinned:
             except HeadraceError:  # the link is lost: it may be back in time
                 await asyncio.sleep(max(0.0, min(AGAIN_S, lease.until - time())))
                 continue
-            return lease.answered(sent, time())
+            return lease.answered(sent, time(), came=came)
         return False
+
+    async def _keep(self, sent: float, timeout: float | None = None) -> bool | None:
+        """Pull, having said that what came before is in progress. Whether something came since; None: the pin
+        is not ours."""
+        self._say_in_progress()
+        answer = await self._connection.request(self._subject, self._pull, timeout=timeout)
+        return self._heard_at() >= sent if _is_honoured(answer) else None
 
     async def verify(self, lease: Lease) -> ConsumerInfo | None:
         """What the server says of the consumer; None if the pin is not ours.
@@ -74,15 +91,17 @@ class Pinned:
         ours still.
         """
         time = asyncio.get_running_loop().time
-        sent = time()
-        if not lease.due_s(sent):
-            answer = await self._connection.request(self._subject, self._pull)
-            if not _is_honoured(answer):
+        for _ in range(2):  # the first may leave it as it is, if something came meanwhile
+            sent = time()
+            if lease.due_s(sent):
+                break
+            came = await self._keep(sent)
+            info = await self._info() if came is not None else None
+            if came is None or info is None:
                 return None
-            info = await self._info()
-            if info is not None:
-                lease.seen(sent)
-            return info
+            lease.seen(sent, came=came)
+            if not came:
+                return info
         return await self._info()
 
     async def _info(self) -> ConsumerInfo | None:

@@ -29,8 +29,10 @@ class Takeover(Generic[M]):
 
     __slots__ = ("_by_sequence",)
 
-    def __init__(self) -> None:
+    def __init__(self, messages: Iterable[M] = ()) -> None:
         self._by_sequence: dict[int, M] = {}
+        for message in messages:
+            self.add(message)
 
     def add(self, message: M) -> None:
         """A message came; of one that came twice the later delivery counts."""
