@@ -23,6 +23,9 @@ import time
 import traceback
 from pathlib import Path
 
+# Some targets stand on the tests' helpers.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
 import target_api
 import target_conf
 import target_headers

@@ -7,10 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from headrace.subjects import is_valid_subject
 from jetstream_world import World

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.broker.store.format.entries import FILE_HEADER_BYTES
 from headrace.broker.store.format.record import REMOVAL, scan
@@ -22,7 +23,6 @@ from headrace.broker.store.recovery.recovery import open_log
 from headrace.broker.store.storage.settings import HANDLES
 from headrace.clock import ManualClock
 from headrace.errors import StoreFormatError
-from headrace.testing.faultfs import FaultFS
 from mutation import Target
 
 ROOT = "/store"

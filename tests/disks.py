@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
-from headrace.testing.faultfs import FaultFS
 
 __all__ = ["disk_of"]
 

@@ -11,9 +11,9 @@ import random
 from collections import Counter
 from typing import Any
 
+from faultfs import FaultFS
+from faultplan import FaultPoint, FaultyFiles
 from headrace.errors import StoreError
-from headrace.testing.faultfs import FaultFS
-from headrace.testing.faultplan import FaultPoint, FaultyFiles
 from sim.whole.simulation import Simulation
 
 __all__ = ["calls_of", "live_with"]

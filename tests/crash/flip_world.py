@@ -8,6 +8,7 @@ from typing import Any
 from zlib import crc32
 
 from disks import disk_of
+from faultfs import FaultFS
 from headrace.api.base import to_wire
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.core.jetstream.engine.registry import Registry
@@ -16,7 +17,6 @@ from headrace.broker.store.format.entries import FILE_HEADER_BYTES, decode_file_
 from headrace.broker.store.format.record import CRC_BYTES, HEAD, MARK, U32, scan
 from headrace.broker.store.meta.journal_file import MAGIC
 from headrace.message import StoredMessage
-from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, Received, World
 
 BIG = 1 << 40

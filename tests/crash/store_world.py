@@ -11,11 +11,11 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.clock import ManualClock
 from headrace.message import StoredMessage
 from headrace.subjects import SubjectFilter
-from headrace.testing.faultfs import FaultFS
 
 BIG = 1 << 40
 ROOT = "/store"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from faultfs import Fault, FaultFS, PowerCut
 from headrace.broker.store import FileStorage
-from headrace.testing.faultfs import Fault, FaultFS, PowerCut
 from jetstream_world import SECOND, Client, World
 
 SHOWN = ("config", "num_ack_pending", "num_redelivered", "num_pending", "delivered", "ack_floor")

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from faultfs import FaultFS, PowerCut
 from headrace.broker.store import FileStorage
 from headrace.clock import ManualClock
 from headrace.message import StoredMessage
-from headrace.testing.faultfs import FaultFS, PowerCut
 from jetstream_world import Client, World
 
 MESSAGES = 120

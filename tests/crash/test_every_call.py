@@ -18,9 +18,9 @@ import pytest
 
 from crash.faulty_life import calls_of, live_with
 from crash.store_world import World
+from faultfs import FaultFS
+from faultplan import FaultPoint, FaultyFiles, every_fault
 from headrace.errors import StoreError
-from headrace.testing.faultfs import FaultFS
-from headrace.testing.faultplan import FaultPoint, FaultyFiles, every_fault
 from sim.whole.coverage import watched
 
 FAULTS = os.environ.get("HEADRACE_FAULTS", "100")

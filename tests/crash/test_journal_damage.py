@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crash.flip_world import open_store, owed, registry_of
+from faultfs import FaultFS, PowerCut
 from headrace.broker.core.accounts.storage import AccountStorage
 from headrace.broker.core.monitor.server import jsz
 from headrace.broker.store import FileStorage
@@ -21,7 +22,6 @@ from headrace.broker.store.format.entries import (
 )
 from headrace.broker.store.format.record import HEAD_BYTES, scan
 from headrace.broker.store.meta.journal_file import MAGIC
-from headrace.testing.faultfs import FaultFS, PowerCut
 from jetstream_world import World
 
 JOURNAL = "/s/meta/journal-00000001"

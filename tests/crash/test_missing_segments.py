@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.broker.store.format.record import REMOVAL, scan
 from headrace.broker.store.format.segment import HEADER_BYTES, decode_header
 from headrace.broker.store.storage.layout import directory_name
 from headrace.subjects import SubjectFilter
-from headrace.testing.faultfs import FaultFS
 
 BIG = 1 << 40
 COUNT = 300

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.broker.store.log.compaction import Compaction
 from headrace.clock import ManualClock
 from headrace.errors import StoreError, StoreReadError
 from headrace.message import StoredMessage
 from headrace.subjects import SubjectFilter
-from headrace.testing.faultfs import FaultFS
 
 BIG = 1 << 40
 ROOT = "/store"

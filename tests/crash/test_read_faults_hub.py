@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from faultfs import FaultFS
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.store import FileStorage
-from headrace.testing.faultfs import FaultFS
 from jetstream_world import Inbox, Received, World
 
 ROOT = "/store"

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from crash.test_read_faults import BIG, KNOWN, ODD, expiry, open_store
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.broker.store.log.file_log import FileLog
 from headrace.errors import StoreReadError
-from headrace.testing.faultfs import FaultFS
 
 WORK = 900  # units: some dozens of messages
 

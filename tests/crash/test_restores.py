@@ -7,13 +7,13 @@ import random
 
 import pytest
 
+from faultfs import Fault, FaultFS, PowerCut
 from headrace.broker.store import FileStorage
 from headrace.clock import ManualClock
 from headrace.errors import StoreError
 from headrace.snapshots.archive import END, MAGIC, consumer_entry, message_entry, state_entry
 from headrace.snapshots.contents import ConsumerState, Delivery
 from headrace.snapshots.framing import IDENTIFIER, frame
-from headrace.testing.faultfs import Fault, FaultFS, PowerCut
 from jetstream_world import Client, World
 
 NS = 1_000_000_000

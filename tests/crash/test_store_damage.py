@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from disks import disk_of
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.broker.store.format.record import MESSAGE, Found, scan
 from headrace.broker.store.format.segment import HEADER_BYTES, decode_header
 from headrace.errors import StoreReadError
 from headrace.message import StoredMessage
-from headrace.testing.faultfs import FaultFS
 
 BIG = 1 << 40
 FLIPS = 300

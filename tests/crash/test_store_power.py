@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from crash.store_world import World
+from faultfs import Fault, FaultFS, PowerCut
 from headrace.errors import StoreError, StoreFailedError, StoreFullError
-from headrace.testing.faultfs import Fault, FaultFS, PowerCut
 
 SEEDS_PER_TEST = 25
 

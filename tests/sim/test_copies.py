@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.clock import ManualClock
-from headrace.testing.faultfs import FaultFS
 from jetstream_world import World
 
 ROOM = 4

@@ -8,11 +8,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from faultfs import FaultFS
 from headrace.api.times import format_time
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.store import FileStorage
-from headrace.testing.faultfs import FaultFS
 from jetstream_world import SECOND, Client, Inbox, Received, World
 from sim.model import Model
 from sim.vocabulary import Request

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
-from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, World
 
 SECOND = 1_000_000_000

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from faultfs import FaultFS
 from headrace.broker.core.jetstream.consumer import journal
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.core.jetstream.consumer.push.recipients import PushRecipients
@@ -30,7 +31,6 @@ from headrace.broker.core.peer import Peer
 from headrace.broker.core.ports.bus import Target
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.message import StoredRow
-from headrace.testing.faultfs import FaultFS
 from headrace.wire import Parser, encode
 from headrace.wire.frames import ERR, MSG, PUB, Frame
 from headrace.wire.inprocess import FrameBatch, PublishRun

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faultfs import FaultFS
 from headrace.broker.core.account_options import AccountOptions, JetStreamLimits
 from headrace.broker.core.accounts.accounts import Account
 from headrace.broker.core.hub import Hub
@@ -16,7 +17,6 @@ from headrace.broker.core.jetstream.config.options import JetStreamOptions
 from headrace.broker.core.peer import Peer
 from headrace.broker.store import FileStorage
 from headrace.clock import ManualClock
-from headrace.testing.faultfs import FaultFS
 
 NAMES = ("A", "B", "C")
 steps = st.lists(

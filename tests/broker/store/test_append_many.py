@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.clock import ManualClock
 from headrace.errors import StoreError
-from headrace.testing.faultfs import FaultFS
 
 BIG = 1 << 40
 

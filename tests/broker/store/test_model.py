@@ -15,10 +15,10 @@ from hypothesis.stateful import (
     rule,
 )
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.message import StoredMessage, SubjectState
 from headrace.subjects import SubjectFilter
-from headrace.testing.faultfs import FaultFS
 
 BIG = 1 << 40
 FILTERS = [None, [b"a.*"], [b"a.0", b"b.>"], [b"a.1"], [b"zz"]]

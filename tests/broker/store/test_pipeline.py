@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from faultfs import Fault, FaultFS
 from headrace.broker.store import FileStorage
 from headrace.errors import StoreFullError
 from headrace.message import StoredMessage
-from headrace.testing.faultfs import Fault, FaultFS
 
 BIG = 1 << 40
 Streams = dict[str, tuple[int, dict[int, StoredMessage]]]  # last sequence, live messages

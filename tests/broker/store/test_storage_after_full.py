@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.errors import StoreFullError
-from headrace.testing.faultfs import FaultFS
 
 
 @pytest.mark.parametrize("memory", [False, True])

@@ -6,13 +6,13 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from faultfs import FaultFS
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.jetstream.config.options import JetStreamOptions
 from headrace.broker.core.options import HubOptions
 from headrace.broker.server.connections.inprocess import accept
 from headrace.broker.server.connections.pump import Pump
 from headrace.broker.store import MemoryStorage
-from headrace.testing.faultfs import FaultFS
 from headrace.wire.inprocess import ServerEnd
 from sim.groups.cast import Cast
 from sim.groups.loop import SECOND, Process, Universe

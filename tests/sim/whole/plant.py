@@ -9,11 +9,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+from faultfs import FaultFS
 from headrace.broker.core.hub import Hub
 from headrace.broker.store import FileStorage
 from headrace.broker.store.commit.commit import Committer
 from headrace.clock import ManualClock
-from headrace.testing.faultfs import FaultFS
 
 if TYPE_CHECKING:
     from sim.whole.link import Link

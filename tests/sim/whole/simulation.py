@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.testing.faultfs import PowerCut
+from faultfs import PowerCut
 from sim.whole.admin import HOUR, SECOND, Admin
 from sim.whole.desk import Desk
 from sim.whole.keyvalue import Bucket

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.errors import StoreFailedError, StoreFullError
-from headrace.testing.faultfs import FaultFS
 from jetstream_world import SECOND, Client, HeldStorage, World, publication
 
 

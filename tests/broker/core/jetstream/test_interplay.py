@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from faultfs import FaultFS
 from headrace.broker.core.jetstream.publish.duplicate_window import DuplicateWindow
 from headrace.broker.core.jetstream.schedule import schedules
 from headrace.broker.store import FileStorage
-from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, HeldStorage, World, publication
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.broker.store.format.record import (
     COMMIT,
@@ -27,7 +28,6 @@ from headrace.broker.store.format.record import (
     try_decode,
 )
 from headrace.broker.store.format.segment import HEADER_BYTES, decode_header
-from headrace.testing.faultfs import FaultFS
 
 SALT = 0xC0FFEE
 

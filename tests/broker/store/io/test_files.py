@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from faultfs import FaultFS
 from headrace.broker.store.io.files import Handles, LocalFiles, explain, is_full, write_all
 from headrace.errors import StoreFailedError, StoreFullError
-from headrace.testing.faultfs import FaultFS
 
 
 @pytest.fixture(params=["local", "fault"])

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from disks import disk_of
+from faultfs import FaultFS, PowerCut
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.broker.store.log.file_log import FileLog
 from headrace.errors import StoreError
-from headrace.testing.faultfs import FaultFS, PowerCut
 
 BIG = 1 << 40
 HEADERS = b"NATS/1.0\r\nNats-TTL: 5\r\n\r\n"

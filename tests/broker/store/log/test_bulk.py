@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.broker.store.format.record import OVERHEAD
 from headrace.broker.store.index.index import Segment
@@ -20,7 +21,6 @@ from headrace.broker.store.log.file_log import FileLog
 from headrace.broker.store.log.memory_log import MemoryLog
 from headrace.message import StoredMessage
 from headrace.subjects import SubjectFilter
-from headrace.testing.faultfs import FaultFS
 
 SUBJECTS = [b"a.0", b"a.1", b"b.0", b"b.0.c", b"c"]
 FILTERS = [None, [b"a.*"], [b"a.0", b"b.>"], [b"c"], [b"zz"]]

@@ -7,11 +7,11 @@ import random
 import pytest
 
 from disks import disk_of
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.broker.store.log.file_log import FileLog
 from headrace.errors import StoreError
 from headrace.message import StoredMessage
-from headrace.testing.faultfs import FaultFS
 
 BIG = 1 << 40
 SEGMENT_BYTES = 8192

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from faultfs import FaultFS, PowerCut
+from faultplan import FaultPoint, FaultyFiles, every_fault
 from headrace.broker.store import FileStorage
 from headrace.broker.store.index.index import Segment
 from headrace.broker.store.io.files import PUNCH_BYTES, LocalFiles
 from headrace.broker.store.log.chores import hole_before
 from headrace.errors import StoreFullError, StoreReadError
-from headrace.testing.faultfs import FaultFS, PowerCut
-from headrace.testing.faultplan import FaultPoint, FaultyFiles, every_fault
 
 CAPACITY = 700_000
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from disks import disk_of
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.broker.store.format.entries import DELETE, PUT, Entry, MetaChange
 from headrace.broker.store.io.findings import Finding, Quarantine
@@ -16,7 +17,6 @@ from headrace.broker.store.meta.journal_writer import JournalWriter
 from headrace.broker.store.meta.meta import Meta
 from headrace.broker.store.meta.spare import Spares
 from headrace.errors import StoreFailedError, StoreFullError
-from headrace.testing.faultfs import FaultFS
 
 
 def open_store(fs: FaultFS) -> FileStorage:

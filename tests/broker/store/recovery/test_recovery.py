@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
-from headrace.testing.faultfs import FaultFS
 
 BIG = 1 << 40
 

@@ -6,10 +6,10 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.broker.store.storage.layout import Layout
 from headrace.clock import ManualClock
-from headrace.testing.faultfs import FaultFS
 
 MANY = 20
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.broker.store.format.segment import HEADER_BYTES
 from headrace.broker.store.io.findings import Finding
 from headrace.broker.store.storage import scrub
 from headrace.broker.store.storage.scrub import ScrubState
 from headrace.clock import ManualClock
-from headrace.testing.faultfs import FaultFS
 
 
 def filled() -> tuple[FaultFS, FileStorage]:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from disks import disk_of
+from faultfs import FaultFS
+from faultplan import FaultyFiles
 from headrace.broker.store import FileStorage
 from headrace.broker.store.commit.writer import Work, Writer
 from headrace.clock import ManualClock
@@ -23,8 +25,6 @@ from headrace.errors import (
     StoreLockedError,
 )
 from headrace.subjects import SubjectFilter
-from headrace.testing.faultfs import FaultFS
-from headrace.testing.faultplan import FaultyFiles
 
 BIG = 1 << 40
 

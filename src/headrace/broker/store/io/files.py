@@ -1,7 +1,7 @@
 """The file operations the store needs, as a port, and the machine's own implementation.
 
 The store never calls ``os`` itself: a test hands in a file system that loses unsynced writes, runs
-full or fails at a chosen call (``headrace.testing.faultfs``).
+full or fails at a chosen call (``tests/faultfs.py``).
 """
 
 from __future__ import annotations

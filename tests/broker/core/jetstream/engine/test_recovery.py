@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from faultfs import FaultFS
 from headrace.broker.core.jetstream.engine.lost import CONSUMER, STATE
 from headrace.broker.store import FileStorage
-from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, World
 
 

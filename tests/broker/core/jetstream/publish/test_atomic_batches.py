@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from faultfs import FaultFS, PowerCut
 from headrace.broker.core.jetstream.publish import atomic_batches as batch_publish
 from headrace.broker.store import FileStorage
 from headrace.errors import StoreFullError
-from headrace.testing.faultfs import FaultFS, PowerCut
 from jetstream_world import Client, HeldStorage, World, publication
 
 ADVISORY = b"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"

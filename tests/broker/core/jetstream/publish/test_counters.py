@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faultfs import FaultFS
 from headrace.broker.core.jetstream.config.refused import Refused
 from headrace.broker.core.jetstream.publish.counters import counted, read_increment
 from headrace.broker.store import FileStorage
-from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, World
 
 

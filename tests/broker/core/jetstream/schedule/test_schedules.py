@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from faultfs import FaultFS
 from headrace.api.times import format_time
 from headrace.broker.store import FileStorage
-from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, World
 
 SECOND = 1_000_000_000

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.errors import StoreFullError
-from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, HeldStorage, World
 
 THROUGH = {"name": "S", "consumer": {"name": "C", "deliver_subject": "d"}}

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disks import disk_of
+from faultfs import FaultFS
 from headrace.broker.core.jetstream.headers.ttl import (
     NEVER,
     expires_at,
@@ -21,7 +22,6 @@ from headrace.broker.core.jetstream.schedule.due_times import DueTimes
 from headrace.broker.core.jetstream.stream.expiry import Expiry
 from headrace.broker.store import FileStorage
 from headrace.broker.store.log.memory_log import MemoryLog
-from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, World
 
 SECOND = 1_000_000_000

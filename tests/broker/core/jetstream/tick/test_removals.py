@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from faultfs import FaultFS
 from headrace.broker.core.jetstream.stream import expiry, removing, retention, subject_limit
 from headrace.broker.core.jetstream.tick import removals
 from headrace.broker.store import FileStorage
-from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, HeldStorage, Inbox, World
 
 SLICE = 2_000

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from faultfs import FaultFS
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.core.jetstream.headers.ttl import expires_at
 from headrace.broker.core.jetstream.stream import expiry, removing, retention, subject_limit
 from headrace.broker.core.jetstream.tick import removals
 from headrace.broker.store import FileStorage
-from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, Inbox, World
 
 ROOT = "/store"

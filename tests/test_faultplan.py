@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from faultfs import FaultFS
+from faultplan import FaultPoint, FaultyFiles, every_fault
 from headrace.broker.store.io.files import LocalFiles
-from headrace.testing.faultfs import FaultFS
-from headrace.testing.faultplan import FaultPoint, FaultyFiles, every_fault
 
 
 def written(files: FaultyFiles) -> int:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from headrace.testing.faultfs import Fault, FaultFS, PowerCut
+from faultfs import Fault, FaultFS, PowerCut
 
 
 def written(fs: FaultFS, path: str, data: bytes) -> int:
