@@ -68,9 +68,8 @@ class World:
 
     def play(self) -> Counter[str]:
         with self.broker.installed(), pytest.MonkeyPatch.context() as patch:
-            given = (None, lambda: self.broker.now, self.broker.sleep, _NoKeeper)
+            given = (lambda: self.broker.now, self.broker.sleep, _NoKeeper)
             patch.setattr(overflow_query.OverflowQuery.__init__, "__defaults__", given)
-            patch.setattr(OverflowQuery, "install_sigterm", lambda one: None)
             try:
                 self._create()
                 for _ in range(ROUNDS):

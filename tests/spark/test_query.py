@@ -253,11 +253,11 @@ def test_an_idle_query_asks_the_server_a_few_times_a_second(
 STOPPED = """
 import sys
 from headrace.spark.options import parse_options
-from headrace.spark.query import Query
+from headrace.spark.query import Query, exit_on_sigterm
 
 options = {"servers": sys.argv[1], "stream": sys.argv[2], "pollTimeout": "60s"}
 query = Query(parse_options(options, streaming=True))
-query.install_sigterm()
+exit_on_sigterm(query)
 start = query.initial_offset()
 print("waiting", flush=True)
 query.latest_offset(start)

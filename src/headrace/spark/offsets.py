@@ -117,13 +117,26 @@ def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _made_again(epoch: str, head: StreamHead, stream: str) -> str:
+    """A sentence about why ``head`` is not the stream created at ``epoch``; "" if it is, or may be."""
+    if not epoch or epoch == head.epoch:
+        return ""
+    return (
+        f"stream {stream!r} is not the one this query read before: it was created at {head.epoch}, "
+        f"the one before at {epoch}"
+    )
+
+
+def check_same_stream(epoch: str, head: StreamHead, stream: str) -> None:
+    """Raise DataLossError if ``head`` is not the stream created at ``epoch``."""
+    if reason := _made_again(epoch, head, stream):
+        raise DataLossError(f"{reason}. Start again with a new checkpoint")
+
+
 def reset_of(offset: Offset, head: StreamHead, stream: str) -> str:
     """A sentence about why ``head`` cannot be the stream of this offset; "" if it can."""
-    if offset.epoch and offset.epoch != head.epoch:
-        return (
-            f"stream {stream!r} is not the one this query read before: it was created at {head.epoch}, "
-            f"the one before at {offset.epoch}"
-        )
+    if reason := _made_again(offset.epoch, head, stream):
+        return reason
     if offset.seq > head.last_seq:
         return (
             f"stream {stream!r} ends at sequence {head.last_seq}, before {offset.seq} which this query "

@@ -38,7 +38,7 @@ class Queryable(Protocol):
 
     def plan(self, start: dict[str, Any], end: dict[str, Any]) -> list[Slice]: ...
 
-    def install_sigterm(self) -> None: ...
+    def hang_up(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -56,12 +56,29 @@ def query_of(options: SourceOptions) -> Queryable:
     return Query(options)
 
 
+def exit_on_sigterm(query: Queryable) -> None:
+    """Exit quietly when Spark ends the query; it gives no other sign.
+
+    Only if no other code handles the signal, and only in the main thread, where Python allows it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return
+
+    def exit_now(_signal: int, _frame: FrameType | None) -> None:
+        # The main thread may be anywhere, also inside a request: only hang up and exit.
+        query.hang_up()
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, exit_now)
+
+
 class Query:
     """Offsets and plans of one streaming query, as Spark keeps them.
 
     Args:
         options: of the query.
-        drive: makes the driver of one stream.
         clock: monotonic seconds.
         sleep: waits for so many seconds.
     """
@@ -69,14 +86,13 @@ class Query:
     def __init__(
         self,
         options: SourceOptions,
-        drive: Callable[[SourceOptions], Driver] = Driver,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._options = options
         self._clock = clock
         self._sleep = sleep
-        self.drivers = {each.stream: drive(each) for each in options.each()}
+        self.drivers = {each.stream: Driver(each) for each in options.each()}
         self._frozen = False
         self._lag: Lag | None = None
         self._last_batch_at: float | None = None
@@ -159,15 +175,10 @@ class Query:
             self._lag = Lag(options.lag, options.durable, self.drivers, self._clock)
         return self._lag
 
-    def install_sigterm(self) -> None:
-        """Exit quietly when Spark ends the query; it gives no other sign.
-
-        Only if no other code handles the signal, and only in the main thread, where Python allows it.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            return
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._on_sigterm)
+    def hang_up(self) -> None:
+        """Close the connections, wherever the main thread is."""
+        for driver in self.drivers.values():
+            driver.hang_up()
 
     def close(self) -> None:
         """Close the connections, and the metrics."""
@@ -175,12 +186,6 @@ class Query:
             self._lag.close()
         for driver in self.drivers.values():
             driver.close()
-
-    def _on_sigterm(self, _signal: int, _frame: FrameType | None) -> None:
-        # The main thread may be anywhere, also inside a request: only hang up and exit.
-        for driver in self.drivers.values():
-            driver.hang_up()
-        os._exit(0)
 
     def _look(
         self, starts: Mapping[str, Offset], before: Mapping[str, Look] | None = None

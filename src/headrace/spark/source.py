@@ -33,7 +33,7 @@ from .options import SourceOptions, parse_options
 from .planning import Slice
 from .plans import check_streams, plan_batch
 from .pruning import prune
-from .query import Queryable, query_of
+from .query import Queryable, exit_on_sigterm, query_of
 from .sentences import in_one_sentence
 from .tasks import read_slice
 
@@ -134,7 +134,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def query(self) -> Queryable:
         if self._query is None:
             self._query = query_of(self._options)
-            self._query.install_sigterm()
+            exit_on_sigterm(self._query)
         return self._query
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802

@@ -24,7 +24,6 @@ from pyspark.sql.types import (
 )
 
 from headrace.spark.overflow.query import OverflowQuery
-from headrace.spark.query import Query
 from headrace.spark.source import JetStreamDataSource
 from sim.spark.procs import Killed, Proc
 
@@ -143,11 +142,10 @@ class Driver:
     def close(self) -> None:
         """The process is gone, and its connections with it."""
         query = self._reader._query
-        if isinstance(query, Query):
-            for driver in query.drivers.values():
-                driver.hang_up()
-        elif isinstance(query, OverflowQuery):
-            query.close()
+        if isinstance(query, OverflowQuery):
+            query.close()  # and what holds messages back, a thread of the process
+        elif query is not None:
+            query.hang_up()
 
     def run_batch(self) -> bool:
         """One trigger; False if there was nothing new."""

@@ -14,7 +14,7 @@ from headrace.broker.core.net.session import Session
 from headrace.broker.core.peer import Peer
 from headrace.client.net.handshake import parse_info
 from headrace.errors import ConnectFailedError
-from headrace.spark import driver, link, patience, query, reader, tail, tasks
+from headrace.spark import driver, link, patience, query, reader, source, tail, tasks
 from headrace.spark.link import Link
 from headrace.spark.options import Connection
 from headrace.spark.sink import links, window, writer
@@ -142,8 +142,8 @@ class Broker:
             patch.setattr(Link, "open", self.connect)
             patch.setattr(reader, "FEW", self.few)
             patch.setattr(reader._RangeReader, "_pull", lambda *given: self._pulled(*given))
-            patch.setattr(query.Query, "install_sigterm", lambda one: None)
-            given = (driver.Driver, lambda: self.now, self.sleep)
+            patch.setattr(source, "exit_on_sigterm", lambda one: None)
+            given = (lambda: self.now, self.sleep)
             patch.setattr(query.Query.__init__, "__defaults__", given)
             yield
 

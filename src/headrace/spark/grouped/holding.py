@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import structs
@@ -49,20 +49,12 @@ class Holding:
         settings: how members of the group make their consumers.
         member: as which the query takes part.
         owner: tells this run of the query from others.
-        clock: monotonic seconds.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        member: str,
-        owner: str,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, settings: Settings, member: str, owner: str) -> None:
         self._settings = settings
         self._member = member
         self._owner = owner
-        self._clock = clock
         self._held: dict[str, tuple[int, ...]] = {}
         self._floors: dict[int, int] = {}
         self._unanswered_since: dict[str, float] = {}
@@ -205,8 +197,8 @@ class Holding:
             return False
         # A client extends the time of what it handles: what was not answered for so long, nobody handles.
         longest = max((info.config.ack_wait, *info.config.backoff))
-        since = self._unanswered_since.setdefault(info.name, self._clock())
-        return self._clock() - since < longest + MARGIN_S
+        since = self._unanswered_since.setdefault(info.name, time.monotonic())
+        return time.monotonic() - since < longest + MARGIN_S
 
     # Giving back
 

@@ -8,13 +8,9 @@ So no partition changes hands while a batch runs.
 from __future__ import annotations
 
 import logging
-import os
 import secrets
-import signal
-import threading
 import time
-from collections.abc import Callable, Mapping
-from types import FrameType
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ...api import base
@@ -28,7 +24,7 @@ from ..calls import Calls
 from ..control import Control
 from ..link import Link
 from ..loss import may_be_loss, stored_after
-from ..offsets import DataLossError, Offset, StreamHead, check_range
+from ..offsets import Offset, StreamHead, check_range, check_same_stream
 from ..options import SourceOptions
 from ..options.group import GroupOptions
 from ..planning import Slice
@@ -51,29 +47,15 @@ class GroupQuery:
 
     Args:
         options: of the query; they name a group.
-        connect: opens a link.
-        clock, sleep: monotonic seconds, and waiting for so many.
     """
 
-    def __init__(
-        self,
-        options: SourceOptions,
-        connect: Callable[[], Link] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         assert options.group is not None
         self._options = options
         self._group: GroupOptions = options.group
         self._stream = work_stream(options.stream, options.group)
-        self._clock = clock
-        self._sleep = sleep
         self._call = Calls(
-            self._stream,
-            connect or (lambda: Link.open(options.connection)),
-            options.reconnect_timeout_s,
-            clock,
-            sleep,
+            self._stream, lambda: Link.open(options.connection), options.reconnect_timeout_s
         )
         self._holding: Holding | None = None
         self._initial: GroupOffset | None = None
@@ -120,20 +102,20 @@ class GroupQuery:
             ConfigurationError: the group is gone, or another query takes part as this member.
         """
         committed = GroupOffset.from_dict(start)
-        deadline = self._clock() + self._options.poll_timeout_s
-        patient_until = self._clock() + HAND_OVER_S
+        deadline = time.monotonic() + self._options.poll_timeout_s
+        patient_until = time.monotonic() + HAND_OVER_S
         while not self._call(lambda control: self._between_batches(control, committed)):
             if self._frozen_at is None or self._waited:
                 break
-            self._waited = self._clock() >= patient_until
-            self._sleep(LOOK_S)
+            self._waited = time.monotonic() >= patient_until
+            time.sleep(LOOK_S)
         while True:
             end = self._call(lambda control: self._end(control, committed, limited=limited))
             if end is not None:
                 return end.to_dict()
-            if self._frozen_at is not None or self._clock() >= deadline:
+            if self._frozen_at is not None or time.monotonic() >= deadline:
                 return start
-            self._sleep(LOOK_S)
+            time.sleep(LOOK_S)
 
     def plan(self, start: dict[str, Any], end: dict[str, Any]) -> list[Slice]:
         """The tasks of the batch ``(start, end]``."""
@@ -145,7 +127,7 @@ class GroupQuery:
 
     def _plan(self, control: Control, start: GroupOffset, end: GroupOffset) -> list[Slice]:
         head, config = control.head()
-        self._check_epoch(end, head)
+        check_same_stream(end.epoch, head, self._stream)
         group = read_record(control.link, self._options.stream, self._group)
         holding = self._holding_of(control, group)
         missing = sorted(set(end.positions) - set(holding.floors))
@@ -183,27 +165,18 @@ class GroupQuery:
             )
         return [piece for piece in slices if piece.lo < piece.hi]
 
-    def install_sigterm(self) -> None:
-        """Exit quietly when Spark ends the query; what the query holds stays held for its next run."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._on_sigterm)
-
-    def _on_sigterm(self, _signal: int, _frame: FrameType | None) -> None:
-        self.close()
-        os._exit(0)
-
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; what the query holds stays held for its next run."""
         self._call.close()
+
+    hang_up = close
 
     # Between batches
 
     def _between_batches(self, control: Control, committed: GroupOffset) -> bool:
         """Release what is committed, then give back and take. Whether the query has all that is its own."""
         head, config = control.head()
-        self._check_epoch(committed, head)
+        check_same_stream(committed.epoch, head, self._stream)
         group = read_record(control.link, self._options.stream, self._group)
         holding = self._holding_of(control, group)
         wanted = plans(group, member_of(group, self._group))
@@ -225,7 +198,7 @@ class GroupQuery:
         if self._holding is None:
             settings = Settings(None, is_static=self._group.kind == "static", layout=group.layout)
             member = member_of(group, self._group)
-            holding = Holding(settings, member, secrets.token_hex(8), self._clock)
+            holding = Holding(settings, member, secrets.token_hex(8))
             holding.adopt(control, names_of(group, member))
             self._holding = holding
         return self._holding
@@ -261,13 +234,6 @@ class GroupQuery:
                     "committed; a query in a static group needs Headrace, or nats-server 2.14 or newer"
                 )
             self._released.update(dict.fromkeys(partitions, position))
-
-    def _check_epoch(self, offset: GroupOffset, head: StreamHead) -> None:
-        if offset.epoch and offset.epoch != head.epoch:
-            raise DataLossError(
-                f"stream {self._stream!r} is not the one this query read before: it was created at "
-                f"{head.epoch}, the one before at {offset.epoch}. Start again with a new checkpoint"
-            )
 
     def _say(self, text: str) -> None:
         """Say something once, until something else is to be said."""

@@ -8,19 +8,15 @@ acknowledged: the server hands it out again when ``ack_wait`` is over.
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable
-from types import FrameType
 from typing import Any, Final, Protocol
 
 from ...api.consumers import ConsumerInfo
 from ..calls import Calls
 from ..control import Control
 from ..link import Link
-from ..offsets import DataLossError, StreamHead
+from ..offsets import check_same_stream
 from ..options import SourceOptions
 from ..options.overflow import OverflowOptions
 from ..planning import Slice
@@ -48,7 +44,6 @@ class OverflowQuery:
 
     Args:
         options: of the query; they name a consumer.
-        connect: opens a link.
         clock, sleep: monotonic seconds, and waiting for so many.
         keeper: makes what holds messages back, from how to connect, an interval and a name.
     """
@@ -56,7 +51,6 @@ class OverflowQuery:
     def __init__(
         self,
         options: SourceOptions,
-        connect: Callable[[], Link] | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         keeper: Callable[[Callable[[], Link], float, str], Keeps] = Keeper,
@@ -65,7 +59,7 @@ class OverflowQuery:
         self._options = options
         self._overflow: OverflowOptions = options.overflow
         self._stream = options.stream
-        self._connect = connect or (lambda: Link.open(options.connection))
+        self._connect = lambda: Link.open(options.connection)
         self._call = Calls(self._stream, self._connect, options.reconnect_timeout_s, clock, sleep)
         self._make_keeper = keeper
         self._keeper: Keeps | None = None
@@ -120,7 +114,7 @@ class OverflowQuery:
         """The tasks of the batch that ends at ``end``."""
         batch = OverflowOffset.from_dict(end)
         head = self._call(lambda control: control.head()[0])
-        self._check_epoch(batch, head)
+        check_same_stream(batch.epoch, head, self._stream)
         if not batch.runs:
             return []
         self._hold(batch)
@@ -142,17 +136,9 @@ class OverflowQuery:
             for share in shares
         ]
 
-    def install_sigterm(self) -> None:
-        """Exit quietly when Spark ends the query; what it did not commit is handed out again."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._on_sigterm)
-
-    def _on_sigterm(self, _signal: int, _frame: FrameType | None) -> None:
-        # The main thread may be anywhere, also inside a request: only hang up and exit.
+    def hang_up(self) -> None:
+        """Close the connection, wherever the main thread is; what is not committed is handed out again."""
         self._call.close()
-        os._exit(0)
 
     def close(self) -> None:
         """Close the connections."""
@@ -172,7 +158,7 @@ class OverflowQuery:
         """Acknowledge what is committed; of an earlier run, too, which may not have come to it."""
         if self._acknowledged >= committed.number:
             return
-        self._check_epoch(committed, control.head()[0])
+        check_same_stream(committed.epoch, control.head()[0], self._stream)
         acknowledge(control, committed, self._meet(control))
         self._acknowledged = committed.number
         if self._keeper is not None:
@@ -207,10 +193,3 @@ class OverflowQuery:
             what = f"consumer {self._overflow.consumer!r} of stream {self._stream!r}"
             self._keeper = self._make_keeper(self._connect, interval_s, what)
         self._keeper.hold([subject for _, subject in batch.ack_subjects()])
-
-    def _check_epoch(self, offset: OverflowOffset, head: StreamHead) -> None:
-        if offset.epoch and offset.epoch != head.epoch:
-            raise DataLossError(
-                f"stream {self._stream!r} is not the one this query read before: it was created at "
-                f"{head.epoch}, the one before at {offset.epoch}. Start again with a new checkpoint"
-            )
