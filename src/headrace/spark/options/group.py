@@ -44,12 +44,12 @@ _OTHER_WAYS: Final = (
     "partitions",
     "subjects",
     "minOffsetsPerTrigger",
-    "minPartitions",
     "lagSubject",
     "metricsAddress",
     "lastPerSubject",
     "bucket",
 )
+"""What says where a query reads, and how far it is, when nothing else does."""
 
 
 def group_of(
@@ -69,13 +69,22 @@ def group_of(
         raise accepted.error(
             "'group' is for streaming queries: a batch read takes no part; leave it out, and read the stream"
         )
-    given = [option for option in _OTHER_WAYS if values[option]]
+    said = "the group says what is read and from where"
+    check_only_way("group", said, values, accepted, "minPartitions")
+    return GroupOptions(name, values["groupKind"], values["member"])
+
+
+def check_only_way(
+    option: str, said: str, values: Mapping[str, Any], accepted: Accepted, *others: str
+) -> None:
+    """Refuse what contradicts an option by which somebody else says what is read; ``said`` tells who.
+
+    ``others`` are refused beside those that no such option goes with.
+    """
+    if len(values["stream"]) != 1:
+        raise accepted.error(f"with {option!r} a query reads one stream, the {option}'s")
+    given = [other for other in (*_OTHER_WAYS, *others) if values[other]]
     if values["splitBy"] != "sequence":
         given.append("splitBy")
-    if len(values["stream"]) != 1:
-        raise accepted.error("with 'group' a query reads one stream, the group's")
     if given:
-        raise accepted.error(
-            f"with 'group' the group says what is read and from where; leave out {', '.join(given)}"
-        )
-    return GroupOptions(name, values["groupKind"], values["member"])
+        raise accepted.error(f"with {option!r} {said}; leave out {', '.join(given)}")

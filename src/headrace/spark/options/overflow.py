@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from .group import check_only_way
 from .table import Accepted, Option
 from .values import RefusedError, at_least, name
 
@@ -39,23 +40,6 @@ OVERFLOW_OPTIONS: Final[tuple[Option, ...]] = (
 )
 # fmt: on
 
-_OTHER_WAYS: Final = (
-    "durable",
-    "startingTimestamp",
-    "endingTimestamp",
-    "startingOffsetsByTimestamp",
-    "endingOffsetsByTimestamp",
-    "partitions",
-    "subjects",
-    "maxBytesPerTrigger",
-    "minOffsetsPerTrigger",
-    "lagSubject",
-    "metricsAddress",
-    "lastPerSubject",
-    "bucket",
-    "group",
-)
-
 
 def overflow_of(
     values: Mapping[str, Any], accepted: Accepted, *, streaming: bool | None
@@ -81,15 +65,8 @@ def overflow_of(
             "'consumer' needs a mark, 'minPending' or 'minAckPending': without one the query would take "
             "messages like any worker"
         )
-    if len(values["stream"]) != 1:
-        raise accepted.error("with 'consumer' a query reads one stream, the consumer's")
-    given = [option for option in _OTHER_WAYS if values[option]]
-    if values["splitBy"] != "sequence":
-        given.append("splitBy")
-    if given:
-        raise accepted.error(
-            f"with 'consumer' the server says which messages are read; leave out {', '.join(given)}"
-        )
+    said = "the server says which messages are read"
+    check_only_way("consumer", said, values, accepted, "maxBytesPerTrigger", "group")
     return OverflowOptions(
         consumer,
         values["priorityGroup"],
