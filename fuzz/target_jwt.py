@@ -7,11 +7,11 @@ import json
 import random
 
 from headrace.broker.core.auth.jwt_auth import TokenTrust, TrustedTokens
-from headrace.broker.core.auth.nkeys import encode_key
 from headrace.broker.core.peer import ConnectOptions, Peer
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
 from mutation import Target
+from token_forge import encode_key
 
 OPERATOR, ACCOUNT, USER = (encode_key(kind, kind.encode() * 32) for kind in "OAU")
 CLOCK = ManualClock()

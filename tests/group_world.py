@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from headrace.api.consumers import ConsumerConfig
 from headrace.api.streams import StreamSource, SubjectTransformConfig
 from headrace.client import Consumer, JetStream, Stream
@@ -10,7 +12,7 @@ from headrace.groups.look import consumer_of
 from headrace.groups.names import PRIORITY_GROUP, elastic_stream
 from headrace.groups.transforms import transforms
 
-__all__ = ["elastic_streams", "member_consumers", "static_stream", "take"]
+__all__ = ["elastic_streams", "member_consumers", "moved", "moves_needed", "static_stream", "take"]
 
 
 async def elastic_streams(js: JetStream, group: ElasticGroup, subject: str = "") -> Stream:
@@ -85,3 +87,32 @@ async def take(consumer: Consumer, messages: int, *, ack: int = 0) -> list[str]:
     for message in batch[:ack]:
         await message.ack_sync()
     return [message.subject for message in batch]
+
+
+def moved(before: Mapping[str, Collection[int]], after: Mapping[str, Collection[int]]) -> set[int]:
+    """The partitions that have another owner ``after``, or none, than ``before``."""
+    owners = {number: name for name, numbers in after.items() for number in numbers}
+    return {
+        number
+        for name, numbers in before.items()
+        for number in numbers
+        if owners.get(number) != name
+    }
+
+
+def moves_needed(partitions: int, before: int, after: int) -> int:
+    """The fewest partitions that must move when ``before`` members become ``after``, evenly loaded.
+
+    It is the theoretical minimum against which ``moved`` is judged: who stays keeps as much as its new
+    even share allows.
+    """
+    before, after = min(before, partitions), min(after, partitions)
+    if before == 0 or after == 0:
+        return partitions if after or before else 0
+    if after >= before:
+        block, rest = divmod(partitions, after)
+        kept = before * block + min(before, rest)
+    else:
+        block, rest = divmod(partitions, before)
+        kept = after * block + min(after, rest)
+    return partitions - kept

@@ -10,11 +10,9 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from headrace.broker.core.auth.nkeys import encode_key
+__all__ = ["Key", "credentials", "encode_key", "old_token", "token"]
 
-__all__ = ["Key", "credentials", "old_token", "token"]
-
-_SEEDS = {"O": 14 << 3, "A": 0, "U": 20 << 3}
+_KINDS = {"O": 14 << 3, "A": 0, "U": 20 << 3}
 
 
 class Key:
@@ -33,15 +31,20 @@ class Key:
 
     @property
     def seed(self) -> str:
-        kind = _SEEDS[self.kind]
+        kind = _KINDS[self.kind]
         start = bytes([18 << 3 | kind >> 5, (kind & 31) << 3])
-        raw = start + self._private.private_bytes_raw()
-        checksum = _crc16(raw).to_bytes(2, "little")
-        return base64.b32encode(raw + checksum).decode().rstrip("=")
+        return _text(start + self._private.private_bytes_raw())
 
 
-def _crc16(data: bytes) -> int:
-    return binascii.crc_hqx(data, 0)
+def encode_key(kind: str, key: bytes) -> str:
+    """32 bytes as the text of a public key of this kind."""
+    return _text(bytes([_KINDS[kind]]) + key)
+
+
+def _text(raw: bytes) -> str:
+    """A key as it is written: with its checksum, CRC-16/XMODEM, the low byte first."""
+    checksum = binascii.crc_hqx(raw, 0).to_bytes(2, "little")
+    return base64.b32encode(raw + checksum).decode().rstrip("=")
 
 
 def token(signer: Key, about: Key, kind: str, *, exp: int = 0, **content: Any) -> str:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from group_world import moved, moves_needed
 from headrace.groups import GroupConfigurationError, MemberMapping
-from headrace.groups.assignment import assign, filter_subjects, moved, moves_needed
+from headrace.groups.assignment import assign, filter_subjects
 from headrace.groups.names import (
     check_group_name,
     check_member_name,

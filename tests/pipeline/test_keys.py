@@ -2,10 +2,35 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.pipeline.keys import table_of_keys
+from headrace.pipeline.keys import TABLES
 from headrace.pipeline.reading import read
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "pipelines.md"
+SHOWN = {
+    "sources": "[sources.<name>]",
+    "views": "[views.<name>]",
+    "expect": "[[views.<name>.expect]]",
+    "sinks": "[sinks.<name>]",
+}
+
+
+def table_of_keys() -> str:
+    """Every key, as it stands in the documentation."""
+    rows = []
+    for table, keys in TABLES.items():
+        for key in keys:
+            shown = key.default
+            if isinstance(shown, bool):
+                shown = "true" if shown else "false"
+            elif isinstance(shown, float):
+                shown = f"{shown:g}s"
+            elif isinstance(shown, tuple):
+                shown = ", ".join(shown)
+            default = f"`{shown}`" if shown else ""
+            rows.append(
+                f"| `{SHOWN.get(table, f'[{table}]')}` | `{key.name}` | {default} | {key.doc} |"
+            )
+    return "\n".join(rows)
 
 
 def test_the_page_has_every_key() -> None:

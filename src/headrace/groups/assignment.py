@@ -8,7 +8,7 @@ Source: partitioned consumer groups document, "Partition to member distribution"
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -57,32 +57,3 @@ def filter_subjects(
     numbers = tuple(partitions)
     wanted = tuple(dict.fromkeys(filters)) if filters and not mapped else (">",)
     return tuple(f"{number}.{subject}" for subject in wanted for number in numbers)
-
-
-def moved(before: Mapping[str, Collection[int]], after: Mapping[str, Collection[int]]) -> set[int]:
-    """The partitions that have another owner ``after``, or none, than ``before``."""
-    owners = {number: name for name, numbers in after.items() for number in numbers}
-    return {
-        number
-        for name, numbers in before.items()
-        for number in numbers
-        if owners.get(number) != name
-    }
-
-
-def moves_needed(partitions: int, before: int, after: int) -> int:
-    """The fewest partitions that must move when ``before`` members become ``after``, evenly loaded.
-
-    It is the theoretical minimum against which ``moved`` is judged: who stays keeps as much as its new
-    even share allows.
-    """
-    before, after = min(before, partitions), min(after, partitions)
-    if before == 0 or after == 0:
-        return partitions if after or before else 0
-    if after >= before:
-        block, rest = divmod(partitions, after)
-        kept = before * block + min(before, rest)
-    else:
-        block, rest = divmod(partitions, before)
-        kept = after * block + min(after, rest)
-    return partitions - kept

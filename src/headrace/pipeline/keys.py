@@ -215,30 +215,3 @@ class Reader:
             self.note((kind,), f"{kind} is no table; write [{kind}.<name>]")
             return {}
         return dict(raw)
-
-
-_SHOWN: Final = {
-    "sources": "[sources.<name>]",
-    "views": "[views.<name>]",
-    "expect": "[[views.<name>.expect]]",
-    "sinks": "[sinks.<name>]",
-}
-
-
-def table_of_keys() -> str:
-    """Every key, as it stands in the documentation."""
-    rows = []
-    for table, keys in TABLES.items():
-        for key in keys:
-            shown = key.default
-            if isinstance(shown, bool):
-                shown = "true" if shown else "false"
-            elif isinstance(shown, float):
-                shown = f"{shown:g}s"
-            elif isinstance(shown, tuple):
-                shown = ", ".join(shown)
-            default = f"`{shown}`" if shown else ""
-            rows.append(
-                f"| `{_SHOWN.get(table, f'[{table}]')}` | `{key.name}` | {default} | {key.doc} |"
-            )
-    return "\n".join(rows)

@@ -33,12 +33,6 @@ def public_key(text: str, kind: str) -> bytes:
     return raw[1:-2]
 
 
-def encode_key(kind: str, key: bytes) -> str:
-    """32 bytes as the text of a public key of this kind."""
-    raw = bytes([_PREFIXES[kind]]) + key
-    return base64.b32encode(raw + _checksum(raw)).decode().rstrip("=")
-
-
 def _checksum(raw: bytes) -> bytes:
     """CRC-16/XMODEM, the low byte first."""
     return binascii.crc_hqx(raw, 0).to_bytes(2, "little")
