@@ -7,7 +7,7 @@ and reads no clock. ``standard`` serves everybody in turn; the others follow the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from ......api.consumers import ConsumerConfig
 from ....ports.bus import Origin
@@ -22,30 +22,33 @@ SKIP: Final = b"skip"
 _NS: Final = 1_000_000_000
 
 
-class Policy(Protocol):
-    """The order in which a consumer serves its requests."""
+class Policy:
+    """The order in which a consumer serves its requests: everybody in turn, unless it is overridden."""
 
-    lanes: int
-    merged: bool
+    lanes = 1
+    merged = False
     """Whether the lanes are served as one queue, as long as all of them are open."""
-    steady: bool
+    steady = True
     """Whether a request that waits alone keeps its verdict for a whole batch."""
-    pin_id: str
+    pin_id = ""
     """The id that a request must have to be served without a look; "" while there is no pin."""
 
     @property
     def open_lanes(self) -> int:
         """How many lanes, from the first on, may be served now."""
+        return self.lanes
 
     @property
     def takes_turns(self) -> bool:
         """Whether those in the open lanes are served in turn without a verdict on each."""
+        return True
 
     def configure(self, config: ConsumerConfig) -> None:
         """Take an updated configuration; the kind of policy stays."""
 
     def lane(self, request: WaitingRequest) -> int:
         """Where a request waits; that may be another lane once it was served."""
+        return 0
 
     def verdict(
         self, request: WaitingRequest, pending: int, ack_pending: int, now_ns: int
@@ -54,49 +57,17 @@ class Policy(Protocol):
 
         ``pending`` counts the message in question, ``ack_pending`` does not.
         """
+        return SERVE
 
     def header(self) -> bytes:
         """A header line for the message about to be delivered, or ``b""``."""
+        return b""
 
     def rejected(self, request: WaitingRequest) -> None:
         """The message was too large for the request that was to have it."""
 
 
-class Standard:
-    """Everybody in turn."""
-
-    lanes = 1
-    merged = False
-    steady = True
-    pin_id = ""
-
-    @property
-    def open_lanes(self) -> int:
-        return self.lanes
-
-    @property
-    def takes_turns(self) -> bool:
-        return True
-
-    def configure(self, config: ConsumerConfig) -> None:
-        return
-
-    def lane(self, request: WaitingRequest) -> int:
-        return 0
-
-    def verdict(
-        self, request: WaitingRequest, pending: int, ack_pending: int, now_ns: int
-    ) -> bytes:
-        return SERVE
-
-    def header(self) -> bytes:
-        return b""
-
-    def rejected(self, request: WaitingRequest) -> None:
-        return
-
-
-class Overflow(Standard):
+class Overflow(Policy):
     """Requests with thresholds wait until one is reached, and behind those without."""
 
     lanes = 2
@@ -114,7 +85,7 @@ class Overflow(Standard):
         return SERVE if enough else SKIP
 
 
-class Prioritized(Standard):
+class Prioritized(Policy):
     """The lowest ``priority`` first; within one, everybody in turn."""
 
     lanes = 10
@@ -123,7 +94,7 @@ class Prioritized(Standard):
         return request.priority
 
 
-class PinnedClient(Standard):
+class PinnedClient(Policy):
     """One client gets everything, the others stand by.
 
     Requests with an id wait in the first lane, those that stand by in the second. While there is a pin
@@ -203,4 +174,4 @@ def make_policy(config: ConsumerConfig, new_id: Callable[[], str]) -> Policy:
         return Prioritized()
     if config.priority_policy == "pinned_client":
         return PinnedClient(round(config.priority_timeout * _NS), new_id)
-    return Standard()
+    return Policy()
