@@ -10,7 +10,7 @@ import pytest
 
 import guides
 import promtool
-from console_world import ATTACK, fill
+from console_world import fill
 from headrace.console import metrics
 from headrace.console.logins import FAILURES_MAX
 from headrace.console.look import Look
@@ -97,10 +97,6 @@ def test_what_is_too_many_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found['left_out_series{of="streams"}'] == 1
     assert found['left_out_series{of="consumers"}'] == 7
     assert found["healthy"] == 0
-
-
-def test_labels_are_escaped() -> None:
-    assert metrics._labels((("a", f'{ATTACK}"\\\n'),)) == f'{{a="{ATTACK}\\"\\\\\\n"}}'
 
 
 def test_the_documentation_lists_every_metric() -> None:

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Final, Protocol, Self
 
 from ..errors import ConfigurationError
+from ..exposition import label_text
 from ..field_docs import described, descriptions
 from .net.session import Session
 
@@ -247,9 +248,4 @@ def _labels(labels: Mapping[str, str]) -> str:
             raise ConfigurationError(
                 f"label {name!r}; accepted are letters, digits and underscores, no digit first"
             )
-    shown = [f'{name}="{_escaped(value)}"' for name, value in labels.items()]
-    return "{" + ",".join(shown) + "}" if shown else ""
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return label_text(labels.items())

@@ -10,21 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..api.times import parse_time
+from ..exposition import Labels, Metric, described, label_text
 from .look import GroupKey, Look
 
-__all__ = ["METRICS", "SERIES_MAX", "Console", "Metric", "prometheus"]
+__all__ = ["METRICS", "SERIES_MAX", "Console", "prometheus"]
 
 SERIES_MAX: Final = (
     1_000  # streams, and as many consumers, groups and queries; the others are counted
 )
-
-
-class Metric(NamedTuple):
-    """One metric: its name behind ``headrace_console_``, its type, its meaning."""
-
-    name: str
-    kind: str
-    meaning: str
 
 
 class Console(NamedTuple):
@@ -45,7 +38,6 @@ class Console(NamedTuple):
     followers: int
 
 
-Labels = tuple[tuple[str, str], ...]
 Sample = tuple[Labels, float | None]
 Read = Callable[["_Page"], Iterable[Sample]]
 
@@ -160,9 +152,9 @@ def prometheus(console: Console) -> str:
     lines: list[str] = []
     for metric, read in _READ.items():
         name = f"headrace_console_{metric.name}"
-        lines += [f"# HELP {name} {metric.meaning}", f"# TYPE {name} {metric.kind}"]
+        lines += described(name, metric.kind, metric.meaning)
         lines += [
-            f"{name}{_labels(labels)} {value:.15g}"
+            f"{name}{label_text(labels)} {value:.15g}"
             for labels, value in read(page)
             if value is not None
         ]
@@ -191,13 +183,3 @@ def _page(console: Console) -> _Page:
             for key in first(look.ages)
         ],
     )
-
-
-def _labels(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(text)}"' for name, text in labels) + "}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

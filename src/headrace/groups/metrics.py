@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from ..exposition import Labels, Metric, described, label_text
 from .look import GroupLag, MemberLag, PartitionLag
 
-
-class Metric(NamedTuple):
-    """One metric: its name behind ``headrace_group_``, its type, its meaning."""
-
-    name: str
-    kind: str
-    meaning: str
-
-
-Sample = tuple[tuple[tuple[str, str], ...], float | None]
+Sample = tuple[Labels, float | None]
 Read = Callable[[GroupLag], Iterable[Sample]]
 
 
@@ -101,7 +93,7 @@ def prometheus(looks: Iterable[GroupLag]) -> str:
     lines: list[str] = []
     for metric, read in _READ.items():
         name = f"headrace_group_{metric.name}"
-        lines += [f"# HELP {name} {metric.meaning}", f"# TYPE {name} {metric.kind}"]
+        lines += described(name, metric.kind, metric.meaning)
         for look in taken:
             lines += _samples(name, look, read)
     return "\n".join(lines) + "\n"
@@ -111,9 +103,4 @@ def _samples(name: str, look: GroupLag, read: Read) -> Iterator[str]:
     of_group = (("stream", look.stream), ("group", look.group))
     for labels, value in read(look):
         if value is not None:
-            shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in (*of_group, *labels))
-            yield f"{name}{{{shown}}} {value:.10g}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+            yield f"{name}{label_text((*of_group, *labels))} {value:.10g}"

@@ -9,9 +9,9 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["HELP", "Metrics"]
+from ..exposition import Labels, described, label_text
 
-Labels = tuple[tuple[str, str], ...]
+__all__ = ["HELP", "Metrics"]
 
 HELP: Final[dict[str, tuple[str, str]]] = {
     "jobs_published_total": ("counter", "Messages taken, by channel."),
@@ -93,10 +93,10 @@ class Metrics:
         """All metrics, in Prometheus's text format 0.0.4."""
         lines = []
         for name, (kind, help_text) in HELP.items():
-            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
+            lines += described(name, kind, help_text)
             for (found, labels), value in sorted(self._numbers.items()):
                 if found == name:
-                    lines.append(f"{name}{_labels(labels)} {value:.10g}")
+                    lines.append(f"{name}{label_text(labels)} {value:.10g}")
             for (found, labels), histogram in sorted(
                 self._histograms.items(), key=lambda item: item[0]
             ):
@@ -109,16 +109,6 @@ def _histogram_lines(name: str, labels: Labels, histogram: _Histogram) -> Iterab
     below = 0
     for bound, count in zip((*map(str, _BOUNDS), "+Inf"), histogram.counts, strict=True):
         below += count
-        yield f"{name}_bucket{_labels((*labels, ('le', bound)))} {below}"
-    yield f"{name}_sum{_labels(labels)} {histogram.total:.10g}"
-    yield f"{name}_count{_labels(labels)} {below}"
-
-
-def _labels(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels) + "}"
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        yield f"{name}_bucket{label_text((*labels, ('le', bound)))} {below}"
+    yield f"{name}_sum{label_text(labels)} {histogram.total:.10g}"
+    yield f"{name}_count{label_text(labels)} {below}"

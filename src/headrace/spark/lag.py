@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from ..api.times import format_time
 from ..errors import ConfigurationError
+from ..exposition import described
 from .driver import Driver, Look, StreamLag
 from .options.lag import LagRule
 
@@ -119,7 +120,7 @@ def prometheus(durable: str, lags: Iterable[StreamLag]) -> str:
     ]
     lines = []
     for index, (name, meaning) in enumerate(_METRICS):
-        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge"]
+        lines += described(name, "gauge", meaning)
         lines += [f"{name}{labels} {values[index]}" for labels, values in samples]
     return "\n".join(lines) + "\n"
 

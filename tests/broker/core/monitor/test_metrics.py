@@ -109,10 +109,6 @@ async def test_a_broker_without_streams_or_a_disk_has_a_page_too() -> None:
         assert not any(name.startswith("commit_seconds") for name in found)
 
 
-def test_labels_are_escaped() -> None:
-    assert metrics_module._labels((("a", 'x"\\\n'),)) == '{a="x\\"\\\\\\n"}'
-
-
 def test_the_documentation_lists_every_metric() -> None:
     text = (guides.ROOT / "docs" / "metrics.md").read_text()
     listed = re.findall(r"(?m)^\| `headrace_((?!console_)\w+)` \| (\w+) \| (.*) \|$", text)

@@ -11,22 +11,14 @@ from typing import Any, Final, NamedTuple
 
 from ...._version import __version__
 from ....api.times import parse_time
+from ....exposition import Labels, Metric, described, label_text
 from .monitored import Monitored
 from .server import jsz, varz
 
 STREAMS_MAX: Final = 500
 CONSUMERS_MAX: Final = 500  # with as many streams, some 30 ms of the loop for a page
 
-Labels = tuple[tuple[str, str], ...]
 Sample = tuple[Labels, float]
-
-
-class Metric(NamedTuple):
-    """One metric: its name, its type, its meaning."""
-
-    name: str
-    kind: str
-    meaning: str
 
 
 class _Look(NamedTuple):
@@ -170,15 +162,14 @@ def metrics(hub: Monitored, process: Mapping[str, Any] | None = None) -> str:
     look = _take(hub, process)
     lines: list[str] = []
     for metric, read in _READ.items():
-        lines += _described(metric)
-        lines += [
-            f"headrace_{metric.name}{_labels(labels)} {_text(value)}"
-            for labels, value in read(look)
-        ]
+        name = f"headrace_{metric.name}"
+        lines += described(name, metric.kind, metric.meaning)
+        lines += [f"{name}{label_text(labels)} {_text(value)}" for labels, value in read(look)]
     for key, metric in _DURATIONS.items():
         if key in look.jetstream:
-            lines += _described(metric)
-            lines += _histogram(metric.name, look.jetstream[key])
+            name = f"headrace_{metric.name}"
+            lines += described(name, metric.kind, metric.meaning)
+            lines += _histogram(name, look.jetstream[key])
     return "\n".join(lines) + "\n"
 
 
@@ -206,34 +197,16 @@ def _take(hub: Monitored, process: Mapping[str, Any] | None) -> _Look:
     )
 
 
-def _described(metric: Metric) -> list[str]:
-    return [
-        f"# HELP headrace_{metric.name} {metric.meaning}",
-        f"# TYPE headrace_{metric.name} {metric.kind}",
-    ]
-
-
 def _histogram(name: str, durations: Mapping[str, Any]) -> list[str]:
     lines = [
-        f'headrace_{name}_bucket{{le="{bound}"}} {count}'
-        for bound, count in durations["at_most"].items()
+        f'{name}_bucket{{le="{bound}"}} {count}' for bound, count in durations["at_most"].items()
     ]
     return [
         *lines,
-        f'headrace_{name}_bucket{{le="+Inf"}} {durations["count"]}',
-        f"headrace_{name}_sum {_text(durations['seconds'])}",
-        f"headrace_{name}_count {durations['count']}",
+        f'{name}_bucket{{le="+Inf"}} {durations["count"]}',
+        f"{name}_sum {_text(durations['seconds'])}",
+        f"{name}_count {durations['count']}",
     ]
-
-
-def _labels(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _text(value: float) -> str:
