@@ -68,8 +68,7 @@ class World:
 
     def play(self) -> Counter[str]:
         with self.broker.installed(), pytest.MonkeyPatch.context() as patch:
-            given = (lambda: self.broker.now, self.broker.sleep, _NoKeeper)
-            patch.setattr(overflow_query.OverflowQuery.__init__, "__defaults__", given)
+            patch.setattr(overflow_query.OverflowQuery.__init__, "__defaults__", (_NoKeeper,))
             try:
                 self._create()
                 for _ in range(ROUNDS):

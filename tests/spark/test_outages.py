@@ -31,8 +31,8 @@ def test_a_server_that_is_away_for_a_minute_does_not_end_the_query(feed: Feed) -
     wanted = parse_options({"stream": feed.name, "servers": feed.url}, streaming=True)
     one = Driver(wanted, connect, time_.patience)
     start = one.initial_offset()
-    assert one._control is not None
-    one._control.link._sock.shutdown(2)
+    assert one._call._control is not None
+    one._call._control.link._sock.shutdown(2)
     assert one.latest_offset(start, None).seq == 10
     assert 60.0 < time_.clock() < 70.0
     one.close()
@@ -94,7 +94,7 @@ def test_a_broken_connection_of_the_driver_is_replaced(feed: Feed) -> None:
     feed.publish_numbers(1, 10)
     one = driver(feed, durable="d")
     start = one.initial_offset()
-    assert one._control is not None
-    one._control.link._sock.shutdown(2)
+    assert one._call._control is not None
+    one._call._control.link._sock.shutdown(2)
     assert one.latest_offset(start, None).seq == 10
     one.close()

@@ -53,8 +53,8 @@ def test_progress_is_made_up_for_by_recreating_where_a_server_cannot_reset(feed:
     feed.publish_numbers(1, 100)
     one = driver(feed, durable="d")
     epoch = one.initial_offset().epoch
-    assert one._control is not None
-    one._control._resets = False
+    assert one._call._control is not None
+    one._call._control._resets = False
     one.latest_offset(Offset(70, epoch), None)
     assert shown(feed, "d") == (70, 30)
     one.close()

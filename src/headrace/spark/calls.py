@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from ..errors import HeadraceError
 from .control import Control
 from .link import Link
-from .patience import Patience, may_pass
+from .patience import FIRST_CONNECT_S, Patience, may_pass
 
 T = TypeVar("T")
-
-FIRST_CONNECT_S: Final = 0.7  # a query that never reached its server has a wrong URL, more likely
 
 
 class Calls:
@@ -23,7 +20,8 @@ class Calls:
         stream: whose API is called.
         connect: opens a link.
         reconnect_timeout_s: how long to wait for a server that was there and is away.
-        clock, sleep: monotonic seconds, and waiting for so many.
+        patience: makes the pauses between attempts.
+        stays: whether to wait out an error of a server that was there, with the connection kept.
     """
 
     def __init__(
@@ -31,14 +29,14 @@ class Calls:
         stream: str,
         connect: Callable[[], Link],
         reconnect_timeout_s: float,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        patience: Callable[[float, str], Patience] = Patience,
+        stays: Callable[[HeadraceError], bool] = lambda error: False,
     ) -> None:
         self._stream = stream
         self._connect = connect
         self._reconnect_timeout_s = reconnect_timeout_s
-        self._clock = clock
-        self._sleep = sleep
+        self._patience = patience
+        self._stays = stays
         self._control: Control | None = None
         self._was_there = False
 
@@ -51,7 +49,7 @@ class Calls:
         timeout_s = self._reconnect_timeout_s
         if not self._was_there:
             timeout_s = min(timeout_s, FIRST_CONNECT_S)
-        patience = Patience(timeout_s, f"stream {self._stream!r}", self._clock, self._sleep)
+        patience = self._patience(timeout_s, f"stream {self._stream!r}")
         while True:
             try:
                 if self._control is None or self._control.link.closed:
@@ -60,10 +58,11 @@ class Calls:
                 self._was_there = True
                 return answer
             except HeadraceError as error:
-                if not may_pass(error):
+                stays = self._was_there and self._stays(error)
+                if not (stays or may_pass(error)):
                     raise
-                if self._control is not None:
-                    self._control.link.close()
+                if not stays:
+                    self.close()
                 patience.pause(error)
 
     def close(self) -> None:

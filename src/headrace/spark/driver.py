@@ -11,16 +11,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from ..api.streams import StreamConfig
 from ..errors import HeadraceError
+from .calls import Calls
 from .control import Control, StreamMissingError, settled_head
 from .link import Link
 from .loss import compacts, may_be_loss, stored_after
 from .offsets import Offset, StreamHead, check_epoch, check_range, reset_of
 from .options import LATEST, SourceOptions
-from .patience import Patience, may_pass
+from .patience import Patience
 from .planning import Slice, end_of_batch
 from .plans import counter, locate, plan_tasks
 from .progress import Progress
@@ -28,9 +29,6 @@ from .tail import Tail
 
 _LOG: Final = logging.getLogger("headrace.spark")
 
-T = TypeVar("T")
-
-FIRST_CONNECT_S = 0.7  # a query that never reached its server has a wrong URL, more likely than not
 POLL_WITHOUT_EVENT_S = 0.05
 TAIL_LEFT_S = 5.0  # how long the consumer of a wait outlives a query that was stopped
 
@@ -79,10 +77,14 @@ class Driver:
         patience: Callable[[float, str], Patience] = Patience,
     ) -> None:
         self._options = options
-        self._connect = connect or (lambda: Link.open(options.connection))
         self._patience = patience
-        self._was_there = False  # whether this process has seen the stream
-        self._control: Control | None = None
+        self._call = Calls(
+            options.stream,
+            connect or (lambda: Link.open(options.connection)),
+            options.reconnect_timeout_s,
+            patience,
+            self._is_awaited,
+        )
         self._known = (0, 0)  # everything after this sequence was stored at or after this time (ns)
         self._initial: Offset | None = None
         self._target: Offset | None = None
@@ -94,12 +96,12 @@ class Driver:
     def initial_offset(self) -> Offset:
         """Where a new query begins; the same answer on every call."""
         if self._initial is None:
-            self._initial = self._retry(self._find_start)
+            self._initial = self._call(self._find_start)
         return self._initial
 
     def freeze_target(self) -> None:
         """Offer nothing beyond the stream's present end from now on (Trigger.AvailableNow)."""
-        head, _ = self._retry(lambda control: control.head())
+        head, _ = self._call(lambda control: control.head())
         self._target = Offset(head.last_seq, head.epoch)
 
     def look(self, start: Offset, before: Look | None = None) -> Look:
@@ -125,7 +127,7 @@ class Driver:
 
     def wait(self, look: Look, timeout_s: float) -> bool:
         """Wait for a message after this look; whether there may be one. False after ``timeout_s``."""
-        return self._retry(lambda control: self._wait(control, look.config, look.last, timeout_s))
+        return self._call(lambda control: self._wait(control, look.config, look.last, timeout_s))
 
     def count(self, look: Look) -> int:
         """How many messages there are of the subjects that are read."""
@@ -134,7 +136,7 @@ class Driver:
         def ask(control: Control) -> int:
             return counter(control, look.head, look.config, subjects)(look.start.seq, look.last)
 
-        return self._retry(ask)
+        return self._call(ask)
 
     def lag(self, look: Look) -> StreamLag:
         """How far the look's start is behind the stream, whatever the query still wants of it."""
@@ -144,14 +146,14 @@ class Driver:
         if messages:
             subjects = self._options.subjects
             pattern = subjects[0] if len(subjects) == 1 else ">"
-            stored_ns = self._retry(lambda control: control.next_time(start.seq + 1, pattern))
+            stored_ns = self._call(lambda control: control.next_time(start.seq + 1, pattern))
             now_ns = head.now_ns or time.time_ns()
             seconds = max(0.0, (now_ns - stored_ns) / 1e9) if stored_ns else 0.0
         return StreamLag(self._options.stream, start.seq, head.last_seq, messages, seconds)
 
     def publish(self, subject: str, payload: bytes) -> None:
         """Publish a message, once, without waiting for anybody to store it."""
-        self._retry(lambda control: control.link.publish(subject, payload))
+        self._call(lambda control: control.link.publish(subject, payload))
 
     def end(self, look: Look, max_rows: int | None) -> Offset:
         """The end of a batch with at most so many messages; the start itself if there are none."""
@@ -196,7 +198,7 @@ class Driver:
         fail = options.fail_on_data_loss and may_be_loss(config, head, since_ns)
         lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
         self._say_gaps(lo, hi, head, config)
-        return self._retry(
+        return self._call(
             lambda control: plan_tasks(
                 options,
                 lo,
@@ -219,7 +221,7 @@ class Driver:
         expected = compacts(config) or config.allow_msg_ttl or config.retention != "limits"
         if expected or hi <= lo or head.messages == head.last_seq - head.first_seq + 1:
             return
-        missing = hi - lo - self._retry(lambda control: control.count(lo, hi))
+        missing = hi - lo - self._call(lambda control: control.count(lo, hi))
         if missing > 0:
             _LOG.warning(
                 "stream %r: %d of the sequences %d to %d have no message: they were deleted or purged",
@@ -231,19 +233,17 @@ class Driver:
 
     def close(self) -> None:
         """Close the connection; this also removes the ephemeral consumer of the wait."""
-        if self._control is not None:
-            if self._tail is not None and not self._control.link.closed:
-                try:
-                    self._tail.close(self._control)
-                except HeadraceError:
-                    pass  # the server removes it by itself
-            self._control.link.close()
-        self._control = self._tail = None
+        if self._tail is not None:
+            try:
+                self._tail.close()
+            except HeadraceError:
+                pass  # the server removes it by itself
+            self._tail = None
+        self._call.close()
 
     def hang_up(self) -> None:
         """Close the connection without a word, from a signal handler."""
-        if self._control is not None:
-            self._control.link.close()
+        self._call.close()
 
     def _find_start(self, control: Control) -> Offset:
         head, config = control.head()
@@ -260,7 +260,7 @@ class Driver:
 
     def _head_for(self, offset: Offset) -> tuple[StreamHead, StreamConfig]:
         patience = self._patience(0.0, "")
-        return self._retry(lambda control: settled_head(control, offset, patience))
+        return self._call(lambda control: settled_head(control, offset, patience))
 
     def _is_reset(self, offset: Offset, head: StreamHead) -> bool:
         """Whether this offset belongs to another stream, and the query goes on with this one."""
@@ -297,7 +297,7 @@ class Driver:
             count = counter(control, head, config, self._options.subjects)
             return end_of_batch(lo, last, max_rows, count)
 
-        return self._retry(search)
+        return self._call(search)
 
     def _since(self, start: Offset, head: StreamHead) -> int:
         """When the messages after ``start`` were stored at the earliest, by all that is known."""
@@ -311,9 +311,9 @@ class Driver:
         if progress is None:
             return
         if not self._progress_started:
-            self._retry(lambda control: progress.start(control, config, start.seq))
+            self._call(lambda control: progress.start(control, config, start.seq))
             self._progress_started = True
-        self._retry(lambda control: progress.show(control, start.seq))
+        self._call(lambda control: progress.show(control, start.seq))
 
     def _wait(self, control: Control, config: StreamConfig, seq: int, timeout_s: float) -> bool:
         """Wait for a message after ``seq``."""
@@ -329,32 +329,13 @@ class Driver:
             return not behind
         if self._tail is None or not self._tail.stands_at(control, seq):
             if self._tail is not None:
-                self._tail.close(control)
+                self._tail.close()
             self._tail = Tail(control, seq, self._options.poll_timeout_s + TAIL_LEFT_S)
         return self._tail.wait(timeout_s)
 
-    def _retry(self, call: Callable[[Control], T]) -> T:
-        """Call with a live connection, and again on a new one while the server may come back."""
-        options = self._options
-        timeout_s = options.reconnect_timeout_s
-        if not self._was_there:
-            timeout_s = min(timeout_s, FIRST_CONNECT_S)
-        patience = self._patience(timeout_s, f"stream {options.stream!r}")
-        while True:
-            try:
-                if self._control is None or self._control.link.closed:
-                    self._tail = None
-                    self._control = Control(self._connect(), options.stream)
-                answer = call(self._control)
-                self._was_there = True
-                return answer
-            except HeadraceError as error:
-                deleted = isinstance(error, StreamMissingError) and self._was_there
-                if not (may_pass(error) or (deleted and options.on_stream_reset != "fail")):
-                    raise
-                if self._control is not None and not deleted:
-                    self._control.link.close()
-                patience.pause(error)
+    def _is_awaited(self, error: HeadraceError) -> bool:
+        """Whether the stream was deleted, and the query waits for another one of its name."""
+        return isinstance(error, StreamMissingError) and self._options.on_stream_reset != "fail"
 
 
 def _needs_time(config: StreamConfig) -> bool:

@@ -20,6 +20,7 @@ _LOG: Final = logging.getLogger("headrace.spark")
 
 T = TypeVar("T")
 
+FIRST_CONNECT_S: Final = 0.7  # a query that never reached its server has a wrong URL, more likely
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_MAX_S: Final = 5.0
 _UNAVAILABLE: Final = 503

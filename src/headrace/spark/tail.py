@@ -14,6 +14,7 @@ class Tail:
     """Detects the first message after a sequence: an ephemeral consumer, headers only, one pull."""
 
     def __init__(self, control: Control, seq: int, inactive_s: float) -> None:
+        self._control = control
         self._link = control.link
         self._seq = seq
         info = control.create_ephemeral(
@@ -49,8 +50,8 @@ class Tail:
                 return False
         return False
 
-    def close(self, control: Control) -> None:
-        """Remove the consumer, if this connection created it."""
-        if self._link is control.link:
-            control.link.unsubscribe(self._sid)
-            control.delete_consumer(self._name)
+    def close(self) -> None:
+        """Remove the consumer, if the connection that created it is still there."""
+        if not self._link.closed:
+            self._link.unsubscribe(self._sid)
+            self._control.delete_consumer(self._name)

@@ -7,8 +7,6 @@ acknowledged: the server hands it out again when ``ack_wait`` is over.
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -24,8 +22,6 @@ from .consumer import acknowledge, the_consumer
 from .keeping import Keeper
 from .offsets import OverflowOffset, runs_of, share_out
 from .pulling import Pull
-
-_LOG: Final = logging.getLogger("headrace.spark")
 
 BATCH_MAX: Final = 10_000  # messages, unless the query says otherwise
 KEPT_PER_ACK_WAIT: Final = 3
@@ -44,15 +40,12 @@ class OverflowQuery:
 
     Args:
         options: of the query; they name a consumer.
-        clock, sleep: monotonic seconds, and waiting for so many.
         keeper: makes what holds messages back, from how to connect, an interval and a name.
     """
 
     def __init__(
         self,
         options: SourceOptions,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
         keeper: Callable[[Callable[[], Link], float, str], Keeps] = Keeper,
     ) -> None:
         assert options.overflow is not None
@@ -60,7 +53,7 @@ class OverflowQuery:
         self._overflow: OverflowOptions = options.overflow
         self._stream = options.stream
         self._connect = lambda: Link.open(options.connection)
-        self._call = Calls(self._stream, self._connect, options.reconnect_timeout_s, clock, sleep)
+        self._call = Calls(self._stream, self._connect, options.reconnect_timeout_s)
         self._make_keeper = keeper
         self._keeper: Keeps | None = None
         self._info: ConsumerInfo | None = None

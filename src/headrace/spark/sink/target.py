@@ -10,13 +10,11 @@ from ...subjects import is_subset, overlaps
 from ..control import Control, StreamMissingError
 from ..link import Link
 from ..options import Connection
-from ..patience import Patience, may_pass
+from ..patience import FIRST_CONNECT_S, Patience, may_pass
 from .layout import Layout
 from .options import ACCEPTED, SinkOptions
 from .rows import Limits
 
-FIRST_CONNECT_S: Final = 0.7
-"""A server that was never reached has a wrong URL, more likely than not."""
 _HEADERS_RESERVED: Final = 512
 """Bytes that a message of an atomic batch may have beside the row's own."""
 _SIZE_LEAST: Final = 1024

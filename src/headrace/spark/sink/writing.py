@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ..patience import Patience
+from ..patience import FIRST_CONNECT_S, Patience
 from .dead_letters import BadRows
 from .fenced import FencedPublisher, Writer
 from .layout import Layout
@@ -16,7 +16,7 @@ from .marker_store import MarkerStore
 from .markers import PlanId
 from .options import ACCEPTED, SinkOptions
 from .rows import RowEncoder
-from .target import FIRST_CONNECT_S, Target, target_of
+from .target import Target, target_of
 from .task import TaskIdentity
 from .window import WindowPublisher
 
