@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import signal
@@ -17,7 +18,6 @@ from headrace.cli.group.autoscale import (
     AUTOSCALE_OPTIONS,
     autoscale_command,
     document,
-    run_autoscale,
     sentence,
 )
 from headrace.cli.shared.output import Form
@@ -60,15 +60,18 @@ async def js(broker: Broker) -> AsyncIterator[JetStream]:
 def arguments(*given: str) -> SimpleNamespace:
     command = command_of(arguments, lambda: None, "autoscale", AUTOSCALE_OPTIONS, [])
     words = ["--every", "0.01", "--members", "w-{}", *given]
-    return SimpleNamespace(**command.make_context("autoscale", words).params)
+    where = {"stream": "ORDERS", "group": "g", "form": "text"}
+    return SimpleNamespace(**where, **command.make_context("autoscale", words).params)
 
 
 async def output(js: JetStream, args: SimpleNamespace, lines: int, form: Form) -> list[str]:
     out = io.StringIO()
-    task = asyncio.create_task(run_autoscale(js, "ORDERS", "g", args, form=form, out=out))
-    await until(lambda: task.done() or out.getvalue().count("\n") >= lines)
-    task.cancel()
-    await asyncio.wait([task])
+    args.form = form
+    with contextlib.redirect_stdout(out):
+        task = asyncio.create_task(autoscale_command(js, args))
+        await until(lambda: task.done() or out.getvalue().count("\n") >= lines)
+        task.cancel()
+        await asyncio.wait([task])
     return out.getvalue().splitlines()
 
 
@@ -98,7 +101,6 @@ async def test_each_step_is_a_yaml_document(js: JetStream) -> None:
 
 async def test_only_names_with_an_instance_are_added(js: JetStream) -> None:
     args = arguments("--only-live", "--min", "2")
-    args.stream, args.group, args.form = "ORDERS", "g", "text"
     async with elastic.join(js, "ORDERS", "g", "w-7", lambda message: message.ack()):
         task = asyncio.create_task(autoscale_command(js, args))
         try:
@@ -114,7 +116,7 @@ async def _has(js: JetStream, members: tuple[str, ...]) -> bool:
 
 async def test_wrong_bounds_are_refused(js: JetStream) -> None:
     with pytest.raises(GroupConfigurationError, match="maximum is 1; accepted: the minimum"):
-        await run_autoscale(js, "ORDERS", "g", arguments("--min", "2", "--max", "1"))
+        await autoscale_command(js, arguments("--min", "2", "--max", "1"))
 
 
 @pytest.mark.parametrize(

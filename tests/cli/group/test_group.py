@@ -172,7 +172,10 @@ def test_nothing_is_destroyed_without_a_yes(run: Run, answer: str) -> None:
     run("elastic", "create", "ORDERS", "g", "2")
     asked = run("elastic", "delete", "ORDERS", "g", answer=answer)
     assert asked.status == 1
-    assert "Delete elastic group g of stream ORDERS with its work queue stream? [y/N]" in asked.err
+    assert (
+        "Really delete elastic group g of stream ORDERS with its work queue stream? [y/N]"
+        in asked.err
+    )
     assert "headrace: nothing was changed; answer y, or give --force" in asked.err
     assert run("elastic", "info", "ORDERS", "g").status == 0
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Awaitable, Callable, Collection
 from contextlib import aclosing
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ...groups import ElasticGroup
 from ...groups.autoscale import Decision, Policy, Step, autoscale, pool_of
 from ...groups.presence import who_is_there
-from ..shared.output import Form, one_of_many
+from ..shared.output import one_of_many
 from ..shared.verbs import Declare
 from .table import clock_text
 
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from ...client import JetStream
 
 _POLICY: Final = Policy()
+_NAMES: Final = 1000  # of a pattern, where --max does not say
 
 AUTOSCALE_OPTIONS: Final[tuple[Declare, ...]] = (
     click.option(
@@ -79,38 +78,15 @@ AUTOSCALE_OPTIONS: Final[tuple[Declare, ...]] = (
 
 
 async def autoscale_command(js: JetStream, args: SimpleNamespace) -> int:
-    """``headrace group autoscale``: until Ctrl-C."""
+    """Look, decide, change, and say so, until Ctrl-C or until the group is deleted.
+
+    Raises GroupNotFoundError, GroupRecordError, GroupConfigurationError.
+    """
 
     async def live() -> set[str]:
         found = await who_is_there(js, ElasticGroup, args.stream, args.group)
         return {each.member for each in found}
 
-    await run_autoscale(
-        js,
-        args.stream,
-        args.group,
-        args,
-        form=args.form,
-        live=live if args.only_live else None,
-    )
-    return 0
-
-
-async def run_autoscale(
-    js: JetStream,
-    stream: str,
-    group: str,
-    args: SimpleNamespace,
-    *,
-    form: Form = "text",
-    live: Callable[[], Awaitable[Collection[str]]] | None = None,
-    out: TextIO | None = None,
-) -> None:
-    """Look, decide, change, and say so, until it is cancelled or the group is deleted.
-
-    Raises GroupNotFoundError, GroupRecordError, GroupConfigurationError.
-    """
-    out = out or sys.stdout
     policy = Policy(
         minimum=args.min,
         maximum=args.max,
@@ -120,24 +96,27 @@ async def run_autoscale(
         cooldown_seconds=args.cooldown,
         step="proportional" if args.proportional else "one",
     )
-    pool = pool_of(args.members.split(","), args.max or _NAMES)
+    steps = autoscale(
+        js,
+        args.stream,
+        args.group,
+        policy,
+        pool_of(args.members.split(","), args.max or _NAMES),
+        every=args.every,
+        dry_run=args.dry_run,
+        live=live if args.only_live else None,
+    )
     said = ""
-    async with aclosing(
-        autoscale(
-            js, stream, group, policy, pool, every=args.every, dry_run=args.dry_run, live=live
-        )
-    ) as steps:
+    async with aclosing(steps):
         async for step in steps:
-            if form != "text":
-                print(one_of_many(document(step), form), file=out, flush=True)
+            if args.form != "text":
+                print(one_of_many(document(step), args.form), flush=True)
                 continue
             text = sentence(step)
             if text.partition(" ")[2] != said:  # the same at another time is no news
                 said = text.partition(" ")[2]
-                print(text, file=out, flush=True)
-
-
-_NAMES = 1000  # of a pattern, where --max does not say
+                print(text, flush=True)
+    return 0
 
 
 def sentence(step: Step) -> str:

@@ -74,6 +74,8 @@ def _verb(
     def callback(context: click.Context, /, **values: Any) -> int:
         output = output_above(context)
         given: dict[str, Any] = {"group": "", **own_values(values)}
+        if destroys:
+            output.force, output.dry_run = given.pop("force"), given.pop("dry_run")
         args = Args(kind=kind, output=output, form=output.form, **given)
 
         async def run() -> int:

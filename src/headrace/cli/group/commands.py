@@ -22,7 +22,7 @@ from ...groups import (
 )
 from ...groups.bucket import Records
 from ...groups.consumers import consumers_of, existing, stream_of
-from ..shared.asking import ask
+from ..shared.asking import may_go_on
 from ..shared.errors import Failure
 from ..shared.output import Table
 from ..shared.verbs import Session
@@ -199,7 +199,7 @@ async def create_elastic(js: JetStream, args: Args) -> int:
 async def delete(js: JetStream, args: Args) -> int:
     what = f"{args.kind} group {args.group} of stream {args.stream}"
     also = "its members' consumers" if args.kind == "static" else "its work queue stream"
-    if not may_go_on(args, f"Delete {what} with {also}?"):
+    if not may_go_on(args.output, f"delete {what} with {also}"):
         return 0
     await _verbs(args).delete(js, args.stream, args.group)
     return _show(args, {"deleted": args.group}, f"deleted {what}")
@@ -227,7 +227,7 @@ async def create_mapping(js: JetStream, args: Args) -> int:
 
 async def delete_mapping(js: JetStream, args: Args) -> int:
     what = f"elastic group {args.group} of stream {args.stream}"
-    if not may_go_on(args, f"Delete the mappings of {what}? It has no members then."):
+    if not may_go_on(args.output, f"delete the mappings of {what}, which has no members then"):
         return 0
     return _membership(args, await elastic.delete_mappings(js, args.stream, args.group))
 
@@ -236,14 +236,3 @@ def _membership(args: Args, group: ElasticGroup) -> int:
     rows = [(name, ranges(numbers) or "-") for name, numbers in group.assignment().items()]
     table = _table([("MEMBER", "PARTITIONS"), *rows], "no members")
     return _show(args, shown.document(group), table)
-
-
-def may_go_on(args: Args, question: str) -> bool:
-    """Whether to destroy something. Raises Failure if the answer is no."""
-    if args.dry_run:
-        would = f"{question[0].lower()}{question[1:].partition('?')[0]}"
-        args.output.show({"dry_run": True, "would": would}, f"would {would}")
-        return False
-    if not args.force:
-        ask(question)
-    return True

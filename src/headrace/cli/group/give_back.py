@@ -5,8 +5,9 @@ from __future__ import annotations
 from ...client import JetStream
 from ...groups import elastic, static
 from ...groups.consumers import existing, stream_of
+from ..shared.asking import may_go_on
 from ..shared.errors import Failure
-from .commands import Args, may_go_on
+from .commands import Args
 
 
 async def give_back(js: JetStream, args: Args) -> int:
@@ -22,8 +23,8 @@ async def give_back(js: JetStream, args: Args) -> int:
     if not held:
         raise Failure(f"no Spark query holds anything as member {member!r} of {what}")
     names = [each.name for each in held]
-    question = f"Give back {', '.join(names)} of {what}? A query that still runs fails then."
-    if not may_go_on(args, question):
+    giving = f"give back {', '.join(names)} of {what}, which lets a query that still runs fail"
+    if not may_go_on(args.output, giving):
         return 0
     for each in held:
         if is_static:
