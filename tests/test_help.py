@@ -38,7 +38,6 @@ ROOMS = (
     "headrace.sync",
     "headrace.sync.groups",
     "headrace.field_docs",
-    "headrace.testing.broker",
     "headrace.testing.plugin",
     "headrace.transforms",
 )
