@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from deliveries import msg
 from headrace.wire import BAD, Frame, Parser, encode
 from mutation import Target
 
@@ -21,8 +22,8 @@ CORPUS = [
     encode.pub(b"orders.eu", b"", BLOCK, b"hello") + encode.pub(b"a", b"r", BLOCK, b""),
     encode.sub(b"a.>", b"", b"1") + encode.sub(b"a.*", b"q", b"2") + encode.unsub(b"1", 5),
     encode.info(b'{"max_payload":1024}') + encode.ok() + encode.err("Stale Connection"),
-    encode.msg(b"orders.eu", b"1", b"$JS.ACK.S.C.1.2.3.4.5", b"", b"x" * 30) * 2,
-    encode.msg(b"a", b"1", b"", BLOCK, b"hi") + encode.pong(),
+    msg(b"orders.eu", b"1", b"$JS.ACK.S.C.1.2.3.4.5", b"", b"x" * 30) * 2,
+    msg(b"a", b"1", b"", BLOCK, b"hi") + encode.pong(),
     b"pub\ta   5 \r\nhello\r\nPUB a 5\nhello\r\nPiNg\n",
 ]
 TOKENS = [

@@ -14,13 +14,6 @@ def test_pub_is_hpub_with_headers() -> None:
     assert encode.pub(b"a", b"r", BLOCK, b"") == b"HPUB a r 18 18\r\n" + BLOCK + b"\r\n"
 
 
-def test_msg_is_hmsg_with_headers() -> None:
-    assert encode.msg(b"a", b"7", b"", b"", b"hi") == b"MSG a 7 2\r\nhi\r\n"
-    assert encode.msg(b"a", b"7", b"r", b"", b"") == b"MSG a 7 r 0\r\n\r\n"
-    assert encode.msg(b"a", b"7", b"", BLOCK, b"hi") == b"HMSG a 7 18 20\r\n" + BLOCK + b"hi\r\n"
-    assert encode.msg(b"a", b"7", b"r", BLOCK, b"") == b"HMSG a 7 r 18 18\r\n" + BLOCK + b"\r\n"
-
-
 def test_subscriptions() -> None:
     assert encode.sub(b"a.>", b"", b"1") == b"SUB a.> 1\r\n"
     assert encode.sub(b"a.>", b"q", b"1") == b"SUB a.> q 1\r\n"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deliveries import msg
 from headrace.errors import LimitExceededError, ProtocolError
 from headrace.wire import (
     BAD,
@@ -265,7 +266,7 @@ ENCODERS: dict[bytes, Any] = {
     SUB: encode.sub,
     UNSUB: encode.unsub,
     CONNECT: encode.connect,
-    MSG: encode.msg,
+    MSG: msg,
     INFO: encode.info,
     OK: encode.ok,
     ERR: encode.err,

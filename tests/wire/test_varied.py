@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deliveries import msg
 from headrace.wire import Parser, encode, parser, varied
 from headrace.wire.frames import BAD, MSG, PUB, Frame
 
@@ -26,7 +27,7 @@ DELIVERIES = st.builds(
 
 
 def encoded(frames: list[Frame]) -> bytes:
-    encoders: dict[bytes, Any] = {PUB: encode.pub, MSG: encode.msg}
+    encoders: dict[bytes, Any] = {PUB: encode.pub, MSG: msg}
     return b"".join(encoders[frame[0]](*frame[1:]) for frame in frames)
 
 

@@ -25,7 +25,6 @@ SCHEDULE_TARGET: Final = "Nats-Schedule-Target"
 SCHEDULE_SOURCE: Final = "Nats-Schedule-Source"
 SCHEDULE_TTL: Final = "Nats-Schedule-TTL"
 SCHEDULE_TIME_ZONE: Final = "Nats-Schedule-Time-Zone"
-REQUIRED_API_LEVEL: Final = "Nats-Required-Api-Level"
 
 # Headers of delivered messages and statuses.
 STREAM: Final = "Nats-Stream"

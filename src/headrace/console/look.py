@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from ..api.base import to_wire
 from ..api.consumers import ConsumerInfo
 from ..api.streams import StreamInfo
 from ..groups.look import GroupLag, rates
@@ -205,8 +204,3 @@ def group_point(group: GroupLag, before: GroupLag | None) -> Point:
 def busiest(rows: Sequence[dict[str, Any]], count: int = 10) -> list[dict[str, Any]]:
     """The streams that take in most, then the largest."""
     return sorted(rows, key=lambda row: (-row["in_per_s"], -row["bytes"]))[:count]
-
-
-def config_of(info: StreamInfo | ConsumerInfo) -> dict[str, Any]:
-    """The configuration as it is on the wire."""
-    return to_wire(info.config)

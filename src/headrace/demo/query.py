@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..pipeline.totals import Batch, Totals, ViewRows
 
 FILE: Final = Path(__file__).with_name("flights.toml")
-QUERY: Final = "legs"
 VIEW: Final = "checked"
 
 

@@ -26,21 +26,6 @@ def pub(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
     return b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload)
 
 
-def msg(subject: bytes, sid: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
-    """MSG, or HMSG if there are headers."""
-    if headers:
-        size = len(headers)
-        total = size + len(payload)
-        if reply:
-            return b"HMSG %b %b %b %d %d\r\n%b%b\r\n" % (
-                subject, sid, reply, size, total, headers, payload,
-            )  # fmt: skip
-        return b"HMSG %b %b %d %d\r\n%b%b\r\n" % (subject, sid, size, total, headers, payload)
-    if reply:
-        return b"MSG %b %b %b %d\r\n%b\r\n" % (subject, sid, reply, len(payload), payload)
-    return b"MSG %b %b %d\r\n%b\r\n" % (subject, sid, len(payload), payload)
-
-
 def sub(subject: bytes, queue: bytes, sid: bytes) -> bytes:
     """SUB; an empty queue means none."""
     if queue:

@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from ..shared.messages import fill_in, headers_of, payload_of
+from ..shared.messages import HEADER, fill_in, headers_of, payload_of
 from ..shared.progress import progress
 from ..shared.units import DURATION
 from ..shared.verbs import Session, online
@@ -15,9 +15,7 @@ from ..shared.verbs import Session, online
 @online(
     click.argument("subject"),
     click.argument("body", required=False),
-    click.option(
-        "-H", "--header", "header", multiple=True, metavar="NAME:VALUE", help="repeatable"
-    ),
+    HEADER,
     click.option("--reply", metavar="SUBJECT", default="", help="where answers are to go"),
     click.option("--count", type=click.IntRange(1), default=1, help="publish so many"),
     click.option("--sleep", type=DURATION, default=0.0, help="wait between them"),

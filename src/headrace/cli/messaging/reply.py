@@ -10,7 +10,7 @@ import click
 
 from ...client import Message
 from ..shared.errors import Failure
-from ..shared.messages import fill_in, headers_of
+from ..shared.messages import HEADER, fill_in, headers_of
 from ..shared.units import DURATION
 from ..shared.verbs import Session, online
 from .subscribe import Show
@@ -23,9 +23,7 @@ from .subscribe import Show
     click.option(
         "--command", metavar="COMMAND", default="", help="answer with what a command prints"
     ),
-    click.option(
-        "-H", "--header", "header", multiple=True, metavar="NAME:VALUE", help="repeatable"
-    ),
+    HEADER,
     click.option(
         "-q", "--queue", metavar="NAME", default="NATS-RPLY-22", help="take turns with others"
     ),

@@ -10,7 +10,7 @@ import click
 from ...client import Message
 from ...errors import NoRespondersError
 from ..shared.errors import Failure
-from ..shared.messages import document, fill_in, headers_of, payload_of, text
+from ..shared.messages import HEADER, document, fill_in, headers_of, payload_of, text
 from ..shared.units import DURATION
 from ..shared.verbs import Session, online
 
@@ -20,9 +20,7 @@ _NO_RESPONDERS = 503
 @online(
     click.argument("subject"),
     click.argument("body", required=False),
-    click.option(
-        "-H", "--header", "header", multiple=True, metavar="NAME:VALUE", help="repeatable"
-    ),
+    HEADER,
     click.option("--count", type=click.IntRange(1), default=1, help="send so many requests"),
     click.option(
         "--replies",

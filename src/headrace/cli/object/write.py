@@ -12,7 +12,7 @@ import click
 from ..shared.asking import may_go_on
 from ..shared.buckets import delete_bucket
 from ..shared.errors import Failure
-from ..shared.messages import headers_of
+from ..shared.messages import HEADER, headers_of
 from ..shared.names import OBJECTS
 from ..shared.progress import progress
 from ..shared.units import bytes_text
@@ -29,9 +29,7 @@ _READ_BYTES = 128 * 1024
     # Of the nats tool, which asks before it replaces an object.
     click.option("-f", "--force", is_flag=True, hidden=True, expose_value=False),
     click.option("--description", metavar="TEXT", default=""),
-    click.option(
-        "-H", "--header", "header", multiple=True, metavar="NAME:VALUE", help="repeatable"
-    ),
+    HEADER,
 )
 async def put(
     session: Session, bucket: str, file: str, name: str, description: str, header: tuple[str, ...]

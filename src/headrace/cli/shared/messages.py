@@ -11,10 +11,16 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import click
+
 from ...client.nuid import Nuid
 from ...wire.headers import Headers
 from .errors import Failure
 from .output import printable
+
+HEADER: Final = click.option(
+    "-H", "--header", "header", multiple=True, metavar="NAME:VALUE", help="repeatable"
+)
 
 _FIELD: Final = re.compile(r"\{\{\s*\.?(\w+)((?:\s+\d+)*)\s*\}\}")
 _HEX_SHOWN: Final = 256

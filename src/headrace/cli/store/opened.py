@@ -27,7 +27,6 @@ from ..shared.errors import Failure
 
 _BATCH: Final = 1000
 _BATCH_BYTES: Final = 4 << 20
-_NS: Final = 1_000_000_000
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from ...wire import Frame
 from ..control import Control
 from ..options.overflow import OverflowOptions
 
-_TAIL_TOKENS: Final = 5  # deliveries, both sequences, time, pending
 _EXPIRED: Final = (b"404", b"408")
 _MARGIN_S: Final = 5.0  # a server ends a request when its time is over; later it has gone
 
