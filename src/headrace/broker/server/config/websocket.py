@@ -48,17 +48,16 @@ def read_tls(value: ConfigValue) -> TlsOptions:
     """``{ cert_file, key_file, ca_file, verify, timeout }``. Raises ConfigurationError."""
     fields = Fields(value, "tls")
     certificate, key = fields.text("cert_file"), fields.text("key_file")
-    options = {"ca_file": fields.text("ca_file"), "verify": fields.switch("verify")}
+    ca_file, verify = fields.text("ca_file"), fields.switch("verify")
     timeout = fields.seconds("timeout")
     fields.no_more("not supported in tls of websocket")
     if certificate is None or key is None:
         refuse(value, "tls", "needs both cert_file and key_file")
-    ca_file = options["ca_file"]
     return TlsOptions(
         certificate_file=certificate,
         key_file=key,
-        ca_file=ca_file if isinstance(ca_file, str) else None,
-        verify_clients=bool(options["verify"]),
+        ca_file=ca_file,
+        verify_clients=bool(verify),
         timeout=timeout or TLS_TIMEOUT_S,
     )
 

@@ -29,7 +29,7 @@ from ..context import Context
 from .consumer_create import ConsumerCreation
 from .consumer_info import consumer_info
 from .dispatcher import Answer, ApiDispatcher, Call
-from .ports import Assets, stream_of
+from .ports import Assets, page_of, stream_of
 
 _NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
 _NEXT_TOKENS: Final = 7
@@ -87,27 +87,14 @@ class ConsumersApi:
 
     def names(self, call: Call) -> Document:
         names = sorted(stream_of(self._assets, call.names[0]).consumers)
-        offset = min(max(call.read(OffsetRequest).offset, 0), len(names))
-        return ConsumerNamesResponse(
-            total=len(names),
-            offset=offset,
-            limit=NAMES_PER_PAGE,
-            consumers=tuple(names[offset : offset + NAMES_PER_PAGE]),
-        )
+        page, place = page_of(names, call.read(OffsetRequest).offset, NAMES_PER_PAGE)
+        return ConsumerNamesResponse(**place, consumers=tuple(page))
 
     def list_consumers(self, call: Call) -> Document:
-        consumers = [
-            consumer
-            for _, consumer in sorted(stream_of(self._assets, call.names[0]).consumers.items())
-        ]
-        offset = min(max(call.read(OffsetRequest).offset, 0), len(consumers))
-        page = consumers[offset : offset + INFOS_PER_PAGE]
-        return ConsumerListResponse(
-            total=len(consumers),
-            offset=offset,
-            limit=INFOS_PER_PAGE,
-            consumers=tuple(consumer_info(consumer, listed=True) for consumer in page),
-        )
+        found = sorted(stream_of(self._assets, call.names[0]).consumers.items())
+        page, place = page_of(found, call.read(OffsetRequest).offset, INFOS_PER_PAGE)
+        infos = tuple(consumer_info(consumer, listed=True) for _, consumer in page)
+        return ConsumerListResponse(**place, consumers=infos)
 
     def pause(self, call: Call) -> Document:
         text = call.read(PauseRequest).pause_until or ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from .....api.consumers import ConsumerConfig
 from .....api.errors import Errors
@@ -11,6 +11,8 @@ from .....api.streams import StreamConfig
 from ..config.refused import Refused
 from ..consumer.consumer import Consumer
 from ..stream.stream import Stream
+
+T = TypeVar("T")
 
 
 class Usage(NamedTuple):
@@ -52,6 +54,12 @@ class Assets(Protocol):
     def delete_consumer(self, consumer: Consumer) -> None: ...
     def mirror_of(self, name: str) -> Stream | None: ...
     def usage(self) -> Usage: ...
+
+
+def page_of(found: Sequence[T], offset: int, size: int) -> tuple[Sequence[T], dict[str, int]]:
+    """One page of what was found, and what its answer says of the place."""
+    start = min(max(offset, 0), len(found))
+    return found[start : start + size], {"total": len(found), "offset": start, "limit": size}
 
 
 def stream_of(assets: Assets, name: str) -> Stream:

@@ -38,7 +38,7 @@ from ..config.stream import (
 from ..context import Context
 from ..stream.stream import Stream
 from .dispatcher import Answer, ApiDispatcher, Call, dynamic_metadata
-from .ports import Assets, Usage, stream_of
+from .ports import Assets, Usage, page_of, stream_of
 
 _NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0}
 _NO_NAMES: Final = {**_NO_PAGE, "streams": None}
@@ -262,23 +262,15 @@ class StreamsApi:
 
     def names(self, call: Call) -> Answer:
         request = call.read(StreamNamesRequest)
-        found = self._matching(request.subject)
-        offset = min(max(request.offset, 0), len(found))
-        names = [stream.name for stream in found[offset : offset + NAMES_PER_PAGE]]
-        page = {"total": len(found), "offset": offset, "limit": NAMES_PER_PAGE}
-        return Answer(None, {**page, "streams": names or None})  # null, as the public server says
+        page, place = page_of(self._matching(request.subject), request.offset, NAMES_PER_PAGE)
+        names = [stream.name for stream in page]
+        return Answer(None, {**place, "streams": names or None})  # null, as the public server says
 
     def list_streams(self, call: Call) -> Document:
         request = call.read(StreamNamesRequest)
-        found = self._matching(request.subject)
-        offset = min(max(request.offset, 0), len(found))
-        page = found[offset : offset + INFOS_PER_PAGE]
-        return StreamListResponse(
-            total=len(found),
-            offset=offset,
-            limit=INFOS_PER_PAGE,
-            streams=tuple(stream_info(stream, self._context, listed=True) for stream in page),
-        )
+        page, place = page_of(self._matching(request.subject), request.offset, INFOS_PER_PAGE)
+        infos = tuple(stream_info(stream, self._context, listed=True) for stream in page)
+        return StreamListResponse(**place, streams=infos)
 
     def _read_config(self, call: Call) -> StreamConfig:
         config = call.read(StreamConfig)

@@ -29,10 +29,9 @@ from .durations import format_duration
 from .options import JetStreamOptions
 from .priority import check_priority, check_priority_update
 from .push import check_direct, check_flow_acks, check_push, check_side
-from .refused import Refused, invalid
+from .refused import FORBIDDEN_IN_NAMES, Refused, invalid
 from .stream import metadata_bytes, without_dynamic_metadata
 
-_FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _MIN_EXPIRES_S: Final = 0.001
 _NOT_NEGATIVE: Final = (
@@ -67,7 +66,7 @@ def check_consumer_name(name: str) -> None:
     """Refuse a name that can not be a token of a subject."""
     if "/" in name or "\\" in name:
         raise Refused(Errors.CONSUMER_NAME_PATH_SEPARATORS)
-    if not name or not _FORBIDDEN_IN_NAMES.isdisjoint(name):
+    if not name or not FORBIDDEN_IN_NAMES.isdisjoint(name):
         raise invalid("consumer name can not contain '.', '*', '>', '\\', '/'")
     if len(name) > NAME_CHARS_MAX:
         raise Refused(Errors.CONSUMER_NAME_TOO_LONG, max=NAME_CHARS_MAX)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from .....api.errors import Errors, ErrorSpec
+
+FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
+"""Characters that no name of a stream or consumer has: it is a token of a subject, and a directory."""
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours

@@ -20,10 +20,9 @@ from .....pattern_tree import PatternTree
 from .....subjects import SubjectFilter, is_valid_pattern, is_valid_subject, overlaps
 from .....transforms import SubjectTransform
 from ...ports.bus import Randomness
-from .refused import Refused, invalid
+from .refused import FORBIDDEN_IN_NAMES, Refused, invalid
 
 _DIGITS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
 _EVERYTHING: Final = ">"
 _API: Final = b"$JS.API"
 
@@ -189,7 +188,7 @@ def _check_mirror(config: StreamConfig) -> None:
 
 
 def _check_name(source: StreamSource, words: _Words) -> None:
-    if not source.name or not _FORBIDDEN_IN_NAMES.isdisjoint(source.name):
+    if not source.name or not FORBIDDEN_IN_NAMES.isdisjoint(source.name):
         raise Refused(words.name)
 
 
@@ -227,7 +226,7 @@ def _check_consumer(source: StreamSource, words: _Words) -> None:
         return
     if (
         not consumer.name
-        or not _FORBIDDEN_IN_NAMES.isdisjoint(consumer.name)
+        or not FORBIDDEN_IN_NAMES.isdisjoint(consumer.name)
         or not is_valid_subject(consumer.deliver_subject.encode())
         or source.opt_start_seq
         or source.opt_start_time

@@ -26,14 +26,13 @@ from ...ports.bus import Randomness
 from .durations import format_duration
 from .features import check_counter_config, check_schedule_config, with_republish_defaults
 from .options import JetStreamOptions
-from .refused import Refused, invalid
+from .refused import FORBIDDEN_IN_NAMES, Refused, invalid
 
 _API: Final = (b"$JS.>", b"$JSC.>", b"$NRG.>")
 _EVENTS: Final = b"$JS.EVENT.>"
 _SYSTEM: Final = b"$SYS.>"
 _SYSTEM_ACCOUNTS: Final = b"$SYS.ACCOUNT.>"
 _MAY_BE_SYSTEM: Final = (b"$", b"*", b">")  # what a pattern begins with that overlaps any of these
-_FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
 _MIN_AGE_S: Final = 0.1
 _MAX_REPLICAS: Final = 5
 _DYNAMIC: Final = ("_nats.ver", "_nats.level", "_nats.req.level")
@@ -49,7 +48,7 @@ _LIMITS: Final = (
 
 def check_stream_name(name: str) -> None:
     """Refuse a name that can not be a token of a subject and a directory."""
-    if not name or not _FORBIDDEN_IN_NAMES.isdisjoint(name):
+    if not name or not FORBIDDEN_IN_NAMES.isdisjoint(name):
         raise invalid("stream name is required and can not contain '.', '*', '>', '\\', '/'")
     if len(name) > NAME_CHARS_MAX:
         raise invalid(f"stream name is too long, maximum allowed is {NAME_CHARS_MAX}")
