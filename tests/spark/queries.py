@@ -26,6 +26,15 @@ def made_again(feed: Feed, messages: int) -> None:
     feed.publish_numbers(1, messages)
 
 
+def latest_offset(one: Driver, start: Offset, max_rows: int | None) -> Offset:
+    """The end of the next batch after ``start``, as a query of this stream alone finds it."""
+    look = one.look(start)
+    timeout_s = one._options.poll_timeout_s
+    if look.is_idle and one._target is None and one.wait(look, timeout_s):
+        look = one.look(start, look)
+    return one.end(look, max_rows)
+
+
 def ranges(one: Driver, start: Offset, end: Offset) -> list[tuple[int, int]]:
     kept = [Offset.from_dict(offset.to_dict()) for offset in (start, end)]
     return [(piece.lo, piece.hi) for piece in one.plan(*kept)]

@@ -10,7 +10,7 @@ from headrace.spark.offsets import DataLossError, Offset
 from waiting import until_here
 
 from .conftest import Feed
-from .queries import driver
+from .queries import driver, latest_offset
 
 BUCKET = {"max_msgs_per_subject": 1, "allow_rollup_hdrs": True, "discard": "new"}
 
@@ -23,12 +23,12 @@ def test_values_that_newer_ones_replaced_are_no_loss(
     feed.publish(["a", "b", "c"])
     one = driver(feed)
     start = one.initial_offset()
-    end = one.latest_offset(start, None)
+    end = latest_offset(one, start, None)
     assert (start.seq, end.seq) == (0, 3)
     feed.publish(["a", "b", "c", "a"])  # the bucket begins at sequence 5 now
     assert feed.control.head()[0].first_seq == 5
     assert [(piece.lo, piece.hi) for piece in one.plan(start, end)] == []
-    after = one.latest_offset(end, None)
+    after = latest_offset(one, end, None)
     assert after.seq == 7
     assert [(piece.lo, piece.hi) for piece in one.plan(end, after)] == [(4, 7)]
     one.close()
@@ -47,7 +47,7 @@ def test_values_that_a_purge_or_a_roll_up_replaced_are_no_loss(
     feed.publish(["a", "a", "b", "b"])
     one = driver(feed)
     start = one.initial_offset()
-    end = one.latest_offset(start, None)
+    end = latest_offset(one, start, None)
     feed.call(f"STREAM.PURGE.{feed.name}", {"filter": f"{feed.name}.a"})
     assert [(piece.lo, piece.hi) for piece in one.plan(start, end)] == [(2, 4)]
     one.close()
@@ -72,7 +72,7 @@ def test_values_beyond_a_limit_of_size_are_loss(make_feed: Callable[..., Feed]) 
     feed.publish([f"k{n}" for n in range(5)])
     one = driver(feed)
     start = one.initial_offset()
-    end = one.latest_offset(start, None)
+    end = latest_offset(one, start, None)
     feed.publish([f"k{n}" for n in range(5, 8)])
     with pytest.raises(DataLossError, match="up to 3 messages from 1 on were removed"):
         one.plan(start, end)

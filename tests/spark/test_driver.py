@@ -15,7 +15,7 @@ from headrace.spark.options import parse_options
 from waiting import elapse_here
 
 from .conftest import Feed
-from .queries import driver
+from .queries import driver, latest_offset
 
 
 def test_earliest_is_what_the_stream_still_holds(feed: Feed) -> None:
@@ -59,9 +59,9 @@ def test_available_now_offers_nothing_that_came_later(feed: Feed) -> None:
     one.freeze_target()
     feed.publish_numbers(11, 20)
     epoch = one.initial_offset().epoch
-    assert one.latest_offset(Offset(0, epoch), 6).seq == 6
-    assert one.latest_offset(Offset(6, epoch), 6).seq == 10
-    assert one.latest_offset(Offset(10, epoch), 6).seq == 10
+    assert latest_offset(one, Offset(0, epoch), 6).seq == 6
+    assert latest_offset(one, Offset(6, epoch), 6).seq == 10
+    assert latest_offset(one, Offset(10, epoch), 6).seq == 10
     one.close()
 
 
@@ -76,12 +76,12 @@ def test_an_idle_query_waits_and_wakes_when_a_message_comes(feed: Feed) -> None:
     other._inbox, other._sid = other.link.subscribe()
     publisher.start()
     began = time.monotonic()
-    assert one.latest_offset(start, None).seq in (4, 5)
+    assert latest_offset(one, start, None).seq in (4, 5)
     assert 0.1 < time.monotonic() - began < 5.0
     publisher.join()
     began = time.monotonic()
     one._options = parse_options({"stream": feed.name, "pollTimeout": "100ms"})
-    assert one.latest_offset(Offset(5, start.epoch), None).seq == 5
+    assert latest_offset(one, Offset(5, start.epoch), None).seq == 5
     assert time.monotonic() - began >= 0.09
     one.close()
     other.link.close()
@@ -91,7 +91,7 @@ def test_an_idle_query_waits_and_wakes_when_a_message_comes(feed: Feed) -> None:
 def test_the_consumer_of_a_wait_does_not_outlive_a_stopped_query_for_long(feed: Feed) -> None:
     one = driver(feed)
     start = one.initial_offset()
-    assert one.latest_offset(start, None) == start
+    assert latest_offset(one, start, None) == start
     (waiting,) = feed.call(f"CONSUMER.LIST.{feed.name}")["consumers"]
     assert waiting["config"]["inactive_threshold"] <= 6_000_000_000
     one.close()
@@ -121,7 +121,7 @@ def test_messages_that_somebody_deleted_before_they_were_read_are_mentioned(
     feed.publish(["a", "b", "a", "b", "b", "a"])
     one = driver(feed)
     start = one.initial_offset()
-    end = one.latest_offset(start, None)
+    end = latest_offset(one, start, None)
     one.plan(start, end)
     assert caplog.text == ""
     feed.call(f"STREAM.PURGE.{feed.name}", {"filter": f"{feed.name}.b"})
@@ -135,9 +135,9 @@ def test_an_idle_query_on_a_work_queue_sees_news_too(make_feed: Callable[..., Fe
     feed = make_feed(retention="workqueue")
     one = driver(feed)
     start = one.initial_offset()
-    assert one.latest_offset(start, None).seq == 0
+    assert latest_offset(one, start, None).seq == 0
     feed.publish_numbers(1, 2)
-    assert one.latest_offset(start, None).seq == 2
+    assert latest_offset(one, start, None).seq == 2
     one.close()
 
 
@@ -176,11 +176,11 @@ def test_one_consumer_waits_for_message_after_message(
             assert not one.wait(look, 0.05)
         feed.publish_numbers(number, number)
         assert one.wait(look, 2.0)
-        start = one.latest_offset(start, None)
+        start = latest_offset(one, start, None)
         assert start.seq == number
     assert len(made) == 1
     feed.publish_numbers(6, 9)  # several in one batch: the consumer stands at the first of them
-    start = one.latest_offset(start, None)
+    start = latest_offset(one, start, None)
     look = one.look(start)
     assert not one.wait(look, 0.05)
     feed.publish_numbers(10, 10)

@@ -15,7 +15,7 @@ from headrace.spark.options import parse_options
 from waiting import until_here
 
 from .conftest import Feed
-from .queries import driver
+from .queries import driver, latest_offset
 from .virtual import Time
 
 
@@ -33,7 +33,7 @@ def test_a_server_that_is_away_for_a_minute_does_not_end_the_query(feed: Feed) -
     start = one.initial_offset()
     assert one._call._control is not None
     one._call._control.link._sock.shutdown(2)
-    assert one.latest_offset(start, None).seq == 10
+    assert latest_offset(one, start, None).seq == 10
     assert 60.0 < time_.clock() < 70.0
     one.close()
 
@@ -52,7 +52,7 @@ def test_a_server_that_stays_away_ends_the_query_when_its_time_is_up(feed: Feed)
     start = one.initial_offset()
     one.close()
     with pytest.raises(ConnectFailedError):
-        one.latest_offset(start, None)
+        latest_offset(one, start, None)
     assert time_.clock() == pytest.approx(30.0)
 
 
@@ -79,7 +79,7 @@ def test_a_killed_server_is_waited_for_until_it_is_back(
     start = one.initial_offset()
     server.kill()
     found: list[int] = []
-    asking = threading.Thread(target=lambda: found.append(one.latest_offset(start, None).seq))
+    asking = threading.Thread(target=lambda: found.append(latest_offset(one, start, None).seq))
     asking.start()
     until_here(lambda: "waiting up to" in caplog.text, "nothing was said")
     server.start_again()
@@ -96,5 +96,5 @@ def test_a_broken_connection_of_the_driver_is_replaced(feed: Feed) -> None:
     start = one.initial_offset()
     assert one._call._control is not None
     one._call._control.link._sock.shutdown(2)
-    assert one.latest_offset(start, None).seq == 10
+    assert latest_offset(one, start, None).seq == 10
     one.close()

@@ -8,7 +8,7 @@ from headrace.errors import ConfigurationError
 from headrace.spark.offsets import Offset
 
 from .conftest import Feed
-from .queries import driver, shown
+from .queries import driver, latest_offset, shown
 
 
 def test_latest_is_remembered_by_the_durable_across_processes(feed: Feed) -> None:
@@ -27,11 +27,11 @@ def test_progress_is_shown_when_the_next_offset_is_asked_for(feed: Feed) -> None
     one = driver(feed, durable="d")
     epoch = one.initial_offset().epoch
     assert shown(feed, "d") == (0, 100)
-    assert one.latest_offset(Offset(0, epoch), 40).seq == 40
+    assert latest_offset(one, Offset(0, epoch), 40).seq == 40
     assert shown(feed, "d") == (0, 100)
-    assert one.latest_offset(Offset(40, epoch), None).seq == 100
+    assert latest_offset(one, Offset(40, epoch), None).seq == 100
     assert shown(feed, "d") == (40, 60)
-    assert one.latest_offset(Offset(100, epoch), None).seq == 100
+    assert latest_offset(one, Offset(100, epoch), None).seq == 100
     assert shown(feed, "d") == (100, 0)
     one.close()
 
@@ -40,7 +40,7 @@ def test_a_query_begun_anew_takes_its_durable_back_to_the_start(feed: Feed) -> N
     feed.publish_numbers(1, 100)
     first = driver(feed, durable="d", startingOffsets="50")
     start = first.initial_offset()
-    first.latest_offset(Offset(80, start.epoch), None)
+    latest_offset(first, Offset(80, start.epoch), None)
     assert shown(feed, "d") == (80, 20)
     first.close()
     anew = driver(feed, durable="d", startingOffsets="11")
@@ -55,7 +55,7 @@ def test_progress_is_made_up_for_by_recreating_where_a_server_cannot_reset(feed:
     epoch = one.initial_offset().epoch
     assert one._call._control is not None
     one._call._control._resets = False
-    one.latest_offset(Offset(70, epoch), None)
+    latest_offset(one, Offset(70, epoch), None)
     assert shown(feed, "d") == (70, 30)
     one.close()
 
@@ -74,13 +74,13 @@ def test_a_durable_has_one_owner_and_the_query_that_lost_it_is_told(feed: Feed) 
     feed.publish_numbers(1, 100)
     first, second = driver(feed, durable="d"), driver(feed, durable="d")
     start = first.initial_offset()
-    first.latest_offset(start._replace(seq=40), None)
+    latest_offset(first, start._replace(seq=40), None)
     assert shown(feed, "d") == (40, 60)
-    second.latest_offset(start._replace(seq=70), None)
+    latest_offset(second, start._replace(seq=70), None)
     with pytest.raises(ConfigurationError, match="another query has started with durable 'd'"):
-        first.latest_offset(start._replace(seq=90), None)
+        latest_offset(first, start._replace(seq=90), None)
     assert shown(feed, "d") == (70, 30)
-    second.latest_offset(start._replace(seq=80), None)
+    latest_offset(second, start._replace(seq=80), None)
     assert shown(feed, "d") == (80, 20)
     first.close()
     second.close()
@@ -90,12 +90,12 @@ def test_a_durable_counts_the_subjects_that_are_read_now(feed: Feed) -> None:
     feed.publish([f"k{n % 10}" for n in range(100)])
     first = driver(feed, durable="d", subjects=f"{feed.name}.k1")
     start = first.initial_offset()
-    first.latest_offset(start._replace(seq=50), None)
+    latest_offset(first, start._replace(seq=50), None)
     assert shown(feed, "d") == (50, 5)
     first.close()
     for subjects, pending in ((f"{feed.name}.k1,{feed.name}.k2", 10), (">", 50)):
         again = driver(feed, durable="d", subjects=subjects)
-        again.latest_offset(start._replace(seq=50), None)
+        latest_offset(again, start._replace(seq=50), None)
         assert shown(feed, "d") == (50, pending)
         again.close()
 
@@ -107,7 +107,7 @@ def test_a_durable_deleted_under_a_query_is_made_again_at_once(
     one = driver(feed, durable="d", requestTimeout="60s")  # longer than a test may take
     start = one.initial_offset()
     feed.control.delete_consumer("d")
-    one.latest_offset(start._replace(seq=40), None)
+    latest_offset(one, start._replace(seq=40), None)
     assert shown(feed, "d") == (40, 60)
     assert "consumer 'd' of stream" in caplog.text
     one.close()

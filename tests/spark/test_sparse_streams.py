@@ -10,7 +10,7 @@ import pytest
 from headrace.spark.driver import Driver
 
 from .conftest import Feed
-from .queries import driver, ranges
+from .queries import driver, latest_offset, ranges
 
 
 def batches(one: Driver, limit: int) -> list[tuple[int, int]]:
@@ -18,7 +18,7 @@ def batches(one: Driver, limit: int) -> list[tuple[int, int]]:
     one.freeze_target()
     start = one.initial_offset()
     found = []
-    while (end := one.latest_offset(start, limit)) != start:
+    while (end := latest_offset(one, start, limit)) != start:
         pieces = one.plan(start, end)
         found.append((pieces[0].lo, pieces[-1].hi) if pieces else (end.seq, end.seq))
         start = end
@@ -66,7 +66,7 @@ def test_tasks_share_messages_and_not_sequences(feed: Feed) -> None:
     feed.call(f"STREAM.PURGE.{feed.name}", {"filter": f"{feed.name}.gone"})
     one = driver(feed, minMessagesPerTask="200", maxTasks="3")
     start = one.initial_offset()
-    pieces = one.plan(start, one.latest_offset(start, None))
+    pieces = one.plan(start, latest_offset(one, start, None))
     assert [piece.hi for piece in pieces[:-1]] == sorted(piece.lo for piece in pieces[1:])
     assert len(pieces) == 3
     assert all(250 <= min(piece.hi, 1000) - piece.lo <= 450 for piece in pieces)
@@ -77,7 +77,7 @@ def test_a_range_without_messages_has_no_tasks(feed: Feed) -> None:
     feed.publish_numbers(1, 50)
     one = driver(feed)
     start = one.initial_offset()
-    end = one.latest_offset(start, None)
+    end = latest_offset(one, start, None)
     feed.call(f"STREAM.PURGE.{feed.name}", {"filter": f"{feed.name}.n", "keep": 1})
     lax = driver(feed, failOnDataLoss="false")
     assert ranges(lax, start, end._replace(seq=49)) == []

@@ -10,7 +10,7 @@ from headrace.spark.offsets import DataLossError, Offset
 from headrace.spark.options import parse_options
 
 from .conftest import Feed
-from .queries import driver, made_again, ranges, shown
+from .queries import driver, latest_offset, made_again, ranges, shown
 from .virtual import Time
 
 
@@ -22,7 +22,7 @@ def test_a_stream_made_again_is_never_mistaken_for_the_old_one(feed: Feed) -> No
     feed.create()
     feed.publish_numbers(1, 10)
     with pytest.raises(DataLossError, match="not the one this query read before"):
-        one.latest_offset(start, None)
+        latest_offset(one, start, None)
     one.close()
 
 
@@ -34,15 +34,15 @@ def test_a_stream_made_again_is_read_from_its_beginning_as_told(
 ) -> None:
     feed.publish_numbers(1, 10)
     one = driver(feed, durable="d", **told)
-    old = one.latest_offset(one.initial_offset(), None)
+    old = latest_offset(one, one.initial_offset(), None)
     made_again(feed, 60)
-    first = one.latest_offset(old, 50)
+    first = latest_offset(one, old, 50)
     assert (first.seq, first.epoch != old.epoch) == (50, True)
     assert ranges(one, old, first) == [(0, 50)]
     assert shown(feed, "d") == (0, 60)
-    second = one.latest_offset(first, 50)
+    second = latest_offset(one, first, 50)
     assert ranges(one, first, second) == [(50, 60)]
-    assert one.latest_offset(second, 50) == second
+    assert latest_offset(one, second, 50) == second
     assert shown(feed, "d") == (60, 0)
     one.close()
     again = driver(feed, **told)  # a replay of either batch has the same rows
@@ -54,13 +54,13 @@ def test_a_stream_made_again_is_read_from_its_beginning_as_told(
 def test_a_stream_made_again_is_read_from_its_end_as_told(feed: Feed) -> None:
     feed.publish_numbers(1, 10)
     one = driver(feed, onStreamReset="latest")
-    old = one.latest_offset(one.initial_offset(), None)
+    old = latest_offset(one, one.initial_offset(), None)
     made_again(feed, 60)
-    first = one.latest_offset(old, None)
+    first = latest_offset(one, old, None)
     assert ranges(one, old, first) == []
     feed.publish_numbers(61, 70)
     assert ranges(one, old, first) == []
-    assert ranges(one, first, one.latest_offset(first, None)) == [(60, 70)]
+    assert ranges(one, first, latest_offset(one, first, None)) == [(60, 70)]
     one.close()
 
 
@@ -68,12 +68,12 @@ def test_a_batch_that_is_gone_with_its_stream_is_empty_or_fails_as_told(feed: Fe
     feed.publish_numbers(1, 10)
     one, strict = driver(feed, onStreamReset="earliest"), driver(feed)
     start = one.initial_offset()
-    end = one.latest_offset(start, None)
+    end = latest_offset(one, start, None)
     made_again(feed, 60)
     assert ranges(one, start, end) == []
     with pytest.raises(DataLossError, match="onStreamReset=earliest or latest"):
         ranges(strict, start, end)
-    assert ranges(one, end, one.latest_offset(end, None)) == [(0, 60)]
+    assert ranges(one, end, latest_offset(one, end, None)) == [(0, 60)]
     one.close()
     strict.close()
 
@@ -95,7 +95,7 @@ def test_a_stream_made_again_while_a_query_waits_is_not_taken_for_the_old_one(
         )
     )
     old = one.initial_offset()._replace(seq=10)
-    first = one.latest_offset(old if epoch_known else old._replace(epoch=""), None)
+    first = latest_offset(one, old if epoch_known else old._replace(epoch=""), None)
     assert ranges(one, old, first) == [(0, 20)]
     one.close()
 
@@ -104,12 +104,12 @@ def test_available_now_ends_at_the_new_end_of_a_stream_made_again(feed: Feed) ->
     feed.publish_numbers(1, 100)
     one = driver(feed, onStreamReset="earliest")
     one.freeze_target()
-    old = one.latest_offset(one.initial_offset(), 40)
+    old = latest_offset(one, one.initial_offset(), 40)
     made_again(feed, 30)
-    first = one.latest_offset(old, 40)
+    first = latest_offset(one, old, 40)
     assert ranges(one, old, first) == [(0, 30)]
     feed.publish_numbers(31, 40)
-    assert one.latest_offset(first, 40) == first
+    assert latest_offset(one, first, 40) == first
     one.close()
 
 
@@ -117,7 +117,7 @@ def test_a_stream_that_lost_its_end_is_read_again_as_told(feed: Feed) -> None:
     feed.publish_numbers(1, 10)
     one = driver(feed, onStreamReset="earliest")
     ahead = Offset(15, one.initial_offset().epoch)
-    first = one.latest_offset(ahead, None)
+    first = latest_offset(one, ahead, None)
     assert ranges(one, ahead, first) == [(0, 10)]
     one.close()
 
@@ -126,7 +126,7 @@ def test_a_checkpoint_without_an_epoch_goes_on(feed: Feed) -> None:
     feed.publish_numbers(1, 10)
     one = driver(feed)
     old = Offset.from_dict({"seq": 4, "v": 1})
-    end = one.latest_offset(old, None)
+    end = latest_offset(one, old, None)
     assert ranges(one, old, end) == [(4, 10)]
     one.close()
 
@@ -145,13 +145,13 @@ def test_a_stream_that_is_deleted_is_waited_for_where_a_new_one_is_wanted(feed: 
 
     options = {"stream": feed.name, "servers": feed.url, "onStreamReset": "earliest"}
     one = Driver(parse_options(options, streaming=True), None, Maker().patience)
-    old = one.latest_offset(one.initial_offset(), None)
+    old = latest_offset(one, one.initial_offset(), None)
     feed.call(f"STREAM.DELETE.{feed.name}")
     strict = driver(feed)
     with pytest.raises(ConfigurationError, match="has no stream"):
-        strict.latest_offset(old, None)
+        latest_offset(strict, old, None)
     strict.close()
-    first = one.latest_offset(old, None)
+    first = latest_offset(one, old, None)
     assert ranges(one, old, first) == [(0, 5)]
     assert len(waits) == 3
     one.close()

@@ -167,18 +167,6 @@ class Driver:
         since_ns = head.now_ns if end == head.last_seq else look.since_ns
         return Offset(end, head.epoch, since_ns if _needs_time(look.config) else 0)
 
-    def latest_offset(self, start: Offset, max_rows: int | None) -> Offset:
-        """The end of the next batch after ``start``; ``start`` itself if nothing arrived for a while.
-
-        Raises:
-            DataLossError: as ``look``.
-        """
-        look = self.look(start)
-        timeout_s = self._options.poll_timeout_s
-        if look.is_idle and self._target is None and self.wait(look, timeout_s):
-            look = self.look(start, look)
-        return self.end(look, max_rows)
-
     def plan(
         self,
         start: Offset,
