@@ -61,6 +61,25 @@ def test_servers_that_were_away_are_an_outage_of_all() -> None:
     assert not judged(*events, *handled("b", "1.2")).faults
 
 
+def test_what_is_acked_while_it_is_handled_again_was_not_acked_before() -> None:
+    events = ["a begun 0.1", "a out", "b begun 0.2", "a back", "a done 0.1", "a acked 0.1"]
+    assert not judged(*events, "b done 0.2", "b acked 0.2", *handled("b", "1.2")).faults
+
+
+def test_a_stranger_that_was_out_begins_what_it_had_got_before() -> None:
+    taken_over = ["a out", *handled("b", "0.2"), "b begun 1.2", "a back"]
+    verdict = judged(*taken_over, *handled("a", "0.0"), "b done 1.2", "b acked 1.2")
+    assert not verdict.faults
+    assert verdict.stale == 1
+    # It is the first one only; and those that tell their generation may not at all.
+    late = judged(
+        *taken_over, *handled("a", "0.0"), *handled("a", "0.0"), "b done 1.2", "b acked 1.2"
+    )
+    assert {*late.faults} == {"overlapping", "acked_before"}
+    ours = judged(*taken_over, *handled("a", "0.1"), "b done 1.2", "b acked 1.2")
+    assert {*ours.faults} == {"overlapping", "acked_before", "outdated"}
+
+
 @pytest.mark.parametrize(
     ("fault", "events"),
     [
@@ -72,6 +91,8 @@ def test_servers_that_were_away_are_an_outage_of_all() -> None:
         ("overlapping", ["a begun 0.1", "a out", "b begun 1.1", "a back", "b done 1.1", "a done 0.1"]),
         ("overlapping", ["a out", "a back", "a begun 0.1", "b begun 1.2", "b done 1.2", "a done 0.1"]),
         ("overlapping", ["a begun 0.1", "b begun 1.2", "a out", "a back", "b done 1.2", "a done 0.1"]),
+        # The same message in two handlers of one worker: the later one does not last for ever.
+        ("overlapping", ["a begun 0.0", "a begun 0.0", "a done 0.0", "a done 0.0", *handled("a", "1.0")]),
         ("disordered", [*handled("a", "1.1"), *handled("a", "0.1")]),
         ("outdated", [*handled("a", "0.2"), *handled("b", "1.1")]),
         ("acked_before", [*handled("a", "0.1"), *handled("a", "0.1"), *handled("a", "1.1")]),

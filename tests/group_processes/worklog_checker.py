@@ -2,14 +2,18 @@
 
 Messages are numbered from 0 within their key. What the driver of a test did stands in the same log: a worker
 was ``killed``, or was ``out`` (paused, or cut off) and is ``back``; of the worker ``*``, that is the servers.
+
+A member of ours that was out asks the server before it begins anything. One of another implementation, which
+tells no generation, begins what had reached it before: what it begins first when it is back is ``stale``, and
+may be handled, or have been acked, by the new owner.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from group_processes.worklog import Line
 
@@ -33,6 +37,7 @@ class Handling:
     end: int = FOREVER
     is_done: bool = False
     acked_at: int = 0
+    is_stale: bool = False
 
 
 @dataclass
@@ -48,6 +53,7 @@ class Verdict:
     handled: int = 0
     repeated: int = 0
     taken_over: int = 0  # begun while one who was out still had the key, in an older generation
+    stale: int = 0
 
     @property
     def faults(self) -> Mapping[str, list[object]]:
@@ -56,7 +62,8 @@ class Verdict:
         }
 
     def __str__(self) -> str:
-        counts = f"{self.handled} handled, {self.repeated} repeated, {self.taken_over} taken over"
+        counts = f"{self.handled} handled, {self.repeated} repeated, {self.taken_over} taken over, "
+        counts += f"{self.stale} stale"
         found = [f"{name}: {len(each)}, first {each[:SHOWN]}" for name, each in self.faults.items()]
         return "\n".join([counts, *found])
 
@@ -77,6 +84,7 @@ def check(lines: Iterable[Line], published: Mapping[str, int]) -> Verdict:
         verdict.lost += [(key, number) for number in sorted({*range(count)} - {*done})]
         verdict.handled += len({*done})
         verdict.repeated += len(done) - len({*done})
+        verdict.stale += sum(each.is_stale for each in found)
         _check_overlap(found, outages, verdict)
         _check_order(found, outages, verdict)
     return verdict
@@ -89,6 +97,8 @@ def _check_overlap(found: list[Handling], outages: _Outages, verdict: Verdict) -
         open_ = [each for each in open_ if each.end > later.start]
         for earlier in open_:
             knows = earlier.generation and later.generation
+            if earlier.is_stale or later.is_stale:
+                continue
             if outages.between(earlier.worker, earlier.start, later.start) and (
                 not knows or earlier.generation < later.generation
             ):
@@ -106,7 +116,12 @@ def _check_order(found: list[Handling], outages: _Outages, verdict: Verdict) -> 
     for each in found:
         before = acked.get(each.number)
         # nats-server keeps acks for a moment in its memory: killed, it forgets them.
-        if before and not outages.between(SERVERS, before.start, each.start):
+        if (
+            before
+            and before.acked_at < each.start
+            and not each.is_stale
+            and not outages.between(SERVERS, before.start, each.start)
+        ):
             verdict.acked_before.append((before, each))
         firsts.setdefault(each.number, each)
         if each.acked_at:
@@ -116,27 +131,33 @@ def _check_order(found: list[Handling], outages: _Outages, verdict: Verdict) -> 
         if newest is None or each.generation > newest.generation:
             newest = each
     in_time = sorted(firsts.values(), key=lambda each: each.start)
-    verdict.disordered += [(a, b) for a, b in pairwise(in_time) if a.number > b.number]
+    verdict.disordered += [(a, b) for a, b in itertools.pairwise(in_time) if a.number > b.number]
 
 
 def _handlings(lines: list[Line]) -> list[Handling]:
     """In the order in which they began."""
     found: list[Handling] = []
-    running: dict[tuple[str, ...], int] = {}
+    running: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    woken: set[str] = set()
     for line in lines:
         if line.what == "begun":
             key, number, sequence, generation = line.details
             numbers = int(number), int(sequence), int(generation)
-            running[(line.worker, *line.details)] = len(found)
-            found.append(Handling(line.worker, key, *numbers, line.at))
+            running[(line.worker, *line.details)].append(len(found))
+            is_stale = line.worker in woken and not int(generation)
+            woken.discard(line.worker)
+            found.append(Handling(line.worker, key, *numbers, line.at, is_stale=is_stale))
+        elif line.what == "back":
+            woken.add(line.worker)
         elif line.what in ("done", "acked"):
-            at = running[(line.worker, *line.details)]
-            if line.what == "done":
+            same = running[(line.worker, *line.details)]
+            if line.what == "done":  # of several at once, the one that was begun first
+                at = next(at for at in same if not found[at].is_done)
                 found[at] = replace(found[at], end=line.at, is_done=True)
             else:
-                found[at] = replace(found[at], acked_at=line.at)
+                found[same[-1]] = replace(found[same[-1]], acked_at=line.at)
         elif line.what == "killed":
-            for at in running.values():
+            for at in itertools.chain(*running.values()):
                 if found[at].worker == line.worker and found[at].end == FOREVER:
                     found[at] = replace(found[at], end=line.at)
     return found
