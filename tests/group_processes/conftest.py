@@ -1,4 +1,4 @@
-"""The servers that members meet on, each started once, and the Python of the other implementation."""
+"""The servers that members meet on, each started once, and the other implementations."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 import peers
 from group_processes.crowd import PeerVerbs
+from group_processes.strangers import STRANGERS, Stranger
 from headrace.client import Connection, connect
-from newer_python import newer_python
 
 START: dict[str, Callable[[Path], peers.ServerProcess]] = {
     "headrace": peers.start_headrace,
@@ -18,9 +18,10 @@ START: dict[str, Callable[[Path], peers.ServerProcess]] = {
 }
 
 
-@pytest.fixture(scope="session")
-def peer_python() -> Path:
-    return newer_python()
+@pytest.fixture(scope="session", params=STRANGERS)
+def stranger(request: pytest.FixtureRequest) -> Stranger:
+    """Each of the other implementations that can be had here."""
+    return STRANGERS[request.param]()
 
 
 @pytest.fixture(
@@ -46,7 +47,7 @@ async def connection(server: peers.ServerProcess) -> AsyncIterator[Connection]:
 
 
 @pytest.fixture(scope="session")
-def verb(server: peers.ServerProcess, peer_python: Path) -> Iterator[PeerVerbs]:
+def verb(server: peers.ServerProcess, stranger: Stranger) -> Iterator[PeerVerbs]:
     """The verbs of the other implementation, on that server."""
-    with PeerVerbs(peer_python, server.url) as verbs:
+    with PeerVerbs(stranger, server.url) as verbs:
         yield verbs

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from group_processes.strangers import Stranger
 from group_processes.worklog import Line, Log, Task, parse
 from group_processes.worklog_checker import SERVERS, Verdict, check
 from headrace.client import JetStream
@@ -29,6 +30,7 @@ TESTS = Path(__file__).resolve().parents[1]
 STOP_S = 60.0
 START_S = 60.0
 HANDLED_S = 60.0
+OURS = (sys.executable, "-W", "error", "-m", "group_processes.our_worker")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": ""}
 
 
@@ -58,14 +60,14 @@ class Worker:
 class Crowd:
     """Starts members and hurts them; keeps their log. A context manager that leaves no process behind.
 
-    ``task`` is what all of them are told, but for who they are. ``peer_python`` runs the members of the other
-    implementation.
+    ``task`` is what all of them are told, but for who they are. ``stranger`` is the implementation of the
+    members that are not ours.
     """
 
-    def __init__(self, directory: Path, task: Task, peer_python: Path | None = None) -> None:
+    def __init__(self, directory: Path, task: Task, stranger: Stranger | None = None) -> None:
         self.task = replace(task, log=str(directory / "members.log"))
         self._directory = directory
-        self._peer_python = peer_python
+        self._stranger = stranger
         self._numbers = itertools.count(1)
         self._log = Log(self.task.log, "test")
         self._tail = (directory / "members.log").open()
@@ -99,10 +101,9 @@ class Crowd:
         kind = "peer" if peer else "ours"
         name = f"{kind}-{member}-{next(self._numbers)}"
         task = replace(self.task, member=member, worker=name, url=url or self.task.url)
-        python = self._peer_python if peer else Path(sys.executable)
-        assert python is not None, "a peer needs its Python"
-        module = "group_processes.peer_worker" if peer else "group_processes.our_worker"
-        command: list[str | Path] = [python, "-W", "error", "-m", module, task.argument()]
+        assert not peer or self._stranger is not None, "who are the peers?"
+        program = self._stranger.worker if peer and self._stranger else OURS
+        command = [*program, task.argument()]
         worker = Worker(task, command, self._spawn(name, command))
         self.workers.append(worker)
         return worker
@@ -137,8 +138,8 @@ class Crowd:
         worker.process.send_signal(signal.SIGSTOP)
 
     def thaw(self, worker: Worker) -> None:
-        worker.process.send_signal(signal.SIGCONT)
         self.mended(worker)
+        worker.process.send_signal(signal.SIGCONT)
 
     def cut_off(self, worker: Worker) -> None:
         """Note that it will not hear the servers."""
@@ -146,6 +147,7 @@ class Crowd:
         worker.hurt = True
 
     def mended(self, worker: Worker) -> None:
+        """Note that it will hear them again; before it does, so that nothing it does is noted earlier."""
         worker.hurt = False
         self.note("back", worker.name)
 
@@ -283,8 +285,8 @@ class Publisher:
 class PeerVerbs:
     """The verbs of the other implementation, called in a process of its own."""
 
-    def __init__(self, python: Path, url: str) -> None:
-        command: list[str | Path] = [python, "-m", "group_processes.peer_verbs", url]
+    def __init__(self, stranger: Stranger, url: str) -> None:
+        command = [*stranger.verbs, url]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
         )

@@ -18,7 +18,7 @@ import pytest
 import peers
 from group_processes.crowd import Crowd, Publisher
 from group_processes.places import OneServer, Place, ThreeServers
-from group_processes.trouble import Trouble
+from group_processes.trouble import Trouble, events_of
 from group_processes.worklog import Task
 from headrace.api.streams import SubjectTransformConfig
 from headrace.client import JetStream, connect
@@ -121,7 +121,7 @@ async def live(
         await trouble.begin()
         async with Publisher(js, crowd, KEYS) as publisher:
             await crowd.until_handled(20)
-            await trouble.play(events, setup.kind)
+            await trouble.play(events, events_of(setup.kind))
             published = await publisher.finish()
         await trouble.end()
         await crowd.until_all_handled(published)

@@ -1,4 +1,4 @@
-"""One member's life by its API calls: natsio-pcgroups and we change the same things in the same way.
+"""One member's life by its API calls: others and we change the same things in the same way.
 
 The calls of a life are written down by a proxy. Both ask the server in ways of their own. What is compared is
 what they change, the consumer that comes of it, and what their pulls say of the priority group.
@@ -6,103 +6,27 @@ what they change, the consumer that comes of it, and what their pulls say of the
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import peers
-from group_processes.crowd import Crowd, Worker
+from group_processes.crowd import Crowd
 from group_processes.listening_proxy import Call, ListeningProxy
-from group_processes.worklog import Task
-from headrace.api.streams import SubjectTransformConfig
-from headrace.client import Connection, JetStream
-from headrace.groups import PartitioningFilter, elastic, static
-from waiting import until
-
-STREAM, GROUP, QUEUE = "ORDERS", "g", "ORDERS-g"
-PARTITIONS = 4
-KEYS = 6
-ACK_WAIT = 2.0
-NUMBERED = SubjectTransformConfig(
-    src="orders.*", dest=f"{{{{partition({PARTITIONS},1)}}}}.orders.{{{{wildcard(1)}}}}"
+from group_processes.lives import (
+    ACK_WAIT,
+    GROUP,
+    LIVES,
+    STREAM,
+    changes,
+    create_again,
+    pulls,
+    subjects,
 )
-
-
-async def elastic_life(crowd: Crowd, js: JetStream, url: str, *, peer: bool) -> Worker:
-    """Joins, works, gives partitions away, steps down, is dropped and leaves."""
-    await js.create_stream(name=STREAM, subjects=["orders.*"])
-    filters = [PartitioningFilter("orders.*", (1,))]
-    await elastic.create(js, STREAM, GROUP, PARTITIONS, partitioning_filters=filters, members=["a"])
-    worker = crowd.start("a", peer=peer, url=url)
-    await crowd.until_joined(worker)
-    await publish(crowd, js, 0)
-    await elastic.add_members(js, STREAM, GROUP, ["b"])
-
-    async def halved() -> bool:
-        found = [c async for c in (await js.stream(QUEUE)).consumers() if c.name == "a"]
-        return bool(found) and len(found[0].config.filter_subjects) == PARTITIONS // 2
-
-    await until(halved, "half of the partitions are not given away")
-    before = crowd.handled()
-    await send(js, 1)
-    await until(lambda: crowd.handled() > before, "the other half is not handled")  # it is pinned
-    await elastic.drop_members(js, STREAM, GROUP, ["b"])
-    await until(lambda: crowd.handled() == before + KEYS, "they are not handled")
-    await elastic.drop_members(js, STREAM, GROUP, ["a"])
-
-    async def gone() -> bool:
-        return not [name async for name in (await js.stream(QUEUE)).consumer_names()]
-
-    await until(gone, "the consumer is not deleted")
-    return worker
-
-
-async def static_life(crowd: Crowd, js: JetStream, url: str, *, peer: bool) -> Worker:
-    """Joins, works, and ends with the group."""
-    await js.create_stream(name=STREAM, subjects=["orders.*"], subject_transform=NUMBERED)
-    await static.create(js, STREAM, GROUP, PARTITIONS, filters=["orders.*"], members=["a"])
-    worker = crowd.start("a", peer=peer, url=url)
-    await crowd.until_joined(worker)
-    await publish(crowd, js, 0)
-    return worker
-
-
-async def publish(crowd: Crowd, js: JetStream, number: int) -> None:
-    """One message for each of some keys, which are handled."""
-    before = crowd.handled()
-    await send(js, number)
-    await until(lambda: crowd.handled() == before + KEYS, "they are not handled")
-
-
-async def send(js: JetStream, number: int) -> None:
-    for key in range(KEYS):
-        await js.publish(f"orders.k{key}", f"k{key} {number}".encode())
-
-
-LIVES = {"elastic": elastic_life, "static": static_life}
-
-
-def changes(calls: list[Call]) -> list[tuple[str, Any]]:
-    """The calls that change something, with what they say of a consumer."""
-    found = []
-    for call in calls:
-        verb = ".".join(call.subject.split(".")[:2])
-        if verb == "CONSUMER.CREATE" and "PCG" in json.dumps(call.body):
-            found.append((call.subject, call.body["config"]))
-        elif verb in ("CONSUMER.DELETE", "CONSUMER.UNPIN") and "KV_" not in call.subject:
-            found.append((call.subject, call.body))
-    return found
-
-
-def pulls(calls: list[Call]) -> set[tuple[Any, ...]]:
-    """What pulls say: how long they wait, for which group, and whether with a pin."""
-    bodies = [
-        c.body for c in calls if c.subject.startswith("CONSUMER.MSG.NEXT") and "group" in c.body
-    ]
-    fields = ("expires", "idle_heartbeat", "group")
-    return {(*(body.get(field) for field in fields), bool(body.get("id"))) for body in bodies}
+from group_processes.strangers import Stranger
+from group_processes.worklog import Task
+from headrace.client import Connection
 
 
 @pytest.mark.parametrize("kind", ["elastic", "static"])
@@ -110,7 +34,7 @@ async def test_both_change_the_same_things(
     kind: str,
     server: peers.ServerProcess,
     connection: Connection,
-    peer_python: Path,
+    stranger: Stranger,
     tmp_path: Path,
 ) -> None:
     js = connection.jetstream()
@@ -121,7 +45,7 @@ async def test_both_change_the_same_things(
         directory = tmp_path / f"{peer}"
         directory.mkdir()
         async with ListeningProxy(server.host, server.port) as proxy:
-            with Crowd(directory, task, peer_python) as crowd:
+            with Crowd(directory, task, stranger) as crowd:
                 worker = await LIVES[kind](crowd, js, proxy.url, peer=peer)
                 await crowd.stop(worker)
             lives[peer] = proxy.calls
@@ -136,19 +60,3 @@ async def test_both_change_the_same_things(
     assert configs[False] == configs[True]
     assert len(configs[True]) == {"elastic": 3, "static": 1}[kind]
     assert pulls(lives[False]) == pulls(lives[True])
-
-
-def subjects(calls: list[Call]) -> list[str]:
-    """Of all changes, but that we let go of the pin when we leave, which they keep until its time is over."""
-    return [subject for subject, _ in changes(calls) if not subject.startswith("CONSUMER.UNPIN")]
-
-
-async def create_again(connection: Connection, subject: str, config: Any) -> Any:
-    """The configuration that the server makes of what a member has asked for."""
-    name = subject.split(".")[3]
-    stream = subject.split(".")[2]
-    body = json.dumps({"stream_name": stream, "config": config}).encode()
-    answer = json.loads((await connection.request(f"$JS.API.{subject}", body)).payload)
-    assert "error" not in answer, answer
-    await connection.request(f"$JS.API.CONSUMER.DELETE.{stream}.{name}")
-    return answer["config"]

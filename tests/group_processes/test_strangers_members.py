@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 import peers
 from group_processes.crowd import Crowd, PeerRefusalError, PeerVerbs, Publisher
+from group_processes.strangers import Stranger
 from group_processes.worklog import Task
 from headrace.api.streams import SubjectTransformConfig
 from headrace.client import Connection, JetStream
@@ -105,13 +107,13 @@ async def test_an_elastic_group(
     task: Task,
     connection: Connection,
     verb: PeerVerbs,
-    peer_python: Path,
+    stranger: Stranger,
     tmp_path: Path,
 ) -> None:
     js = connection.jetstream()
     await js.create_stream(name=STREAM, subjects=["orders.*"])
     await elastic.create(js, STREAM, GROUP, PARTITIONS, partitioning_filters=FILTERS, members=["a"])
-    with Crowd(tmp_path, task, peer_python) as crowd:
+    with Crowd(tmp_path, task, stranger) as crowd:
         started = [crowd.start(member, peer=peer) for member, peer in who]
         await crowd.until_joined(*started)
         members = sorted({member for member, _ in who})
@@ -137,7 +139,7 @@ async def test_an_elastic_group(
 
 
 async def test_a_static_group_of_both(
-    task: Task, connection: Connection, verb: PeerVerbs, peer_python: Path, tmp_path: Path
+    task: Task, connection: Connection, verb: PeerVerbs, stranger: Stranger, tmp_path: Path
 ) -> None:
     js = connection.jetstream()
     numbered = SubjectTransformConfig(
@@ -146,7 +148,7 @@ async def test_a_static_group_of_both(
     await js.create_stream(name=STREAM, subjects=["orders.*"], subject_transform=numbered)
     await static.create(js, STREAM, GROUP, PARTITIONS, filters=["orders.*"], members=["a", "b"])
     task = Task(task.url, "static", STREAM, GROUP, "", "", "", ack_wait=ACK_WAIT)
-    with Crowd(tmp_path, task, peer_python) as crowd:
+    with Crowd(tmp_path, task, stranger) as crowd:
         started = [crowd.start(member, peer=peer) for member, peer in BOTH[:4]]
         await crowd.until_joined(*started)
         async with Publisher(js, crowd, KEYS) as publisher:
@@ -169,3 +171,39 @@ async def test_a_static_group_of_both(
         assert not verdict.faults, verdict
         assert not differences(crowd)
         await static.delete(js, STREAM, GROUP)
+
+
+@pytest.mark.parametrize("by", ["ours", "theirs"])
+@pytest.mark.parametrize("kind", ["elastic", "static"])
+async def test_who_deletes_a_group_ends_the_members_of_both(
+    kind: str,
+    by: str,
+    task: Task,
+    connection: Connection,
+    stranger: Stranger,
+    verb: PeerVerbs,
+    tmp_path: Path,
+) -> None:
+    if stranger.name != "go" and not THOROUGH:
+        pytest.skip("long: make groups")
+    js = connection.jetstream()
+    await js.create_stream(name=STREAM, subjects=["orders.*"])
+    if kind == "static":
+        await static.create(js, STREAM, GROUP, PARTITIONS, members=["a", "b"])
+    else:
+        await elastic.create(js, STREAM, GROUP, PARTITIONS, members=["a", "b"])
+    with Crowd(tmp_path, replace(task, kind=kind, again=60.0), stranger) as crowd:
+        started = [crowd.start(member, peer=peer) for member, peer in BOTH[:4]]
+        await crowd.until_joined(*started)
+        if by == "theirs":
+            await verb(f"delete_{kind}", STREAM, GROUP)
+        else:
+            await {"static": static, "elastic": elastic}[kind].delete(js, STREAM, GROUP)
+
+        def have_left() -> set[str]:
+            crowd.read()
+            return {line.worker for line in crowd.lines if line.what == "left"}
+
+        names = {worker.name for worker in started}
+        await until(lambda: have_left() == names, "not all have left")
+        assert not [line for line in crowd.lines if line.what == "ended"]

@@ -1,4 +1,8 @@
-"""Groups made by natsio-pcgroups and by us are the same groups: records, streams, and verbs of either."""
+"""Groups made by others and by us are the same groups: records, streams, and verbs of either.
+
+The Go implementation's records are ours byte for byte, but for the order of several members: whenever it adds
+one, that is the order of a Go map, another one each time. natsio-pcgroups puts blanks into them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Any
 import pytest
 
 from group_processes.crowd import PeerRefusalError, PeerVerbs
+from group_processes.strangers import Stranger
 from headrace.client import Connection, JetStream
 from headrace.groups import (
     ElasticGroup,
@@ -33,12 +38,17 @@ async def js(connection: Connection) -> JetStream:
     return context
 
 
-async def stored(js: JetStream, kind: str) -> tuple[Any, bytes]:
-    """The record's fields in their order, whatever blanks and escapes the writer uses; and its bytes."""
+async def stored(js: JetStream, kind: str) -> bytes:
     bucket = await js.key_value(f"{kind}-consumer-groups")
-    value = (await bucket.get(f"{STREAM}.{GROUP}")).value
+    return (await bucket.get(f"{STREAM}.{GROUP}")).value
+
+
+def comparable(stranger: Stranger, value: bytes) -> Any:
+    """The bytes of a record; of natsio-pcgroups its fields in their order, which writes no null."""
+    if stranger.name == "go":
+        return value
     fields = json.loads(value, object_pairs_hook=list)
-    return [field for field in fields if field[1] is not None], value  # Go writes null, they do not
+    return [field for field in fields if field[1] is not None]
 
 
 def their_filters(filters: list[PartitioningFilter]) -> list[Any]:
@@ -63,6 +73,7 @@ def their_filters(filters: list[PartitioningFilter]) -> list[Any]:
 )
 async def test_a_static_group(
     js: JetStream,
+    stranger: Stranger,
     verb: PeerVerbs,
     filters: list[str],
     members: list[str],
@@ -72,14 +83,14 @@ async def test_a_static_group(
     ours = await static.create(
         js, STREAM, GROUP, 3, filters=filters, members=members, member_mappings=mappings
     )
-    mine, value = await stored(js, "static")
+    mine = await stored(js, "static")
     arguments = [STREAM, GROUP, 3, filters or None, members or None, their_mappings or None]
     await verb("create_static", *arguments)  # is there already, and is the same
-    assert (await stored(js, "static"))[1] == value
+    assert await stored(js, "static") == mine
     await verb("delete_static", STREAM, GROUP)
     await verb("create_static", *arguments)
-    theirs, _ = await stored(js, "static")
-    assert mine == theirs
+    theirs = await stored(js, "static")
+    assert comparable(stranger, mine) == comparable(stranger, theirs)
     assert await static.get(js, STREAM, GROUP) == ours
     assert await static.create(
         js, STREAM, GROUP, 3, filters=filters, members=members, member_mappings=mappings
@@ -100,6 +111,7 @@ async def test_a_static_group(
 )
 async def test_an_elastic_group(
     js: JetStream,
+    stranger: Stranger,
     verb: PeerVerbs,
     filters: list[PartitioningFilter] | None,
     buffered: tuple[int, int],
@@ -117,41 +129,41 @@ async def test_an_elastic_group(
         )
 
     ours = await create()
-    mine, value = await stored(js, "elastic")
+    mine = await stored(js, "elastic")
     queue = (await (await js.stream(f"{STREAM}-{GROUP}")).info()).config
     arguments = [STREAM, GROUP, 3, None if filters is None else their_filters(filters), *buffered]
     await verb("create_elastic", *arguments)  # is there already, and so is its stream
-    assert (await stored(js, "elastic"))[1] == value
+    assert await stored(js, "elastic") == mine
     await verb("delete_elastic", STREAM, GROUP)
     await verb("create_elastic", *arguments)
-    theirs, _ = await stored(js, "elastic")
-    assert mine == theirs
+    theirs = await stored(js, "elastic")
+    assert comparable(stranger, mine) == comparable(stranger, theirs)
     assert (await (await js.stream(f"{STREAM}-{GROUP}")).info()).config == queue
     assert await create() == ours
     await elastic.delete(js, STREAM, GROUP)
-    assert await verb("list_elastic_groups", STREAM) == []
+    assert not await verb("list_elastic_groups", STREAM)  # Go says null
 
 
 async def test_members_of_an_elastic_group_are_changed_by_either(
-    js: JetStream, verb: PeerVerbs
+    js: JetStream, stranger: Stranger, verb: PeerVerbs
 ) -> None:
     filters = [PartitioningFilter("orders.*", (1,))]
     await elastic.create(js, STREAM, GROUP, 3, partitioning_filters=filters)
     await elastic.add_members(js, STREAM, GROUP, ["b"])
-    assert await verb("add_members", STREAM, GROUP, ["a", "c"]) == ["a", "b", "c"]
-    assert (await elastic.drop_members(js, STREAM, GROUP, ["c"])).members == ("a", "b")
-    mine, _ = await stored(js, "elastic")
-    assert await verb("delete_members", STREAM, GROUP, ["a", "b"]) == []
+    assert {*await verb("add_members", STREAM, GROUP, ["a", "c"])} == {"a", "b", "c"}
+    assert {*(await elastic.drop_members(js, STREAM, GROUP, ["a", "c"])).members} == {"b"}
+    mine = await stored(js, "elastic")
+    assert not await verb("delete_members", STREAM, GROUP, ["b"])
     assert not (await elastic.get(js, STREAM, GROUP)).members
-    await verb("add_members", STREAM, GROUP, ["a", "b"])
-    assert (await stored(js, "elastic"))[0] == mine
-    await elastic.drop_members(js, STREAM, GROUP, ["a", "b"])
+    await verb("add_members", STREAM, GROUP, ["b"])
+    assert comparable(stranger, await stored(js, "elastic")) == comparable(stranger, mine)
+    await elastic.drop_members(js, STREAM, GROUP, ["b"])
     await elastic.set_mappings(js, STREAM, GROUP, MAPPED)
-    mine, _ = await stored(js, "elastic")
-    with pytest.raises(PeerRefusalError, match="ConsumerGroupConfigError"):
+    mine = await stored(js, "elastic")
+    with pytest.raises(PeerRefusalError, match=r"ConsumerGroupConfigError|uses member mappings"):
         await verb("add_members", STREAM, GROUP, ["c"])
     await verb("delete_member_mappings", STREAM, GROUP)
     assert (await elastic.get(js, STREAM, GROUP)).member_mappings == ()
     await verb("set_member_mappings", STREAM, GROUP, THEIR_MAPPED)
-    assert (await stored(js, "elastic"))[0] == mine
+    assert comparable(stranger, await stored(js, "elastic")) == comparable(stranger, mine)
     assert (await elastic.get(js, STREAM, GROUP)).member_mappings == tuple(MAPPED)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from group_processes.crowd import Crowd, Worker
 from group_processes.places import Lines, Place
+from group_processes.verbs import REFUSALS, OurVerbs, Verbs
 from headrace.client import JetStream
-from headrace.errors import HeadraceError
-from headrace.groups import MemberMapping, elastic, static
+from headrace.groups import MemberMapping, elastic
 from waiting import until
 
-__all__ = ["Trouble"]
+__all__ = ["Trouble", "events_of"]
 
 INSTANCES = 2  # of each member
 STALLED_S = 40.0
@@ -33,10 +33,21 @@ class Trouble:
     Args:
         seed: decides what happens.
         members: names of all members there can be; each has two instances.
+        verbs: of whom the record's changes are asked, by chance; ours if nobody else is named.
+        beside: one of the two instances of each member is of the other implementation.
     """
 
     def __init__(
-        self, seed: int, js: JetStream, crowd: Crowd, place: Place, group: str, members: list[str]
+        self,
+        seed: int,
+        js: JetStream,
+        crowd: Crowd,
+        place: Place,
+        group: str,
+        members: list[str],
+        *,
+        verbs: Sequence[Verbs] = (),
+        beside: bool = False,
     ) -> None:
         self._chance = random.Random(seed)
         self._js = js
@@ -44,6 +55,9 @@ class Trouble:
         self._place = place
         self._group = group
         self._members = members
+        self._beside = beside
+        task = crowd.task
+        self._verbs = verbs or [OurVerbs(js, task.kind, task.stream, group)]
         self._instances: list[_Instance] = []
         self._healing: set[asyncio.Task[None]] = set()
         self._in_group = [members[0]]
@@ -53,22 +67,23 @@ class Trouble:
 
     async def begin(self) -> None:
         for member in self._members:
-            for _ in range(INSTANCES):
-                self._start(member)
+            for number in range(INSTANCES):
+                self._start(member, peer=self._beside and number > 0)
         await self._crowd.until_joined(*(each.worker for each in self._instances))
 
-    def _start(self, member: str) -> None:
+    def _start(self, member: str, *, peer: bool) -> None:
         lines = Lines(self._place.urls)
-        self._instances.append(_Instance(self._crowd.start(member, url=lines.urls), lines))
+        worker = self._crowd.start(member, peer=peer, url=lines.urls)
+        self._instances.append(_Instance(worker, lines))
 
-    async def play(self, events: int, kind: str) -> None:
+    async def play(self, events: int, kinds: Sequence[Event]) -> None:
         """So many events, each followed by some progress, or at once by the next one. All kinds are played
         before one comes again."""
         stream = self._crowd.task.stream
         left: list[Event] = []
         for _ in range(events):
             if not left:
-                left = [*EVENTS, *(ELASTIC if kind == "elastic" else ())]
+                left = [*kinds]
                 self._chance.shuffle(left)
             event = left.pop()
             self.played.append(event.__name__)
@@ -82,7 +97,8 @@ class Trouble:
             await asyncio.gather(*self._healing)
 
     async def stop(self) -> None:
-        """Everybody leaves."""
+        """Everybody leaves; who was just started, when it has joined: before, it does not listen to that."""
+        await self._crowd.until_joined(*(each.worker for each in self._instances))
         for each in self._instances:
             if each.worker.is_alive:
                 await self._crowd.stop(each.worker)
@@ -130,7 +146,7 @@ class Trouble:
 
         async def start() -> None:
             await asyncio.sleep(pause)
-            self._start(each.worker.task.member)
+            self._start(each.worker.task.member, peer=each.worker.is_peer)
 
         self._later(start)
 
@@ -153,8 +169,8 @@ class Trouble:
 
             async def mend() -> None:
                 await asyncio.sleep(pause)
-                each.lines.mend()
                 self._crowd.mended(each.worker)
+                each.lines.mend()
 
             self._later(mend)
 
@@ -168,11 +184,10 @@ class Trouble:
     # The record
 
     async def step_down(self, stream: str) -> None:
-        module = elastic if self._crowd.task.kind == "elastic" else static
         member = self._chance.choice(self._in_group)
         try:
-            await module.step_down(self._js, stream, self._group, member)
-        except HeadraceError as error:  # nobody is active, or the consumer is being made anew
+            await self._chance.choice(self._verbs).step_down(member)
+        except REFUSALS as error:  # nobody is active, or the consumer is being made anew
             self._crowd.note(f"step_down:{type(error).__name__}", "test")
 
     async def add(self, stream: str) -> None:
@@ -187,22 +202,24 @@ class Trouble:
         await self._verb(self._set_members(stream))
 
     def _set_members(self, stream: str) -> Callable[[], Awaitable[object]]:
+        verbs = self._chance.choice(self._verbs)
+
         async def change() -> None:
             group = await elastic.get(self._js, stream, self._group)
             if group.member_mappings:
-                await elastic.delete_mappings(self._js, stream, self._group)
+                await verbs.delete_mappings()
                 group = await elastic.get(self._js, stream, self._group)
             if new := sorted({*self._in_group} - {*group.members}):
-                await elastic.add_members(self._js, stream, self._group, new)
+                await verbs.add(new)
             if old := sorted({*group.members} - {*self._in_group}):
-                await elastic.drop_members(self._js, stream, self._group, old)
+                await verbs.drop(old)
 
         return change
 
     async def map(self, stream: str) -> None:
         async def change() -> None:
             group = await elastic.get(self._js, stream, self._group)
-            await elastic.set_mappings(self._js, stream, self._group, mappings(group.max_members))
+            await verbs.set_mappings(mappings(group.max_members))
 
         def mappings(partitions: int) -> list[MemberMapping]:
             owners = {number: names[number % len(names)] for number in range(partitions)}
@@ -212,6 +229,7 @@ class Trouble:
                 if name in owners.values()
             ]
 
+        verbs = self._chance.choice(self._verbs)
         names = self._chance.sample(self._members, self._chance.randint(1, len(self._members)))
         self._in_group = names
         await self._verb(change)
@@ -220,7 +238,7 @@ class Trouble:
         async def done() -> bool:
             try:
                 await change()
-            except HeadraceError as error:
+            except REFUSALS as error:
                 self._crowd.note(f"verb:{type(error).__name__}", "test")
                 return False
             return True
@@ -229,7 +247,7 @@ class Trouble:
 
 
 Event = Callable[[Trouble, str], Awaitable[None]]
-EVENTS: list[Event] = [
+MEMBERS_HURT: list[Event] = [
     Trouble.kill,
     Trouble.kill,
     Trouble.leave,
@@ -237,6 +255,11 @@ EVENTS: list[Event] = [
     Trouble.freeze,
     Trouble.cut,
     Trouble.step_down,
-    Trouble.restart,
 ]
 ELASTIC: list[Event] = [Trouble.add, Trouble.add, Trouble.drop, Trouble.map]
+
+
+def events_of(kind: str, *, restarts: bool = True) -> list[Event]:
+    """What can happen to a group of this kind, the servers' restarts included or not."""
+    changes = ELASTIC if kind == "elastic" else []
+    return [*MEMBERS_HURT, *([Trouble.restart] if restarts else []), *changes]

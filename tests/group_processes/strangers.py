@@ -1,0 +1,54 @@
+"""Other implementations of consumer groups, as commands: of natsio-pcgroups (Python), and of the Go one.
+
+Each has a worker that appends to the log of ``worklog.py``, and verbs that are asked for in the words of
+``peer_verbs.py``. Nobody has to have them to work on this project: what is missing is skipped, in CI, too.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from newer_python import newer_python
+
+__all__ = ["GO_PEER", "STRANGERS", "Stranger"]
+
+GO_PEER = "HEADRACE_GO_PEER"
+MISSING_GO = f"{GO_PEER} names no program: build tests/group_processes/go_peer"
+
+Command = tuple[str | Path, ...]
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """An implementation. ``worker`` takes a task, ``verbs`` the servers, as their last argument."""
+
+    name: str
+    worker: Command
+    verbs: Command
+
+
+def natsio() -> Stranger:
+    """natsio-pcgroups, in a Python that is new enough; skips where there can be none."""
+    start = (newer_python(), "-W", "error", "-m")
+    return Stranger(
+        "natsio",
+        (*start, "group_processes.peer_worker"),
+        (*start, "group_processes.peer_verbs"),
+    )
+
+
+def go() -> Stranger:
+    """The Go implementation, in the program that the environment names; skips where it names none."""
+    program = os.environ.get(GO_PEER)
+    if not program:
+        pytest.skip(MISSING_GO)
+    path = Path(program).resolve()
+    assert os.access(path, os.X_OK), f"{GO_PEER} is {program!r}, which is no program"
+    return Stranger("go", (path, "worker"), (path, "verbs"))
+
+
+STRANGERS = {"natsio": natsio, "go": go}
