@@ -1,4 +1,4 @@
-"""A proxy that writes down what a client publishes: its API calls."""
+"""A proxy that writes down what a client publishes: its API calls, and what it stores in buckets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from headrace.wire import frames
+from headrace.wire.headers import parse_headers
 from headrace.wire.parser import Parser
 
-__all__ = ["Call", "ListeningProxy"]
+__all__ = ["Call", "ListeningProxy", "Store"]
 
 API = "$JS.API."
+BUCKETS = "$KV."
 
 
 @dataclass(frozen=True)
@@ -24,14 +26,25 @@ class Call:
     body: Any
 
 
+@dataclass(frozen=True)
+class Store:
+    """A value for a key of a bucket, with what the headers say of it."""
+
+    subject: str
+    headers: tuple[tuple[str, str], ...]
+    value: str
+
+
 class ListeningProxy:
-    """Forwards TCP to a server. ``calls`` are the API calls that came through, in their order."""
+    """Forwards TCP to a server. ``calls`` are the API calls that came through, in their order, and ``stores``
+    what was stored."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self.calls: list[Call] = []
+        self.stores: list[Store] = []
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -80,7 +93,10 @@ class ListeningProxy:
     def _note(self, frame: frames.Frame) -> None:
         if frame[0] != frames.PUB:
             return
-        _, subject, _, _, payload = frame
+        _, subject, _, headers, payload = frame
+        if subject.startswith(BUCKETS.encode()):
+            pairs = tuple(parse_headers(headers).items())
+            self.stores.append(Store(subject.decode(), pairs, payload.decode()))
         if subject.startswith(API.encode()):
             body = json.loads(payload) if payload.startswith(b"{") else payload.decode()
             self.calls.append(Call(subject.decode().removeprefix(API), body))
