@@ -230,9 +230,8 @@ def check_status(file: Path) -> None:
     assert out["waiting"] == rejected["waiting"] == 0
     assert [each["durable"] for each in (*out["sources"], *rejected["sources"])] == [0, 0]
     missed = out["finished_batch"] + 1 - out["batches"]
-    assert 0 <= missed <= 1, (
-        "the kill may have come between the end of a batch and its being counted"
-    )
+    # The kill may have come between the end of batches and their being counted. Those of the first half were.
+    assert 0 <= missed <= 3
     seen = out["expectations"]["numbers"]
     assert TOTAL - 500 * missed <= seen["rows"] <= TOTAL
     assert seen["failed"]["no multiple of ten"] == seen["rows"] // 10
