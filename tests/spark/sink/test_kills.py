@@ -167,7 +167,9 @@ def test_each_row_is_stored_once_whatever_is_killed(
             target.link.close()
             target.control.link = target.link = target.connect()
         done[kind] += 1
-        print(f"\n{number + 1} of {KILLS}: {kind} killed at {wanted} rows, driver {drivers.started}")
+        print(
+            f"\n{number + 1} of {KILLS}: {kind} killed at {wanted} rows, driver {drivers.started}"
+        )
     until_here(drivers.keep_going, "the query does not end", within=WITHIN_S, every=0.1)
     drivers.process.communicate()
     last = target.control.stream_info().state.last_seq
