@@ -173,6 +173,45 @@ ACKS: Table = [
         ],
     ),
     Scenario(
+        "a work queue's message is acknowledged several times",
+        [
+            stream(subjects=["a.>"], retention="workqueue"),
+            publish_all("a.x", "a.x", "a.x"),
+            consumer(),
+            pull("2", 2),
+            *[ack(0, sync=False)] * 3,
+            ack(0),
+            ack(1),
+            *[ack(0, sync=False)] * 3,
+            ack(1),
+            api(STREAM_INFO, {"deleted_details": True}),
+        ],
+    ),
+    *[
+        Scenario(
+            f"an ack of what a consumer of that name had before, {what}",
+            [
+                stream(subjects=["a.>"], retention="workqueue"),
+                consumer(filter_subject="a.x"),
+                publish_all("a.x"),
+                pull("1", 1),
+                api("CONSUMER.DELETE.S.C"),
+                consumer("D", filter_subject="a.x" if needed else "a.z"),
+                consumer(filter_subject="a.y"),
+                publish_all("a.y", "a.w"),
+                pull("1", 1),
+                ack(0, sync=sync),
+                ack(1),
+                api(STREAM_INFO, {"deleted_details": True}),
+            ],
+        )
+        for what, needed, sync in [
+            ("needed by nobody", False, True),
+            ("needed by nobody, no answer wanted", False, False),
+            ("needed by another one", True, True),
+        ]
+    ],
+    Scenario(
         "a message deleted while unacknowledged",
         [
             *ready(2, ack_wait=250 * MS),

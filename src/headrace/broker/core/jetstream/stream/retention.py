@@ -28,25 +28,47 @@ class Retention:
     def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
         """``consumer`` is done with these: remove what need not stay. Raises StoreReadError."""
 
+    def passed(self, sequences: Sequence[int]) -> None:
+        """These were acknowledged where they are not pending: remove what nobody needs. Raises
+        StoreReadError."""
+
     def consumers_changed(self) -> None:
         """A consumer went or changed its filters; one that comes makes nothing superfluous."""
 
 
-class WorkQueueRetention(Retention):
-    """A message leaves when its one consumer is done with it."""
+class _Removing(Retention):
+    """Messages leave when nobody needs them."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+
+    def passed(self, sequences: Sequence[int]) -> None:
+        there = [each for each in dict.fromkeys(sequences) if self._stream.store.holds(each)]
+        self._stream.removing.remove_done(list(self._unneeded(there, self._users())))
+
+    def _users(self) -> list[User]:
+        """Who may need a message: consumers, and streams that copy from this one."""
+        return [*self._stream.consumers.values(), *self._stream.copiers]
+
+    def _unneeded(self, sequences: Iterable[int], others: list[User]) -> Iterable[int]:
+        for sequence in sequences:
+            message = self._stream.store.get(sequence) if others else None
+            if message is None or not any(o.needs(sequence, message.subject) for o in others):
+                yield sequence
+
+
+class WorkQueueRetention(_Removing):
+    """A message leaves when its one consumer is done with it."""
 
     def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
         self._stream.removing.remove_done(sequences)
 
 
-class InterestRetention(Retention):
+class InterestRetention(_Removing):
     """A message stays while some consumer whose filter matches is not done with it."""
 
     def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._wanted: set[bytes] = set()  # subjects that a user wants, as far as asked
         self._sweep: _Sweep | None = None
 
@@ -75,16 +97,6 @@ class InterestRetention(Retention):
 
     def _swept(self) -> None:
         self._sweep = None
-
-    def _users(self) -> list[User]:
-        """Who may need a message: consumers, and streams that copy from this one."""
-        return [*self._stream.consumers.values(), *self._stream.copiers]
-
-    def _unneeded(self, sequences: Iterable[int], others: list[User]) -> Iterable[int]:
-        for sequence in sequences:
-            message = self._stream.store.get(sequence) if others else None
-            if message is None or not any(o.needs(sequence, message.subject) for o in others):
-                yield sequence
 
 
 class _Sweep:

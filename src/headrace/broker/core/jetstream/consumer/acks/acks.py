@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -33,6 +33,8 @@ class Acks:
         self._reports = False
         self._finished: list[int] = []
         """What the stream's retention has not been told of."""
+        self._passed: list[int] = []
+        """The same, of what was acknowledged though it is not pending."""
         self._sampling: Sampling | None = None
         self.stalled = False
         """Whether delivery waits for an ack to make room."""
@@ -95,8 +97,9 @@ class Acks:
         finished = state.acknowledge_many(stream_seqs)
         if finished:
             self._done_with(finished)
-        elif any([0 <= sequence < state.next_seq for sequence in stream_seqs]):  # noqa: C419
-            self.last_ns = self._clock.now_ns()  # acks all the same, if not the first ones
+        if len(finished) < len(stream_seqs):
+            known = [sequence for sequence in stream_seqs if 0 <= sequence < state.next_seq]
+            self._acked_without_need({*known} - {*finished})
 
     def _acknowledge(self, stream_seq: int, consumer_seq: int) -> None:
         state = self._consumer.state
@@ -110,7 +113,7 @@ class Acks:
         if finished:
             self._done_with(finished)
         else:
-            self.last_ns = self._clock.now_ns()  # an ack all the same, if not the first one
+            self._acked_without_need(() if self._acks_all else (stream_seq,))
 
     def _done_with(self, stream_seqs: list[int]) -> None:
         if self._reports:
@@ -118,6 +121,15 @@ class Acks:
             self._consumer.report_later()
         self.last_ns = self._clock.now_ns()
         self._freed()
+
+    def _acked_without_need(self, stream_seqs: Collection[int]) -> None:
+        """Acks all the same, if not the first ones, or for a consumer of this name that is gone: what nobody
+        needs leaves the stream."""
+        if stream_seqs or self._acks_all:
+            self.last_ns = self._clock.now_ns()
+        if self._reports and stream_seqs:
+            self._passed += stream_seqs
+            self._consumer.report_later()
 
     def delivered(self, batches: Sequence[DeliveryBatch]) -> None:
         """Messages went out of a consumer without acks: it is done with them."""
@@ -157,15 +169,20 @@ class Acks:
     @property
     def has_unreported(self) -> bool:
         """Whether the stream's retention has not been told everything."""
-        return bool(self._finished)
+        return bool(self._finished or self._passed)
 
     def report(self) -> None:
         """Tell the stream's retention what this consumer is done with. Raises StoreReadError."""
         finished, self._finished = self._finished, []
+        passed, self._passed = self._passed, []
+        retention = self._consumer.stream.retention
         try:
-            self._consumer.stream.retention.acknowledged(self._consumer, finished)
+            retention.acknowledged(self._consumer, finished)
+            if passed:
+                retention.passed(passed)
         except StoreReadError:
             self._finished = finished + self._finished
+            self._passed = passed + self._passed
             raise
 
     # -- time
