@@ -71,6 +71,8 @@ def test_a_stranger_that_was_out_begins_what_it_had_got_before() -> None:
     verdict = judged(*taken_over, *handled("a", "0.0"), "b done 1.2", "b acked 1.2")
     assert not verdict.faults
     assert verdict.stale == 1
+    cut_off = ["a out", *handled("b", "0.2"), "b begun 1.2", *handled("a", "0.0"), "a back"]
+    assert not judged(*cut_off, "b done 1.2", "b acked 1.2").faults
     # It is the first one only; and those that tell their generation may not at all.
     late = judged(
         *taken_over, *handled("a", "0.0"), *handled("a", "0.0"), "b done 1.2", "b acked 1.2"

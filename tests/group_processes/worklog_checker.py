@@ -4,8 +4,8 @@ Messages are numbered from 0 within their key. What the driver of a test did sta
 was ``killed``, or was ``out`` (paused, or cut off) and is ``back``; of the worker ``*``, that is the servers.
 
 A member of ours that was out asks the server before it begins anything. One of another implementation, which
-tells no generation, begins what had reached it before: what it begins first when it is back is ``stale``, and
-may be handled, or have been acked, by the new owner.
+tells no generation, begins what had reached it before. What it begins first while it is cut off, or when it
+is back, is ``stale``, and may be handled, or have been acked, by the new owner.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _handlings(lines: list[Line]) -> list[Handling]:
             is_stale = line.worker in woken and not int(generation)
             woken.discard(line.worker)
             found.append(Handling(line.worker, key, *numbers, line.at, is_stale=is_stale))
-        elif line.what == "back":
+        elif line.what in ("out", "back"):
             woken.add(line.worker)
         elif line.what in ("done", "acked"):
             same = running[(line.worker, *line.details)]
