@@ -30,7 +30,6 @@ from group_processes.test_random_events import (
 from group_processes.trouble import Trouble, events_of
 from group_processes.verbs import OurVerbs, TheirVerbs, Verbs
 from group_processes.worklog import Task
-from group_processes.worklog_checker import Handling, Verdict
 from headrace.client import Connection
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -77,24 +76,8 @@ async def test_order_and_exclusion_survive_random_events_beside_strangers(
             trouble.close()
             print(f"{setup}, seed {seed}: {dict(Counter(trouble.played))}")
         verdict = crowd.judge(published)
-        told = forgive(verdict) if (stranger.name, setup.kind) == ("go", "elastic") else 0
+        own = stranger.forgive(verdict, setup.kind)
         who = Counter(line.worker.partition("-")[0] for line in crowd.lines if line.what == "done")
-        print(f"{verdict}, {told} of the strangers' own; by {dict(who)}")
+        print(f"{verdict}, {own} of the strangers' own; by {dict(who)}")
         assert not verdict.faults, f"seed {seed}:\n{verdict}"
         assert {*who} == {"ours", "peer"} or not EVENTS
-
-
-def forgive(verdict: Verdict) -> int:
-    """Take out what members of Go do whenever an elastic group's members change, among themselves, too: they
-    do not wait for their handler that runs, and delete the consumer, so that its message is given to the next
-    owner beside them. Their ack goes to the consumer made anew under the same name. How often it was."""
-
-    def is_their_own(pair: tuple[Handling, Handling]) -> bool:
-        return pair[0].worker.startswith("peer-") and pair[0].sequence == pair[1].sequence
-
-    count = 0
-    for found in (verdict.overlapping, verdict.acked_before):
-        own = [pair for pair in found if is_their_own(pair)]
-        found[:] = [pair for pair in found if pair not in own]
-        count += len(own)
-    return count
