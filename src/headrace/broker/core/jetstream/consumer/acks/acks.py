@@ -173,15 +173,18 @@ class Acks:
 
     def report(self) -> None:
         """Tell the stream's retention what this consumer is done with. Raises StoreReadError."""
-        finished, self._finished = self._finished, []
-        passed, self._passed = self._passed, []
         retention = self._consumer.stream.retention
+        finished, self._finished = self._finished, []
         try:
             retention.acknowledged(self._consumer, finished)
+        except StoreReadError:
+            self._finished = finished + self._finished
+            raise
+        passed, self._passed = self._passed, []
+        try:
             if passed:
                 retention.passed(passed)
         except StoreReadError:
-            self._finished = finished + self._finished
             self._passed = passed + self._passed
             raise
 
