@@ -9,7 +9,7 @@ import pytest
 
 import peers
 from group_processes.crowd import PeerVerbs
-from group_processes.strangers import STRANGERS, Stranger
+from group_processes.strangers import STRANGERS, Stranger, is_wanted
 from headrace.client import Connection, connect
 
 START: dict[str, Callable[[Path], peers.ServerProcess]] = {
@@ -18,7 +18,7 @@ START: dict[str, Callable[[Path], peers.ServerProcess]] = {
 }
 
 
-@pytest.fixture(scope="session", params=STRANGERS)
+@pytest.fixture(scope="session", params=[each for each in STRANGERS if is_wanted(each)])
 def stranger(request: pytest.FixtureRequest) -> Stranger:
     """Each of the other implementations that can be had here."""
     return STRANGERS[request.param]()
