@@ -1,4 +1,4 @@
-"""One cluster for all tests of this room: it is hurt, and is whole again before the next test."""
+"""One cluster for all tests of this room: hurt, and whole again or replaced before the next test."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from nats_cluster import Cluster
+from nats_cluster import Cluster, Clusters
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster")) as started:
-        yield started
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    with Clusters(tmp_path_factory.mktemp("clusters")) as those:
+        yield those
+
+
+@pytest.fixture
+def cluster(clusters: Clusters) -> Cluster:
+    return clusters.whole()
