@@ -15,7 +15,13 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from headrace.client import JetStream, KeyExistsError, ObjectDamagedError, ObjectNotFoundError
+from headrace.client import (
+    BatchRefusedError,
+    JetStream,
+    KeyExistsError,
+    ObjectDamagedError,
+    ObjectNotFoundError,
+)
 from headrace.errors import HeadraceError, JetStreamApiError
 from headrace.jobs.config import FeedConfig
 from headrace.jobs.feed import feed_channel
@@ -189,15 +195,27 @@ class Batches(Work):
     async def run(self) -> None:
         last = 0
         while not self.stopping.is_set():
-            async with self.js.batch(timeout=2) as batch:
-                for number in range(3):
-                    options: Any = {"expected_last_sequence": last} if not number else {}
-                    batch.add(f"{self.name}.a", b"%d" % (self.done + number), **options)
+            try:
+                async with self.js.batch(timeout=2) as batch:
+                    for number in range(3):
+                        options: Any = {"expected_last_sequence": last} if not number else {}
+                        batch.add(f"{self.name}.a", b"%d" % (self.done + number), **options)
+            except BatchRefusedError as error:
+                error.add_note(f"{batch._id} expected {last}; the leader has {await self.lately()}")
+                raise
             assert batch.ack is not None
             assert batch.ack.seq == last + 3
             last = batch.ack.seq
             self.done += 3
             await elapse(0.01, PACE)
+
+    async def lately(self) -> list[str]:
+        """The last messages, as the leader has them."""
+        stream = await self.js.stream(self.name)
+        end = (await stream.info()).state.last_seq
+        numbers = range(max(1, end - 7), end + 1)
+        found = [await stream.get_message(number) for number in numbers]
+        return [f"{each.sequence}: {each.payload!r} {dict(each.headers)}" for each in found]
 
     async def check(self) -> None:
         await self.check_stored(self.done)

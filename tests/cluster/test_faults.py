@@ -80,7 +80,10 @@ async def progress(works: list[Work], running: list[asyncio.Task[None]], cluster
     before = [work.done for work in works]
 
     def stuck() -> list[str]:
-        assert not any(task.done() for task in running), [t for t in running if t.done()]
+        for task in running:
+            if task.done():
+                task.result()  # says what ended it
+                raise AssertionError(f"{task.get_name()} has ended by itself")
         return [w.name for w, done in zip(works, before, strict=True) if w.done <= done]
 
     try:
