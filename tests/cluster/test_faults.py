@@ -74,6 +74,10 @@ FAULTS: list[Callable[[Cluster, Node, str], None]] = [
 ]
 
 
+FOLLOWED_AT_ONCE = (restarted_one_after_another, frozen)
+"""Where the next leader may take over without a gap: the one before steps down, or wakes up."""
+
+
 async def progress(works: list[Work], running: list[asyncio.Task[None]], cluster: Cluster) -> None:
     """Until all of them have done something more. If some have not for long, the servers have to be well
     before anybody is blamed: one that does not catch up with a stream is started again."""
@@ -139,8 +143,8 @@ async def survive(cluster: Cluster, area: Path, hurt: Callable[[Cluster, Node, s
                 await asyncio.gather(*running)
             await asyncio.to_thread(cluster.wait_until_ready)
             for work in works:
-                if hurt is restarted_one_after_another and type(work) is Windowed:
-                    work.in_order = False  # who steps down is followed at once: see docs/client.md
+                if hurt in FOLLOWED_AT_ONCE and type(work) is Windowed:
+                    work.in_order = False  # single messages may change places: see docs/client.md
                 await work.check()
         finally:
             for task in running:
