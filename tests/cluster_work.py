@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -260,6 +262,10 @@ class Keys(Work):
 CAUGHT_UP_S = 20.0
 
 
+def ends_with(end: bytes, found: bytes) -> bool:
+    return found.endswith(end)
+
+
 class Objects(Work):
     """Objects of half a MiB, read again at once."""
 
@@ -270,24 +276,25 @@ class Objects(Work):
         while not self.stopping.is_set():
             content = bytes([self.done % 256]) * 500_000 + b"%d" % self.done
             await self.bucket.put(f"{self.done % 5}", content, chunk_size=20_000)
-            while await self.read(f"{self.done % 5}") != content:
-                await elapse(0.05, "a replica that lags is asked again")
+            await self.read_until(f"{self.done % 5}", partial(operator.eq, content))
             self.done += 1
             await elapse(0.05, PACE)
 
-    async def read(self, name: str) -> bytes:
-        """What a replica has, which may be behind."""
-        try:
-            return await self.bucket.get(name)
-        except (ObjectNotFoundError, ObjectDamagedError):
-            return b""
+    async def read_until(self, name: str, holds: Callable[[bytes], bool]) -> None:
+        """Until a replica has it, each of which may be behind."""
+        while True:
+            try:
+                if holds(await self.bucket.get(name)):
+                    return
+            except (ObjectNotFoundError, ObjectDamagedError):
+                pass  # as good as old
+            await elapse(0.05, "a replica that lags is asked again")
 
     async def check(self) -> None:
         for name in {number % 5 for number in range(self.done)}:
             last = max(number for number in range(self.done) if number % 5 == name)
             async with asyncio.timeout(CAUGHT_UP_S):
-                while not (await self.read(f"{name}")).endswith(b"%d" % last):
-                    await elapse(0.05, "a replica that lags is asked again")
+                await self.read_until(f"{name}", partial(ends_with, b"%d" % last))
 
 
 class Feed(Work):
