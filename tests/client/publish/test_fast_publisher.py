@@ -13,7 +13,7 @@ import pytest
 
 import chaos
 import peers
-from headrace.client import JetStream, PublishError, PublishFailure, Stream, connect
+from headrace.client import JetStream, Message, PublishError, PublishFailure, Stream, connect
 from headrace.client.publish.fast_publisher import FastPublisher
 from headrace.embedded import Broker
 from headrace.errors import (
@@ -434,6 +434,79 @@ async def test_a_batch_the_stream_forgot_is_sent_again_or_reported(js: JetStream
         await publisher.send("mute", b"1")
     assert [type(failure.error) for failure in failures] == [DisconnectedError]
     await task
+
+
+START, END, PING = "0", "3", "4"
+TAKEN = b'{"type":"ack","seq":0,"msgs":9}'
+
+
+async def leading(js: JetStream, answer: Callable[[str, int], bytes | None]) -> list[str]:
+    """Somebody on the subject ``mute`` who says to each operation at a place of a batch what ``answer`` says.
+    The operations heard."""
+    heard: list[str] = []
+
+    async def respond(message: Message) -> None:
+        place, operation = message.reply.split(".")[-3:-1]
+        heard.append(operation)
+        if (payload := answer(operation, int(place))) is not None:
+            await js.connection.publish(message.reply, payload)
+
+    await js.connection.subscribe("mute", callback=respond)
+    return heard
+
+
+async def test_a_batch_whose_next_leader_knows_of_no_end_is_ended_again(js: JetStream) -> None:
+    ends = 0
+
+    def answer(operation: str, place: int) -> bytes | None:
+        nonlocal ends
+        ends += operation == END
+        if operation == END and ends == 2:
+            return b'{"stream":"S","seq":3,"batch":"b","count":%d}' % (place - 1)
+        if operation == PING:
+            return b'{"type":"ack","seq":%d,"msgs":1}' % place
+        return TAKEN if operation == START else None
+
+    heard = await leading(js, answer)
+    async with asyncio.timeout(10), js.publisher(fast=True, ack_timeout=0.6) as publisher:
+        await publisher.send_many([("mute", b"")] * 3)
+    assert (publisher.acked, publisher.failed, publisher.last_sequence) == (3, 0, 3)
+    assert heard.count(START) == 1
+    assert heard[-3:] == [END, PING, END]
+
+
+@pytest.mark.parametrize("deduplicate", [False, True])
+async def test_a_batch_that_never_ends_is_left(js: JetStream, deduplicate: bool) -> None:
+    batches = 0
+
+    def answer(operation: str, place: int) -> bytes | None:
+        nonlocal batches
+        batches += operation == START
+        if operation == END and batches == 2:
+            return b'{"stream":"S","seq":1,"batch":"b","count":%d}' % (place - 1)
+        return TAKEN if operation in (START, PING) else None
+
+    heard = await leading(js, answer)
+    retries = 1 if deduplicate else 0
+    other = js.connection.jetstream(delivery_timeout=1)
+    failures: list[PublishFailure] = []
+    async with (
+        asyncio.timeout(10),
+        other.publisher(
+            fast=True,
+            ack_timeout=0.6,
+            retries=retries,
+            deduplicate=deduplicate,
+            on_failure=failures.append,
+        ) as publisher,
+    ):
+        await publisher.send("mute")
+    assert PING in heard
+    if deduplicate:  # sent again after ack_timeout
+        assert (publisher.acked, batches) == (1, 2)
+    else:
+        assert (publisher.acked, batches) == (0, 1)
+        assert "no answer within 1 s, sent 1 time(s)" in str(failures[0].error)
 
 
 async def test_in_process_all_is_stored_in_order(tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ are stored. The same answer comes when a message was refused or lost, and what f
 certainly not stored: the publisher goes on with it in the next batch. After a lost connection the stream
 is asked how far the batch came. So only an answer that is lost together with the stream's memory of the
 batch, by a restart or ten seconds of silence, leaves it open what was stored.
+
+The next leader of a stream keeps its batches, but not that one was to end: it answers how far the batch came,
+and waits for more. Then the end is sent again.
 """
 
 from __future__ import annotations
@@ -81,6 +84,7 @@ class BatchingPublisher(Publisher):
         self._pinged = False
         self._unheard = 0  # how often nobody heard what was asked about this batch
         self._heard = 0.0  # when the last answer came, or something was begun that will have one
+        self._moved = 0.0  # when a message was acked last, or the batch began or was to end
         self._round_trip = 0.0  # seconds; what answers took lately
         self._answers_out = ANSWERS_OUT
         self._since: float | None = None  # when the trouble with the message in front began
@@ -99,6 +103,12 @@ class BatchingPublisher(Publisher):
     def last_sequence(self) -> int:
         """The stream sequence of the last message of the batch that ended last, or 0."""
         return self._last_sequence
+
+    @property
+    def _end_max(self) -> float:
+        """Seconds without progress in which a batch has to end, whatever is said of it meanwhile. The stream
+        stores what it has yet, so it is not soon sent again where that might store it twice."""
+        return self._ack_timeout if self._repeats else self._delivery_timeout
 
     @property
     def _is_full(self) -> bool:
@@ -149,7 +159,7 @@ class BatchingPublisher(Publisher):
         self._resuming = self._pinged = False
         self._unheard = self._probe = 0
         self._state = State.STARTING
-        self._heard = session.loop.time()
+        self._heard = self._moved = session.loop.time()
         self._batch_subject = self._waiting[0].split(b" ", 2)[1]
         self._send_placed([self._waiting.popleft()], START)
         if self._timer is None:
@@ -179,7 +189,7 @@ class BatchingPublisher(Publisher):
 
     def _end(self) -> None:
         self._state = State.ENDING
-        self._heard = self._session.loop.time()
+        self._heard = self._moved = self._session.loop.time()
         self._steer(END)
 
     def _leave_batch(self) -> None:
@@ -221,6 +231,8 @@ class BatchingPublisher(Publisher):
             self._limit = max(1, min(self._window, answer.messages * self._answers_out))
             if self._state is State.STARTING or self._resuming:
                 self._state, self._resuming = State.OPEN, False
+            elif self._state is State.ENDING and answer.operation == PING:
+                self._steer(END)  # the next leader does not know; who knows heeds one of them
         elif kind is Kind.GAP:
             self._stop()
         elif kind is Kind.REFUSED and answer.error is not None:
@@ -246,10 +258,13 @@ class BatchingPublisher(Publisher):
         self._acked_place += count
         self._first += count
         self.acked += count
+        self._moved = self._heard
         self._trouble_over(found=True)
 
     def _stop(self) -> None:
         """Something is wrong with the batch: send no more, an answer will say what was stored."""
+        if self._state is not State.ENDING:
+            self._moved = self._heard
         self._state = State.ENDING
         self._resuming = False
 
@@ -408,16 +423,18 @@ class BatchingPublisher(Publisher):
             return
         pause = min(LINGER_S, self._ack_timeout / 2)
         self._timer = loop.call_later(pause, self._beat)
+        now = loop.time()
         if self._session.link is None or self._state is State.PAUSED:
-            self._heard = loop.time()
+            self._heard = self._moved = now
             return
-        silence = loop.time() - self._heard
+        silence = now - self._heard
         if self._state is State.OPEN:
             if silence >= max(LINGER_S, 2 * self._round_trip):
                 self._end()
-        elif silence >= self._ack_timeout:
+        elif silence >= self._ack_timeout or now - self._moved >= self._end_max:
             sent = f"sent {self._tries + 1} time(s)"
-            self._lose(TimeoutError_(f"no answer within {self._ack_timeout} s, {sent}"))
+            limit = self._ack_timeout if silence >= self._ack_timeout else self._end_max
+            self._lose(TimeoutError_(f"no answer within {limit} s, {sent}"))
             self._progress()
         elif silence >= self._ack_timeout / 2 and not self._pinged:
             self._pinged = True
