@@ -34,6 +34,7 @@ API_LEVEL_MIN: Final = 2  # nats-server 2.12
 _COMMIT: Final = (names.BATCH_COMMIT.encode(), b"1")
 _COMMIT_BYTES: Final = len(b"%b: %b\r\n" % _COMMIT)
 _INCOMPLETE: Final = 10176  # what follows a refused message
+_DOUBTS_MAX: Final = 3  # who led before may say for a moment that nothing was stored
 _EXPECTATIONS: Final = (names.EXPECTED_LAST_SEQ.encode(), names.EXPECTED_LAST_SUBJECT_SEQ.encode())
 _GUARDS: Final = frozenset(
     {"msg_id", "expected_last_sequence", "expected_last_subject_sequence", "expected_last_msg_id"}
@@ -93,8 +94,11 @@ class AtomicBatch:
         self._id = self._session.nuid.next()
         self._answer: asyncio.Future[PubAck] | None = None
         self._refused: Exception | None = None
-        self._unanswered: list[str] = []  # the ids of attempts that may have been stored
+        self._former: list[str] = []  # the ids of attempts that may have been stored
+        self._unanswered = False  # whether one of these had no answer at all
+        self._under_way = False  # whether this one was sent, and not answered yet
         self._behind = 0  # how often one refused it who knew less than we do
+        self._doubts = 0  # how often it was refused for good, but may be what was stored
         self._guarded = False  # whether the stream refuses what it has already
         self._prefix = b""
         self._over = False
@@ -154,9 +158,11 @@ class AtomicBatch:
 
         In a cluster a batch goes with the leader that was collecting it. It is sent again, from its
         beginning, until ``delivery_timeout`` if nothing of it can be stored: a message of it was refused
-        for want of a leader, or is missing. If the answer alone is missing, the stream is asked whether
-        the batch is there. If it is not seen, it is sent again only if one of its messages has a
-        ``msg_id`` or an ``expected_last_…``, by which the stream refuses what it has already.
+        for want of a leader, or is missing. But a leader that was frozen may wake up and refuse what the
+        next one stores, so the stream is asked first whether the batch is there; and so it is if the
+        answer alone is missing. If the batch is then not seen, it is sent again only if one of its
+        messages has a ``msg_id`` or an ``expected_last_…``, by which the stream refuses what it has
+        already.
 
         Raises:
             BatchRefusedError: the stream refused; nothing was stored.
@@ -178,7 +184,8 @@ class AtomicBatch:
 
     async def _send(self) -> PubAck:
         """One attempt. Raises as ``commit``."""
-        if self._unanswered:
+        self._under_way = False
+        if self._former:
             found = await self._find()
             if found is not None:
                 return found
@@ -189,6 +196,7 @@ class AtomicBatch:
         route = session.open_route(self._prefix + b"*", self._receive)
         session.observers[self] = None
         try:
+            self._under_way = True
             session.send_once(self._commands())
             async with asyncio.timeout(self._timeout):
                 return await self._answer
@@ -200,6 +208,7 @@ class AtomicBatch:
                 "be stored, or nothing"
             ) from None
         except BatchRefusedError as error:
+            self._under_way = False
             if not session.info.cluster or is_leaderless(error) or error.err_code == _INCOMPLETE:
                 raise
             # The former leader may still answer, and refuse what the present one has stored.
@@ -225,15 +234,19 @@ class AtomicBatch:
             if who not in (Who.STREAM, Who.NOT_NOW):
                 return ""
         elif is_unanswered(self._session, error):
-            self._unanswered.append(self._id)
-            if not self._guarded and await self._find() is None:
+            self._unanswered = self._unanswered or self._under_way
+            if self._under_way and not self._guarded and await self._find() is None:
                 return ""
         elif self._behind < BEHIND_MAX and is_behind(self._session, error, self._expected(error)):
             self._behind += 1
-        elif not is_leaderless(error) and not (
-            in_cluster and isinstance(error, BatchRefusedError) and error.err_code == _INCOMPLETE
-        ):
+        elif is_leaderless(error):
+            pass  # whoever leads may take it
+        elif not in_cluster or not isinstance(error, BatchRefusedError):
             return ""
+        elif error.err_code != _INCOMPLETE:
+            if not self._former or self._doubts == _DOUBTS_MAX:
+                return ""
+            self._doubts += 1
         self._rename()
         return of
 
@@ -245,7 +258,9 @@ class AtomicBatch:
         return max((int(value) for value in found if value), default=0)
 
     def _rename(self) -> None:
-        """Another id: of the old one somebody may know something."""
+        """Another id: of the old one somebody may know something. Even a refused one may be stored: while a
+        leader that was frozen wakes up, two of them receive each message, and the wrong one may answer."""
+        self._former.append(self._id)
         old, self._id = self._id.encode(), self._session.nuid.next()
         new = self._id.encode()
         self._messages = [
@@ -254,8 +269,8 @@ class AtomicBatch:
         ]
 
     async def _find(self) -> PubAck | None:
-        """What the stream would have answered, if an attempt without an answer is what it stored last
-        on the subject of the batch's last message."""
+        """What the stream would have answered, if an attempt is what it stored last on the subject of the
+        batch's last message."""
         subject = self._messages[-1][0]
         async for name in self._streams.names(subject=subject):
             stream = await self._streams.get(name)
@@ -263,7 +278,7 @@ class AtomicBatch:
             if last is None:
                 continue
             batch = last.headers.get(names.BATCH_ID) or ""
-            if batch in (*self._unanswered, self._id) and last.headers.get(names.BATCH_COMMIT):
+            if batch in (*self._former, self._id) and last.headers.get(names.BATCH_COMMIT):
                 return PubAck(stream=name, seq=last.sequence, batch=batch, count=len(self))
         return None
 
@@ -337,8 +352,9 @@ class AtomicBatch:
                 if self._refused is None:
                     self._refused = error
             else:
-                if number == last and ack is not None and self._refused is None:
-                    answer.set_result(ack)
+                if number == last and ack is not None:
+                    answer.set_result(ack)  # it is stored, whoever else refused a message of it
+                    return
             if number == last and self._refused is not None:
                 answer.set_exception(self._refused)
 
