@@ -41,6 +41,7 @@ T = TypeVar("T")
 NO_SUITABLE_PEERS = 10005
 ALL_S = 40.0  # for what was under way to come to its end, once the cluster is whole
 PACE = "work at a steady pace"
+WHERE_MAX = 20_000  # characters of what is printed of a publisher that is stuck
 
 
 async def placed(make: Callable[[], Awaitable[T]]) -> T:
@@ -78,6 +79,12 @@ class Work(ABC):
 
     @abstractmethod
     async def check(self) -> None: ...
+
+    async def where(self) -> str:
+        """Where it is stuck, and what the servers say of what it works on."""
+        names = [name async for name in self.js.stream_names() if self.name in name]
+        infos = [await (await self.js.stream(name)).info() for name in names]
+        return f"{self.name}: {[(info.cluster, info.state) for info in infos]}"
 
     async def end(self) -> None:
         """End what helps, whatever came of it."""
@@ -137,7 +144,8 @@ class Windowed(Work):
         self.helpers = [asyncio.create_task(self.consume()), asyncio.create_task(self.fetch())]
         async with self.js.publisher(
             window=2_000, ack_timeout=3, deduplicate=True, fast=self.fast
-        ) as publisher:
+        ) as self.publisher:
+            publisher = self.publisher
             while not self.stopping.is_set():
                 await publisher.send_many(
                     (f"{self.name}.{n % 7}", b"%d" % n) for n in range(self.done, self.done + 10)
@@ -146,6 +154,10 @@ class Windowed(Work):
                 await elapse(0.01, PACE)
             await publisher.flush()
             assert (publisher.acked, publisher.failed) == (self.done, 0)
+
+    async def where(self) -> str:
+        state = {key: value for key, value in vars(self.publisher).items() if key != "_blocks"}
+        return f"{await super().where()}; {self.publisher}: {state}"[:WHERE_MAX]
 
     async def consume(self) -> None:
         consumer = await self.js.consumer(self.name, "consuming")
@@ -209,7 +221,8 @@ class Batches(Work):
                         options: Any = {"expected_last_sequence": last} if not number else {}
                         batch.add(f"{self.name}.a", b"%d" % (self.done + number), **options)
             except BatchRefusedError as error:
-                error.add_note(f"{batch._id} expected {last}; the leader has {await self.lately()}")
+                ids = [*batch._former, batch._id]
+                error.add_note(f"{ids} expected {last}; the leader has {await self.lately()}")
                 raise
             assert batch.ack is not None
             assert batch.ack.seq == last + 3

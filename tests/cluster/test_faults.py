@@ -98,7 +98,9 @@ async def progress(works: list[Work], running: list[asyncio.Task[None]], cluster
         try:
             await until(lambda: not stuck(), "no progress", within=PROGRESS_S)
         except AssertionError as error:
-            error.add_note(f"{stuck()}")
+            for work in works:
+                if work.name in stuck():
+                    error.add_note(await work.where())
             raise
 
 
