@@ -17,6 +17,7 @@ from headrace.client.events import Event, LeaderWaitOver, WaitingForLeader
 from headrace.client.metrics import prometheus
 from headrace.client.net.handshake import ServerInfo
 from headrace.client.net.leaders import is_leaderless
+from headrace.client.publish.leaders import BEHIND_MAX
 from headrace.embedded import Broker
 from headrace.errors import (
     ConfigurationError,
@@ -52,6 +53,7 @@ class Scripted:
         self.session.info = ServerInfo(cluster=cluster)
         monkeypatch.setattr(self.session.requests, "ask", self._ask)
         monkeypatch.setattr("headrace.client.net.leaders.PAUSE_FIRST_S", 0.001)
+        monkeypatch.setattr("headrace.client.net.leaders.PAUSE_MAX_S", 0.01)
 
     async def _ask(self, subject: str, headers: bytes, payload: bytes, timeout: float) -> Frame:
         self.asked.append(subject)
@@ -172,6 +174,21 @@ async def test_one_who_led_before_and_is_behind_does_not_decide(make: Make) -> N
         made = make(script, cluster=cluster)
         with pytest.raises(JetStreamApiError, match="wrong last sequence"):
             await made.js.publish("s", expected_last_subject_sequence=12)
+
+
+async def test_what_one_refused_who_was_behind_may_be_stored_by_the_next(make: Make) -> None:
+    behind = encode_error(400, 10071, "wrong last sequence: 9")
+    ahead = encode_error(400, 10071, "wrong last sequence: 13")
+    made = make([behind, ahead])
+    with pytest.raises(TimeoutError_, match=r"wrong last sequence: 13.*may be stored or not"):
+        await made.js.publish("s", expected_last_sequence=12)
+    made = make([behind, ahead])
+    with pytest.raises(JetStreamApiError, match="wrong last sequence: 13"):  # not a duplicate
+        await made.js.publish("s", msg_id="1", expected_last_sequence=12)
+    made = make([behind] * 100)
+    with pytest.raises(JetStreamApiError, match="wrong last sequence: 9"):
+        await made.js.publish("s", expected_last_sequence=12)
+    assert len(made.asked) == 1 + BEHIND_MAX
 
 
 async def test_a_message_on_its_way_to_the_stream_decides_nothing(make: Make) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeGuard, TypeVar
 
 from ...api.errors import Errors
 from ...errors import (
@@ -60,11 +60,16 @@ def is_unanswered(session: Session, error: Exception) -> bool:
 def is_behind(session: Session, error: Exception, expected: int) -> bool:
     """Whether a server of a cluster refused an expected sequence because it is behind: sequences only grow,
     so it names a lower one. It led before, and does not know yet that it does no longer."""
-    if not session.info.cluster or not isinstance(error, JetStreamApiError):
+    if not session.info.cluster or not is_wrong_last(error):
         return False
     found = _LAST.fullmatch(error.description)
-    wrong = error.err_code == Errors.STREAM_WRONG_LAST_SEQUENCE.err_code
-    return wrong and found is not None and 0 < int(found[1]) < expected
+    return found is not None and 0 < int(found[1]) < expected
+
+
+def is_wrong_last(error: Exception) -> TypeGuard[JetStreamApiError]:
+    """Whether a server refused an expected sequence, and said what the last one is."""
+    wrong = Errors.STREAM_WRONG_LAST_SEQUENCE.err_code
+    return isinstance(error, JetStreamApiError) and error.err_code == wrong
 
 
 def no_leader(of: str, limit: float) -> NoRespondersError:

@@ -21,7 +21,14 @@ from ...errors import (
 )
 from ..jetstream.calls import Api
 from ..message import HeadersLike, payload_bytes
-from ..net.leaders import delivery_seconds, is_behind, is_leaderless, is_unanswered, patiently
+from ..net.leaders import (
+    delivery_seconds,
+    is_behind,
+    is_leaderless,
+    is_unanswered,
+    is_wrong_last,
+    patiently,
+)
 from ..net.session import Session
 from .headers import PublishOptions, with_options
 from .leaders import BEHIND_MAX, Who, nobody_has, who_has
@@ -121,16 +128,23 @@ class PublishAgain:
     async def awaited(self, error: HeadraceError) -> str:
         """What has no leader, in words; "" if there is no use in waiting.
 
-        Raises NoRespondersError: no stream has the subject.
+        Raises:
+            NoRespondersError: no stream has the subject.
+            TimeoutError_: it is not known whether what another one refused is stored.
         """
         if isinstance(error, NoRespondersError):
             return await self._who(error)
         if not self._retries:
             return ""
-        if self._behind < BEHIND_MAX and is_behind(self._api.session, error, self._expected):
-            self._behind += 1
-            return self._of
         session = self._api.session
+        if is_behind(session, error, self._expected):
+            self._behind += 1
+            return self._of if self._behind <= BEHIND_MAX else ""
+        if self._behind and not self._deduplicated and is_wrong_last(error):
+            raise TimeoutError_(
+                f"a leader that was behind refused a message on {self._subject!r}, and the next leader did "
+                f"({error}): it may be stored or not; with a msg_id it is known"
+            ) from error
         unanswered = self._deduplicated and is_unanswered(session, error)
         again = unanswered or is_undecided(session, error) or is_leaderless(error)
         return self._of if again else ""
