@@ -509,6 +509,35 @@ async def test_a_batch_that_never_ends_is_left(js: JetStream, deduplicate: bool)
         assert "no answer within 1 s, sent 1 time(s)" in str(failures[0].error)
 
 
+async def test_a_batch_is_not_left_for_the_time_before_its_connection_was_lost(
+    js: JetStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(operation: str, place: int) -> bytes | None:
+        if operation == END:
+            return b'{"stream":"S","seq":3,"batch":"b","count":%d}' % (place - 1)
+        return {START: TAKEN, PING: b'{"type":"ack","seq":0,"msgs":9}'}.get(operation)
+
+    heard = await leading(js, answer)
+    async with asyncio.timeout(10), js.publisher(fast=True, deduplicate=True) as publisher:
+        assert isinstance(publisher, FastPublisher)
+        restored = publisher.connection_restored
+
+        def look_at_once() -> None:
+            restored()
+            publisher._beat()
+
+        monkeypatch.setattr(publisher, "connection_restored", look_at_once)
+        await publisher.send_many([("mute", b"")] * 3)
+        publisher._moved -= 60  # nothing was acked for so long
+        assert publisher._timer is not None
+        publisher._timer.cancel()  # or it sees that there is no connection
+        link = js.connection._session.link
+        assert link is not None
+        link.transport.abort()
+        await until(lambda: PING in heard, "the stream is not asked")
+    assert (publisher.acked, heard.count(START)) == (3, 1)
+
+
 async def test_in_process_all_is_stored_in_order(tmp_path: Path) -> None:
     async with (
         Broker(port=-1, store_dir=tmp_path / "store") as broker,

@@ -456,7 +456,7 @@ class BatchingPublisher(Publisher):
     def connection_restored(self) -> None:
         self._max_payload = self._session.info.max_payload
         if self._route is not None:
-            self._heard = self._session.loop.time()
+            self._heard = self._moved = self._session.loop.time()
             self._pinged = True
             self._steer(PING)
         else:
