@@ -21,7 +21,7 @@ def main(url: str, source: str, target: str, checkpoint: str) -> int:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.log.level", "OFF")
+        .config("spark.log.level", "WARN")
         .getOrCreate()
     )
     df = (

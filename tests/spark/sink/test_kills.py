@@ -26,6 +26,7 @@ KILLS = int(os.environ.get("HEADRACE_SPARK_KILLS", "0"))
 SEED = int(os.environ.get("HEADRACE_SPARK_SEED", "0"))
 EACH = 3000  # rows between two kills
 BATCH = 1000  # rows of a micro-batch
+LOG_SHOWN = 5000
 WITHIN_S = 300.0  # a JVM may take minutes to start on a busy machine
 TASK_WORKER = b"\0pyspark.daemon\0pyspark.worker\0"
 
@@ -38,9 +39,10 @@ pytestmark = [
 
 
 class Drivers:
-    """Starts the driver, and again whenever it is gone before its end."""
+    """Starts the driver, and again whenever it is gone before its end. What Spark says goes to a file."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, log: Path, *arguments: str) -> None:
+        self._log = log
         self._command = [sys.executable, str(Path(__file__).with_name("query.py")), *arguments]
         self.started = 0
         self._ticks: dict[int, int] = {}
@@ -48,9 +50,10 @@ class Drivers:
 
     def start(self) -> None:
         self.started += 1
-        self.process = subprocess.Popen(
-            self._command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command, start_new_session=True, stdout=subprocess.PIPE, stderr=log
+            )
 
     def kill(self) -> None:
         """The driver with its JVM; its Python workers lose their sockets."""
@@ -144,7 +147,8 @@ def test_each_row_is_stored_once_whatever_is_killed(
     source.publish_numbers(1, rows)
     source.link.close()
     kinds = ["worker", "driver", "broker"]
-    drivers = Drivers(server.url, source.name, target.name, str(tmp_path / "checkpoint"))
+    log, checkpoint = tmp_path / "spark.log", str(tmp_path / "checkpoint")
+    drivers = Drivers(log, server.url, source.name, target.name, checkpoint)
     request.addfinalizer(lambda: shutting_down(drivers))
     done: Counter[str] = Counter()
     for number in range(KILLS):
@@ -155,7 +159,11 @@ def test_each_row_is_stored_once_whatever_is_killed(
             drivers.keep_going()
             return target.control.stream_info().state.messages >= wanted
 
-        until_here(is_there, f"{wanted} rows are not there", within=WITHIN_S, every=0.02)
+        try:
+            until_here(is_there, f"{wanted} rows are not there", within=WITHIN_S, every=0.02)
+        except AssertionError as error:
+            error.add_note(log.read_text(errors="replace")[-LOG_SHOWN:])
+            raise
         if kind == "driver":
             drivers.kill()
             drivers.start()
