@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-ROWS = 1_000_000  # so that what a job costs before its first row does not count
+ROWS = 300_000
 NATSPY_ROWS = 60_000
 QUEUE_ROWS = 200_000
 PAYLOAD_BYTES = 100

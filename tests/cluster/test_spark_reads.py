@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -115,6 +116,7 @@ async def test_a_query_reads_a_group_in_order_and_once_while_its_leader_is_kille
     await js.delete_stream("LEGS")
 
 
+@pytest.mark.skipif("HEADRACE_ROUNDS" not in os.environ, reason="long: make cluster")
 async def test_the_last_of_each_subject_comes_once_while_the_leader_is_killed(
     cluster: Cluster, js: JetStream
 ) -> None:
