@@ -7,7 +7,7 @@ import operator
 import sqlite3
 import time
 from abc import ABC, abstractmethod
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from functools import partial
@@ -115,7 +115,14 @@ class Work(ABC):
     async def check_stored(self, total: int) -> None:
         """Each number once, and in order within each subject."""
         found = await self.stored()
-        assert sorted(number for _, number in found) == [*range(total)]
+        counts = Counter(number for _, number in found)
+        missing = [number for number in range(total) if not counts[number]]
+        doubled = [number for number, count in counts.items() if count > 1]
+        assert not missing, (
+            f"{len(missing)} of {total} are missing: {missing[:20]}, doubled: {doubled[:20]}"
+        )
+        assert not doubled, f"{len(doubled)} of {total} came twice: {doubled[:20]}"
+        assert len(counts) == total
         by_subject = defaultdict(list)
         for subject, number in found:
             by_subject[subject].append(number)
