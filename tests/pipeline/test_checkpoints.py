@@ -75,6 +75,7 @@ def test_what_spark_has_written_is_read(declared: Declared) -> None:
     (folder / "offsets" / "11").write_text("v7\n")
     with pytest.raises(ConfigurationError, match="version 'v7'"):
         read_log(generation, "offsets")
+    assert interrupted(generation) == 11, "a run needs no more than the number"
 
 
 def test_a_root_that_is_a_url_is_left_to_spark(write: Callable[..., Path]) -> None:

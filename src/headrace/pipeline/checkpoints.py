@@ -133,13 +133,17 @@ def read_log(generation: Generation, kind: Literal["offsets", "commits"]) -> Log
     Raises:
         ConfigurationError: the log is not of a version that is known here.
     """
+    number = _newest(generation, kind)
+    return _entry(Path(generation.path) / kind / str(number)) if number >= 0 else None
+
+
+def _newest(generation: Generation, kind: Literal["offsets", "commits"]) -> int:
+    """The number of the newest batch in a log, -1 if there is none."""
     folder = Path(generation.path) / kind
     if not folder.is_dir():
-        return None
-    numbers = [int(each.name) for each in folder.iterdir() if _BATCH.fullmatch(each.name)]
-    if not numbers:
-        return None
-    return _entry(folder / str(max(numbers)))
+        return -1
+    numbers = (int(each.name) for each in folder.iterdir() if _BATCH.fullmatch(each.name))
+    return max(numbers, default=-1)
 
 
 def read_end(generation: Generation) -> LogEntry | None:
@@ -152,10 +156,8 @@ def read_end(generation: Generation) -> LogEntry | None:
 
 def interrupted(generation: Generation) -> int | None:
     """The number of the batch that was planned and is not finished: Spark runs it again."""
-    planned, done = read_log(generation, "offsets"), read_log(generation, "commits")
-    if planned is None or (done is not None and planned.batch <= done.batch):
-        return None
-    return planned.batch
+    planned = _newest(generation, "offsets")
+    return planned if planned > _newest(generation, "commits") else None
 
 
 def is_ahead(generation: Generation, results: Path) -> bool:
