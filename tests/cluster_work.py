@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import operator
 import sqlite3
 import time
@@ -33,15 +34,35 @@ from headrace.jobs.runtime import Runtime
 from headrace.jobs.store import open_database
 from jobs_contract import ContractTransport
 from jobs_world import World
+from nats_cluster import SickServersError
 from waiting import elapse, until
 
 __all__ = ["WORK", "Work"]
 
 T = TypeVar("T")
+GETS_AT_ONCE = 200
 NO_SUITABLE_PEERS = 10005
 ALL_S = 40.0  # for what was under way to come to its end, once the cluster is whole
 PACE = "work at a steady pace"
 WHERE_MAX = 20_000  # characters of what is printed of a publisher that is stuck
+
+
+def faults(found: list[tuple[str, int]], total: int) -> str:
+    """What is missing of the numbers below ``total``, or came more than once; "" if all is well."""
+    counts = Counter(number for _, number in found)
+    missing = [number for number in range(total) if not counts[number]]
+    doubled = {
+        number: [at for at, (_, other) in enumerate(found, 1) if other == number]
+        for number, count in counts.items()
+        if count > 1
+    }
+    if not missing and not doubled and len(counts) == total:
+        return ""
+    places = dict(itertools.islice(doubled.items(), 10))
+    return (
+        f"of {total}, {len(missing)} are missing: {missing[:20]}, {len(doubled)} came more than once: "
+        f"{places} (number: places), {len(counts) - total + len(missing)} are others"
+    )
 
 
 async def placed(make: Callable[[], Awaitable[T]]) -> T:
@@ -112,17 +133,26 @@ class Work(ABC):
         await ordered.delete()
         return found
 
+    async def stored_by_leader(self) -> list[tuple[str, int]]:
+        """The same, of the leader alone: a consumer may be on a server that lags, or has lost something."""
+        stream = await self.js.stream(self.name)
+        state = (await stream.info()).state
+        numbers = range(state.first_seq, state.last_seq + 1)
+        found: list[tuple[str, int]] = []
+        for at in range(0, len(numbers), GETS_AT_ONCE):
+            gets = [stream.get_message(number) for number in numbers[at : at + GETS_AT_ONCE]]
+            found += [(each.subject, int(each.payload)) for each in await asyncio.gather(*gets)]
+        return found
+
     async def check_stored(self, total: int) -> None:
         """Each number once, and in order within each subject."""
         found = await self.stored()
-        counts = Counter(number for _, number in found)
-        missing = [number for number in range(total) if not counts[number]]
-        doubled = [number for number, count in counts.items() if count > 1]
-        assert not missing, (
-            f"{len(missing)} of {total} are missing: {missing[:20]}, doubled: {doubled[:20]}"
-        )
-        assert not doubled, f"{len(doubled)} of {total} came twice: {doubled[:20]}"
-        assert len(counts) == total
+        if wrong := faults(found, total):
+            in_leader = faults(await self.stored_by_leader(), total)
+            said = f"{self.name} as a consumer sees it: {wrong}; as its leader has it: {in_leader}"
+            if not in_leader:
+                raise SickServersError(said)
+            raise AssertionError(f"{said}; {await self.where()}")
         by_subject = defaultdict(list)
         for subject, number in found:
             by_subject[subject].append(number)

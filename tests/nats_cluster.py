@@ -184,6 +184,8 @@ class Cluster:
             routes[number] if each == number else self._cables[number, each].port
             for each in range(NODES)
         ]
+        # What they tell each other of their addresses leads nowhere, or they would go around the cables.
+        nowhere = f"127.0.0.1:{peers.free_port()}"
         all_of_us = ", ".join(f'"nats://127.0.0.1:{port}"' for port in to)
         config = f"""
             server_name: {name}
@@ -192,6 +194,7 @@ class Cluster:
             ping_max: 2
             cluster {{
                 name: three, host: "127.0.0.1", port: {routes[number]}, pool_size: 1
+                advertise: "{nowhere}"
                 routes: [{all_of_us}]
             }}
             {self._config}

@@ -133,6 +133,15 @@ async def test_nats_py_reads_what_our_services_say(connection: Connection, other
         assert stats.endpoints[1].num_errors == 1
 
 
+async def is_heard(connection: Connection, subject: str) -> bool:
+    """Whether somebody listens: a flush of nats-py may return before the server has its subscription."""
+    try:
+        await connection.request(subject, b"a")
+    except NoRespondersError:
+        return False
+    return True
+
+
 @pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")  # nats-py's own
 async def test_our_requests_reach_services_of_nats_py(
     connection: Connection, other: Client
@@ -144,7 +153,7 @@ async def test_our_requests_reach_services_of_nats_py(
 
     service = await nats.micro.add_service(other, name="theirs", version="2.0.0")
     await service.add_endpoint(name="triple", handler=handler)
-    await other.flush()
+    await until(lambda: is_heard(connection, "triple"), "the service is not heard")
     assert (await connection.request("triple", b"a")).payload == b"aaa"
     with pytest.raises(ServiceError, match=r"empty \(code 400\)"):
         await connection.request("triple")

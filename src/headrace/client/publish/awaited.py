@@ -81,11 +81,7 @@ async def _publish(
         block = trace(block)
     session.check_size(len(block) + len(payload))
     seconds = api.timeout if timeout is None else timeout
-
-    async def attempt() -> PubAck:
-        answer = await session.requests.ask(subject, block, payload, seconds)
-        return _pub_ack(subject, answer[5])
-
+    attempt = partial(ask_stream, session, subject, block, payload, seconds)
     try:
         return await attempt()
     except (NoRespondersError, JetStreamApiError, TimeoutError_, DisconnectedError) as error:
@@ -98,6 +94,14 @@ async def _publish(
     deduplicated = bool(options.get("msg_id"))
     again = PublishAgain(api, subject, retries, deduplicated=deduplicated, expected=expected)
     return await patiently(session, limit, attempt, again.awaited, failed)
+
+
+async def ask_stream(
+    session: Session, subject: str, block: bytes, payload: bytes, seconds: float
+) -> PubAck:
+    """One attempt to have a message stored; ``block`` are its headers. Raises as ``JetStream.publish``."""
+    answer = await session.requests.ask(subject, block, payload, seconds)
+    return _pub_ack(subject, answer[5])
 
 
 def change_id(api: Api) -> str:

@@ -5,7 +5,8 @@ nothing was acknowledged for a moment, or somebody flushes: the stream's last an
 are stored. The same answer comes when a message was refused or lost, and what follows that message was
 certainly not stored: the publisher goes on with it in the next batch. After a lost connection the stream
 is asked how far the batch came. So only an answer that is lost together with the stream's memory of the
-batch, by a restart or ten seconds of silence, leaves it open what was stored.
+batch, by a restart or ten seconds of silence, leaves it open what was stored. In a cluster these messages are
+then published one after the other (``settling``), if their ids make sure that none is stored twice.
 
 The next leader of a stream keeps its batches, but not that one was to end: it answers how far the batch came,
 and waits for more. Then the end is sent again.
@@ -15,8 +16,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Coroutine
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 from ...errors import (
     ConfigurationError,
@@ -30,7 +32,7 @@ from ...errors import (
 from ...wire.encode import pub
 from ...wire.frames import Frame
 from ..jetstream.calls import Api
-from ..net.leaders import LeaderWait, is_leaderless, no_leader, pauses
+from ..net.leaders import LeaderWait, no_leader, pauses
 from .fast_answers import (
     APPEND,
     END,
@@ -43,8 +45,9 @@ from .fast_answers import (
     read_answer,
     with_reply,
 )
-from .leaders import Who, nobody_has, who_has
+from .leaders import Who, is_passing, may_pass, nobody_has, who_has
 from .publisher import SEND_AT_ONCE_MAX, Publisher, PublisherSettings, wake_all
+from .settling import publish_command
 
 ANSWERS_OUT: Final = 3  # that the stream may owe: it works on one part while the next is under way
 ANSWERS_OUT_MAX: Final = 32  # … while answers take long, as those of a slow disk do
@@ -52,7 +55,6 @@ SLOW_ANSWER_S: Final = 0.002
 LINGER_S: Final = 0.1  # without progress for so long, up to twice that, a batch ends
 RETRY_PAUSE_S: Final = 0.25
 _UNKNOWN: Final = 10208
-_TOO_MANY: Final = 10211
 
 
 class State(Enum):
@@ -61,6 +63,7 @@ class State(Enum):
     OPEN = auto()
     ENDING = auto()  # nothing more is sent; an answer will say what was stored
     PAUSED = auto()  # no batch, and a moment to wait
+    SETTLING = auto()  # no batch; messages that may be stored are published one after the other
 
 
 class BatchingPublisher(Publisher):
@@ -90,7 +93,8 @@ class BatchingPublisher(Publisher):
         self._since: float | None = None  # when the trouble with the message in front began
         self._pauses = pauses()
         self._wait = LeaderWait(api.session.waits)
-        self._finding: asyncio.Task[None] | None = None  # what is the matter, while PAUSED
+        self._finding: asyncio.Task[None] | None = None  # while PAUSED or SETTLING
+        self._doubtful = 0  # how many messages in front may be stored already
         self._probe, self._probed_at = 0, 0.0  # a place of which the answer is timed; 0 for none
         flow = min(FLOW_MAX, max(1, settings.window // ANSWERS_OUT))
         self._form = b".%d.fail." % flow
@@ -138,7 +142,10 @@ class BatchingPublisher(Publisher):
         if self._session.link is None or not self._is_open:
             return
         if self._state is State.IDLE and self._waiting:
-            self._start()
+            if self._doubtful:
+                self._begin(State.SETTLING, self._settle())
+            else:
+                self._start()
         elif self._state is State.OPEN:
             waiting = self._waiting
             while waiting and (room := self._limit - len(self._placed)) > 0:
@@ -177,9 +184,6 @@ class BatchingPublisher(Publisher):
         self._place += len(out)
         self._placed += out
         self._put(out)
-
-    def _begin_probe(self) -> None:
-        self._probe, self._probed_at = self._place, self._session.loop.time()
 
     def _steer(self, operation: int) -> None:
         """Send what is no message of the batch, under the subject of one that is."""
@@ -253,12 +257,15 @@ class BatchingPublisher(Publisher):
         count = min(place - self._acked_place, len(self._placed))
         if count <= 0:
             return
-        oldest = self._placed.popleft
-        self._unacked_bytes -= sum([len(oldest()) for _ in range(count)])
         self._acked_place += count
+        self._moved = self._heard
+        self._acked_front(self._placed, count)
+
+    def _acked_front(self, messages: deque[bytes], count: int) -> None:
+        oldest = messages.popleft
+        self._unacked_bytes -= sum([len(oldest()) for _ in range(count)])
         self._first += count
         self.acked += count
-        self._moved = self._heard
         self._trouble_over(found=True)
 
     def _stop(self) -> None:
@@ -274,7 +281,7 @@ class BatchingPublisher(Publisher):
         refusal = self._refusals.get(count + 1)
         left = len(self._placed)
         self._leave_batch()
-        if refusal is not None and left and _may_pass(refusal):
+        if refusal is not None and left and may_pass(refusal):
             self._hold_front(refusal)
         elif refusal is not None and left:
             self._fail_front(1, self._in_words(refusal))
@@ -293,7 +300,7 @@ class BatchingPublisher(Publisher):
             self._stop()
         elif is_unavailable(error):
             self._give_up(str(error))
-        elif _may_pass(error) or _is_passing(error):
+        elif may_pass(error) or is_passing(error):
             self._leave_batch()
             self._hold_front(error)
             self._pump()
@@ -318,13 +325,37 @@ class BatchingPublisher(Publisher):
     def _hold_front(self, error: HeadraceError) -> None:
         """The message in front is not stored, but may be later: wait, and find out."""
         self._tries += 1
-        if not self._retries or (_is_passing(error) and self._tries > self._retries):
+        if not self._retries or (is_passing(error) and self._tries > self._retries):
             self._fail_front(1, self._in_words(error))
             return
-        self._state = State.PAUSED
-        self._finding = self._session.loop.create_task(
-            self._find_out(error), name="headrace fast publisher pause"
-        )
+        self._begin(State.PAUSED, self._find_out(error))
+
+    def _begin(self, state: State, work: Coroutine[Any, Any, None]) -> None:
+        """Something that is done without a batch."""
+        self._state = state
+        name = f"headrace fast publisher {state.name.lower()}"
+        self._finding = self._session.loop.create_task(work, name=name)
+
+    async def _settle(self) -> None:
+        """Publish what may be stored by itself, until it is known again how far the stream is."""
+        limit = self._delivery_timeout
+        while self._doubtful:
+            try:
+                ack = await publish_command(self._api, self._waiting[0], self._ack_timeout, limit)
+            except ConnectionClosedError:
+                return  # the publisher is told, too
+            except HeadraceError as error:
+                # A refusal is of one message, whatever becomes of the others.
+                count = 1 if isinstance(error, JetStreamApiError) else self._doubtful
+                self._doubtful -= count
+                self._fail_front(count, error)
+            else:
+                self._last_sequence = ack.seq
+                self._acked_front(self._waiting, 1)
+                self._doubtful = self._doubtful - 1 if ack.duplicate else 0
+        self._state = State.IDLE
+        self._pump()
+        self._progress()
 
     async def _find_out(self, error: HeadraceError) -> None:
         """Ask which stream has the subject of the first message. If none has, it fails; otherwise pause."""
@@ -340,7 +371,7 @@ class BatchingPublisher(Publisher):
         elif self._is_over_time():
             self._fail_front(len(self._waiting), no_leader(of, self._delivery_timeout))
         else:
-            if not _is_passing(error):
+            if not is_passing(error):
                 self._wait.begin(of)
             await asyncio.sleep(next(self._pauses))
         self._state = State.IDLE
@@ -379,15 +410,17 @@ class BatchingPublisher(Publisher):
         """What was sent may be stored or not: send it again, or report it."""
         left = len(self._placed)
         self._leave_batch()
-        if left:
-            self._try_again(left, reason)
+        if left and self._try_again(left, reason) and self._repeats:
+            self._doubtful = left if self._session.info.cluster else 0
         self._pump()
 
-    def _try_again(self, count: int, reason: HeadraceError) -> None:
+    def _try_again(self, count: int, reason: HeadraceError) -> bool:
         """Messages at the front were sent for nothing; report them when that was too often."""
         self._tries += 1
         if self._is_over_time() if self._repeats else self._tries > self._retries:
             self._fail_front(count, reason)
+            return False
+        return True
 
     def _give_up(self, why: str) -> None:
         """There are no fast batches here, and will not be."""
@@ -424,7 +457,7 @@ class BatchingPublisher(Publisher):
         pause = min(LINGER_S, self._ack_timeout / 2)
         self._timer = loop.call_later(pause, self._beat)
         now = loop.time()
-        if self._session.link is None or self._state is State.PAUSED:
+        if self._session.link is None or self._state in (State.PAUSED, State.SETTLING):
             self._heard = self._moved = now
             return
         silence = now - self._heard
@@ -462,13 +495,3 @@ class BatchingPublisher(Publisher):
         else:
             self._pump()
         self._progress()
-
-
-def _may_pass(error: HeadraceError) -> bool:
-    """Whether nobody took a message who leads; it is not stored."""
-    return isinstance(error, NoRespondersError) or is_leaderless(error)
-
-
-def _is_passing(error: HeadraceError) -> bool:
-    """Whether a stream has too many batches just now."""
-    return isinstance(error, JetStreamApiError) and error.err_code == _TOO_MANY

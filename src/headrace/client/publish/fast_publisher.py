@@ -88,7 +88,7 @@ class FastPublisher(BatchingPublisher):
 
     def _after_sending(self) -> None:
         if not self._probe:
-            self._begin_probe()
+            self._probe, self._probed_at = self._place, self._session.loop.time()
         if self._unacked_bytes >= self._window_bytes:
             self._end()  # no answer may be due for what is under way
 

@@ -15,6 +15,7 @@ from ...api.streams import StreamNamesRequest, StreamNamesResponse
 from ...errors import (
     BufferFullError,
     DisconnectedError,
+    HeadraceError,
     JetStreamApiError,
     NoRespondersError,
     ServerError,
@@ -26,12 +27,23 @@ from ..net.leaders import is_leaderless
 # Refusals within 15 s: a leader that does not hear from the others gives up after 10 s. The sequence may
 # also be right, and the message gone.
 BEHIND_MAX: Final = 16
+_TOO_MANY: Final = 10211
 ASK_S: Final = 1.0  # in a cluster, no answer for so long means that JetStream has no leader
 
 
 def nobody_has(subject: str) -> NoRespondersError:
     """What is raised when no stream has a subject."""
     return NoRespondersError(f"no stream has the subject {subject!r}")
+
+
+def may_pass(error: HeadraceError) -> bool:
+    """Whether nobody took a message of a fast batch who leads; it is not stored."""
+    return isinstance(error, NoRespondersError) or is_leaderless(error)
+
+
+def is_passing(error: HeadraceError) -> bool:
+    """Whether a stream has too many fast batches just now."""
+    return isinstance(error, JetStreamApiError) and error.err_code == _TOO_MANY
 
 
 class Who(Enum):
