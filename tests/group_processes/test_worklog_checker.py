@@ -82,6 +82,15 @@ def test_a_stranger_that_was_out_begins_what_it_had_got_before() -> None:
     assert {*ours.faults} == {"overlapping", "acked_before", "outdated"}
 
 
+def test_a_stranger_that_was_out_may_have_got_a_message_twice() -> None:
+    twice = ["a out", "a back", *handled("a", "0.0"), *handled("a", "0.0")]
+    assert not judged(*twice, *handled("a", "1.0")).faults
+    again = judged(*twice, *handled("b", "0.0"), *handled("a", "1.0"))
+    assert {*again.faults} == {"acked_before"}
+    ours = judged(*(event.replace(".0", ".1") for event in twice), *handled("a", "1.1"))
+    assert {*ours.faults} == {"acked_before"}
+
+
 @pytest.mark.parametrize(
     ("fault", "events"),
     [

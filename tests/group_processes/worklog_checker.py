@@ -111,21 +111,20 @@ def _check_overlap(found: list[Handling], outages: _Outages, verdict: Verdict) -
 def _check_order(found: list[Handling], outages: _Outages, verdict: Verdict) -> None:
     """First handlings in the key's order; generations only grow; what was acked does not come again."""
     firsts: dict[int, Handling] = {}
-    acked: dict[int, Handling] = {}
+    acked: defaultdict[int, list[Handling]] = defaultdict(list)
     newest = None
     for each in found:
-        before = acked.get(each.number)
-        # nats-server keeps acks for a moment in its memory: killed, it forgets them.
-        if (
-            before
-            and before.acked_at < each.start
-            and not each.is_stale
-            and not outages.between(SERVERS, before.start, each.start)
-        ):
-            verdict.acked_before.append((before, each))
+        for before in acked[each.number]:
+            # A stranger may have got a message twice while it was out; the first one's ack is good.
+            got_both = before.is_stale and before.worker == each.worker
+            # nats-server keeps acks for a moment in its memory: killed, it forgets them.
+            forgot = outages.between(SERVERS, before.start, each.start)
+            if not (before.acked_at >= each.start or each.is_stale or got_both or forgot):
+                verdict.acked_before.append((before, each))
+                break
         firsts.setdefault(each.number, each)
         if each.acked_at:
-            acked[each.number] = each
+            acked[each.number].append(each)
         if newest and 0 < each.generation < newest.generation:
             verdict.outdated.append((newest, each))
         if newest is None or each.generation > newest.generation:

@@ -121,6 +121,13 @@ def test_of_a_message_that_came_twice_the_later_delivery_counts() -> None:
     assert [each.metadata.consumer_seq for each in takeover.in_order()] == [9]
 
 
+def test_what_is_acknowledged_by_the_time_a_new_owner_begins_is_not_begun() -> None:
+    takeover: Takeover[Any] = Takeover([message(2, 9, delivered=2), message(1, 8, delivered=2)])
+    assert takeover.is_complete(info(pending=1, delivered=9, again=1, floor=1))
+    assert [each.metadata.stream_seq for each in takeover.in_order(floor=1)] == [2]
+    assert takeover.last_delivery() == 9
+
+
 def test_a_consumer_of_which_nothing_waits_is_taken_over_at_once() -> None:
     takeover: Takeover[Any] = Takeover()
     takeover.add(message(1, 1))

@@ -1,4 +1,8 @@
-"""Messages that were on their way for long are ours for less time than the pin is. In virtual time."""
+"""Messages and acks that were on their way for long, in virtual time.
+
+Such messages are ours for less time than the pin is. Such acks may reach the server when the next owner has
+been given the messages.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +40,7 @@ def test_who_is_cut_off_with_late_messages_owns_nothing_when_another_is_given_th
     """``late``: how much of the time to acknowledge them was over when they came."""
     world = World(11, **CAST)
     try:
-        world.host.boot()
-        world.admin.do("make", world.admin.make)
-        assert world.run(5.0, lambda: world.is_made.is_set)
-        first = world.add("m1")
-        assert world.run(2.0, lambda: first.has_joined)
+        first = begin(world)
         world.run(0.1)  # its first pull is there
         stall(world, first, late * ACK_WAIT_S)
         for _ in range(20):
@@ -56,6 +56,42 @@ def test_who_is_cut_off_with_late_messages_owns_nothing_when_another_is_given_th
         assert goes_on, "it does not go on"
     finally:
         world.universe.bury()
+
+
+def test_what_is_acknowledged_late_is_not_handled_again_by_the_next_owner() -> None:
+    """It was delivered to the next owner again, which waits for the rest when the acks come."""
+    world = World(11, **CAST)
+    try:
+        first = begin(world)
+        publish(world, 5)
+        world.run(0.4)
+        publish(world, 5)  # these are delivered again later than the others
+        world.run(0.02)
+        second = world.add("m1")
+        assert world.run(0.1, lambda: second.has_joined)
+        stall(world, first, 1.2)  # of ACK_WAIT_S, which began 0.5 s ago for the first five
+        world.admin.do("step down", lambda: world.admin.step_down("m1"))
+        assert world.run(4 * ACK_WAIT_S, lambda: second.membership.is_active), "nobody took over"
+        assert world.run(10 * ACK_WAIT_S, lambda: world.ledger.completed["k0"] == 10)
+        assert world.ledger.latest["k0"].instance is second
+        assert world.ledger.repeated() == []
+    finally:
+        world.universe.bury()
+
+
+def begin(world: World) -> Any:
+    """The broker, the group, and the first instance of its member."""
+    world.host.boot()
+    world.admin.do("make", world.admin.make)
+    assert world.run(5.0, lambda: world.is_made.is_set)
+    first = world.add("m1")
+    assert world.run(2.0, lambda: first.has_joined)
+    return first
+
+
+def publish(world: World, count: int) -> None:
+    for _ in range(count):
+        world.publisher.want_any()
 
 
 def stall(world: World, instance: Any, seconds: float) -> None:

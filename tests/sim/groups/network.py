@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Network", "Wire"]
 
-_DELETED = re.compile(rb"PUB \$JS\.API\.CONSUMER\.DELETE\.(\S+)")
+_SEEN_TO = re.compile(rb"PUB \$JS\.API\.CONSUMER\.(INFO|DELETE)\.(\S+)")
 _ASKED = re.compile(rb"PUB \$JS\.API\.((?!CONSUMER\.MSG)\S+)")
 
 
@@ -38,6 +38,7 @@ class Network:
         self.wires: dict[int, Wire] = {}
         self.refusing: set[str] = set()
         """Processes that cannot reach anybody."""
+        self.on_look: Callable[[Process, str], None] = lambda process, name: None
         self.on_deletion: Callable[[Process, str], None] = lambda process, name: None
         """Called when the broker is about to be told to delete a consumer."""
         self.lease_ns = 1 << 62
@@ -177,15 +178,17 @@ class Wire:
             size = sum(map(len, chunks))
             self.network.universe.note(self.number, ">", size)
             for chunk in chunks:
-                if isinstance(chunk, bytes) and b"CONSUMER.DELETE" in chunk:
-                    self._tell_deletions(chunk)
+                if isinstance(chunk, bytes) and b"API.CONSUMER." in chunk:
+                    self._tell_of_consumers(chunk)
             if self.network.universe.story is not None:
                 self._tell(chunks, self.network.universe.story)
             self._host.process.call_soon(self._server.receive, chunks)
 
-    def _tell_deletions(self, chunk: bytes) -> None:
-        for name in _DELETED.findall(chunk):
-            self.network.on_deletion(self.process, name.decode())
+    def _tell_of_consumers(self, chunk: bytes) -> None:
+        for call, name in _SEEN_TO.findall(chunk):
+            network = self.network
+            told = network.on_deletion if call == b"DELETE" else network.on_look
+            told(self.process, name.decode())
 
     def _tell(self, chunks: list[Chunk], story: list[str]) -> None:
         """What a client asks of JetStream, for the story."""

@@ -29,6 +29,7 @@ __all__ = ["RACED", "Signal", "World"]
 
 RACED = "deleted one after the other"
 TOGETHER_S = 0.1
+LOOKED_S = 0.5
 
 FAILURES: dict[str, OnFailure] = {"stop": Stop(), "retry": Retry(backoff=(0.05, 0.2))}
 
@@ -76,6 +77,8 @@ class World:
         self.publisher = Publisher(self, [f"k{number}" for number in range(self.cast.keys)])
         self._numbers = 0
         self._deletions: dict[str, tuple[float, Process]] = {}
+        self._looks: dict[tuple[Process, str], float] = {}
+        self.network.on_look = self._looked
         self.network.on_deletion = self._deleted
         self.network.lease_ns = round(self.cast.lease * SECOND)
         self.network.on_slowness = self._slow
@@ -87,13 +90,19 @@ class World:
         self.instances.append(instance)
         return instance
 
+    def _looked(self, process: Process, consumer: str) -> None:
+        self._looks[process, consumer] = self.universe.now
+
     def _deleted(self, process: Process, consumer: str) -> None:
         """Two instances of a member that both have found its consumer unused may delete one after the
-        other: the server deletes whatever has the name, so the second deletes what the first has made."""
+        other: the server deletes whatever has the name, so the second deletes what the first has made.
+        The answer to its look at the one that the first deleted, and its deletion, may take their time."""
         now = self.universe.now
         at, before = self._deletions.get(consumer, (0.0, process))
         self._deletions[consumer] = (now, process)
-        if before is not process and now - at < TOGETHER_S:
+        looked = self._looks.get((process, consumer), now)
+        was_before = now - LOOKED_S < looked < at
+        if before is not process and (now - at < TOGETHER_S or was_before):
             self.ledger.usurp()
             self.ledger.counts[RACED] += 1
 

@@ -163,17 +163,17 @@ class Consuming:
         self.generation = Generation(number, self._plan.partitions, lease, self._time)
         self._keeper = self._spawn(self._keep(pinned, lease), "pin")
         messages = await self._gather(first, info)
-        if not messages:
+        if messages is None:
             return False
-        self._intake.follow(messages)
         self._work = work_of(crew)(crew, self._intake, self.generation, messages)
         crew.began(self.generation)
         return True
 
     async def _gather(
         self, first: list[JetStreamMessage], info: ConsumerInfo | None = None
-    ) -> list[JetStreamMessage]:
-        """What came, and whatever else is under way, in the stream's order. Empty: we own it no more."""
+    ) -> list[JetStreamMessage] | None:
+        """What came, and whatever else is under way and not acknowledged yet, in the stream's order. None: we
+        own it no more."""
         assert self._pinned is not None
         assert self.generation is not None
         self._takeover = takeover = Takeover(first)
@@ -183,20 +183,24 @@ class Consuming:
                 await self._receive(takeover, pause)
                 pause = min(2 * pause, ASK_MAX_S)
             if self._leaving or self.outcome.done():
-                return []
+                return None
             if takeover.came_again() > came:
                 came, waited_since = takeover.came_again(), self._time()
             elif info is not None and self._time() - waited_since > self._patience_s:
                 self._crew.report(self._goes_on_without(info))
+                info = None
                 break
             info = await self._pinned.verify(self.generation.lease)
             if info is None:
                 self._finish(Lost())
-                return []
+                return None
         if self._leaving or self.outcome.done():
-            return []
+            return None
         self._takeover = None
-        return takeover.in_order()
+        self._intake.follow(takeover.last_delivery())
+        # Without acks the floor rises with the deliveries.
+        floor = info.ack_floor.stream_seq if info is not None and self._crew.settings.acks else 0
+        return takeover.in_order(floor)
 
     @property
     def _patience_s(self) -> float:

@@ -18,15 +18,15 @@ class Intake:
     """The messages of a consumption, none of which has overtaken one that was lost.
 
     Args:
-        gather: waits until all that is under way has come; returns it in the stream's order, beginning with
-            what it is given. An empty list: it is over.
+        gather: waits until all that is under way has come, calls ``follow``, and returns what of it is to be
+            handled in the stream's order, beginning with what it is given. None: it is over.
         may_overtake: whether more than one message may be under way.
     """
 
     def __init__(
         self,
         consumption: Consumption,
-        gather: Callable[[list[JetStreamMessage]], Awaitable[list[JetStreamMessage]]],
+        gather: Callable[[list[JetStreamMessage]], Awaitable[list[JetStreamMessage] | None]],
         *,
         may_overtake: bool,
     ) -> None:
@@ -35,24 +35,26 @@ class Intake:
         self._may_overtake = may_overtake
         self._next = 0
 
-    def follow(self, messages: list[JetStreamMessage]) -> None:
-        """These were delivered, in whatever order: what follows them comes next."""
-        self._next = max(message.metadata.consumer_seq for message in messages) + 1
+    def follow(self, delivery: int) -> None:
+        """All up to this number of the consumer's came, in whatever order: the next one is to follow."""
+        self._next = delivery + 1
 
     async def next_batch(self, max_messages: int = 0) -> list[JetStreamMessage]:
         """As ``Consumption.next_batch``."""
-        messages = await self._consumption.next_batch(max_messages)
-        if not messages or not self._may_overtake:
-            return messages
-        first = messages[0].metadata.consumer_seq
-        last = messages[-1].metadata.consumer_seq
-        if first == self._next and last - first + 1 == len(messages):
-            self._next = last + 1
-            return messages
-        messages = await self._gather(messages)
-        if messages:
-            self.follow(messages)
-        return messages
+        while messages := await self._consumption.next_batch(max_messages):
+            if not self._may_overtake:
+                return messages
+            first = messages[0].metadata.consumer_seq
+            last = messages[-1].metadata.consumer_seq
+            if first == self._next and last - first + 1 == len(messages):
+                self.follow(last)
+                return messages
+            gathered = await self._gather(messages)
+            if gathered is None:
+                return []
+            if gathered:  # otherwise all of it was acknowledged before it came again
+                return gathered
+        return []
 
     @property
     def has_more(self) -> bool:

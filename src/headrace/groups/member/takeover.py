@@ -3,6 +3,9 @@
 A consumer that lets several messages be under way gives its new pinned client what comes next, while what
 the former one had is delivered again only when its time is over. To keep the order of each key, the new owner
 holds back what it gets until nothing is under way to anybody else, then goes on in the stream's order.
+
+The former owner may acknowledge what it was handling after that was delivered again, even much later, if its
+process stood still. What is acknowledged by the time the new owner begins is not handled again.
 """
 
 from __future__ import annotations
@@ -65,6 +68,10 @@ class Takeover(Generic[M]):
         """How many of them had been delivered before."""
         return sum(message.metadata.delivered > 1 for message in self._by_sequence.values())
 
-    def in_order(self) -> list[M]:
-        """All of them, in the stream's order."""
-        return [message for _, message in sorted(self._by_sequence.items())]
+    def last_delivery(self) -> int:
+        """The highest number that the consumer gave to a delivery of them."""
+        return max(message.metadata.consumer_seq for message in self._by_sequence.values())
+
+    def in_order(self, floor: int = 0) -> list[M]:
+        """Those above ``floor``, up to which all is acknowledged, in the stream's order."""
+        return [message for number, message in sorted(self._by_sequence.items()) if number > floor]
