@@ -6,8 +6,9 @@ in blocks when several are wanted that lie together, one by one when not.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate, repeat
 from typing import Final
 from zlib import crc32
 
@@ -20,6 +21,9 @@ from .log import StreamLog
 from .segment_cache import BLOCK_BYTES, SegmentCache
 
 _BLOCK_WORTH: Final = 8  # so many messages of one block: read the block instead of each
+
+# What CRC-32 makes of bytes and the CRC-32 of these after them, whatever they are and it began with.
+_SOUND: Final = frozenset({0x2144DF1C})
 
 _unpack_u32 = U32.unpack_from
 
@@ -63,25 +67,10 @@ class RecordReader:
         names, sids, stamps, rel = self._log.table.names, segment.sids, segment.stamps, segment.rel
         parts, first, base = chunk.parts, chunk.first, segment.base
         if isinstance(positions, range) and rel is None:
-            start, stop = positions.start, positions.stop
-            records = parts[start - first : stop - first]
+            records = parts[positions.start - first : positions.stop - first]
             net = sum(map(len, records)) - OVERHEAD * len(records)
             if net <= room:
-                rows = [
-                    (seq, name := names[sid], b"", record[HEAD_BYTES + len(name) : -CRC_BYTES], ns)
-                    if not record[7] & FLAG_HEADERS
-                    else _with_headers(seq, names[sid], record, ns)
-                    for seq, sid, record, ns in zip(
-                        range(base + start, base + stop),
-                        sids[start:stop],
-                        records,
-                        stamps[start:stop],
-                        strict=True,
-                    )
-                ]
-                out += rows
-                headed = len(rows) - [row[2] for row in rows].count(b"")
-                return room - net + U32.size * headed
+                return room - self._add_rows(segment, positions, records, out)
         for position in positions:
             record = parts[position - first]
             subject = names[sids[position]]
@@ -98,6 +87,31 @@ class RecordReader:
             sequence = base + (position if rel is None else rel[position])
             out.append((sequence, subject, headers, payload, stamps[position]))
         return room
+
+    def _add_rows(
+        self,
+        segment: Segment,
+        positions: range,
+        records: Sequence[bytes],
+        out: list[StoredRow],
+    ) -> int:
+        """Append the messages of sound records of a segment without gaps; how many bytes they have."""
+        names, base, stop = self._log.table.names, segment.base, positions.stop
+        rows = [
+            (seq, name := names[sid], b"", record[HEAD_BYTES + len(name) : -CRC_BYTES], ns)
+            if not record[7] & FLAG_HEADERS
+            else _with_headers(seq, names[sid], record, ns)
+            for seq, sid, record, ns in zip(
+                range(base + positions.start, base + stop),
+                segment.sids[positions.start : stop],
+                records,
+                segment.stamps[positions.start : stop],
+                strict=True,
+            )
+        ]
+        out += rows
+        headed = len(rows) - [row[2] for row in rows].count(b"")
+        return sum(map(len, records)) - OVERHEAD * len(records) - U32.size * headed
 
     def _decode_disk(
         self, segment: Segment, positions: Sequence[int], out: list[StoredRow], room: int
@@ -136,6 +150,12 @@ class RecordReader:
                 block = blocks.load(segment, number)
             except StoreReadError:
                 block = None  # the records one by one show which of them cannot be read
+        if block is not None and isinstance(positions, range) and rel is None:
+            records = _sound_records(segment, positions, block, room)
+            if records:
+                begin = positions.start
+                positions = range(begin + len(records), positions.stop)
+                room -= self._add_rows(segment, range(begin, positions.start), records, out)
         for position in positions:
             offset, size = offsets[position], sizes[position]
             if block is None:
@@ -177,6 +197,23 @@ class RecordReader:
         segment.spoilt = True
         self._cache.report(damage(segment.path, where, what, self._log.name, (sequence, sequence)))
         self._log.removals.give_up(segment, position)
+
+
+def _sound_records(
+    segment: Segment, positions: range, block: tuple[int, bytes], room: int
+) -> list[bytes]:
+    """The first records of a block that ``room`` bytes are enough for; none if any of these is damaged."""
+    begin, data = block
+    sizes = segment.sizes[positions.start : positions.stop]
+    count = len(sizes)
+    if sum(sizes) - OVERHEAD * count > room:
+        count = bisect_right(list(accumulate(size - OVERHEAD for size in sizes)), room)
+    offsets = segment.offsets[positions.start : positions.start + count]
+    records = [
+        data[at - begin : at - begin + size] for at, size in zip(offsets, sizes, strict=False)
+    ]
+    are_sound = set(map(crc32, records, repeat(segment.salt))) == _SOUND
+    return records if are_sound and sum(map(len, records)) == sum(sizes[:count]) else []
 
 
 def _is_sound(record: bytes, size: int, salt: int) -> bool:

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from headrace.api.consumers import PullRequest
 from headrace.broker.core.jetstream.consumer.pull.queue import PullQueue, WaitingRequest
 
@@ -167,3 +170,30 @@ def test_turns_taken_at_once_keep_to_the_first_lane_that_has_anybody() -> None:
     )
     assert turns(queue, 2, targets) == ["a", "b"]
     assert turns(queue, 3, targets) == ["a", "late", "late"]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40)), min_size=1, max_size=6),
+    st.lists(st.integers(1, 70), min_size=1, max_size=4),
+)
+def test_many_turns_at_once_are_as_many_turns_one_by_one(
+    wanted: list[tuple[int, int]], counts: list[int]
+) -> None:
+    targets = {b"%d" % number: Receiver() for number in range(len(wanted))}
+    made = [
+        filled(
+            *(request(b"%d" % n, lane, batch=batch) for n, (lane, batch) in enumerate(wanted)),
+            lanes=3,
+        )
+        for _ in range(2)
+    ]
+    for number, count in enumerate(counts, 1):
+        together = turns(made[0], count, targets, number)
+        one_by_one: list[str] = []
+        while len(one_by_one) < count and (one := turns(made[1], 1, targets, number)):
+            one_by_one += one
+        assert together == one_by_one
+        told = [[(one.inbox, one.left, one.delivered, one.turn) for one in queue] for queue in made]
+        assert told[0] == told[1]
+        totals = [(queue.waiting, queue.wanted, queue.wanted_in(1)) for queue in made]
+        assert totals[0] == totals[1]

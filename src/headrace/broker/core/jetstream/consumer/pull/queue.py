@@ -241,12 +241,19 @@ class PullQueue:
         targets: list[Target] = []
         turn = self._turn
         for lane in self._lanes[:lanes]:
-            requests, wanted = lane.requests, 0
+            requests, wanted, begun = lane.requests, 0, turn
             while requests and len(targets) < count:
                 request = requests[0]
                 if not request.waiting:
                     requests.popleft()
                     continue
+                if request.turn > begun:  # each of the lane has been looked at, and had one
+                    served = _whole_rounds(requests, count - len(targets), turn)
+                    targets += served
+                    wanted += len(served)
+                    begun = turn = turn + len(served)
+                    if served:
+                        continue
                 target = request.target
                 if request.pass_number != pass_number:
                     target = resolve(request.inbox)
@@ -342,3 +349,22 @@ class PullQueue:
                 alive = [request for request in requests if request.waiting]
                 requests.clear()
                 requests.extend(alive)
+
+
+def _whole_rounds(requests: deque[WaitingRequest], count: int, turn: int) -> list[Target]:
+    """The receivers of as many messages as go to all these in turn and leave each waiting for more.
+
+    At most ``count``; all are ready to be served. ``turn`` is the last one that was taken.
+    """
+    size = len(requests)
+    rounds = min(count // size, min([request.left for request in requests]) - 1)
+    if rounds <= 0:
+        return []
+    targets: list[Target] = []
+    for place, request in enumerate(requests, turn + (rounds - 1) * size + 1):
+        assert request.target is not None
+        targets.append(request.target)
+        request.delivered += rounds
+        request.left -= rounds
+        request.turn = place
+    return targets * rounds
