@@ -1,6 +1,6 @@
 """A streaming source in Python that does nothing: one row per batch, from no server.
 
-What Spark takes for any Python source shows here; the rest is ours.
+What Spark takes for a Python source whose tasks read shows here.
 """
 
 from __future__ import annotations

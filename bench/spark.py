@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 ROWS = 300_000
+MANY_ROWS = 1_000_000  # so that what a query costs once, about a tenth of a second, is a small part
 NATSPY_ROWS = 60_000
 QUEUE_ROWS = 200_000
 PAYLOAD_BYTES = 100
@@ -230,11 +231,11 @@ def tasks(bench: Bench) -> None:
         ),
     }
     costs: dict[str, list[Cost]] = {name: [] for name in kinds}
-    with filled(HEADRACE, ROWS) as server:
-        bench.run(server, kinds["one task"](server), ROWS)
+    with filled(HEADRACE, MANY_ROWS) as server:
+        bench.run(server, kinds["one task"](server), MANY_ROWS)
         for _ in range(bench.rounds):
             for name, make in kinds.items():
-                costs[name].append(bench.run(server, make(server), ROWS))
+                costs[name].append(bench.run(server, make(server), MANY_ROWS))
     report.table(
         "How a read is split, and how much of it is wanted",
         COST_HEAD,
@@ -248,6 +249,16 @@ def tasks(bench: Bench) -> None:
         "Spark source: data alone, against all columns",
         f"{rate_of(costs['data alone']):,.0f} and {rate_of(costs['one task']):,.0f} rows/s",
         rate_of(costs["data alone"]) / rate_of(costs["one task"]),
+        at_least=1.4,
+    )
+
+    def client(name: str) -> float:
+        return report.median([each.python + each.jvm for each in costs[name]])
+
+    report.claim(
+        "Spark source: processor time of Python and the JVM, data alone, against all columns",
+        f"{client('data alone'):.2f} and {client('one task'):.2f} µs a row",
+        client("one task") / client("data alone"),
         at_least=1.4,
     )
     report.claim(
@@ -291,7 +302,8 @@ def queues(bench: Bench) -> None:
 def small_batches(bench: Bench) -> None:
     """Micro-batches of one row, against Spark's rate source and a Python source that does nothing.
 
-    One round after the other: what the machine does beside changes all of them alike.
+    One round after the other: what the machine does beside changes all of them alike. A first round is not
+    counted, in which Spark compiles.
     """
     from nothing_source import NothingSource
 
@@ -299,7 +311,10 @@ def small_batches(bench: Bench) -> None:
     ours: list[dict[str, int]] = []
     nothing: list[dict[str, int]] = []
     rate: list[dict[str, int]] = []
-    for _ in range(bench.rounds):
+    for number in range(bench.rounds + 1):
+        if number == 1:
+            for counted in (nothing, ours, rate):
+                counted.clear()
         nothing += _batches(_stream(bench, "nothing").load())
         with filled(HEADRACE, SMALL_BATCHES + 1) as server:
             options = {"servers": server.url, "maxOffsetsPerTrigger": "1"}
@@ -332,16 +347,10 @@ def small_batches(bench: Bench) -> None:
         for durations in (ours, nothing, rate)
     )
     report.claim(
-        "Spark source: a batch of one row, against a Python source that does nothing",
+        "Spark source: a batch of one row, against a Python source with a task that does nothing",
         f"{mine:.0f} and {least:.0f} ms",
         mine / least,
-        at_most=1.15,
-    )
-    report.claim(
-        "A Python source that does nothing: a batch of one row, against the rate source",
-        f"{least:.0f} and {theirs:.0f} ms",
-        least / theirs,
-        at_most=1.15,  # what no Python source can be below
+        at_most=1.0,
     )
     report.claim(
         "Spark source: a batch of one row, against the rate source",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import peers
     from spark import Bench, Cost
 
-ROWS = 200_000
+ROWS = 1_000_000
 IN_FLIGHT = 4_000
 COLUMNS = "id bigint, customer string, amount double, paid boolean, at timestamp"
 

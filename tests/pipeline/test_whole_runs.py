@@ -234,4 +234,5 @@ def check_status(file: Path) -> None:
     assert 0 <= missed <= 3
     seen = out["expectations"]["numbers"]
     assert TOTAL - 500 * missed <= seen["rows"] <= TOTAL
-    assert seen["failed"]["no multiple of ten"] == seen["rows"] // 10
+    # Every tenth row fails; each batch that was not counted makes less than a row's difference.
+    assert abs(10 * seen["failed"]["no multiple of ten"] - seen["rows"]) <= 9 * missed

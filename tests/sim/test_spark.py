@@ -27,6 +27,7 @@ MUST_HAPPEN = (
     "recut refused",
     "second attempt",
     "read by a consumer",
+    "handed over",
     "source was reset",
     "target was reset",
     "driver killed",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pyspark.sql import types as t
 
 from headrace.errors import ConfigurationError
-from headrace.spark import columns, tasks
+from headrace.spark import columns
 from headrace.spark.bad_messages import BadMessageError
 from headrace.spark.decoding.columns import layout_of, source_schema
 from headrace.spark.options import parse_options
@@ -19,15 +19,7 @@ from headrace.spark.tasks import read_slice
 
 from .conftest import Feed
 
-
-@pytest.fixture(autouse=True)
-def no_idle_links() -> Iterator[None]:
-    """The connections a worker keeps end with the worker; here they end with the test."""
-    yield
-    for links in tasks._idle.values():
-        for link in links:
-            link.close()
-    tasks._idle.clear()
+pytestmark = pytest.mark.usefixtures("links_end")
 
 
 KINDS: dict[str, t.DataType] = {

@@ -19,7 +19,6 @@ from google.protobuf import descriptor_pb2, message_factory, timestamp_pb2
 from pyspark.sql import types as t
 
 from headrace.errors import ConfigurationError
-from headrace.spark import tasks
 from headrace.spark.decoding import avros, protobufs
 from headrace.spark.decoding.arrows import MESSAGE_ROWS_MAX, ArrowFormat
 from headrace.spark.decoding.columns import layout_of, source_schema
@@ -31,13 +30,7 @@ from .test_decoding import publish, read, schema
 UTC = datetime.UTC
 
 
-@pytest.fixture(autouse=True)
-def no_idle_links() -> Iterator[None]:
-    yield
-    for links in tasks._idle.values():
-        for link in links:
-            link.close()
-    tasks._idle.clear()
+pytestmark = pytest.mark.usefixtures("links_end")
 
 
 class Bucket:

@@ -9,7 +9,7 @@ import os
 import random
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,6 @@ from headrace.client import JetStream, connect
 from headrace.errors import ConfigurationError, HeadraceError
 from headrace.groups import PartitioningFilter, elastic, static
 from headrace.groups.message import GroupMessage
-from headrace.spark import tasks
 from headrace.spark.grouped.giving_back import give_back
 from headrace.spark.grouped.offsets import GroupOffset, Piece, split
 from headrace.spark.grouped.query import GroupQuery
@@ -48,13 +47,7 @@ def given_back_by_command(
     return [member]
 
 
-@pytest.fixture(autouse=True)
-def no_idle_links() -> Iterator[None]:
-    yield
-    for links in tasks._idle.values():
-        for link in links:
-            link.close()
-    tasks._idle.clear()
+pytestmark = pytest.mark.usefixtures("links_end")
 
 
 @dataclass

@@ -25,12 +25,13 @@ from headrace.errors import (
 from headrace.spark import gets, reader
 from headrace.spark.columns import BatchBuilder
 from headrace.spark.control import Control
+from headrace.spark.delivered.messages import PayloadChunk
 from headrace.spark.direct import DirectGets
 from headrace.spark.gets import MessageGets, read_answers, read_answers_plainly
 from headrace.spark.link import Link
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import Connection
-from headrace.spark.reader import ReadPlan, read_range
+from headrace.spark.reader import ReadPlan, read_payloads, read_range
 from headrace.spark.rows import Chunk, Rows, no_rows
 from headrace.wire import MSG, Frame, Parser
 
@@ -576,7 +577,10 @@ def test_wrong_credentials_are_not_tried_again_and_again(
     Link.open(right).close()
 
 
-def test_a_broken_connection_is_replaced_and_nothing_is_read_twice(feed: Feed) -> None:
+@pytest.mark.parametrize("of_range", [read_range, read_payloads])
+def test_a_broken_connection_is_replaced_and_nothing_is_read_twice(
+    feed: Feed, of_range: Callable[..., Iterator[Chunk | PayloadChunk]]
+) -> None:
     feed.publish_numbers(1, 30_000)
     links: list[Link] = []
 
@@ -585,14 +589,62 @@ def test_a_broken_connection_is_replaced_and_nothing_is_read_twice(feed: Feed) -
         return links[-1]
 
     found: list[Chunk] = []
-    for chunk in read_range(connect, plan(feed, 0, 30_000)):
-        found.append(chunk)
+    for chunk in of_range(connect, plan(feed, 0, 30_000)):
+        found.append(chunk.as_rows() if isinstance(chunk, PayloadChunk) else chunk)
         if len(found) in (2, 7):
             with contextlib.suppress(OSError):  # broken already, with rows still in hand
                 links[-1]._sock.shutdown(socket.SHUT_RDWR)
     assert len(links) >= 2
     assert sequences(found) == list(range(1, 30_001))
+    assert [p for chunk in found for p in chunk.payloads] == [b"m%d" % n for n in range(1, 30_001)]
+    assert {len(chunk.payloads) for chunk in found} == {1000}
     links[-1].close()
+
+
+@pytest.mark.parametrize("of_range", [read_range, read_payloads])
+def test_a_link_that_is_lost_while_a_gap_is_looked_at_loses_no_rows(
+    make_feed: Callable[..., Feed],
+    of_range: Callable[..., Iterator[Chunk | PayloadChunk]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    feed = make_feed(max_msgs=100_000)
+    feed.publish_numbers(1, 5000)
+    for seq in (500, 1500, 4500):
+        feed.call(f"STREAM.MSG.DELETE.{feed.name}", {"seq": seq})
+    check, head = reader._RangeReader._check_expiry, Control.head
+    checking, lost = False, 0
+
+    def checked(self: Any, control: Control, last: int, rows: int) -> None:
+        nonlocal checking
+        checking = True
+        try:
+            check(self, control, last, rows)
+        finally:
+            checking = False
+
+    def asked(control: Control) -> Any:
+        nonlocal lost
+        if checking and lost < 4 and not control.link.closed:
+            lost += 1
+            if lost % 2:
+                control.link.close()
+        return head(control)
+
+    monkeypatch.setattr(reader._RangeReader, "_check_expiry", checked)
+    monkeypatch.setattr(Control, "head", asked)
+    links: list[Link] = []
+
+    def connect() -> Link:
+        links.append(feed.connect())
+        return links[-1]
+
+    found = [
+        chunk.as_rows() if isinstance(chunk, PayloadChunk) else chunk
+        for chunk in of_range(connect, plan(feed, 0, 5000))
+    ]
+    links[-1].close()
+    assert sequences(found) == [n for n in range(1, 5001) if n not in (500, 1500, 4500)]
+    assert (lost, len(links)) == (4, 3)
 
 
 def test_a_server_that_is_away_for_a_minute_does_not_end_a_task(feed: Feed) -> None:

@@ -139,15 +139,6 @@ def test_files_of_killed_tasks_are_removed_by_a_later_batch(
     assert (tmp_path / "next").stat().st_mode & 0o077 == 0, "nobody else may look"
 
 
-@pytest.fixture
-def links_end() -> Iterator[None]:
-    yield
-    for links in tasks._idle.values():
-        for link in links:
-            link.close()
-    tasks._idle.clear()
-
-
 @pytest.mark.usefixtures("links_end")
 def test_planned_tasks_get_whole_partitions_with_the_range_read_once(
     make_feed: Callable[..., Feed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

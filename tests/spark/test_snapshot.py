@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.spark import tasks
 from headrace.spark.link import Link
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import parse_options
@@ -20,14 +19,7 @@ from headrace.spark.tasks import read_slice
 
 from .conftest import Feed
 
-
-@pytest.fixture(autouse=True)
-def no_idle_links() -> Iterator[None]:
-    yield
-    for links in tasks._idle.values():
-        for link in links:
-            link.close()
-    tasks._idle.clear()
+pytestmark = pytest.mark.usefixtures("links_end")
 
 
 def plan(feed: Feed, **changes: Any) -> SnapshotPlan:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -63,14 +63,7 @@ def test_a_server_is_given_one_pattern_or_none() -> None:
     assert server_filter(two, Slice(0, 9, (3,)), sure) == ""
 
 
-@pytest.fixture(autouse=True)
-def no_idle_links() -> Iterator[None]:
-    """The connections a worker keeps end with the worker; here they end with the test."""
-    yield
-    for links in tasks._idle.values():
-        for link in links:
-            link.close()
-    tasks._idle.clear()
+pytestmark = pytest.mark.usefixtures("links_end")
 
 
 def options(feed: Feed, **more: str) -> Any:

@@ -22,6 +22,7 @@ from .options import PartitionRule
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from .delivered.messages import PayloadChunk
     from .rows import Chunk
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ COLUMNS: Final = {
 HEADERS_COLUMN: Final = {"headers": "map<string,array<string>>"}
 KEY_COLUMN: Final = {"key": "string"}  # of a key-value bucket
 _PLACES: Final = frozenset({"sequence", "timestamp"})
+_OF_PAYLOADS: Final = frozenset({"data", ""})  # columns that need nothing but the payload
 _NAMES: Final = frozenset({"subject", "key"})
 _V1_TOKENS: Final = 9
 
@@ -147,6 +149,29 @@ class BatchBuilder:
             pa.field(field.name, kind, field.nullable)
             for field, kind in zip(fields, types, strict=True)
         )
+
+    @property
+    def needs_only_payloads(self) -> bool:
+        """Whether it makes batches of ``PayloadChunk``, too."""
+        return (
+            _OF_PAYLOADS.issuperset(self._columns)
+            and not self._needs_subjects
+            and (self._decoder is None or self._decoder.reads_arrays)
+        )
+
+    def build_of_payloads(self, chunk: PayloadChunk) -> pa.RecordBatch:
+        """``build``, where ``needs_only_payloads``: the same rows of the same messages."""
+        payloads = chunk.payloads()
+        value = None
+        if self._decoder is not None:
+            value = self._decoder.decode_together(payloads)
+            if value is None:  # a message that is out of the ordinary
+                return self.build(chunk.as_rows())
+        columns = [
+            payloads if column or value is None else value[name]
+            for column, name in zip(self._columns, self._names, strict=True)
+        ]
+        return self._pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def build(self, chunk: Chunk) -> pa.RecordBatch:
         """One batch; without rows if none is selected.

@@ -30,7 +30,8 @@ from ..errors import (
     TimeoutError_,
 )
 from ..limits import READ_CHUNK_BYTES
-from ..wire import BAD, ERR, INFO, MSG, PING, PONG, Frame, Parser
+from ..wire import BAD, ERR, INFO, MSG, PING, PONG, Frame, Parser, PayloadReader
+from .delivered.run import Run, RunReader
 from .options import Connection
 
 _REPLIES_SID: Final = b"1"
@@ -222,24 +223,50 @@ class Link:
                 return []
             frames = self._receive(left)
             if frames:
-                live = self._live
-                if live.issuperset(map(_SID, frames)):
-                    return frames
-                return [frame for frame in frames if frame[2] in live]
+                return self._of_inboxes(frames)
+
+    def poll_runs(self, runs: RunReader, timeout_s: float) -> Run | list[Frame]:
+        """``poll``, for a subscription of which ``runs`` reads many messages at once."""
+        deadline = time.monotonic() + timeout_s
+        while not self._held:
+            left = deadline - time.monotonic()
+            data = self._read(left) if left > 0 else None
+            if data is None:
+                return []
+            run = None
+            # The beginning of a large message stays where it is: it would be copied with every read.
+            if data and self._parser.held_bytes <= PayloadReader.MESSAGE_BYTES_MAX:
+                run, data = runs.read(self._parser.give_up() + data)
+            if data or run is None:
+                self._held = self._of_inboxes(self._take(data))
+            if run is not None:
+                return run
+        return self.poll(timeout_s)
+
+    def _of_inboxes(self, frames: list[Frame]) -> list[Frame]:
+        """Without messages that were under way to an inbox that is gone."""
+        live = self._live
+        if live.issuperset(map(_SID, frames)):
+            return frames
+        return [frame for frame in frames if frame[2] in live]
 
     def _receive(self, timeout_s: float) -> list[Frame]:
         """One read of the socket: its MSG frames, possibly none; all other frames are handled."""
+        data = self._read(timeout_s)
+        return [] if data is None else self._take(data)
+
+    def _read(self, timeout_s: float) -> bytes | None:
+        """One read of the socket; None if nothing comes in time, ``b""`` if the server ended it."""
         if self.closed:
             raise ConnectionClosedError("the connection is closed")
         try:
             self._sock.settimeout(max(timeout_s, 0.001))
-            chunk = self._sock.recv(READ_CHUNK_BYTES)
+            return self._sock.recv(READ_CHUNK_BYTES)
         except TimeoutError:
-            return []
+            return None
         except OSError as error:
             self.close()
             raise ConnectionClosedError(f"the connection broke: {error}") from error
-        return self._take(chunk)
 
     def _take(self, chunk: bytes) -> list[Frame]:
         if not chunk:

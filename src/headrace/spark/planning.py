@@ -22,7 +22,7 @@ class Slice(NamedTuple):
     the stream that was planned for was created. ``stream``: its name. ``route`` names the batch whose
     ``tasks`` tasks read the range together (see ``routing``); "" where each reads for itself. ``subjects``:
     only these, in a query that is a member of a group. ``runs``: only the sequences in these ranges,
-    first and last, in a query that takes a surplus.
+    first and last, in a query that takes a surplus. ``size``: about how many bytes it has (0: not known).
     """
 
     lo: int
@@ -35,6 +35,7 @@ class Slice(NamedTuple):
     tasks: int = 0
     subjects: tuple[str, ...] = ()
     runs: tuple[tuple[int, int], ...] = ()
+    size: int = 0
 
     @property
     def width(self) -> int:

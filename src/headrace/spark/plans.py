@@ -106,8 +106,15 @@ def plan_tasks(
             min_messages=max(1, min(options.min_messages_per_task, fair)),
             count=counter(control, head, config, subjects),
         )
-    name = options.stream
-    return [piece._replace(since_ns=since_ns, epoch=head.epoch, stream=name) for piece in slices]
+    return [
+        piece._replace(
+            since_ns=since_ns,
+            epoch=head.epoch,
+            stream=options.stream,
+            size=piece.width * head.mean_bytes,
+        )
+        for piece in slices
+    ]
 
 
 def plan_batch(options: SourceOptions) -> list[Slice]:

@@ -14,9 +14,8 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from itertools import accumulate
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from ..api import base
 from ..api.acks import parse_ack_subject
@@ -25,6 +24,9 @@ from ..api.streams import StreamConfig
 from ..errors import AuthorizationError, ConnectionClosedError, HeadraceError, TimeoutError_
 from ..wire import Frame
 from .control import Control, StreamMissingError, settled_head
+from .delivered.backlog import Backlog
+from .delivered.messages import Frames, Messages, PayloadChunk, sequence_of, up_to
+from .delivered.run import Run, RunReader
 from .direct import DirectGets
 from .gets import MessageGets
 from .link import Link
@@ -44,9 +46,9 @@ FEW_BYTES: Final = 64 * 1024  # if they are about so small
 HEARTBEAT_S: Final = 2.0
 EPHEMERAL_INACTIVE_S: Final = 30.0  # then the server removes the consumer of a killed process
 FILTERED_SHARE: Final = 4  # a server-side filter pays if it keeps less than one message in four
-_SUBJECT, _REPLY, _HEADERS, _PAYLOAD = (itemgetter(at) for at in (1, 3, 4, 5))  # of a MSG frame
 # Statuses that end a pull request normally; the reader sends another one.
 ORDINARY: Final = (b"404", b"408")
+_REPLY: Final = itemgetter(3)  # of a MSG frame
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}".encode()  # in the place of bytes that are not text
 
 
@@ -80,9 +82,21 @@ def read_range(
             ``patience``, if given), counted from the last message.
         TimeoutError_: the server answers but delivers nothing.
     """
-    reader = _RangeReader(
-        connect, plan, patience or Patience(plan.reconnect_timeout_s, f"stream {plan.stream!r}")
-    )
+    return cast("Iterator[Chunk]", _read(connect, plan, patience, payloads_only=False))
+
+
+def read_payloads(
+    connect: Callable[[], Link], plan: ReadPlan, patience: Patience | None = None
+) -> Iterator[Chunk | PayloadChunk]:
+    """``read_range`` where nothing but payloads is wanted: the same messages, cut at the same places."""
+    return _read(connect, plan, patience, payloads_only=True)
+
+
+def _read(
+    connect: Callable[[], Link], plan: ReadPlan, patience: Patience | None, *, payloads_only: bool
+) -> Iterator[Chunk | PayloadChunk]:
+    patience = patience or Patience(plan.reconnect_timeout_s, f"stream {plan.stream!r}")
+    reader = _RangeReader(connect, plan, patience, payloads_only=payloads_only)
     try:
         with closing(reader.chunks()) as chunks:
             while True:
@@ -147,19 +161,26 @@ class ConsumerReader:
 
 
 class _RangeReader(ConsumerReader):
-    def __init__(self, connect: Callable[[], Link], plan: ReadPlan, patience: Patience) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Link],
+        plan: ReadPlan,
+        patience: Patience,
+        *,
+        payloads_only: bool,
+    ) -> None:
         super().__init__(connect, patience)
         self._plan = plan
+        self._payloads_only = payloads_only
         self._last = plan.lo  # every message up to here is in the buffer or was passed on
         self._checked = plan.lo  # up to here nothing expired before it was read
-        self._buffer: list[Frame] = []
-        self._buffered_bytes = 0
+        self._backlog = Backlog()
         self._pattern = ""
         self._limited = False
         self._may_get_directly = True
         self._may_get_few = True
 
-    def chunks(self) -> Generator[Chunk, None, None]:
+    def chunks(self) -> Generator[Chunk | PayloadChunk, None, None]:
         while True:
             before = self._last
             try:
@@ -174,7 +195,7 @@ class _RangeReader(ConsumerReader):
                 self._drop_link()
                 self._patience.pause(error)
 
-    def _attempt(self) -> Iterator[Chunk]:
+    def _attempt(self) -> Iterator[Chunk | PayloadChunk]:
         plan = self._plan
         self._control = control = Control(self._connect(), plan.stream)
         head, config = settled_head(control, Offset(plan.hi, plan.epoch), self._patience)
@@ -198,13 +219,12 @@ class _RangeReader(ConsumerReader):
             if self._is_reset_now(control):
                 return
             batch = max(1, min(PULL_MESSAGES_MAX, PULL_BYTES // head.mean_bytes))
-            for frames in self._pull(control, batch, pending):
-                self._buffer += frames
-                self._buffered_bytes += sum(map(len, map(_PAYLOAD, frames)))
+            for messages in self._pull(control, batch, pending):
+                self._backlog.add(messages)
                 while self._holds_more_than_a_chunk:
                     yield self._cut(control)
         self._is_reset_now(control)  # before the last rows are passed on
-        while self._buffer:
+        while self._backlog:
             yield self._cut(control)
         self._check_expiry(control, plan.hi, 0)
 
@@ -258,13 +278,14 @@ class _RangeReader(ConsumerReader):
             description="headrace: one task of a Spark read",
         )
 
-    def _pull(self, control: Control, batch: int, pending: int) -> Iterator[list[Frame]]:
+    def _pull(self, control: Control, batch: int, pending: int) -> Iterator[Messages]:
         """Messages up to ``hi`` and none beyond, as they arrive. Moves ``_last``."""
         link, plan = control.link, self._plan
         if pending == 0 and self._is_complete(control):
             return
         inbox, self._sid = link.subscribe()
         subject = link.api("CONSUMER", "MSG", "NEXT", plan.stream, self._consumer)
+        runs = RunReader(self._sid) if self._payloads_only else None
         asked = 0
         quiet_since = time.monotonic()
         while True:
@@ -276,13 +297,18 @@ class _RangeReader(ConsumerReader):
                 )
                 link.publish(subject, base.encode(request), inbox)
                 asked += size
-            frames = link.poll(2 * self._heartbeat_s)
-            if not frames:
+            wait_s = 2 * self._heartbeat_s
+            got = link.poll(wait_s) if runs is None else link.poll_runs(runs, wait_s)
+            if not got:
                 link.close()
                 raise ConnectionClosedError("the server missed two heartbeats")
-            messages = frames if all(map(_REPLY, frames)) else [f for f in frames if f[3]]
-            if len(messages) < len(frames):
-                asked = self._read_statuses(frames, asked)
+            messages: Messages
+            if isinstance(got, Run):
+                messages = got
+            else:
+                messages = Frames(got if all(map(_REPLY, got)) else [f for f in got if f[3]])
+                if len(messages) < len(got):
+                    asked = self._read_statuses(got, asked)
             if not messages:
                 if time.monotonic() - quiet_since > plan.read_timeout_s:
                     raise _StalledError(
@@ -293,12 +319,12 @@ class _RangeReader(ConsumerReader):
                     return
                 continue
             asked = max(0, asked - len(messages))
-            tokens = parse_ack_subject(messages[-1][3].decode())
+            tokens = parse_ack_subject(messages.reply(len(messages) - 1).decode())
             if tokens.stream_seq > plan.hi:
-                while messages and parse_ack_subject(messages[-1][3].decode()).stream_seq > plan.hi:
-                    messages.pop()
+                messages = up_to(messages, plan.hi)
                 self._last = plan.hi
-                yield messages
+                if messages:
+                    yield messages
                 return
             self._last = tokens.stream_seq
             yield messages
@@ -339,24 +365,17 @@ class _RangeReader(ConsumerReader):
 
     @property
     def _holds_more_than_a_chunk(self) -> bool:
-        rows, size = len(self._buffer), self._buffered_bytes
+        rows, size = len(self._backlog), self._backlog.payload_bytes
         return rows > self._plan.rows_per_chunk or size > CHUNK_BYTES
 
-    def _cut(self, control: Control) -> Chunk:
-        """Take the next chunk off the buffer; the same range is always cut at the same places."""
-        count = min(len(self._buffer), self._plan.rows_per_chunk)
-        frames = self._buffer[:count]
-        size = sum(map(len, map(_PAYLOAD, frames)))
-        if size > CHUNK_BYTES:
-            sizes = accumulate(map(len, map(_PAYLOAD, frames)))
-            count = sum(1 for total in sizes if total <= CHUNK_BYTES) or 1
-            frames = frames[:count]
-            size = sum(map(len, map(_PAYLOAD, frames)))
-        del self._buffer[:count]
-        self._buffered_bytes -= size
-        last = parse_ack_subject(frames[-1][3].decode()).stream_seq
-        self._check_expiry(control, last, len(frames))
-        return chunk_of(frames)
+    def _cut(self, control: Control) -> Chunk | PayloadChunk:
+        """Take the next chunk off the backlog; the same range is always cut at the same places."""
+        parts = self._backlog.first(self._plan.rows_per_chunk, CHUNK_BYTES)
+        last = sequence_of(parts[-1], len(parts[-1]) - 1)
+        self._check_expiry(control, last, sum(map(len, parts)))
+        self._backlog.drop(parts)  # not before: a link that is lost while checking loses no rows
+        chunk = PayloadChunk(parts)
+        return chunk if self._payloads_only else chunk.as_rows()
 
     def _check_expiry(self, control: Control, last: int, rows: int) -> None:
         """Raise if messages may have expired before they were among the ``rows`` up to ``last``.
@@ -365,16 +384,16 @@ class _RangeReader(ConsumerReader):
         and a gapless sequence of messages is complete whatever happened since. What newer messages have
         replaced is no loss.
         """
-        before, self._checked = self._checked, last
-        if not (self._limited and self._plan.fail_on_data_loss) or last - before == rows:
-            return
-        head, config = control.head()
-        if head.first_seq > before + 1 and may_be_loss(config, head, self._plan.since_ns):
-            raise DataLossError(
-                f"stream {self._plan.stream!r} begins at sequence {head.first_seq} now: messages after "
-                f"{before} were removed while a task was reading them (limits or purge). Read more often, "
-                "keep messages longer, or set failOnDataLoss=false to go on without them"
-            )
+        before = self._checked
+        if self._limited and self._plan.fail_on_data_loss and last - before != rows:
+            head, config = control.head()
+            if head.first_seq > before + 1 and may_be_loss(config, head, self._plan.since_ns):
+                raise DataLossError(
+                    f"stream {self._plan.stream!r} begins at sequence {head.first_seq} now: messages after "
+                    f"{before} were removed while a task was reading them (limits or purge). Read more "
+                    "often, keep messages longer, or set failOnDataLoss=false to go on without them"
+                )
+        self._checked = last
 
     def _get(self, control: Control, head: StreamHead, config: StreamConfig) -> Iterator[Chunk]:
         if not (config.allow_direct and self._may_get_directly):
@@ -475,15 +494,3 @@ class _RangeReader(ConsumerReader):
         finally:
             gets.close()
         self._last = plan.hi
-
-
-def chunk_of(frames: list[Frame]) -> Chunk:
-    """The rows of delivered messages."""
-    return Chunk(
-        list(map(_SUBJECT, frames)),
-        list(map(_PAYLOAD, frames)),
-        list(map(_HEADERS, frames)),
-        list(map(_REPLY, frames)),
-        [],
-        [],
-    )

@@ -18,6 +18,7 @@ from ..api.consumers import PullRequest
 from ..errors import ConfigurationError, ConnectionClosedError, HeadraceError, TimeoutError_
 from ..wire import Frame
 from .control import Control
+from .delivered.messages import chunk_of
 from .link import Link
 from .offsets import Offset, check_epoch
 from .patience import Patience, may_pass
@@ -27,7 +28,6 @@ from .reader import (
     HEARTBEAT_S,
     PULL_MESSAGES_MAX,
     ConsumerReader,
-    chunk_of,
 )
 from .rows import Chunk
 

@@ -29,6 +29,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from .decoding.columns import Layout, layout_of, source_schema
+from .handing_over import HandingOver, small_batch
 from .options import SourceOptions, parse_options
 from .planning import Slice
 from .plans import check_streams, plan_batch
@@ -119,7 +120,7 @@ class JetStreamPruningReader(JetStreamBatchReader):
         return filters
 
 
-class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class JetStreamStreamReader(HandingOver, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches, each an exact range that can be read again."""
 
     def __init__(self, options: SourceOptions, columns: Layout) -> None:
@@ -163,7 +164,9 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with in_one_sentence():
-            return [SlicePartition(piece) for piece in self.query.plan(start, end)]
+            pieces = self.query.plan(start, end)
+            self.offer(small_batch(self._options, self._columns, pieces))
+            return [SlicePartition(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SlicePartition):

@@ -17,12 +17,13 @@ from ..subjects import is_subset
 from .bad_messages import BadMessages
 from .columns import BatchBuilder, Selection, Wanted
 from .decoding.columns import Layout
+from .delivered.messages import PayloadChunk
 from .link import Link
 from .options import Connection, SourceOptions
 from .overflow.picking import pick
 from .patience import Patience
 from .planning import Slice
-from .reader import ReadPlan, read_range
+from .reader import ReadPlan, read_payloads, read_range
 from .routing import can_route, home_of_routes, routed
 from .rows import Chunk
 from .snapshot import SnapshotPlan, read_snapshot
@@ -79,8 +80,11 @@ def read_slice(
         strip_partition=options.group is not None,
     )
     try:
-        for chunk in _chunks(options, piece, connect):
-            batch = builder.build(chunk)
+        for chunk in _chunks(options, piece, connect, builder.needs_only_payloads):
+            if isinstance(chunk, PayloadChunk):
+                batch = builder.build_of_payloads(chunk)
+            else:
+                batch = builder.build(chunk)
             for first in range(0, batch.num_rows, options.rows_per_batch):
                 yield batch.slice(first, options.rows_per_batch)
         bad.report()
@@ -94,13 +98,16 @@ def read_slice(
         _idle.setdefault(key, []).extend(link for link in lent if not link.closed)
 
 
-def _chunks(options: SourceOptions, piece: Slice, connect: Callable[[], Link]) -> Iterator[Chunk]:
+def _chunks(
+    options: SourceOptions, piece: Slice, connect: Callable[[], Link], payloads_only: bool
+) -> Iterator[Chunk] | Iterator[Chunk | PayloadChunk]:
     if piece.runs:
         patience = Patience(options.reconnect_timeout_s, f"stream {options.stream!r}")
         return pick(connect, piece, options.rows_per_batch, options.read_timeout_s, patience)
     if options.last_per_subject:
         return read_snapshot(connect, _snapshot_plan(options, piece))
-    return read_range(connect, _range_plan(options, piece))
+    plan = _range_plan(options, piece)
+    return read_payloads(connect, plan) if payloads_only else read_range(connect, plan)
 
 
 def _range_plan(options: SourceOptions, piece: Slice) -> ReadPlan:

@@ -20,6 +20,7 @@ from .headers import (
     status_of,
 )
 from .parser import Parser
+from .payloads import PayloadReader
 
 __all__ = [
     "BAD",
@@ -36,6 +37,7 @@ __all__ = [
     "Frame",
     "Headers",
     "Parser",
+    "PayloadReader",
     "add_header",
     "encode",
     "encode_headers",

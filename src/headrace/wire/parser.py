@@ -121,6 +121,12 @@ class Parser:
         """How many bytes of an incomplete frame are kept: less than one frame."""
         return len(self._held)
 
+    def give_up(self) -> bytes:
+        """The bytes of an incomplete frame, which the parser forgets: its owner reads on and feeds them."""
+        held = bytes(self._held)
+        self._held.clear()
+        return held
+
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """The frames that ``data`` completes, in order."""
         frames: list[Frame] = []

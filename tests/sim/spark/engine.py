@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from pyspark import TaskContext
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import (
     ArrayType,
@@ -80,7 +81,9 @@ class Attempt:
         self.proc = Proc(name, self._run)
 
     def _run(self) -> Any:
-        reader, piece, writer = pickle.loads(self._work)
+        reader, piece, writer, handed = pickle.loads(self._work)
+        if self.number:  # Spark has lost what it was handed
+            handed = None
         context = TaskContext()
         context._partitionId, context._attemptNumber = self.partition, self.number
         context._localProperties = {
@@ -88,7 +91,7 @@ class Attempt:
             "sql.streaming.queryId": "query",
         }
         TaskContext._setTaskContext(context)
-        rows = self._rows(reader, piece)
+        rows = self._rows(reader.read(piece) if handed is None else read_back(handed))
         try:
             return pickle.dumps(writer.write(rows))
         except Killed:
@@ -98,8 +101,7 @@ class Attempt:
             rows.close()
             TaskContext._setTaskContext(None)  # this process may be a driver again
 
-    def _rows(self, reader: Any, piece: Any) -> Generator[Any, None, None]:
-        batches = reader.read(piece)
+    def _rows(self, batches: Generator[Any, None, None]) -> Generator[Any, None, None]:
         try:
             for batch in batches:
                 self.seen.append(batch)
@@ -107,6 +109,11 @@ class Attempt:
                 self.proc.pause(0.0)
         finally:
             batches.close()
+
+
+def read_back(batches: list[Any]) -> Generator[Any, None, None]:
+    """What the driver was handed."""
+    yield from batches
 
 
 class Driver:
@@ -119,9 +126,11 @@ class Driver:
 
     Attributes:
         epoch: of the stream that the running batch is planned for, or "".
+        handed_over: how many plans came with their rows.
     """
 
     epoch = ""
+    handed_over = 0
 
     def __init__(
         self,
@@ -178,12 +187,16 @@ class Driver:
     def _run(self, batch: int, start: str, end: str) -> None:
         self._hook("partitions")
         pieces = list(self._reader.partitions(json.loads(start), json.loads(end)))
+        handed = None
+        if isinstance(self._reader, _SimpleStreamReaderWrapper):
+            handed = [*self._reader.getCache(json.loads(start), json.loads(end))]
+            self.handed_over += 1
         self._hook("streamWriter")
         # As in Spark: one for the tasks, another one for the commit.
         sink = JetStreamDataSource(dict(self._sink))
         writer: Any = sink.streamWriter(SCHEMA, overwrite=False)
         self.epoch = writer._job.epoch
-        work = [pickle.dumps((self._reader, piece, writer)) for piece in pieces]
+        work = [pickle.dumps((self._reader, piece, writer, handed)) for piece in pieces]
         self._hook("tasks")
         messages = [pickle.loads(each) for each in self._run_tasks(self, batch, work)]
         self._hook("after tasks")

@@ -147,6 +147,7 @@ class World:
             self._is_quiet = True
             self._leave_tasks()
             if driver is not None:
+                self.counts["handed over"] += driver.handed_over
                 driver.close()
         return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +34,15 @@ class Format(Protocol):
     def decode(self, payloads: list[bytes], headers: list[bytes]) -> Decoded: ...
 
 
+@runtime_checkable
+class ArrayFormat(Protocol):
+    """Decodes payloads without their headers, as an Arrow array."""
+
+    def decode_together(self, payloads: pa.BinaryArray) -> Sequence[pa.Array] | None:
+        """The value's columns, a row for each payload; None if one is out of the ordinary."""
+        ...
+
+
 SHOWN_CHARACTERS = 80
 
 
@@ -55,10 +64,9 @@ class TextFormat:
     def decode(self, payloads: list[bytes], headers: list[bytes]) -> Decoded:
         import pyarrow as pa
 
+        columns = self.decode_together(pa.array(payloads, pa.binary()))
         misfits: dict[int, Misfit] = {}
-        try:
-            column = pa.array(payloads, pa.binary()).cast(pa.string())
-        except pa.ArrowInvalid:
+        if columns is None:
             texts: list[str | None] = []
             for number, payload in enumerate(payloads):
                 try:
@@ -67,5 +75,14 @@ class TextFormat:
                     texts.append(None)
                     text = payload.decode(errors="backslashreplace")
                     misfits[number] = Misfit(f"not UTF-8: {shown(payload)}", text)
-            column = pa.array(texts, pa.string())
-        return Decoded([column] if self._wanted else [], None, misfits)
+            columns = [pa.array(texts, pa.string())] if self._wanted else []
+        return Decoded(columns, None, misfits)
+
+    def decode_together(self, payloads: pa.BinaryArray) -> list[pa.Array] | None:
+        import pyarrow as pa
+
+        try:
+            column = payloads.cast(pa.string())
+        except pa.ArrowInvalid:
+            return None
+        return [column] if self._wanted else []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..options.decoding import Mode
-from .decoded import Decoded, Format, Misfit
+from .decoded import ArrayFormat, Decoded, Format, Misfit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +53,23 @@ class Decoder:
         self._stream = stream
         self._first = ""
         self.misfits = 0
+
+    @property
+    def reads_arrays(self) -> bool:
+        """Whether ``decode_together`` may be used."""
+        return isinstance(self._format, ArrayFormat)
+
+    def decode_together(self, payloads: pa.BinaryArray) -> dict[str, pa.Array] | None:
+        """The value's columns by name, of payloads that all fit; None where one does not: then ``decode``."""
+        if not isinstance(self._format, ArrayFormat):
+            return None
+        columns = self._format.decode_together(payloads)
+        if columns is None:
+            return None
+        arrays = dict(zip(self._names, columns, strict=True))
+        if self._rescued:
+            arrays[self._rescued] = _rescued_column(Decoded(columns, None, {}), len(payloads))
+        return arrays
 
     def decode(
         self, payloads: list[bytes], headers: list[bytes], sequence_of: Callable[[int], int]

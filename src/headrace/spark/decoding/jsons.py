@@ -38,48 +38,49 @@ class JsonFormat:
         self.one_by_one = 0
 
     def decode(self, payloads: list[bytes], headers: list[bytes]) -> Decoded:
-        columns = self._together(payloads)
-        if columns is not None:
-            return Decoded(columns, None, {})
         import pyarrow as pa
 
+        columns = self.decode_together(pa.array(payloads, pa.binary()))
+        if columns is not None:
+            return Decoded(columns, None, {})
         pieces: list[Sequence[pa.Array]] = []
         misfits: dict[int, Misfit] = {}
         for begin in range(0, len(payloads), PIECE_ROWS):
             piece = payloads[begin : begin + PIECE_ROWS]
-            columns = self._together(piece) if len(piece) < len(payloads) else None
+            columns = None
+            if len(piece) < len(payloads):
+                columns = self.decode_together(pa.array(piece, pa.binary()))
             if columns is None:
                 columns = self._one_by_one(piece, begin, misfits)
             pieces.append(columns)
         merged = [pa.concat_arrays(list(parts)) for parts in zip(*pieces, strict=True)]
         return Decoded(merged, None, misfits)
 
-    def _together(self, payloads: list[bytes]) -> list[pa.Array] | None:
+    def decode_together(self, payloads: pa.BinaryArray) -> list[pa.Array] | None:
         """The columns of documents of which none is out of the ordinary; None if one is."""
         import pyarrow as pa
-        import pyarrow.compute as pc
         import pyarrow.json
 
-        if not payloads:
+        if not len(payloads):
             return [pa.array([], field.type) for field in self._schema]
         if self._readable is None:
             return None
         # If each begins with { and ends with }, no boundary of payloads can be inside a document: after a }
         # JSON wants a comma or an end, and a line break ends a string. So as many rows as payloads means
         # one for each.
-        whole = pa.array(payloads, pa.binary())
-        braces = pc.and_(pc.starts_with(whole, b"{"), pc.ends_with(whole, b"}"))
-        if not pc.all(braces).as_py():
-            payloads = [payload.strip(_JSON_SPACE) for payload in payloads]
-            if not all(payload[:1] == b"{" and payload[-1:] == b"}" for payload in payloads):
+        if not _all_objects(payloads):
+            payloads = pa.array(
+                [each.strip(_JSON_SPACE) for each in payloads.to_pylist()], pa.binary()
+            )
+            if not _all_objects(payloads):
                 return None
-        text = b"\n".join(payloads)
         try:
-            text.decode()  # Arrow's reader does not look
+            payloads.cast(pa.string())  # Arrow's reader does not look whether it is UTF-8
+            text = _in_lines(payloads)
             table = pyarrow.json.read_json(
                 pa.BufferReader(text),
                 read_options=pyarrow.json.ReadOptions(
-                    use_threads=False, block_size=max(len(text) + 1, _BLOCK_BYTES_MIN)
+                    use_threads=False, block_size=max(text.size + 1, _BLOCK_BYTES_MIN)
                 ),
                 parse_options=pyarrow.json.ParseOptions(
                     explicit_schema=self._readable,
@@ -91,7 +92,7 @@ class JsonFormat:
                 return None
             if self._readable is not self._schema:
                 table = table.cast(self._schema)
-        except (UnicodeDecodeError, pa.ArrowInvalid):
+        except pa.ArrowInvalid:
             return None
         return [_one_array(column) for column in table.columns]
 
@@ -138,7 +139,9 @@ class JsonFormat:
 
     def _alone(self, payload: bytes) -> list[Any] | None:
         """The values of a document that only Arrow's reader accepts; None if it does not."""
-        columns = self._together([payload])
+        import pyarrow as pa
+
+        columns = self.decode_together(pa.array([payload], pa.binary()))
         try:
             return None if columns is None else [column[0].as_py() for column in columns]
         except (OverflowError, ValueError):
@@ -156,6 +159,24 @@ def _dump(rescued: dict[str, Any], payload: bytes) -> str:
     except (ValueError, RecursionError):
         return payload.decode(errors="backslashreplace")
     return text
+
+
+def _all_objects(payloads: pa.BinaryArray) -> bool:
+    """Whether each begins and ends as a JSON object does."""
+    import pyarrow.compute as pc
+
+    braces = pc.and_(pc.starts_with(payloads, b"{"), pc.ends_with(payloads, b"}"))
+    whole: bool = pc.all(braces).as_py()
+    return whole
+
+
+def _in_lines(payloads: pa.BinaryArray) -> pa.Buffer:
+    """All of them, separated by line feeds."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    together = pa.ListArray.from_arrays(pa.array([0, len(payloads)], pa.int32()), payloads)
+    return pc.binary_join(together, b"\n")[0].as_buffer()
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

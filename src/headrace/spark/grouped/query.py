@@ -161,6 +161,7 @@ class GroupQuery:
                     epoch=head.epoch,
                     stream=self._stream,
                     subjects=subjects,
+                    size=(hi - lo) * head.mean_bytes,
                 )
             )
         return [piece for piece in slices if piece.lo < piece.hi]
