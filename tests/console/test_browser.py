@@ -110,8 +110,10 @@ async def unharmed(page: Any) -> None:
 
 async def curves(page: Any, count: int) -> None:
     """They are drawn when the numbers of the past have come, which is after the texts."""
-    drawn = f"document.querySelectorAll('.plot canvas').length === {count}"
-    await page.wait_for_function(drawn)
+    from playwright.async_api import expect
+
+    # Not by an expression to wait for: the page's policy lets nobody evaluate one a second time.
+    await expect(page.locator(".plot canvas")).to_have_count(count, timeout=30_000)
 
 
 @BOTH
@@ -144,6 +146,21 @@ async def test_every_page_shows_its_texts_as_text(shown: World, page: Any) -> No
         await curves(page, CURVES.get(path, 0))
     await page.locator("nav a", has_text="Streams").click()
     await page.locator("main h2", has_text="Streams").wait_for()
+
+
+@OURS
+async def test_an_address_is_followed_as_soon_as_there_is_a_page(shown: World, page: Any) -> None:
+    # It changes after the first render and before anybody listens, which is told by nothing.
+    await page.add_init_script(
+        """const listen = window.addEventListener;
+        window.addEventListener = function (name, ...rest) {
+            if (name === "hashchange") history.replaceState(null, "", "#/streams");
+            return listen.call(this, name, ...rest);
+        };"""
+    )
+    await page.reload()
+    await page.locator("main h2", has_text="Streams").first.wait_for()
+    check(page)
 
 
 @OURS

@@ -113,6 +113,7 @@ function App() {
     const moved = () => { setParts(address()); scrollTo(0, 0); };
     addEventListener("hashchange", moved);
     addEventListener("password-needed", enter);
+    setParts(address());  // it may have changed since the first render, when nobody listened
     enter();
     return () => { removeEventListener("hashchange", moved); removeEventListener("password-needed", enter); };
   }, []);
