@@ -313,7 +313,15 @@ async def test_an_address_inside_is_refused_when_defined_and_when_called(
     path = "/v2/channel/c/consumer/h"
     patched = await pushing.http.patch(path, json={"callback_url": "http://10.0.0.1/"})
     assert patched.status_code == 400
-    await pushing.http.patch(path, json={"callback_url": "http://0x0a000001/"})
+    address = "http://0x0a000001/"
+    await pushing.http.patch(path, json={"callback_url": address})
+
+    async def known() -> bool:
+        assert pushing.engine is not None
+        served = pushing.engine.consumers.get("c/h")
+        return served is not None and served.callback_url == address
+
+    await until(pushing, known)
     await pushing.broadcast()
 
     async def noted() -> Any:
