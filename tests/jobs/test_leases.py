@@ -15,7 +15,7 @@ import uvicorn
 from headrace.clock import ManualClock
 from headrace.jobs.http import create_app
 from headrace.jobs.maintenance import Maintenance
-from headrace.jobs.models import NewMessage
+from headrace.jobs.models import Consumer, NewMessage
 from headrace.jobs.runtime import Runtime
 from headrace.jobs.service import consumers, leases, publishing
 from headrace.jobs.service.retention import Keep
@@ -241,6 +241,29 @@ async def test_a_paused_consumer_hands_out_nothing_until_resumed(world: World) -
     assert await world.claim() == []
     await world.http.patch(path, json={"paused": False})
     assert len(await world.claim()) == 1
+
+
+@pytest.mark.parametrize("change", [{"paused": True}, {"settings": {"concurrency": 1}}, "gone"])
+async def test_a_claim_that_began_before_a_change_takes_nothing_by_the_old_definition(
+    world: World, change: Any
+) -> None:
+    def found(tx: Tx) -> Consumer:
+        return consumers.find_consumer(tx, "c", "k")
+
+    database = world.runtime.database
+    before = await database.read(found)
+    if change == "gone":
+        await database.write(
+            lambda tx: tx.run("disable_consumer", seq=before.seq, now=1, reason="410 Gone")
+        )
+    else:
+        patched = await world.http.patch("/v2/channel/c/consumer/k", json=change)
+        assert patched.status_code == 200
+    await world.broadcast()
+    assert await world.runtime.claim(before, 8, 30) == []
+    back = {"paused": False, "enable": True}
+    assert (await world.http.patch("/v2/channel/c/consumer/k", json=back)).status_code == 200
+    assert len(await world.runtime.claim(await database.read(found), 8, 30)) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,20 @@ import httpx2
 import pytest
 
 from headrace.clock import ManualClock
+from headrace.jobs import limits
+from headrace.jobs.models import ClaimedJob, Consumer
 from headrace.jobs.push.engine import PushEngine
-from headrace.jobs.push.lane import retry_after_s
+from headrace.jobs.push.guard import Guard
+from headrace.jobs.push.lane import Lane, retry_after_s
+from headrace.jobs.push.sender import Sender
 from headrace.jobs.push.signature import WebhookVerificationError, verify
 from headrace.jobs.runtime import Runtime
 from headrace.jobs.service.consumers import find_consumer
+from headrace.jobs.store import Tx
 from jobs_endpoint import Call, Endpoint, answer
 from jobs_world import World
 from waiting import elapse
+from waiting import until as eventually
 
 
 @pytest.fixture
@@ -225,6 +231,47 @@ async def test_the_breaker_opens_probes_and_closes(pushing: World, endpoint: End
         return await counts(pushing) == {"DELIVERED": 6}
 
     await until(pushing, all_delivered)
+
+
+@pytest.mark.one_database
+async def test_a_lane_whose_claim_was_by_an_old_definition_claims_again_when_it_learns_the_new_one(
+    world: World, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "POLL_S", 60.0)
+    await world.consumer("h", callbackUrl=endpoint.url, token="ht")
+
+    def found(tx: Tx) -> Consumer:
+        return find_consumer(tx, "c", "h")
+
+    runtime = world.runtime
+    claims: list[int] = []
+    claim = runtime.claim
+
+    async def counted(consumer: Consumer, n: int, lease_s: float) -> list[ClaimedJob]:
+        jobs = await claim(consumer, n, lease_s)
+        claims.append(len(jobs))
+        return jobs
+
+    monkeypatch.setattr(runtime, "claim", counted)
+    before = await runtime.database.read(found)
+    changed = await world.http.patch(
+        "/v2/channel/c/consumer/h", json={"settings": {"concurrency": 1}}
+    )
+    assert changed.status_code == 200
+    await world.broadcast()
+    sender = Sender(Guard(runtime.options.allow_networks), runtime.clock)
+    lane = Lane(runtime, before, sender)
+    serving = asyncio.create_task(lane.run())
+    try:
+        await eventually(lambda: claims == [0])
+        lane.refresh(await runtime.database.read(found))
+        await endpoint.wait_for(1)
+    finally:
+        lane.stop()
+        async with asyncio.timeout(10):
+            await serving
+        sender.close()
+    assert claims[1] == 1
 
 
 @pytest.mark.one_database

@@ -151,7 +151,14 @@ async def test_a_postgres_that_went_away_is_503_and_comes_back() -> None:
 
 
 HOT: dict[str, dict[str, Any]] = {
-    "claim_jobs": {"consumer_seq": 1, "n": 10, "lease": "l", "now": 5, "expires": 6},
+    "claim_jobs": {
+        "consumer_seq": 1,
+        "version": 4,
+        "n": 10,
+        "lease": "l",
+        "now": 5,
+        "expires": 6,
+    },
     "promote_due": {"consumer_seq": 1, "now": 5, "n": 10},
     "list_queued": {"consumer_seq": 1, "n": 25},
     "load_expired": {"now": 5, "n": 10},

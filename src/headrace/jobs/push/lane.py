@@ -51,6 +51,9 @@ class Lane:
 
     def refresh(self, consumer: Consumer) -> None:
         """The definition was read again."""
+        if consumer.updated_us != self.consumer.updated_us:
+            # A claim by the definition before took nothing, and more may be allowed now.
+            self._stir.set()
         before, self.consumer = self.consumer.settings, consumer
         if consumer.settings.breaker != before.breaker:
             self._breaker.policy = consumer.settings.breaker

@@ -71,14 +71,24 @@ class Result:
 
 
 def claim(tx: Tx, consumer: Consumer, n: int, lease_s: float, now: int) -> list[ClaimedJob]:
-    """Lease up to ``n`` ready jobs: highest priority first, and within a priority the oldest."""
+    """Lease up to ``n`` ready jobs: highest priority first, and within a priority the oldest.
+
+    None if the definition has changed since ``consumer`` was read: ``n`` may be by a limit that no longer
+    holds, and the consumer may be paused. Whoever changes it rings for those who wait for its jobs.
+    """
     if consumer.paused or consumer.disabled_us is not None:
         return []
     tx.run("promote_due", consumer_seq=consumer.seq, now=now, n=limits.SWEEP_ROWS)
     lease = ids.new_lease()
     expires = now + round(lease_s * _SECOND_US)
     rows = tx.all(
-        "claim_jobs", consumer_seq=consumer.seq, n=n, lease=lease, now=now, expires=expires
+        "claim_jobs",
+        consumer_seq=consumer.seq,
+        version=consumer.updated_us,
+        n=n,
+        lease=lease,
+        now=now,
+        expires=expires,
     )
     if not rows:
         return []

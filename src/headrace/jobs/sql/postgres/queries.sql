@@ -21,9 +21,14 @@ SELECT pg_advisory_xact_lock(key) FROM (
 SELECT seq FROM consumer WHERE seq = :seq FOR UPDATE;
 
 -- name: claim_jobs
+-- Nothing by a definition that was changed, or disabled, since it was read.
 WITH picked AS (
     SELECT seq FROM job
     WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+    AND EXISTS (
+        SELECT 1 FROM consumer
+        WHERE seq = :consumer_seq AND updated_us = :version AND disabled_us IS NULL
+    )
     ORDER BY priority DESC, seq LIMIT :n FOR UPDATE SKIP LOCKED
 )
 UPDATE job SET

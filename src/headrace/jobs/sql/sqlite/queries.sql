@@ -13,12 +13,17 @@ SELECT 1 WHERE :keys IS NOT NULL;
 SELECT seq FROM consumer WHERE seq = :seq;
 
 -- name: claim_jobs
+-- Nothing by a definition that was changed, or disabled, since it was read.
 UPDATE job SET
     state = 1002, lease = :lease, lease_started_us = :now, lease_expires_us = :expires,
     claims = claims + 1, changed_us = :now
 WHERE seq IN (
     SELECT seq FROM job INDEXED BY job_queued
     WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+    AND EXISTS (
+        SELECT 1 FROM consumer
+        WHERE seq = :consumer_seq AND updated_us = :version AND disabled_us IS NULL
+    )
     ORDER BY priority DESC, seq LIMIT :n
 )
 RETURNING seq, message_seq, priority, retries, claims, ordering_key, created_us;
