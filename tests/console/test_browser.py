@@ -165,6 +165,8 @@ async def test_an_address_is_followed_as_soon_as_there_is_a_page(shown: World, p
 
 @OURS
 async def test_a_message_is_read_in_every_form(shown: World, page: Any) -> None:
+    from playwright.async_api import expect
+
     await go(page, "streams/ORDERS/messages", "messages")
     await page.get_by_label("Subject or pattern").fill("in.>")
     await page.get_by_role("button", name="Show").click()
@@ -178,9 +180,7 @@ async def test_a_message_is_read_in_every_form(shown: World, page: Any) -> None:
     await page.get_by_label("From a sequence or a time").fill("12")
     await page.get_by_label("Subject or pattern").fill("")
     await page.get_by_role("button", name="Show").click()
-    first = page.locator(".line[data-seq]").first
-    await page.locator(".line[data-seq='12']").wait_for()
-    assert await first.get_attribute("data-seq") == "12"
+    await expect(page.locator(".line[data-seq]").first).to_have_attribute("data-seq", "12")
     check(page)
 
 
