@@ -206,7 +206,11 @@ class _RangeReader(ConsumerReader):
             yield from self._get(control, head, config)
             self._is_reset_now(control)
             return
-        if self._may_get_few and 0 < plan.hi - self._last <= min(FEW, FEW_BYTES // head.mean_bytes):
+        # Not when a link was lost with rows in the backlog: these come first, and in one chunk with the rest.
+        few = (
+            0 if self._backlog or not self._may_get_few else min(FEW, FEW_BYTES // head.mean_bytes)
+        )
+        if 0 < plan.hi - self._last <= few:
             chunk = self._get_few(control)
             if chunk is not None:
                 if chunk.sequences:
@@ -433,26 +437,27 @@ class _RangeReader(ConsumerReader):
         batch = max(1, min(plan.rows_per_chunk, PULL_BYTES // head.mean_bytes))
         gets = DirectGets(control.link, plan.stream, plan.read_timeout_s)
 
-        def ask() -> None:
-            if self._last < plan.hi:
-                gets.ask(self._last + 1, min(batch, plan.hi - self._last), CHUNK_BYTES)
+        def ask(after: int) -> None:
+            if after < plan.hi:
+                gets.ask(after + 1, min(batch, plan.hi - after), CHUNK_BYTES)
 
         try:
-            ask()
+            ask(self._last)
             while self._last < plan.hi:
                 chunk = gets.take_all().as_chunk(plan.hi)
                 if chunk.sequences:
                     if self._is_reset_now(control):
                         return
                     self._patience.restart()
-                    self._last = chunk.sequences[-1]
-                    ask()  # the server works while Spark takes these rows
+                    last = chunk.sequences[-1]
+                    ask(last)  # the server works while Spark takes these rows
+                    self._last = last  # not before: if the link is lost, they are not passed on
                     yield chunk
                 elif self._is_complete(control):
                     self._last = plan.hi
                 else:
                     self._patience.pause(_LaggingCopyError("a copy of the stream lags behind"))
-                    ask()
+                    ask(self._last)
         finally:
             gets.close()
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...wire import Frame, Parser, PayloadReader
-
-if TYPE_CHECKING:
-    pass
 
 _RUN_BYTES_MIN: Final = 4 * 1024  # for less, it is not worth beginning
 _CUT_BYTES_MAX: Final = 2 * PayloadReader.MESSAGE_BYTES_MAX
