@@ -76,9 +76,10 @@ soak: env  ## kills, power cuts, damages, every fault of the disk's calls, 10,00
 		HEADRACE_SPARK_SEEDS=$${HEADRACE_SPARK_SEEDS:-10000} HYPOTHESIS_PROFILE=soak \
 		$(BIN)/pytest -s tests/crash tests/sim --timeout=0 $(PYTEST_ARGS)
 
-faults: env  ## 1,000 lost connections and 10,000 cancelled calls on either server
+faults: env  ## 1,000 lost connections, 10,000 cancelled calls, one lost at each step, on either server
 	@HEADRACE_DISCONNECTS=$${HEADRACE_DISCONNECTS:-1000} HEADRACE_CANCELLATIONS=$${HEADRACE_CANCELLATIONS:-10000} \
-		$(BIN)/pytest -s tests/client/test_disconnects.py tests/client/test_faults.py --timeout=7200 $(PYTEST_ARGS)
+		HEADRACE_EVERY_LOSS=1 $(BIN)/pytest -s tests/client/test_disconnects.py tests/client/test_faults.py \
+		tests/spark/test_lost_links_of_queries.py tests/spark/test_lost_links_of_whole_queries.py --timeout=7200 $(PYTEST_ARGS)
 
 cluster: env  ## kill, restart, freeze and cut off the leaders of three nats-servers, HEADRACE_ROUNDS (20) times
 	@HEADRACE_ROUNDS=$${HEADRACE_ROUNDS:-20} $(BIN)/pytest -s tests/cluster $(PYTEST_ARGS)

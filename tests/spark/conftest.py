@@ -25,6 +25,8 @@ from headrace.spark.gets import MessageGets
 from headrace.spark.link import Link
 from headrace.spark.options import Connection
 
+from .losses import Losses
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -209,3 +211,9 @@ def collect_what_py4j_leaves() -> Iterator[None]:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:
     return str(tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def losses(monkeypatch: pytest.MonkeyPatch) -> Losses:
+    """Loses connections of the code under test, one at each step."""
+    return Losses(monkeypatch)

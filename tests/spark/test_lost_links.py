@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -15,73 +14,13 @@ from headrace.spark.rows import Chunk
 from headrace.spark.snapshot import SnapshotPlan, read_snapshot
 
 from .conftest import Feed
+from .losses import Losses
 from .virtual import Time
 
 pytestmark = pytest.mark.usefixtures("links_end")
 
 COUNT = 220  # more than a few, so that a few are left when it is lost late
 DELETED = (2, 9, 100, 149, 150, 151, 215)
-
-
-@dataclass
-class Losses:
-    """Loses a connection once in a read: at the step ``at``, which is a read or a write of a socket."""
-
-    feed: Feed
-    at: int = 0
-    steps: int = 0
-    links: list[Link] = field(default_factory=list)
-
-    def connect(self) -> Link:
-        self.links.append(self.feed.connect())
-        return self.links[-1]
-
-    def step(self, link: Link) -> None:
-        if link in self.links and not link.closed:
-            self.steps += 1
-            if self.steps == self.at:
-                link.close()
-
-    def each(self, read: Callable[[], Iterable[Chunk | PayloadChunk]]) -> list[list[Chunk]]:
-        """What ``read`` gives without a loss, and with one at each step."""
-        found = []
-        while self.steps >= self.at:
-            self.steps = 0
-            chunks = [each.as_rows() if isinstance(each, PayloadChunk) else each for each in read()]
-            for link in self.links:
-                link.close()
-            self.links.clear()
-            found.append(chunks)
-            self.at += 1
-        return found
-
-
-@pytest.fixture
-def lose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Feed], Losses]:
-    monkeypatch.setattr("headrace.spark.link.READ_CHUNK_BYTES", 5000)
-    read, send = Link._read, Link.send
-
-    def of(feed: Feed) -> Losses:
-        losses = Losses(feed)
-
-        def lossy_read(link: Link, timeout_s: float) -> bytes | None:
-            losses.step(link)
-            return read(link, timeout_s)
-
-        def lossy_send(link: Link, data: bytes) -> None:
-            losses.step(link)
-            send(link, data)
-
-        monkeypatch.setattr(Link, "_read", lossy_read)
-        monkeypatch.setattr(Link, "send", lossy_send)
-        return losses
-
-    return of
-
-
-def payloads(chunks: list[Chunk]) -> list[bytes]:
-    return [payload for chunk in chunks for payload in chunk.payloads]
-
 
 STREAMS: dict[str, dict[str, Any]] = {
     "unlimited": {},
@@ -91,11 +30,40 @@ STREAMS: dict[str, dict[str, Any]] = {
 }
 
 
+def with_losses(
+    losses: Losses,
+    feed: Feed,
+    read: Callable[[Callable[[], Link]], Iterable[Chunk | PayloadChunk]],
+    at_least: int,
+) -> list[list[Chunk]]:
+    """What ``read`` gives without a loss, and with one at each step."""
+    found = []
+    for _ in losses.rounds(at_least):
+        links: list[Link] = []
+
+        def connect(links: list[Link] = links) -> Link:
+            links.append(feed.connect())
+            return links[-1]
+
+        with losses:
+            chunks = list(read(connect))
+        found.append(
+            [each.as_rows() if isinstance(each, PayloadChunk) else each for each in chunks]
+        )
+        for link in links:
+            link.close()
+    return found
+
+
+def payloads(chunks: list[Chunk]) -> list[bytes]:
+    return [payload for chunk in chunks for payload in chunk.payloads]
+
+
 @pytest.mark.parametrize("kind", STREAMS)
 @pytest.mark.parametrize("of_range", [read_range, read_payloads])
 def test_every_row_of_a_range_comes_once_wherever_a_connection_is_lost(
     make_feed: Callable[..., Feed],
-    lose: Callable[[Feed], Losses],
+    losses: Losses,
     of_range: Callable[..., Iterable[Chunk | PayloadChunk]],
     kind: str,
 ) -> None:
@@ -104,9 +72,9 @@ def test_every_row_of_a_range_comes_once_wherever_a_connection_is_lost(
     for seq in DELETED:
         feed.call(f"STREAM.MSG.DELETE.{feed.name}", {"seq": seq})
     plan = ReadPlan(feed.name, 0, COUNT, lambda config: "", 150, 5.0, True)
-    losses = lose(feed)
-    reads = losses.each(lambda: of_range(losses.connect, plan, Time().patience(5.0)))
-    assert len(reads) > 10
+    reads = with_losses(
+        losses, feed, lambda connect: of_range(connect, plan, Time().patience(5.0)), 15
+    )
     expected = [b"%050d" % number for number in range(1, COUNT + 1) if number not in DELETED]
     cut = [len(chunk.payloads) for chunk in reads[0]]
     for at, chunks in enumerate(reads):
@@ -117,12 +85,13 @@ def test_every_row_of_a_range_comes_once_wherever_a_connection_is_lost(
 
 @pytest.mark.parametrize("count", [30, COUNT])
 def test_every_row_that_a_server_selects_comes_once_wherever_a_connection_is_lost(
-    feed: Feed, lose: Callable[[Feed], Losses], count: int
+    feed: Feed, losses: Losses, count: int
 ) -> None:
     feed.publish(["y" if index % 9 else "x" for index in range(count)], lambda index: b"%d" % index)
     plan = ReadPlan(feed.name, 0, count, lambda config: f"{feed.name}.x", 10, 5.0, True)
-    losses = lose(feed)
-    reads = losses.each(lambda: read_range(losses.connect, plan, Time().patience(5.0)))
+    reads = with_losses(
+        losses, feed, lambda connect: read_range(connect, plan, Time().patience(5.0)), 8
+    )
     for at, chunks in enumerate(reads):
         rows = [
             payload
@@ -134,12 +103,12 @@ def test_every_row_that_a_server_selects_comes_once_wherever_a_connection_is_los
 
 
 def test_the_latest_of_each_subject_comes_once_wherever_a_connection_is_lost(
-    feed: Feed, lose: Callable[[Feed], Losses]
+    feed: Feed, losses: Losses
 ) -> None:
     feed.publish([f"k{index % 90}" for index in range(COUNT)])
     plan = SnapshotPlan(feed.name, ">", 25, 5.0, 5.0)
-    losses = lose(feed)
-    reads = losses.each(lambda: read_snapshot(losses.connect, plan, Time().patience(5.0)))
-    assert len(reads) > 10
+    reads = with_losses(
+        losses, feed, lambda connect: read_snapshot(connect, plan, Time().patience(5.0)), 15
+    )
     for at, chunks in enumerate(reads):
         assert payloads(chunks) == [b"m%d" % index for index in range(COUNT - 90, COUNT)], at

@@ -206,16 +206,14 @@ class _RangeReader(ConsumerReader):
             yield from self._get(control, head, config)
             self._is_reset_now(control)
             return
-        # Not when a link was lost with rows in the backlog: these come first, and in one chunk with the rest.
+        # Rows that a lost link left in the backlog come first, and in one chunk with the rest.
         few = (
             0 if self._backlog or not self._may_get_few else min(FEW, FEW_BYTES // head.mean_bytes)
         )
-        if 0 < plan.hi - self._last <= few:
-            chunk = self._get_few(control)
-            if chunk is not None:
-                if chunk.sequences:
-                    yield chunk
-                return
+        if 0 < plan.hi - self._last <= few and (chunk := self._get_few(control)) is not None:
+            if chunk.sequences:
+                yield chunk
+            return
         if self._last < plan.hi:
             ahead = min(head.messages, head.last_seq - self._last)
             pending = self._create_consumer(control, plan.server_filter(config), ahead)

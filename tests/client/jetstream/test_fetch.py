@@ -8,8 +8,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+import chaos
 import peers
+from headrace.broker.server import Broker
 from headrace.client import Batch, Connection, Consumer, JetStream, Stream, connect
+from headrace.client.jetstream.fetch import Fetch
 from headrace.errors import (
     ConfigurationError,
     ConnectionClosedError,
@@ -221,9 +224,34 @@ async def test_arguments_out_of_range_are_refused(js: JetStream, stream: Stream)
 
 async def test_heartbeats_keep_a_long_fetch_alive(js: JetStream, stream: Stream) -> None:
     consumer = await stream.create_consumer(durable_name="c")
-    batch = await consumer.fetch(1, max_wait=0.7, heartbeat=0.15)
+    batch = await consumer.fetch(1, max_wait=1.4, heartbeat=0.5)
     assert len(batch) == 0
     assert batch.error is None
+
+
+async def test_while_the_connection_is_away_a_fetch_does_not_look_for_heartbeats_all_the_time(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    look = Fetch._check_beat
+
+    def counted(fetch: Fetch) -> None:
+        nonlocal looks
+        looks += 1
+        look(fetch)
+
+    monkeypatch.setattr(Fetch, "_check_beat", counted)
+    async with chaos.ChaosProxy("127.0.0.1", broker.port) as proxy:
+        connection = await connect(proxy.url, reconnect_wait=60, reconnect_wait_max=60)
+        stream = await connection.jetstream().create_stream(name="S", subjects=["s"])
+        consumer = await stream.create_consumer(durable_name="c")
+        fetch = asyncio.create_task(consumer.fetch(1, max_wait=30, heartbeat=0.1))
+        await until_pulling(consumer)
+    await elapse(1, "a look that is repeated at once would be thousands of looks")
+    fetch.cancel()
+    await asyncio.wait([fetch])
+    await connection.close()
+    assert 2 <= looks <= 12
 
 
 # Answers

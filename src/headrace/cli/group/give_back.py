@@ -28,9 +28,10 @@ async def give_back(js: JetStream, args: Args) -> int:
         return 0
     for each in held:
         if is_static:
-            # The config first: until it is awake again no instance takes it for its own.
-            await js.update_consumer(stream, released(each.config))
-            await (await js.consumer(stream, each.name)).resume()
+            # The signs last: as long as they are there, instances leave it alone, and this can be repeated.
+            consumer = await js.consumer(stream, each.name)
+            await consumer.resume()
+            await js.update_consumer(stream, released((await consumer.info()).config))
         else:
             await js.delete_consumer(stream, each.name)
     shown = f"gave back {', '.join(names)}; instances of {member} take part again"

@@ -190,8 +190,11 @@ class Fetch:
     def _check_beat(self) -> None:
         beat = self._plan.request.idle_heartbeat
         session = self._session
-        silent = session.loop.time() - self._last_heard
-        if session.link is not None and silent >= 2 * beat:
+        now = session.loop.time()
+        if session.link is None:
+            self._last_heard = now  # nothing can be heard until it is back
+        silent = now - self._last_heard
+        if silent >= 2 * beat:
             self._finish(
                 error=HeartbeatMissedError(
                     f"no message and no heartbeat from consumer {self._plan.consumer} for "

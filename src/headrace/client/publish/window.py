@@ -95,6 +95,8 @@ class WindowPublisher(Publisher, Generic[C]):
         self._route = session.open_route(self._prefix + b"*", self._receive)
         self._enter()
         self._flowing = session.link is not None
+        if not self._flowing:
+            self._recovery.lost()  # or nobody would send what is held back until there is a link
         self._timer = session.loop.call_later(self._recovery.pace, self._tick)
 
     def _shut(self, reason: Exception) -> None:

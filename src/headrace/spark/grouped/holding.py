@@ -7,6 +7,7 @@ of Headrace leave a marked one alone and wait; whoever would read from it gets n
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,7 @@ from ...api import base
 from ...api.consumers import ConsumerConfig, ConsumerInfo, PauseRequest, PauseResponse
 from ...api.envelope import decode_response
 from ...api.errors import Errors
-from ...errors import ConfigurationError, JetStreamApiError
+from ...errors import ConfigurationError, ConsumerNotFoundError, JetStreamApiError
 from ...groups.member.config import Plan, Settings
 from ...groups.names import (
     QUERY_MEMBER,
@@ -57,6 +58,7 @@ class Holding:
         self._owner = owner
         self._held: dict[str, tuple[int, ...]] = {}
         self._floors: dict[int, int] = {}
+        self._leaving: set[str] = set()  # being given back: an answer may be lost, and not the deed
         self._unanswered_since: dict[str, float] = {}
 
     @property
@@ -84,10 +86,14 @@ class Holding:
                 if error.err_code != _NOT_FOUND:
                     raise
                 info = None
-            if info is None:
+            if info is not None and info.config.metadata.get(QUERY_OWNER) == self._owner:
+                continue
+            if name in self._leaving:
+                self._forget(name)
+            elif info is None:
                 _LOG.warning("consumer %r of stream %r was deleted", name, control.stream)
                 self._forget(name)
-            elif info.config.metadata.get(QUERY_OWNER) != self._owner:
+            else:
                 raise ConfigurationError(
                     f"jetstream source: another query has taken over consumer {name!r} of stream "
                     f"{control.stream!r} and takes part as this member; give each query a 'member' of its own"
@@ -105,6 +111,8 @@ class Holding:
 
         To be called between batches only: what is given back must be committed, and released.
         """
+        for name in list(self._leaving):
+            self._give_back(control, name)
         for name, partitions in list(self._held.items()):
             plan = wanted.get(name)
             kept = tuple(p for p in partitions if plan is not None and p in plan.partitions)
@@ -117,6 +125,7 @@ class Holding:
                 self._take(control, name, plan)
 
     def _forget(self, name: str) -> None:
+        self._leaving.discard(name)
         for partition in self._held.pop(name):
             self._floors.pop(partition, None)
 
@@ -135,8 +144,7 @@ class Holding:
         if info is None:
             self._create(control, name, plan)
         elif is_held_by(info, self._member):
-            config = structs.replace(info.config, filter_subjects=plan.filters)
-            self._change(control, config, plan.partitions, _floor(info, self._settings))
+            self._mark(control, info, plan)
         elif not self._is_in_use(info):
             if self._settings.is_static:
                 self._mark(control, info)
@@ -156,15 +164,16 @@ class Holding:
         )
         self._change(control, config, plan.partitions, 0, "create")
 
-    def _mark(self, control: Control, info: ConsumerInfo) -> None:
-        """Make a consumer that is there the query's, with its position and filters."""
+    def _mark(self, control: Control, info: ConsumerInfo, plan: Plan | None = None) -> None:
+        """Make a consumer that is there the query's, with its position, and with its filters or those of
+        ``plan``.
+        """
         metadata = {**info.config.metadata, **self._signs()}
-        config = structs.replace(info.config, metadata=metadata)
-        self._change(control, config, _partitions(info.config), _floor(info, self._settings))
-        if not info.paused:
-            subject = control.link.api("CONSUMER", "PAUSE", control.stream, info.name)
-            answer = control.link.request(subject, base.encode(PauseRequest(pause_until=FOR_GOOD)))
-            decode_response(answer.payload, PauseResponse)
+        filters = info.config.filter_subjects if plan is None else plan.filters
+        config = structs.replace(info.config, metadata=metadata, filter_subjects=filters)
+        partitions = _partitions(info.config) if plan is None else plan.partitions
+        floor = _floor(info, self._settings)
+        self._change(control, config, partitions, floor, is_awake=not info.paused)
 
     def _change(
         self,
@@ -173,15 +182,22 @@ class Holding:
         partitions: tuple[int, ...],
         floor: int,
         action: str = "update",
+        *,
+        is_awake: bool = False,
     ) -> None:
         """Create or update a consumer, and hold it; nothing changes while another one is in the way."""
+        name = config.durable_name or config.name
         try:
             control.create_consumer(config, action)
         except JetStreamApiError as error:
             if error.err_code not in (_OVERLAPS, _EXISTS):
                 raise
-        else:
-            self._keep(config.durable_name or config.name, partitions, floor)
+            return
+        if is_awake:
+            subject = control.link.api("CONSUMER", "PAUSE", control.stream, name)
+            answer = control.link.request(subject, base.encode(PauseRequest(pause_until=FOR_GOOD)))
+            decode_response(answer.payload, PauseResponse)
+        self._keep(name, partitions, floor)
 
     def _signs(self) -> dict[str, str]:
         return {ROLE: QUERY_ROLE, QUERY_MEMBER: self._member, QUERY_OWNER: self._owner}
@@ -203,6 +219,7 @@ class Holding:
     # Giving back
 
     def _give_back(self, control: Control, name: str) -> None:
+        self._leaving.add(name)
         if self._settings.is_static:
             give_back_static(control, name)
         else:
@@ -220,17 +237,21 @@ class Holding:
 
 
 def give_back_static(control: Control, name: str) -> None:
-    """Make a static group's consumer its member's again; it goes on where the query committed."""
-    info = control.consumer_info(name)
-    if info is None:
-        return
-    control.create_consumer(released(info.config), "update")
+    """Make a static group's consumer its member's again; it goes on where the query committed.
+
+    The signs last: as long as they are there, members leave it alone, and whoever gives back knows that it
+    is to be done again.
+    """
     subject = control.link.api("CONSUMER", "PAUSE", control.stream, name)
-    decode_response(control.link.request(subject, b"").payload, PauseResponse)
+    with contextlib.suppress(ConsumerNotFoundError):
+        decode_response(control.link.request(subject, b"").payload, PauseResponse)
+    info = control.consumer_info(name)
+    if info is not None:
+        control.create_consumer(released(info.config), "update")
 
 
 def released(config: ConsumerConfig) -> ConsumerConfig:
-    """The consumer of a static group's member without the signs of a query; it is still to be resumed."""
+    """The consumer of a static group's member without the signs of a query, once it is resumed."""
     signs = (ROLE, QUERY_MEMBER, QUERY_OWNER)
     metadata = {k: v for k, v in config.metadata.items() if k not in signs}
     return structs.replace(config, metadata=metadata, description="")
