@@ -62,6 +62,7 @@ class Consumer:
         self.stream_name = stream_name
         self.name = name
         self.cached_info = info
+        self._resumes = True  # whether a fetch pulls again when a lost link is back
         self._pin = Pin(api.session.report)
         self._next_subject = api.subject("CONSUMER", "MSG", "NEXT", stream_name, name).encode()
 
@@ -379,6 +380,7 @@ class Consumer:
             max_wait=max_wait,
             consumer=self._label,
             pin=self._pin,
+            resumes=self._resumes,
         )
 
     def _check_priority(self, priority: PriorityOptions) -> None:

@@ -34,7 +34,10 @@ LAST_WORDS: Final = (404, 408)  # statuses after which a server that lives has f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPlan:
-    """What to pull: the request, its subject, and how much completes it."""
+    """What to pull: the request, its subject, and how much completes it.
+
+    ``resumes``: whether to pull again when a lost link is back, or to end.
+    """
 
     subject: bytes
     request: PullRequest
@@ -43,6 +46,7 @@ class FetchPlan:
     max_wait: float
     consumer: str
     pin: Pin = field(repr=False)
+    resumes: bool = True
 
 
 class Fetch:
@@ -224,7 +228,7 @@ class Fetch:
 
     def connection_restored(self) -> None:
         self._last_heard = self._session.loop.time()
-        if self._is_eager and self._frames:
+        if (self._is_eager and self._frames) or not self._plan.resumes:
             self._finish()
         else:
             self._pull_again()

@@ -21,16 +21,20 @@ from ...errors import (
 from ..callbacks import tell
 from .consume import Consumption
 from .consumers import Consumers
+from .fetch import REMAINING_MIN_S
 from .message import Batch, JetStreamMessage
 
 if TYPE_CHECKING:
     from .calls import Api
     from .consumer import Consumer
 
+    _Pull = Callable[[Consumer, float, float | None], Awaitable[Batch]]
+
 RETRY_FIRST_S: Final = 1.0  # doubling …
 RETRY_MAX_S: Final = 10.0  # … up to here
 INACTIVE_S: Final = 300.0
 EXPIRES_S: Final = 10.0  # so that silence is noticed after 10 seconds
+ATTEMPTS: Final = 2  # of a fetch, while messages were missed or the consumer is gone
 _UNREACHABLE: Final = (NoRespondersError, TimeoutError_, DisconnectedError)
 
 
@@ -61,6 +65,7 @@ class OrderedConsumer:
             inactive_threshold=config.inactive_threshold or INACTIVE_S,
         )
         self._consumer: Consumer | None = None
+        self._is_doubtful = False  # whether that may have delivered what nobody received
         self._consumer_seq = 0  # of the consumer behind: the last one seen
         self._first_sequence = 0  # where "new" or "last" was when we began, if that is needed
         self.stream_name = stream_name
@@ -77,7 +82,7 @@ class OrderedConsumer:
 
     async def info(self) -> ConsumerInfo:
         """What the server says of the consumer that stands behind it now."""
-        return await (await self._current()).info()
+        return await (self._consumer or await self._current()).info()
 
     async def fetch(
         self,
@@ -93,9 +98,11 @@ class OrderedConsumer:
         Arguments and errors are those of ``Consumer.fetch``, except that a missing consumer is replaced.
         """
         return await self._fetch(
-            lambda consumer: consumer.fetch(
-                max_messages, max_wait=max_wait, heartbeat=heartbeat, no_wait=no_wait, eager=eager
-            )
+            lambda consumer, wait, beat: consumer.fetch(
+                max_messages, max_wait=wait, heartbeat=beat, no_wait=no_wait, eager=eager
+            ),
+            max_wait,
+            heartbeat,
         )
 
     async def fetch_bytes(
@@ -109,28 +116,43 @@ class OrderedConsumer:
     ) -> Batch:
         """As ``fetch``, up to ``max_bytes``; see ``Consumer.fetch_bytes``."""
         return await self._fetch(
-            lambda consumer: consumer.fetch_bytes(
-                max_bytes, max_wait=max_wait, heartbeat=heartbeat, no_wait=no_wait, eager=eager
-            )
+            lambda consumer, wait, beat: consumer.fetch_bytes(
+                max_bytes, max_wait=wait, heartbeat=beat, no_wait=no_wait, eager=eager
+            ),
+            max_wait,
+            heartbeat,
         )
 
-    async def _fetch(self, pull: Callable[[Consumer], Awaitable[Batch]]) -> Batch:
-        for last_attempt in (False, True):
+    async def _fetch(self, pull: _Pull, max_wait: float, heartbeat: float | None) -> Batch:
+        """Pull, and once more where something was missed; as often as need be where a link was lost."""
+        session, attempts = self._api.session, 0
+        begun, wait = session.loop.time(), max_wait
+        while True:
             consumer = await self._current()
+            reconnects = session.reconnects
+            self._is_doubtful = True  # until it is known that whatever it delivers has come
             try:
-                batch = await pull(consumer)
+                batch = await pull(consumer, wait, heartbeat)
             except (NoRespondersError, PullError, HeartbeatMissedError):
+                attempts += 1
                 self._consumer = None
-                if last_attempt:
+                if attempts == ATTEMPTS:
                     raise
                 continue
             good = list(itertools.takewhile(self._is_next, batch))
-            if len(good) == len(batch):
+            if len(good) < len(batch):  # something before the next one was missed: start anew there
+                attempts += 1
+                if good:
+                    return Batch.of(session, good)
+                if attempts == ATTEMPTS:
+                    raise PullError(409, "messages were missed twice in a row")
+                continue
+            is_same_link = session.link is not None and session.reconnects == reconnects
+            self._is_doubtful = not is_same_link or batch.error is not None
+            left = max_wait - (session.loop.time() - begun)
+            if batch or is_same_link or left < REMAINING_MIN_S:
                 return batch
-            self._consumer = None  # something before the next one was missed: start anew there
-            if good:
-                return Batch.of(self._api.session, good)
-        raise PullError(409, "messages were missed twice in a row")
+            wait, heartbeat = left, heartbeat and min(heartbeat, left / 2)
 
     async def next(self, max_wait: float = 5.0) -> JetStreamMessage:
         """The next message. Raises TimeoutError if none came in ``max_wait`` seconds."""
@@ -172,8 +194,13 @@ class OrderedConsumer:
         return True
 
     async def _current(self) -> Consumer:
+        """The consumer behind it; another one if this one may have delivered what nobody received."""
+        if self._consumer is not None and self._is_doubtful:
+            await self.delete()
         if self._consumer is None:
             self._consumer = await self._create()
+            self._consumer._resumes = False
+            self._is_doubtful = False
         return self._consumer
 
     async def _create(self) -> Consumer:
