@@ -11,10 +11,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from ..api.envelope import decode_response
-from ..api.messages import PubAck
-from ..errors import ConfigurationError, HeadraceError, NoRespondersError
+from ..errors import HeadraceError
 from ..wire import encode_headers
+from .letters import publish_letters
 from .link import Link
 from .options.values import BadRule
 from .patience import Patience
@@ -121,15 +120,15 @@ class BadMessages:
                     f"stream {self._stream!r}: message {message.sequence} is too large for a dead letter: "
                     f"the server accepts {link.info.max_payload} bytes with headers"
                 )
-        requests = [(self._rule.subject, message.payload) for message in messages]
-        try:
-            for reply in link.request_many(requests, blocks):
-                decode_response(reply.payload, PubAck)
-        except NoRespondersError as error:
-            raise ConfigurationError(
-                f"jetstream source: no stream takes the subject {self._rule.subject!r} of onBadMessage; "
-                "create one"
-            ) from error
+        payloads = [message.payload for message in messages]
+        publish_letters(
+            link,
+            self._rule.subject,
+            payloads,
+            blocks,
+            who="jetstream source",
+            option="onBadMessage",
+        )
 
     def _headers(self, message: BadMessage) -> bytes:
         """What the message was. Its own headers may be what is wrong with it, so they travel encoded."""

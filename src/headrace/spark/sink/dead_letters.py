@@ -6,9 +6,9 @@ import base64
 from collections.abc import Sequence
 from typing import Final
 
-from ...api.envelope import decode_pub_ack
-from ...errors import ConfigurationError, HeadraceError, NoRespondersError
+from ...errors import HeadraceError
 from ...wire import encode_headers
+from ..letters import publish_letters
 from ..options.values import BadRule
 from ..patience import Patience
 from .links import Links
@@ -67,20 +67,15 @@ class BadRows:
 
     def _publish(self, rows: Sequence[BadRow]) -> None:
         link = self._links.get()
-        requests, blocks = [], []
+        payloads, blocks = [], []
         for row in rows:
             lines = row.lines if len(row.lines) <= _HEADERS_MAX else b""
             room = max(0, link.info.max_payload - _LETTER_BYTES - 2 * len(lines))
-            requests.append((self._rule.subject, row.payload[:room]))
+            payloads.append(row.payload[:room])
             blocks.append(self._headers(row, lines, room))
-        try:
-            for reply in link.request_many(requests, blocks):
-                decode_pub_ack(reply.payload)
-        except NoRespondersError as error:
-            raise ConfigurationError(
-                f"{ACCEPTED.who}: no stream takes the subject {self._rule.subject!r} of onBadRow; "
-                "create one"
-            ) from error
+        publish_letters(
+            link, self._rule.subject, payloads, blocks, who=ACCEPTED.who, option="onBadRow"
+        )
 
     def _headers(self, row: BadRow, lines: bytes, room: int) -> bytes:
         """What the row was. Its own headers may be what is wrong with it, so they travel encoded."""
