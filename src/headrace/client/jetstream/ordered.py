@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from .calls import Api
     from .consumer import Consumer
 
-    _Pull = Callable[[Consumer, float, float | None], Awaitable[Batch]]
-
 RETRY_FIRST_S: Final = 1.0  # doubling …
 RETRY_MAX_S: Final = 10.0  # … up to here
 INACTIVE_S: Final = 300.0
 EXPIRES_S: Final = 10.0  # so that silence is noticed after 10 seconds
 ATTEMPTS: Final = 2  # of a fetch, while messages were missed or the consumer is gone
 _UNREACHABLE: Final = (NoRespondersError, TimeoutError_, DisconnectedError)
+
+_Pull = Callable[["Consumer", float, float | None], Awaitable[Batch]]  # wait, heartbeat: seconds
 
 
 class OrderedConsumer:
