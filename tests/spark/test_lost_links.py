@@ -59,8 +59,11 @@ def payloads(chunks: list[Chunk]) -> list[bytes]:
     return [payload for chunk in chunks for payload in chunk.payloads]
 
 
-@pytest.mark.parametrize("kind", STREAMS)
-@pytest.mark.parametrize("of_range", [read_range, read_payloads])
+@pytest.mark.parametrize(
+    ("of_range", "kind"),
+    [(read_range, kind) for kind in STREAMS]
+    + [(read_payloads, "unlimited"), (read_payloads, "limited")],
+)
 def test_every_row_of_a_range_comes_once_wherever_a_connection_is_lost(
     make_feed: Callable[..., Feed],
     losses: Losses,

@@ -15,6 +15,7 @@ import pytest
 from headrace.client import connect
 from headrace.groups import elastic, static
 from headrace.spark.grouped.giving_back import give_back
+from headrace.spark.link import Link, Reply
 from waiting import until
 
 from .grouped_world import (
@@ -31,7 +32,7 @@ from .losses import Losses
 
 pytestmark = pytest.mark.usefixtures("links_end")
 
-EVERY = 1 if os.environ.get("HEADRACE_EVERY_LOSS") else 11
+EVERY = 1 if os.environ.get("HEADRACE_EVERY_LOSS") else 29
 LAYOUTS = ["interoperable", "per_partition"]
 
 
@@ -120,6 +121,53 @@ async def test_a_static_member_is_taken_over_and_given_back_wherever_a_connectio
                 infos = [info async for info in js.consumers(stream)]
                 assert not any(info.paused for info in infos), at
                 assert await held(place, stream) == {}, at
+
+
+@pytest.mark.parametrize("way", ["before", "after"])
+async def test_a_static_consumer_is_put_to_sleep_and_woken_though_the_request_or_its_answer_is_lost(
+    server_url: str, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    request = Link.request
+    is_to_be_lost = True
+
+    def lossy(link: Link, subject: str, payload: bytes = b"") -> Reply:
+        nonlocal is_to_be_lost
+        if ".PAUSE." in subject and is_to_be_lost:
+            is_to_be_lost = False
+            if way == "after":
+                request(link, subject, payload)
+            link.close()
+        return request(link, subject, payload)
+
+    monkeypatch.setattr(Link, "request", lossy)
+    async with (
+        connect(server_url) as connection,
+        a_place(js := connection.jetstream(), server_url) as place,
+    ):
+        stream = place.stream
+        await (await js.stream(stream)).update(subject_transform=partitioned(stream))
+        await static.create(js, stream, GROUP, max_members=6, members=["x"])
+        async with static.join(js, stream, GROUP, "x", place.handler("x")):
+            await place.publish(1)
+            await until(lambda: place.is_done)
+        engine = await asyncio.to_thread(
+            place.engine, member="x", groupKind="static", pollTimeout="1ms"
+        )
+        assert not await asyncio.to_thread(engine.batch)
+        assert not is_to_be_lost
+        assert await held(place, stream) == {f"{GROUP}-x": True}
+        engine.query.close()
+        is_to_be_lost = True
+        with pytest.raises(ConnectionError):
+            await asyncio.to_thread(
+                lambda: give_back(stream, GROUP, "x", kind="static", servers=server_url)
+            )
+        assert list(await held(place, stream)) == [f"{GROUP}-x"], "it can be given back again"
+        await asyncio.to_thread(
+            lambda: give_back(stream, GROUP, "x", kind="static", servers=server_url)
+        )
+        assert await held(place, stream) == {}
+        assert not any([info.paused async for info in js.consumers(stream)])
 
 
 def _give_back(place: Place, losses: Losses) -> None:

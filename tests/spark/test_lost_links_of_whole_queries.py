@@ -24,7 +24,7 @@ from sim.spark.engine import TASK_FAILURES_MAX, Attempt, Checkpoint, Driver
 from .conftest import Feed
 from .losses import Losses
 
-EVERY = 1 if os.environ.get("HEADRACE_EVERY_LOSS") else 31
+EVERY = 1 if os.environ.get("HEADRACE_EVERY_LOSS") else 61
 COUNT = 260  # of each of two batches: more than a few, so that a few are left when one is lost late
 
 QUERIES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {

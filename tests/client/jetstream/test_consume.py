@@ -335,7 +335,7 @@ async def test_a_full_buffer_does_not_lose_the_pin(js: JetStream, stream: Stream
         durable_name="c",
         priority_policy="pinned_client",
         priority_groups=["A"],
-        priority_timeout=3,  # two seconds longer than its pulls: a machine may stall
+        priority_timeout=2,  # a second longer than its pulls: a machine may stall
         max_ack_pending=-1,
     )
     lost: list[bool] = []
@@ -343,7 +343,7 @@ async def test_a_full_buffer_does_not_lose_the_pin(js: JetStream, stream: Stream
     async with consumer.consume(group="A", expires=1, max_messages=10) as messages:
         (await anext(messages)).ack()
         pin = consumer.pin_id
-        await elapse(5.5, "a slow handler takes nothing for longer than the pin lasts")
+        await elapse(4, "a slow handler takes nothing for longer than the pin lasts")
         info = await consumer.info()
         assert info.priority_groups[0].pinned_client_id == pin
         assert messages.buffered == 9
