@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 import peers
 from headrace.client import Connection, Consumer, JetStream, Stream, connect
+from headrace.embedded import Broker
 from waiting import until
 
 _numbers = itertools.count(1)
@@ -71,3 +73,17 @@ def ack_pending() -> Callable[[Consumer, int], Awaitable[None]]:
         await until(is_so, f"never {expected} unacknowledged", within=5)
 
     return wait
+
+
+@pytest.fixture
+async def quick_broker(quick_path: Path) -> AsyncIterator[Broker]:
+    """Our broker inside the test's own loop, without a disk behind it."""
+    async with Broker(store_dir=quick_path / "broker") as broker:
+        yield broker
+
+
+@pytest.fixture
+async def calm(quick_broker: Broker) -> AsyncIterator[JetStream]:
+    """A context on a connection that is not lost."""
+    async with quick_broker.connect() as connection:
+        yield connection.jetstream()

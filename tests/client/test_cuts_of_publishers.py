@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,19 +19,6 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 COUNT = 30
 SUBJECTS = 3
 _numbers = itertools.count(1)
-
-
-@pytest.fixture
-async def broker(quick_path: Path) -> AsyncIterator[Broker]:
-    async with Broker(store_dir=quick_path / "broker") as broker:
-        yield broker
-
-
-@pytest.fixture
-async def calm(broker: Broker) -> AsyncIterator[JetStream]:
-    """A context on a connection that is not lost."""
-    async with broker.connect() as connection:
-        yield connection.jetstream()
 
 
 async def make_stream(calm: JetStream) -> Stream:
@@ -69,14 +54,14 @@ PUBLISHERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("gap", [0, 3])
 @pytest.mark.parametrize("kind", PUBLISHERS)
 async def test_a_publisher_tells_what_became_of_each_message_wherever_a_connection_is_lost(
-    broker: Broker, calm: JetStream, kind: str, gap: int
+    quick_broker: Broker, calm: JetStream, kind: str, gap: int
 ) -> None:
     options = PUBLISHERS[kind]
 
     async def publish(cutter: Cutter) -> None:
         stream = await make_stream(calm)
         failures: list[PublishFailure] = []
-        async with cutter.connect(broker.client_url) as connection:
+        async with cutter.connect(quick_broker.client_url) as connection:
             cutter.is_armed = True
             publisher = connection.jetstream().publisher(
                 window=7, on_failure=failures.append, **options
@@ -106,11 +91,11 @@ async def test_a_publisher_tells_what_became_of_each_message_wherever_a_connecti
 
 @pytest.mark.parametrize("kind", PUBLISHERS)
 async def test_what_a_publisher_without_a_link_takes_is_sent_before_what_follows(
-    broker: Broker, calm: JetStream, kind: str
+    quick_broker: Broker, calm: JetStream, kind: str
 ) -> None:
     stream = await make_stream(calm)
     cutter = Cutter(0, at=1)
-    async with cutter.connect(broker.client_url) as connection:
+    async with cutter.connect(quick_broker.client_url) as connection:
         cutter.may_return.clear()
         cutter.is_armed = True
         connection.publish_nowait("anything")
@@ -127,13 +112,13 @@ async def test_what_a_publisher_without_a_link_takes_is_sent_before_what_follows
 
 
 async def test_an_atomic_batch_is_stored_whole_or_not_at_all_wherever_a_connection_is_lost(
-    broker: Broker, calm: JetStream
+    quick_broker: Broker, calm: JetStream
 ) -> None:
     size = 9
 
     async def publish(cutter: Cutter) -> None:
         stream, confirmed, unknown = await make_stream(calm), 0, 0
-        async with cutter.connect(broker.client_url) as connection:
+        async with cutter.connect(quick_broker.client_url) as connection:
             cutter.is_armed = True
             for _ in range(4):
                 batch = connection.jetstream().batch()
@@ -157,7 +142,7 @@ async def test_an_atomic_batch_is_stored_whole_or_not_at_all_wherever_a_connecti
 
 
 async def test_an_object_is_read_and_replaced_as_a_whole_wherever_a_connection_is_lost(
-    broker: Broker, calm: JetStream
+    quick_broker: Broker, calm: JetStream
 ) -> None:
     old, new = b"old" * 500, b"new" * 700
 
@@ -166,7 +151,7 @@ async def test_an_object_is_read_and_replaced_as_a_whole_wherever_a_connection_i
         store = await calm.create_object_store(bucket=bucket, storage="memory")
         await store.put("a", old, chunk_size=300)
         allowed = {new}
-        async with cutter.connect(broker.client_url) as connection:
+        async with cutter.connect(quick_broker.client_url) as connection:
             mine = await connection.jetstream().object_store(bucket)
             cutter.is_armed = True
             try:

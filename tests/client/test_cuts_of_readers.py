@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -23,19 +22,6 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 COUNT = 12
 PAYLOADS = [b"%d" % number for number in range(COUNT)]
 _numbers = itertools.count(1)
-
-
-@pytest.fixture
-async def broker(quick_path: Path) -> AsyncIterator[Broker]:
-    async with Broker(store_dir=quick_path / "broker") as broker:
-        yield broker
-
-
-@pytest.fixture
-async def calm(broker: Broker) -> AsyncIterator[JetStream]:
-    """A context on a connection that is not lost."""
-    async with broker.connect() as connection:
-        yield connection.jetstream()
 
 
 async def make_stream(calm: JetStream) -> Stream:
@@ -94,12 +80,12 @@ Read = Callable[[Consumer, Taking], Awaitable[None]]
 
 @pytest.mark.parametrize("way", [by_consume, by_callback, by_fetch])
 async def test_a_reader_gets_every_message_wherever_its_connection_is_lost(
-    broker: Broker, calm: JetStream, way: Read
+    quick_broker: Broker, calm: JetStream, way: Read
 ) -> None:
     async def read(cutter: Cutter) -> None:
         stream = await make_stream(calm)
         taking = Taking(await stream.create_consumer(durable_name="c", ack_wait=0.2))
-        async with cutter.connect(broker.client_url) as connection:
+        async with cutter.connect(quick_broker.client_url) as connection:
             consumer = await connection.jetstream().consumer(stream.name, "c")
             cutter.is_armed = True
             reading = asyncio.ensure_future(way(consumer, taking))
@@ -156,11 +142,11 @@ IN_ORDER = [in_order_by_consume, in_order_by_batches, in_order_by_fetch, in_orde
 
 @pytest.mark.parametrize("way", IN_ORDER)
 async def test_an_ordered_reader_gets_each_message_once_wherever_its_connection_is_lost(
-    broker: Broker, calm: JetStream, way: ReadInOrder
+    quick_broker: Broker, calm: JetStream, way: ReadInOrder
 ) -> None:
     async def read(cutter: Cutter) -> None:
         stream = await make_stream(calm)
-        async with cutter.connect(broker.client_url) as connection:
+        async with cutter.connect(quick_broker.client_url) as connection:
             mine = await connection.jetstream().stream(stream.name)
             ordered = await mine.ordered_consumer()
             cutter.is_armed = True
@@ -190,14 +176,14 @@ async def test_what_came_for_an_ordered_fetch_that_was_cancelled_comes_for_the_n
 
 @pytest.mark.parametrize("history", [False, True])
 async def test_a_watch_sees_every_change_wherever_its_connection_is_lost(
-    broker: Broker, calm: JetStream, history: bool
+    quick_broker: Broker, calm: JetStream, history: bool
 ) -> None:
     async def read(cutter: Cutter) -> None:
         bucket = f"B{next(_numbers)}"
         values = await calm.create_key_value(bucket=bucket, history=5, storage="memory")
         for number in range(1, 13):
             await values.put(f"k{number % 4}", b"%d" % number)
-        async with cutter.connect(broker.client_url) as connection:
+        async with cutter.connect(quick_broker.client_url) as connection:
             mine = await connection.jetstream().key_value(bucket)
             async with await mine.watch(history=history) as watch:
                 cutter.is_armed = True

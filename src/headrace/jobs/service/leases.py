@@ -73,8 +73,8 @@ class Result:
 def claim(tx: Tx, consumer: Consumer, n: int, lease_s: float, now: int) -> list[ClaimedJob]:
     """Lease up to ``n`` ready jobs: highest priority first, and within a priority the oldest.
 
-    None if the definition has changed since ``consumer`` was read: ``n`` may be by a limit that no longer
-    holds, and the consumer may be paused. Whoever changes it rings for those who wait for its jobs.
+    Nothing is claimed if the definition has changed since ``consumer`` was read: ``n`` may be by a limit that
+    no longer holds, and the consumer may be paused. Whoever changes it rings for those who wait for its jobs.
     """
     if consumer.paused or consumer.disabled_us is not None:
         return []

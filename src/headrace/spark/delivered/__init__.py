@@ -1,1 +1,1 @@
-"""Delivered messages between a link and a batch: as frames, or many together as Arrow arrays."""
+"""Delivered messages between a link and a batch: as frames, or many together as runs of payloads."""
