@@ -5,10 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
 import termios
+
+import pytest
 
 import peers
 from headrace import sync
@@ -16,8 +19,14 @@ from headrace import sync
 ROWS, COLUMNS = 30, 70
 
 
+CTRL_C = "\x03"
+
+
 def on_terminal(server: peers.ServerProcess, *words: str, typed: dict[str, str]) -> tuple[int, str]:
-    """Run a command; what is ``typed`` answers the texts it waits behind, in order. Status and screen."""
+    """Run a command; what is ``typed`` answers the texts it waits behind, in order. Status and screen.
+
+    Ctrl-C is handed over as the signal that a terminal makes of it.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     environ = {**os.environ, "TERM": "xterm", "NATS_URL": server.url}
@@ -37,7 +46,11 @@ def on_terminal(server: peers.ServerProcess, *words: str, typed: dict[str, str])
             shown += part
             if waiting and waiting[0][0].encode() in shown[seen:]:
                 seen = len(shown)
-                os.write(ours, waiting.pop(0)[1].encode())
+                answer = waiting.pop(0)[1]
+                if answer.startswith(CTRL_C):
+                    process.send_signal(signal.SIGINT)
+                    answer = answer.removeprefix(CTRL_C)
+                os.write(ours, answer.encode())
         status = process.wait(20)
     os.close(ours)
     assert not waiting, shown
@@ -64,6 +77,45 @@ def test_a_question_is_answered_on_the_terminal(
     question = "Really delete stream A with 0 messages (0 B) and 0 consumers? [y/N] "
     status, _ = on_terminal(either_server, "stream", "rm", "A", typed={question: "y\n"})
     assert (status, list(js.stream_names())) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("words", "question"),
+    [
+        (("stream", "rm", "A"), "Really delete stream A"),
+        (("stream", "edit", "A", "--max-msgs", "1"), "Really change stream A so"),
+        (("stream", "purge", "A"), "Really "),
+    ],
+)
+@pytest.mark.parametrize("after", ["", "y\n"])
+def test_ctrl_c_at_a_question_changes_nothing_whatever_is_typed_after_it(
+    either_server: peers.ServerProcess,
+    js: sync.JetStream,
+    words: tuple[str, ...],
+    question: str,
+    after: str,
+) -> None:
+    js.create_stream(name="A", subjects=["a"])
+    js.publish("a", b"kept")
+    js.publish("a", b"kept")
+    status, shown = on_terminal(either_server, *words, typed={question: CTRL_C + after})
+    assert status == 130, shown
+    info = js.stream("A").info()
+    assert (info.state.messages, info.config.max_msgs) == (2, -1)
+    assert "Traceback" not in shown
+
+
+def test_ctrl_c_ends_a_page_and_what_is_read_from_the_terminal(
+    either_server: peers.ServerProcess, js: sync.JetStream
+) -> None:
+    js.create_stream(name="A", subjects=["a"])
+    for _ in range(3):
+        js.publish("a")
+    status, _ = on_terminal(either_server, "stream", "view", "A", "1", typed={"q: end -- ": CTRL_C})
+    assert status == 130
+    typed = {"Ctrl-D ends it": CTRL_C}
+    assert on_terminal(either_server, "pub", "a", "-", "-J", typed=typed)[0] == 130
+    assert js.stream("A").info().state.messages == 3
 
 
 def test_long_work_shows_a_bar(either_server: peers.ServerProcess, js: sync.JetStream) -> None:

@@ -96,19 +96,18 @@ def look_at_consumer(findings: Findings, consumer: ConsumerInfo, now: datetime) 
         findings.problem(what, text, f"acknowledge them, or: {mend}")
     if not consumer.num_pending:
         return
+    looks = f"headrace consumer info {stream} {name}"
     if config.deliver_subject:
         if not consumer.push_bound:
             text = f"nobody listens on {config.deliver_subject}, {consumer.num_pending:,} messages wait"
-            findings.problem(
-                what, text, f"headrace consumer rm {stream} {name}    if it is not needed"
-            )
+            findings.problem(what, text, f"start who handles them; {looks}")
         return
-    if consumer.num_waiting:
+    # Who shows a position there reads by other ways; who has messages in hand asks when they are done.
+    if consumer.num_waiting or consumer.num_ack_pending or shows_progress(config):
         return
     last = consumer.delivered.last_active
     since = moment_of(last if last and not last.startswith("0001") else consumer.created)
     idle = (now - since).total_seconds()
     if idle > _STANDS_STILL_S:
         text = f"nobody pulls since {duration_text(idle)}, {consumer.num_pending:,} messages wait"
-        mend = f"headrace consumer rm {stream} {name}    if it is not needed"
-        findings.problem(what, text, mend)
+        findings.problem(what, text, f"start who handles them; {looks}")

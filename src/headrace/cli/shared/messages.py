@@ -15,6 +15,7 @@ import click
 
 from ...client.nuid import Nuid
 from ...wire.headers import Headers
+from .asking import interruptible
 from .errors import Failure
 from .output import printable
 
@@ -86,9 +87,10 @@ def payload_of(body: str | None) -> bytes:
     """The body that was typed; without one, or with ``-``, standard input."""
     if body is not None and body != "-":
         return body.encode()
-    if sys.stdin.isatty():
-        print("reading standard input; Ctrl-D ends it", file=sys.stderr, flush=True)
-    return sys.stdin.buffer.read()
+    with interruptible():
+        if sys.stdin.isatty():
+            print("reading standard input; Ctrl-D ends it", file=sys.stderr, flush=True)
+        return sys.stdin.buffer.read()
 
 
 def fill_in(template: str, count: int = 1, request: str = "") -> str:

@@ -11,6 +11,7 @@ import click
 from ...client import Stream, StreamMessage
 from ...client.jetstream.stored_message import if_found
 from ...errors import JetStreamApiError
+from ..shared.asking import answer_to
 from ..shared.errors import Failure
 from ..shared.messages import document, text, time_of
 from ..shared.names import STREAM
@@ -97,8 +98,8 @@ def _show(session: Session, message: StreamMessage, raw: bool) -> None:
 
 
 def _next_page() -> bool:
-    print("-- Enter: next page, q: end -- ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() not in ("q", "quit", "n", "no")
+    answer = answer_to("-- Enter: next page, q: end -- ")
+    return answer.strip().lower() not in ("q", "quit", "n", "no")
 
 
 _NO_MESSAGE = 10037
