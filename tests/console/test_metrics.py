@@ -50,6 +50,10 @@ async def test_the_numbers_are_those_of_the_newest_look(world: Any) -> None:
     assert found['stream_last_sequence{stream="ORDERS"}'] == 31
     assert found['consumer_pending_messages{stream="ORDERS",consumer="work"}'] == 29
     assert found['consumer_ack_pending_messages{stream="ORDERS",consumer="work"}'] == 2
+    assert found['consumer_shows_progress{stream="ORDERS",consumer="work"}'] == 0
+    assert found['consumer_shows_progress{stream="ORDERS",consumer="query"}'] == 1
+    stuck = {each["name"]: each["stuck"] for each in (await world.get("/overview"))["slow"]}
+    assert stuck["query"] is False  # its reader needs no pulls
     assert found['query_behind_messages{stream="ORDERS",query="query"}'] == 1
     assert found['query_behind_seconds{stream="ORDERS",query="query"}'] > 0
     assert found['left_out_series{of="streams"}'] == 0

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ..api.consumers import ConsumerInfo
+from ..api.roles import shows_progress
 from ..api.streams import StreamInfo
 from ..api.times import parse_time
 from ..client.jetstream.stored_message import if_found
@@ -32,8 +33,6 @@ ASKED_MAX: Final = 20  # queries for which the age of the first message behind i
 AGES_S: Final = 2.0  # how long all of these questions may take together
 PATIENCE_S: Final = 60.0
 
-_ROLE: Final = "headrace.role"
-_SPARK: Final = "spark-progress"
 _NS: Final = 1_000_000_000
 
 Streams = Mapping[str, StreamInfo]
@@ -152,7 +151,7 @@ class Lags:
 
 def is_query(info: ConsumerInfo) -> bool:
     """Whether a consumer shows the progress of a Spark query."""
-    return info.config.metadata.get(_ROLE) == _SPARK
+    return shows_progress(info.config.metadata)
 
 
 def lag_of(group: Group, streams: Streams, consumers: ByStream) -> GroupLag | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ..api.consumers import ConsumerInfo
+from ..api.roles import shows_progress
 from ..api.streams import StreamInfo
 from ..groups.look import GroupLag, rates
 from ..groups.records import ElasticGroup, StaticGroup
@@ -123,13 +124,17 @@ def consumer_row(info: ConsumerInfo, before: Look | None, at_s: float) -> dict[s
 
 
 def is_stuck(info: ConsumerInfo) -> bool:
-    """Messages wait, and nobody asks for them: no pull request, no unacknowledged delivery."""
+    """Messages wait, and nobody asks for them: no pull request, no unacknowledged delivery.
+
+    A consumer that only shows how far a Spark query is has no pulls by its nature.
+    """
     return (
         info.num_pending > 0
         and info.num_waiting == 0
         and info.num_ack_pending == 0
         and not info.push_bound
         and not info.paused
+        and not shows_progress(info.config.metadata)
     )
 
 

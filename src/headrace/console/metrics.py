@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from ..api.roles import shows_progress
 from ..api.times import parse_time
 from ..exposition import Labels, Metric, described, label_text
 from .look import GroupKey, Look
@@ -127,6 +128,11 @@ _READ: Final[dict[Metric, Read]] = {
     Metric("consumer_paused", "gauge", "1 while a consumer is paused, else 0."): _consumers(
         lambda info: float(info.paused)
     ),
+    Metric(
+        "consumer_shows_progress",
+        "gauge",
+        "1 where a Spark query shows its progress, which nobody pulls, else 0.",
+    ): _consumers(lambda info: float(shows_progress(info.config.metadata))),
     Metric("group_lag_messages", "gauge", "Messages not handled yet, at the source too."): _groups(
         lambda look: look.lag
     ),

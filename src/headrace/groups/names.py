@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from ..api.roles import ROLE as ROLE
 from .errors import GroupConfigurationError
 
 STATIC_BUCKET: Final = "static-consumer-groups"
@@ -15,8 +16,6 @@ ELASTIC_BUCKET: Final = "elastic-consumer-groups"
 PRIORITY_GROUP: Final = "PCG"
 """The priority group within which each member's consumer pins one of its instances."""
 
-ROLE: Final = "headrace.role"
-"""In a consumer's metadata: who made it, if it was no member."""
 QUERY_ROLE: Final = "spark-member"
 """A Spark query, which holds the partitions between its runs, too: only it may delete the consumer."""
 QUERY_MEMBER: Final = "headrace.member"

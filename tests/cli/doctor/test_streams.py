@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from headrace.api.consumers import ConsumerConfig, ConsumerInfo, SequenceInfo
+from headrace.api.roles import ROLE, SPARK_PROGRESS
 from headrace.api.streams import (
     LostMessages,
     StreamConfig,
@@ -46,10 +47,22 @@ def test_a_consumer_that_stands_still_is_a_problem() -> None:
     assert full == ("problem", "10 messages without an answer, as many as allowed: it stands still")
     (unused,) = of_consumer(num_waiting=0)
     assert unused == ("problem", "nobody pulls since 1h, 5 messages wait")
+    assert of_consumer(num_waiting=0, num_ack_pending=1) == []  # somebody works on it
     push = ConsumerConfig(deliver_subject="out")
     assert of_consumer(config=push)[0][1] == "nobody listens on out, 5 messages wait"
     assert of_consumer(config=push, push_bound=True) == []
     assert of_consumer(paused=True, pause_remaining=60)[0][0] == "note"
+
+
+def test_nobody_is_told_to_delete_what_is_read_without_pulls() -> None:
+    shows = ConsumerConfig(metadata={ROLE: SPARK_PROGRESS})
+    assert of_consumer(num_waiting=0, config=shows) == []
+    findings = Findings()
+    for config in (ConsumerConfig(), ConsumerConfig(deliver_subject="out")):
+        looked_at = msgspec.structs.replace(CONSUMER, num_waiting=0, config=config)
+        look_at_consumer(findings, looked_at, NOW)
+    assert len(findings.found) == 2
+    assert not any("consumer rm" in each.mend for each in findings.found)
 
 
 def of_stream(

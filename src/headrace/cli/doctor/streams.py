@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ...api.consumers import ConsumerInfo
+from ...api.roles import shows_progress
 from ...api.streams import StreamInfo
 from ..shared.units import bytes_text, counted, duration_text, moment_of
 from ..shared.verbs import Session
@@ -103,7 +104,7 @@ def look_at_consumer(findings: Findings, consumer: ConsumerInfo, now: datetime) 
             findings.problem(what, text, f"start who handles them; {looks}")
         return
     # Who shows a position there reads by other ways; who has messages in hand asks when they are done.
-    if consumer.num_waiting or consumer.num_ack_pending or shows_progress(config):
+    if consumer.num_waiting or consumer.num_ack_pending or shows_progress(config.metadata):
         return
     last = consumer.delivered.last_active
     since = moment_of(last if last and not last.startswith("0001") else consumer.created)

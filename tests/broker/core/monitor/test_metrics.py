@@ -14,6 +14,7 @@ import yaml
 import guides
 import headrace
 import promtool
+from headrace.api.roles import ROLE, SPARK_PROGRESS
 from headrace.broker.core.monitor import metrics as metrics_module
 from headrace.broker.core.monitor.metrics import METRICS
 
@@ -46,6 +47,7 @@ async def test_the_numbers_are_those_of_streams_consumers_and_commits(
         js = nc.jetstream()
         stream = await js.create_stream(name="S", subjects=["s.>"])
         consumer = await stream.create_consumer(durable_name="c")
+        await stream.create_consumer(durable_name="q", metadata={ROLE: SPARK_PROGRESS})
         for number in range(5):
             await js.publish(f"s.{number}", b"x")
         for message in await consumer.fetch(2, max_wait=1.0):
@@ -62,6 +64,8 @@ async def test_the_numbers_are_those_of_streams_consumers_and_commits(
         assert found[f"consumer_pending_messages{of_consumer}"] == 2
         assert found[f"consumer_ack_pending_messages{of_consumer}"] == 1
         assert found[f"consumer_delivered_messages_total{of_consumer}"] == 3
+        assert found[f"consumer_shows_progress{of_consumer}"] == 0
+        assert found['consumer_shows_progress{account="$G",stream="S",consumer="q"}'] == 1
         assert found["commit_seconds_count"] >= 5
         assert found['commit_seconds_bucket{le="+Inf"}'] == found["commit_seconds_count"]
         assert 0 < found["sync_seconds_sum"] <= found["commit_seconds_sum"]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from ...._version import __version__
+from ....api.roles import shows_progress
 from ....api.times import parse_time
 from ....exposition import Labels, Metric, described, label_text
 from .monitored import Monitored
@@ -135,6 +136,11 @@ _READ: Final[dict[Metric, Read]] = {
         lambda each: float(bool(each.get("paused")))
     ),
     Metric(
+        "consumer_shows_progress",
+        "gauge",
+        "1 where a Spark query shows its progress, which nobody pulls, else 0.",
+    ): _consumer(lambda each: float(shows_progress((each.get("config") or {}).get("metadata")))),
+    Metric(
         "consumer_pinned", "gauge", "1 while a client of a priority group is pinned, else 0."
     ): _pinned,
     Metric("left_out_series", "gauge", "Streams and consumers beyond those shown."): lambda look: [
@@ -181,7 +187,7 @@ def _take(hub: Monitored, process: Mapping[str, Any] | None) -> _Look:
             continue
         details = account.engine.details(
             consumers=True,
-            config=False,
+            config=True,
             streams_max=STREAMS_MAX - len(streams),
             consumers_max=CONSUMERS_MAX - len(consumers),
         )

@@ -1,0 +1,16 @@
+"""What a consumer is for, where its maker has said so in its metadata. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+ROLE: Final = "headrace.role"
+"""The key of the metadata."""
+SPARK_PROGRESS: Final = "spark-progress"
+"""It shows how far a Spark query is, which reads the stream by other ways: nobody is to pull from it."""
+
+
+def shows_progress(metadata: Mapping[str, str] | None) -> bool:
+    """Whether the consumer only shows a position: that nobody pulls from it says nothing of its reader."""
+    return (metadata or {}).get(ROLE) == SPARK_PROGRESS
