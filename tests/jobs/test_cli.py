@@ -1,21 +1,10 @@
-"""The command itself, where the packages it needs are missing."""
+"""The command itself: its words, its help, its questions."""
 
 from __future__ import annotations
 
 import pytest
 
 from headrace.cli import jobs, main
-
-
-def test_a_missing_package_is_named_with_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(jobs, "_missing", lambda: ["starlette"])
-    assert main(["jobs", "serve"]) == 1
-    assert capsys.readouterr().err == (
-        "headrace: jobs: starlette missing; install them with: pip install 'headrace[jobs]'\n"
-    )
-    assert main(["jobs", "--help"]) == 0
 
 
 def test_every_operation_has_help(capsys: pytest.CaptureFixture[str]) -> None:

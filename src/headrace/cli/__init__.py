@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from .commands import COMMANDS, SECTIONS, resolve
+from .extras import what_to_install
 
 if TYPE_CHECKING:
     import asyncio
@@ -89,12 +90,20 @@ def _main(argv: Sequence[str] | None) -> int:
             return 0
         arguments = [*arguments[1:], "--help"]  # `headrace help stream ls`
     name = resolve(arguments[0])
-    if name and not COMMANDS[name].target:
-        return _run_argparse(name, arguments[1:])
     if not name and not arguments[0].startswith("-"):
         print(f"headrace: {_unknown(arguments)}", file=sys.stderr)
         return 2
-    return _run_click(arguments)
+    try:
+        if name and not COMMANDS[name].target:
+            return _run_argparse(name, arguments[1:])
+        return _run_click(arguments)
+    except ModuleNotFoundError as error:
+        word = next((word for word in arguments if not word.startswith("-")), "")
+        told = what_to_install(resolve(word), error.name or "")
+        if not told:
+            raise
+        print(told, file=sys.stderr)
+        return 1
 
 
 def _unknown(words: list[str]) -> str:
@@ -147,19 +156,8 @@ def _imported(name: str) -> ModuleType:
 
 
 def _run_click(arguments: list[str]) -> int:
-    try:
-        from .root import run
-    except ModuleNotFoundError as error:
-        if error.name not in ("click", "rich", "yaml"):
-            raise
-        word = next((word for word in arguments if not word.startswith("-")), "")
-        extra = "jobs" if resolve(word) == "jobs" else "cli"
-        print(
-            f"headrace{' ' if word else ''}{word}: needs the package {error.name}, which is not installed\n"
-            f"  pip install 'headrace[{extra}]'    installs what it needs",
-            file=sys.stderr,
-        )
-        return 1
+    from .root import run
+
     return run(arguments)
 
 

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,23 +20,12 @@ from ..shared.verbs import Declare, command_of, output_above
 if TYPE_CHECKING:
     from .commands import Args
 
-_NEEDED: Final = ("starlette", "uvicorn", "httptools", "httpx2")
-
 
 class _Jobs(LazyGroup):
-    """Its verbs need the extra ``jobs``; without it each says so."""
+    """Its verbs need the extra ``jobs``, and are made when one is used."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        missing = _missing()
-        if missing and cmd_name in self.verbs:
-            raise Failure(
-                f"jobs: {', '.join(missing)} missing; install them with: pip install 'headrace[jobs]'"
-            )
         return _commands().get(cmd_name)
-
-
-def _missing() -> list[str]:
-    return [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 
 
 def _commands() -> dict[str, click.Command]:
