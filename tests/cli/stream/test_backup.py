@@ -116,3 +116,29 @@ def test_what_is_said_of_mistakes(at_server: Run, js: sync.JetStream, tmp_path: 
     assert at_server("stream", "backup", "--all", str(tmp_path)).status == 0
     done = at_server("stream", "restore", str(tmp_path))
     assert (done.status, f"headrace stream restore --all {tmp_path}" in done.err) == (1, True)
+
+
+def test_a_backup_that_is_there_is_replaced_only_when_asked_for(
+    at_server: Run, js: sync.JetStream, tmp_path: Path
+) -> None:
+    fill(js, "FULL")
+    js.create_stream(name="EMPTY", subjects=["EMPTY.>"])
+    place = str(tmp_path / "FULL")
+    dry = at_server("stream", "backup", "FULL", place, "--dry-run")
+    assert (dry.status, dry.out) == (0, f"would back up stream FULL into {place}\n")
+    assert not Path(place).exists()
+    assert at_server("stream", "backup", "FULL", place).status == 0
+    kept = (Path(place) / "stream.tar.s2").read_bytes()
+    there = f"{place} (stream FULL, 5 messages, up to sequence 5)"
+    asked = at_server("stream", "backup", "EMPTY", place, answer="n\n")
+    assert asked.status == 1
+    assert f"Really back up stream EMPTY into {place} and replace 1 backup: {there}? " in asked.err
+    assert at_server("stream", "backup", "--all", str(tmp_path)).status == 1  # nobody answers
+    assert (Path(place) / "stream.tar.s2").read_bytes() == kept
+    assert not (tmp_path / "EMPTY").exists()
+    assert at_server("stream", "backup", "--all", "--resume", str(tmp_path)).status == 0
+    assert (Path(place) / "stream.tar.s2").read_bytes() == kept
+    assert (tmp_path / "EMPTY").exists()
+    assert at_server("stream", "backup", "--all", str(tmp_path), "--force").status == 0
+    assert at_server("stream", "backup", "EMPTY", place, answer="y\n").status == 0
+    assert json.loads((Path(place) / "backup.json").read_bytes())["config"]["name"] == "EMPTY"

@@ -12,12 +12,15 @@ from ...api.base import to_wire
 from ...api.streams import StreamConfig, StreamInfo
 from ...client import Backup, TransferProgress, read_backup
 from ...errors import ConfigurationError, HeadraceError
+from ..shared.asking import may_go_on
 from ..shared.configuration import config_file, replaced
 from ..shared.errors import Failure
 from ..shared.progress import progress
-from ..shared.units import bytes_text, count_text
+from ..shared.units import bytes_text, count_text, counted
 from ..shared.verbs import Session, online
 from .older import as_older
+
+_NAMED_MAX = 5
 
 
 def _whole(directory: Path) -> Backup | None:
@@ -46,6 +49,7 @@ def _backups_in(place: Path) -> list[Backup]:
     click.option("--check", is_flag=True, help="have the server check every message first"),
     click.option("--older", is_flag=True, help="in the form of nats-server before 2.15; slow"),
     click.option("--progress/--no-progress", "bar", default=True, help="draw a bar (yes)"),
+    destroys=True,
 )
 async def backup(
     session: Session,
@@ -65,8 +69,9 @@ async def backup(
     headrace stream backup --all backups
     headrace stream backup --all --resume backups    goes on where one was interrupted
 
-    The nats tool can restore it, and so can "headrace stream restore". A backup there before is replaced once
-    the new one is whole; what was interrupted is never taken for a backup.
+    The nats tool can restore it, and so can "headrace stream restore". Whether to replace a backup that is
+    there is asked first, unless --force says so; it is replaced once the new one is whole. What was
+    interrupted is never taken for a backup.
     """
     if everything == bool(directory):
         raise Failure(
@@ -77,13 +82,20 @@ async def backup(
         )
     options = {"consumers": consumers, "check": check, "older": older, "bar": bar}
     if not everything:
-        made = await _back_up(session, stream, Path(directory or ""), **options)
-        session.output.show(_document(made), _sentence(made))
+        target = Path(directory or "")
+        if _may_write(session, f"stream {stream} into {target}", _there([target])):
+            made = await _back_up(session, stream, target, **options)
+            session.output.show(_document(made), _sentence(made))
         return None
     place, done, failed = Path(stream), [], {}
-    for name in sorted([name async for name in session.js.stream_names()]):
-        if resume and _whole(place / name) is not None:
-            continue
+    names = sorted([name async for name in session.js.stream_names()])
+    there = await asyncio.to_thread(_there, [place / name for name in names])
+    if resume:
+        names = [name for name in names if place / name not in there]
+        there = {}
+    if not _may_write(session, f"{counted(len(names), 'stream')} into {place}", there):
+        return None
+    for name in names:
         try:
             made = await _back_up(session, name, place / name, **options)
         except HeadraceError as error:  # the others are backed up nevertheless
@@ -96,6 +108,26 @@ async def backup(
     lines = [f"{name}: {error}" for name, error in failed.items()]
     session.output.show(shown, "\n".join([f"backed up {len(done)} streams", *lines]))
     return 1 if failed else None
+
+
+def _there(places: list[Path]) -> dict[Path, Backup]:
+    """The whole backups at these places."""
+    found = {place: _whole(place) for place in places}
+    return {place: backup for place, backup in found.items() if backup is not None}
+
+
+def _may_write(session: Session, what: str, there: dict[Path, Backup]) -> bool:
+    """Asks whether to replace the backups that are ``there``. Raises Failure if the answer is no."""
+    if not there:
+        return not session.output.dry_run or may_go_on(session.output, f"back up {what}")
+    told = ", ".join(
+        f"{place} (stream {each.config.name}, {count_text(each.state.messages)} messages, up to "
+        f"sequence {each.state.last_seq})"
+        for place, each in list(there.items())[:_NAMED_MAX]
+    )
+    more = f" and {len(there) - _NAMED_MAX} more" if len(there) > _NAMED_MAX else ""
+    backups = counted(len(there), "backup")
+    return may_go_on(session.output, f"back up {what} and replace {backups}: {told}{more}")
 
 
 async def _back_up(
