@@ -14,6 +14,7 @@ from . import limits
 from .bell import Bell
 from .metrics import Metrics
 from .models import ClaimedJob, Consumer, Options
+from .parts import Parts
 from .service import leases
 from .service.reads import Cursors
 from .service.upkeep import make_once
@@ -40,6 +41,10 @@ class Runtime:
     draining: asyncio.Event = field(default_factory=asyncio.Event)
 
     cursors: Cursors = field(init=False, repr=False)
+    parts: Parts = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.parts = Parts(self.metrics, self.clock)
 
     async def start(self) -> None:
         """Open the database. The key of the cursors is created once and shared by all processes."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import uvicorn
 
+from ..errors import ConfigurationError
 from . import limits
 from .archive import Archive
 from .config import Config
@@ -78,11 +79,7 @@ async def serve(config: Config, ready: Callable[[str], None]) -> None:
     answers waiting claims, finishes push calls in progress and stores their results, within
     ``drain_seconds``.
     """
-    listener = socket.create_server(
-        (config.host, config.port),
-        family=socket.AF_INET6 if ":" in config.host else socket.AF_INET,
-        backlog=1024,
-    )
+    listener = _listen(config)
     runtime = make_runtime(config)
     with listener:
         await runtime.start()
@@ -91,6 +88,19 @@ async def serve(config: Config, ready: Callable[[str], None]) -> None:
             await _serve_on(runtime, config, listener, ready)
         finally:
             await runtime.close()
+
+
+def _listen(config: Config) -> socket.socket:
+    try:
+        return socket.create_server(
+            (config.host, config.port),
+            family=socket.AF_INET6 if ":" in config.host else socket.AF_INET,
+            backlog=1024,
+        )
+    except OSError as error:
+        raise ConfigurationError(
+            f"{config.host}:{config.port}: {error.strerror or error}"
+        ) from None
 
 
 async def _prepare(runtime: Runtime, config: Config) -> None:

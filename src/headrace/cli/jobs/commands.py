@@ -101,13 +101,8 @@ def serve_command(args: Args) -> int:
     def ready(url: str) -> None:
         print(f"headrace jobs: listening on {url}", flush=True)
 
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(serve(config, ready))
-    except OSError as error:
-        raise ConfigurationError(
-            f"{config.host}:{config.port}: {error.strerror or error}"
-        ) from None
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(serve(config, ready))
     return 0
 
 

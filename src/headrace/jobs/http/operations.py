@@ -40,7 +40,7 @@ async def ready(runtime: Runtime, request: Request) -> Response:
         await runtime.database.read(lambda tx: tx.one("get_meta", key="cursor_key"))
     except DatabaseUnavailableError as error:
         return reply(shapes.Health("unavailable", error.message), 503)
-    return reply(shapes.Health("ready"))
+    return reply(shapes.Health("ready", failing=sorted(runtime.parts.failing)))
 
 
 async def status(runtime: Runtime, request: Request) -> Response:
@@ -62,6 +62,10 @@ async def status(runtime: Runtime, request: Request) -> Response:
                     {state.name: counts.get(state, 0) for state in State},
                 )
                 for row, counts in rows
+            ],
+            failing=[
+                shapes.FailingPart(part, failing.reason, rfc3339(failing.since_us), failing.tries)
+                for part, failing in sorted(runtime.parts.failing.items())
             ],
         )
     )

@@ -148,7 +148,9 @@ class SqliteDatabase:
                 return work(_SqliteTx(connection, self._clock.now_ns() // 1000))
             finally:
                 connection.execute("ROLLBACK")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
+            if not _is_unavailable(error):
+                raise
             raise DatabaseUnavailableError(str(error)) from error
 
     def _open_writer(self) -> sqlite3.Connection:
@@ -194,9 +196,9 @@ class SqliteDatabase:
                 tx = _SqliteTx(connection, self._clock.now_ns() // 1000)
                 try:
                     value = work(tx)
-                except sqlite3.OperationalError:
-                    raise
                 except Exception as error:
+                    if _is_unavailable(error):
+                        raise
                     connection.execute("ROLLBACK TO one")
                     results.append((future, None, error))
                 else:
@@ -205,8 +207,9 @@ class SqliteDatabase:
                 connection.execute("RELEASE one")
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.Error):  # the disk may refuse this, too
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
             failure = DatabaseUnavailableError(str(error))
             failure.__cause__ = error
             results = [(future, None, failure) for _, future in todo]
@@ -224,6 +227,17 @@ class SqliteDatabase:
                 self._hear(sorted(rung))
 
         return settle
+
+
+def _is_unavailable(error: Exception) -> bool:
+    """Whether the file or its disk is to blame, and not a statement or its values."""
+    return isinstance(error, sqlite3.DatabaseError) and not isinstance(
+        error,
+        sqlite3.IntegrityError
+        | sqlite3.ProgrammingError
+        | sqlite3.DataError
+        | sqlite3.NotSupportedError,
+    )
 
 
 def migrate(connection: sqlite3.Connection) -> None:
