@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import click
 
-from ...errors import ConfigurationError
 from ...jobs.client import JobsClient
 from ...jobs.config import Config, load_config
 from .. import loop_factory
