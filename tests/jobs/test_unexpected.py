@@ -25,7 +25,7 @@ from headrace.jobs.service.push_results import Called, Written
 from headrace.jobs.service.retention import Keep
 from headrace.jobs.store import Tx
 from jobs_endpoint import Endpoint, answer
-from jobs_world import World, held
+from jobs_world import PULL, World, held
 from waiting import until
 
 DAY = 86_400.0
@@ -301,3 +301,21 @@ def service_on_postgres() -> Callable[[str], Any]:
             await database.close()
 
     return made
+
+
+@pytest.mark.parametrize("body", ["[" * 100_000, '{"a":' * 100_000, '{"jobs":' + "[" * 50_000])
+@pytest.mark.one_database
+async def test_json_nested_without_end_is_refused_as_any_other_nonsense(
+    world: World, body: str
+) -> None:
+    await world.broadcast()
+    (job,) = await world.queued()
+    base = "/channel/c/consumer/k"
+    for method, path in (
+        ("POST", f"/v2{base}/jobs/claim"),
+        ("POST", f"/v2{base}/jobs/fail"),
+        ("PATCH", f"/v2{base}"),
+        ("POST", f"{base}/job/{job['ID']}"),
+    ):
+        response = await world.http.request(method, path, content=body, headers=PULL)
+        assert response.status_code == 400, path

@@ -20,6 +20,7 @@ __all__ = [
     "consumer_tokens",
     "header",
     "is_admin",
+    "nested_too_deeply",
     "number_between",
     "paging",
     "precondition",
@@ -93,6 +94,13 @@ async def read_json(
         raise bad_request("invalid_body", _WHERE.sub("", sentence), path) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise bad_request("malformed_json", f"the body is not JSON: {error}", "body") from None
+    except RecursionError:
+        raise nested_too_deeply() from None
+
+
+def nested_too_deeply() -> JobsError:
+    """400 for JSON that is nested more deeply than can be read."""
+    return bad_request("malformed_json", "the JSON is nested too deeply", "body")
 
 
 def header(request: Request, name: str) -> str:
