@@ -25,7 +25,7 @@ from headrace.jobs.service.push_results import Called, Written
 from headrace.jobs.service.retention import Keep
 from headrace.jobs.store import Tx
 from jobs_endpoint import Endpoint, answer
-from jobs_world import PULL, World, held
+from jobs_world import PRODUCER, PULL, World, held
 from waiting import until
 
 DAY = 86_400.0
@@ -319,3 +319,17 @@ async def test_json_nested_without_end_is_refused_as_any_other_nonsense(
     ):
         response = await world.http.request(method, path, content=body, headers=PULL)
         assert response.status_code == 400, path
+
+
+async def test_a_message_published_while_a_consumer_is_deleted_is_stored(world: World) -> None:
+    for _ in range(8):
+        await world.consumer("gone", type="pull", token="t")
+        version = (await world.http.get("/v2/channel/c/consumer/gone")).headers["ETag"]
+        answers = await asyncio.gather(
+            *(
+                world.http.post("/channel/c/broadcast", content=b"x", headers=PRODUCER)
+                for _ in range(6)
+            ),
+            world.http.delete("/channel/c/consumer/gone", headers={"If-Match": version}),
+        )
+        assert [answer.status_code for answer in answers] == [201] * 6 + [204]

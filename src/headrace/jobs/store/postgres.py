@@ -34,6 +34,12 @@ _MIGRATION_LOCK: Final = 0x68656164  # any number, the same for all processes
 _TRIES: Final = 5
 _LISTEN_CHECK_S: Final = 10.0
 _RECONNECT_S: Final = 0.5
+# ForeignKeyViolation: a consumer that another transaction deleted meanwhile is not there the second time.
+_CONFLICTS: Final = (
+    pg_errors.DeadlockDetected,
+    pg_errors.SerializationFailure,
+    pg_errors.ForeignKeyViolation,
+)
 # InternalError: a server that has become a standby, or was set to read only, accepts no writes.
 _UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError)
 
@@ -143,7 +149,7 @@ class PostgresDatabase:
                     if tx.rung:
                         tx.run("notify", payload=_payload(tx.rung))
                     return result
-            except (pg_errors.DeadlockDetected, pg_errors.SerializationFailure):
+            except _CONFLICTS:
                 if tries == _TRIES:
                     raise
 
