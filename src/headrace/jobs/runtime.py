@@ -15,6 +15,7 @@ from .bell import Bell
 from .metrics import Metrics
 from .models import ClaimedJob, Consumer, Options
 from .parts import Parts
+from .readiness import WriteProbe
 from .service import leases
 from .service.reads import Cursors
 from .service.upkeep import make_once
@@ -42,9 +43,11 @@ class Runtime:
 
     cursors: Cursors = field(init=False, repr=False)
     parts: Parts = field(init=False, repr=False)
+    probe: WriteProbe = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.parts = Parts(self.metrics, self.clock)
+        self.probe = WriteProbe(self.database, self.clock)
 
     async def start(self) -> None:
         """Open the database. The key of the cursors is created once and shared by all processes."""
@@ -59,6 +62,7 @@ class Runtime:
         """Close the database, after work in progress is finished."""
         self.draining.set()
         self.bell.ring(())
+        await self.probe.close()
         await self.database.close()
 
     def now_us(self) -> int:

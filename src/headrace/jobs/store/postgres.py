@@ -99,6 +99,11 @@ class PostgresDatabase:
     def on_ring(self, hear: Callable[[Sequence[int]], None], /) -> None:
         self._hear = hear
 
+    def place(self) -> str:
+        parts = psycopg.conninfo.conninfo_to_dict(self._url)
+        host, port = parts.get("host", "localhost"), parts.get("port", 5432)
+        return f"PostgreSQL's database {parts.get('dbname', '')} at {host}:{port}"
+
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import sqlite3
 import threading
@@ -79,6 +80,13 @@ class SqliteDatabase:
 
     def on_ring(self, hear: Callable[[Sequence[int]], None], /) -> None:
         self._hear = hear
+
+    def place(self) -> str:
+        try:
+            disk = os.statvfs(self.path.parent)
+        except OSError as error:
+            return f"SQLite's file {self.path} ({error.strerror})"
+        return f"SQLite's file {self.path} (its disk has {disk.f_bavail * disk.f_frsize >> 20:,} MiB left)"
 
     async def start(self) -> None:
         if not self.path.parent.is_dir():
