@@ -79,8 +79,8 @@ async def serve(config: Config, ready: Callable[[str], None]) -> None:
     answers waiting claims, finishes push calls in progress and stores their results, within
     ``drain_seconds``.
     """
-    listener = _listen(config)
     runtime = make_runtime(config)
+    listener = _listen(config)
     with listener:
         await runtime.start()
         try:
@@ -125,7 +125,7 @@ async def _serve_on(
     connections_max = _connections_max()
     server = _Server(
         uvicorn.Config(
-            create_app(runtime, gateway),
+            create_app(runtime, gateway, config.names()),
             lifespan="off",
             http=make_protocol(connections_max),
             log_config=None,

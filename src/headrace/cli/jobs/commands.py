@@ -67,6 +67,13 @@ SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
         metavar="NETWORK",
         help="a non-public network that push may call, such as 127.0.0.0/8; repeatable",
     ),
+    click.option(
+        "--allow-host",
+        "allowed_hosts",
+        multiple=True,
+        metavar="NAME",
+        help="a name under which clients reach the service, beside this machine's own; repeatable",
+    ),
     click.option("--https-only", flag_value=True, default=None, help="push to https URLs only"),
     click.option("--no-push", "push", flag_value=False, default=None, help="never push"),
     click.option(
@@ -80,9 +87,10 @@ SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
 
 def _config(args: Args) -> Config:
     names = [name for name, _, _ in _SERVE_FLAGS]
-    names += ["allow_networks", "https_only", "push", "insecure"]
+    names += ["allow_networks", "allowed_hosts", "https_only", "push", "insecure"]
     given = {name: getattr(args, name, None) for name in names}
-    given["allow_networks"] = list(given["allow_networks"] or ()) or None
+    for name in ("allow_networks", "allowed_hosts"):
+        given[name] = list(given[name] or ()) or None
     given["admin_token"] = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN") or None
     return load_config(
         args.config, {name: value for name, value in given.items() if value is not None}
