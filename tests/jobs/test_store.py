@@ -160,7 +160,9 @@ HOT: dict[str, dict[str, Any]] = {
         "expires": 6,
     },
     "promote_due": {"consumer_seq": 1, "now": 5, "n": 10},
+    "messages_of": {"seqs": "[1]", "bytes": 10},
     "list_queued": {"consumer_seq": 1, "n": 25},
+    "list_queued_sizes": {"consumer_seq": 1, "n": 25},
     "load_expired": {"now": 5, "n": 10},
     "due_messages": {"now": 5, "n": 10},
     "page_dead_after": {"consumer_seq": 1, "at": 9, "n": 25},
@@ -181,7 +183,7 @@ async def test_no_hot_query_of_sqlite_scans_or_sorts_a_table(name: str, tmp_path
     connection.close()
     text = "\n".join(plan)
     assert not re.search(r"SCAN (job|message|consumer|channel)\b(?! USING)", text), text
-    if name in {"claim_jobs", "list_queued", "load_expired", "due_messages"}:
+    if name in {"claim_jobs", "list_queued", "list_queued_sizes", "load_expired", "due_messages"}:
         assert "TEMP B-TREE" not in text, text
 
 

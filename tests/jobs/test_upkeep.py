@@ -136,10 +136,11 @@ async def test_only_old_messages_whose_jobs_are_finished_go(world: World) -> Non
     assert (await world.http.get("/dlq-status")).json() == {"consumers": []}
 
 
+@pytest.mark.parametrize(("limit", "value"), [("SWEEP_ROWS", 10), ("WINDOW_BYTES_MAX", 9)])
 async def test_many_blocked_messages_do_not_hide_those_behind_them(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    monkeypatch.setattr("headrace.jobs.limits.SWEEP_ROWS", 10)
+    monkeypatch.setattr(f"headrace.jobs.limits.{limit}", value)
     for number in range(35):
         await world.broadcast(str(number))
     jobs = await world.claim(35)

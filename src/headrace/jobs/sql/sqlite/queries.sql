@@ -28,8 +28,19 @@ WHERE seq IN (
 )
 RETURNING seq, message_seq, priority, retries, claims, ordering_key, created_us;
 
+-- name: unclaim_jobs
+-- As if they had not been claimed, in the same transaction.
+UPDATE job SET
+    state = 1001, lease = NULL, lease_expires_us = NULL, claims = claims - 1
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
 -- name: messages_of
-SELECT seq, message_id, payload, content_type, headers, received_us
+-- Without payloads if they have more than :bytes together; a length reads no payload.
+SELECT seq, message_id, content_type, headers, received_us, length(payload) AS size,
+    CASE WHEN (
+        SELECT sum(length(payload)) FROM message
+        WHERE seq IN (SELECT value FROM json_each(:seqs))
+    ) <= :bytes THEN payload END AS payload
 FROM message WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: promote_due
