@@ -23,9 +23,10 @@ DIALECTS = ("sqlite", "postgres")
 
 def test_both_dialects_have_the_same_queries_with_the_same_values() -> None:
     shared = [load_queries(dialect) for dialect in DIALECTS]
-    # SQLite's clock is the machine's, which needs no query.
-    assert set(shared[0]) == set(shared[1]) - {"clock_us"}
-    for name in shared[0]:
+    # SQLite's clock is the machine's: no query asks for it, and its steps are followed.
+    steps = {"move_leases", "move_pauses", "move_leads"}
+    assert set(shared[0]) - steps == set(shared[1]) - {"clock_us"}
+    for name in set(shared[0]) - steps:
         values = [
             set(re.findall(r"(?<![:\w]):([a-z_]+)", shared[0][name])),
             set(re.findall(r"%\(([a-z_]+)\)s", shared[1][name])),

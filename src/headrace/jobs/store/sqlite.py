@@ -24,6 +24,7 @@ from .. import limits
 from ..errors import DatabaseUnavailableError, JobsError
 from .base import Row, Tx
 from .queries import load_migrations, load_queries
+from .steady import Steady
 
 __all__ = ["SqliteDatabase", "migrate"]
 
@@ -70,6 +71,7 @@ class SqliteDatabase:
         self.path = path
         # Every process of a SQLite database runs on its machine, so they share the machine's clock.
         self._clock = clock or SystemClock()
+        self._steady = Steady(self._clock)
         self._hear: Callable[[Sequence[int]], None] = lambda _: None
         self._writes: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._waiting = 0
@@ -196,6 +198,7 @@ class SqliteDatabase:
         results: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
         rung: set[int] = set()
         try:
+            self._steady.follow(connection)
             connection.execute("BEGIN IMMEDIATE")
             for work, future in todo:
                 if future.cancelled():

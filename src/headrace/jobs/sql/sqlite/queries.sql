@@ -117,6 +117,17 @@ DELETE FROM job WHERE message_seq IN (SELECT value FROM json_each(:seqs));
 -- name: delete_messages
 DELETE FROM message WHERE seq IN (SELECT value FROM json_each(:seqs));
 
+-- name: move_leases
+-- The clock was set by :step.
+UPDATE job SET lease_started_us = lease_started_us + :step, lease_expires_us = lease_expires_us + :step
+WHERE state = 1002;
+
+-- name: move_pauses
+UPDATE job SET due_us = due_us + :step WHERE state = 1001 AND hold = 1;
+
+-- name: move_leads
+UPDATE leader SET expires_us = expires_us + :step;
+
 -- name: fold_counters
 DELETE FROM counter WHERE n = 0;
 
