@@ -165,6 +165,7 @@ HOT: dict[str, dict[str, Any]] = {
     "list_queued": {"consumer_seq": 1, "n": 25},
     "list_queued_sizes": {"consumer_seq": 1, "n": 25},
     "load_expired": {"now": 5, "n": 10},
+    "delete_jobs_of_consumer": {"consumer_seq": 1, "n": 10},
     "due_messages": {"now": 5, "n": 10},
     "page_dead_after": {"consumer_seq": 1, "at": 9, "n": 25},
     "page_messages_after": {"channel_seq": 1, "at": 9, "n": 25},

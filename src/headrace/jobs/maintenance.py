@@ -14,7 +14,7 @@ from . import limits
 from .archive import Archive
 from .errors import JobsError
 from .runtime import Runtime
-from .service import publishing, retention, upkeep
+from .service import consumers, publishing, retention, upkeep
 from .store import Tx
 
 __all__ = ["Maintenance"]
@@ -26,6 +26,7 @@ _LEAD_S: Final = 10.0
 _RENEW_S: Final = 3.0
 _FOLD_S: Final = 5.0
 _RETAIN_S: Final = 60.0
+_SLICES: Final = 10  # of removals in a tick
 
 
 class Maintenance:
@@ -53,11 +54,13 @@ class Maintenance:
         if upcoming is None:
             self._leads_until_s = 0.0
             return
-        lease_due, schedule_due = upcoming
+        lease_due, schedule_due, removed = upcoming
         if lease_due:
             await attempt("leases", self._expire)
         if schedule_due:
             await attempt("schedules", self._dispatch)
+        if removed:
+            await attempt("removals", self._remove)
         if not await attempt("lead", self._lead):
             self._leads_until_s = 0.0
             return
@@ -100,6 +103,12 @@ class Maintenance:
             return False
         self._last_s[what] = now_s
         return True
+
+    async def _remove(self) -> None:
+        """Some slices only: leases must not wait until a large consumer is gone."""
+        for _ in range(_SLICES):
+            if not await self._runtime.database.write(consumers.remove_some):
+                return
 
     async def _fold(self) -> int:
         return await self._runtime.database.write(lambda tx: tx.run("fold_counters"))
@@ -158,8 +167,8 @@ class Maintenance:
                 self._runtime.metrics.add("prune_rows_total", count, table=table)
 
 
-def _upcoming(tx: Tx) -> tuple[bool, bool]:
-    """Whether a lease has expired, and whether a scheduled message is due."""
+def _upcoming(tx: Tx) -> tuple[bool, bool, bool]:
+    """Whether a lease has expired, a scheduled message is due, a consumer was deleted."""
     row = tx.one("next_upkeep_us")
     if row is None:
         raise AssertionError("an aggregate has one row")
@@ -167,4 +176,4 @@ def _upcoming(tx: Tx) -> tuple[bool, bool]:
     lease_due, schedule_due = (
         row[column] is not None and row[column] <= now for column in ("lease_us", "scheduled_us")
     )
-    return lease_due, schedule_due
+    return lease_due, schedule_due, bool(row["removed"])

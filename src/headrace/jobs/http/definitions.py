@@ -224,7 +224,9 @@ async def delete_consumer(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     path, condition = request.path_params, precondition(request)
     await runtime.database.write(
-        lambda tx: consumers.remove_consumer(tx, path["channelId"], path["consumerId"], condition)
+        lambda tx: consumers.remove_consumer(
+            tx, path["channelId"], path["consumerId"], condition, tx.now_us()
+        )
     )
     return Response(status_code=204)
 

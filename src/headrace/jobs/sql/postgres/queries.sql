@@ -109,6 +109,11 @@ DELETE FROM job WHERE seq IN (
     ORDER BY seq LIMIT :n FOR UPDATE SKIP LOCKED
 );
 
+-- name: delete_jobs_of_consumer
+DELETE FROM job WHERE seq IN (
+    SELECT seq FROM job WHERE consumer_seq = :consumer_seq LIMIT :n FOR UPDATE SKIP LOCKED
+);
+
 -- name: due_messages
 SELECT seq, channel_seq, priority, ordering_key, scheduled_us FROM message
 WHERE status = 101 AND scheduled_us <= :now

@@ -103,6 +103,11 @@ DELETE FROM job WHERE seq IN (
     WHERE consumer_seq = :consumer_seq AND state = 1004 ORDER BY seq LIMIT :n
 );
 
+-- name: delete_jobs_of_consumer
+DELETE FROM job WHERE seq IN (
+    SELECT seq FROM job INDEXED BY job_by_state WHERE consumer_seq = :consumer_seq LIMIT :n
+);
+
 -- name: due_messages
 SELECT seq, channel_seq, priority, ordering_key, scheduled_us FROM message
 WHERE status = 101 AND scheduled_us <= :now ORDER BY scheduled_us, seq LIMIT :n;
