@@ -226,3 +226,20 @@ def test_the_quick_statements_move_jobs_as_the_table_says() -> None:
             assert f"state = {int(source)}" in query
     fan_out = load_queries("sqlite")["fan_out"]
     assert str(int(State.QUEUED)) in fan_out
+
+
+async def test_a_new_file_of_sqlite_is_its_owners_alone_and_an_open_one_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "jobs.db"
+    for told in (False, True):
+        database = open_database(f"sqlite:///{path}")
+        await database.start()
+        await database.write(lambda tx: tx.run("put_meta", key="k", value="v"))
+        modes = {found.name: found.stat().st_mode & 0o777 for found in tmp_path.iterdir()}
+        await database.close()
+        assert ("chmod 600" in caplog.text) is told
+        if not told:
+            assert set(modes.values()) == {0o600}
+            assert {"jobs.db", "jobs.db-wal"} <= set(modes)
+            path.chmod(0o644)

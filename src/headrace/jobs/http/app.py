@@ -111,7 +111,13 @@ async def _no_route(request: Request, error: Exception) -> Response:
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     # The details go to the log only; they could contain data of others.
-    _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    _LOG.error(
+        "%s %s failed (request %s)",
+        request.method,
+        request.url.path,
+        request.scope.get("headrace_request_id", "-"),
+        exc_info=error,
+    )
     return _answer(
         request,
         JobsError(

@@ -199,7 +199,7 @@ async def list_dead(runtime: Runtime, request: Request) -> Response:
 
 async def requeue_dead(runtime: Runtime, request: Request) -> Response:
     path = request.path_params
-    form = await read_form(request)
+    form = await read_form(request, ["requeue"])
 
     def read(tx: Tx) -> Consumer:
         consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])

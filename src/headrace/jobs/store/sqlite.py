@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import queue
 import sqlite3
@@ -30,6 +31,7 @@ __all__ = ["SqliteDatabase", "migrate"]
 
 T = TypeVar("T")
 
+_LOG: Final = logging.getLogger("headrace.jobs")
 _BUSY_MS: Final = 10_000
 _READERS: Final = 2
 _STOP: Final = object()
@@ -98,7 +100,7 @@ class SqliteDatabase:
         self._loop = asyncio.get_running_loop()
         try:
             connection = await asyncio.to_thread(self._open_writer)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise ConfigurationError(
                 f"{self.path} cannot be used as a database: {error}"
             ) from error
@@ -164,6 +166,7 @@ class SqliteDatabase:
             raise DatabaseUnavailableError(str(error)) from error
 
     def _open_writer(self) -> sqlite3.Connection:
+        self._keep_private()
         connection = _connect(self.path)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -173,6 +176,18 @@ class SqliteDatabase:
             connection.close()
             raise
         return connection
+
+    def _keep_private(self) -> None:
+        """Secrets of consumers are in the file: a new one is its owner's alone, and so are its log files."""
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            if self.path.stat().st_mode & 0o077:
+                _LOG.warning(
+                    "%s can be read by others, and has secrets in it: chmod 600 %s*",
+                    self.path,
+                    self.path,
+                )
 
     def _write_loop(self, connection: sqlite3.Connection) -> None:
         with contextlib.closing(connection):
