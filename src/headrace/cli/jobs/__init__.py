@@ -27,6 +27,11 @@ _NEEDED: Final = ("starlette", "uvicorn", "httptools", "httpx2")
 class _Jobs(LazyGroup):
     """Its verbs need the extra ``jobs``; without it each says so."""
 
+    connection = (
+        "Every command but serve and prune takes --url (or HEADRACE_JOBS_URL), the service's address, and "
+        "honours HEADRACE_JOBS_ADMIN_TOKEN. They speak HTTP, and take no --server."
+    )
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         missing = _missing()
         if missing and cmd_name in self.verbs:
