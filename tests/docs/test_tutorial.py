@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator
+import sys
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 import guides
 from headrace.cli.commands import COMMANDS
-from headrace.jobs.client import AsyncJobsClient
-from headrace.jobs.http import create_app
-from headrace.jobs.models import Options
-from headrace.jobs.runtime import Runtime
-from headrace.jobs.store import open_database
 
 TUTORIAL = guides.ROOT / "docs" / "tutorial"
 LESSONS = ["first-worker", "standby", "overflow", "group"]
@@ -40,29 +35,32 @@ async def test_a_lesson_does_what_it_says(
         await names["broker"].stop()
 
 
-@pytest.fixture
-async def transport(tmp_path: Path) -> AsyncIterator[httpx2.AsyncBaseTransport]:
-    """A job service in this process."""
-    runtime = Runtime(open_database(f"sqlite:///{tmp_path / 'jobs.db'}", threads=2), Options())
-    await runtime.start()
-    yield httpx2.ASGITransport(app=create_app(runtime))
-    await runtime.close()
-
-
-async def test_the_lesson_about_jobs_does_what_it_says(
-    transport: httpx2.AsyncBaseTransport,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Client(AsyncJobsClient):
-        def __init__(self, url: str) -> None:
-            super().__init__(url, transport=transport)
-
-    monkeypatch.setattr("headrace.jobs.client.AsyncJobsClient", Client)
-    names: dict[str, Any] = {}
-    for block in guides.blocks_of(TUTORIAL / "jobs.md"):
-        await guides.run_block(block, names)
-        assert capsys.readouterr().out.splitlines() == block.printed, f"line {block.line}"
+async def test_the_lesson_about_jobs_does_what_it_says_as_a_file(tmp_path: Path) -> None:
+    """Its pieces, one after the other, are a program; only the port is another."""
+    blocks = guides.blocks_of(TUTORIAL / "jobs.md")
+    service = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "headrace", "jobs", "serve", "--port", "0"),
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert service.stdout is not None
+    try:
+        url = (await service.stdout.readline()).decode().split()[-1]
+        code = "".join(block.code for block in blocks)
+        assert code.count("http://127.0.0.1:8080") == 1
+        lesson = tmp_path / "lesson.py"
+        lesson.write_text(code.replace("http://127.0.0.1:8080", url))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, str(lesson)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        printed, errors = await process.communicate()
+    finally:
+        service.terminate()
+        await service.wait()
+    assert process.returncode == 0, errors.decode()
+    assert printed.decode().splitlines() == [line for block in blocks for line in block.printed]
 
 
 def test_every_lesson_is_in_the_list_and_run() -> None:

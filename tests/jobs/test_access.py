@@ -183,7 +183,7 @@ async def test_the_openapi_document_describes_every_route(world: World) -> None:
 
 @pytest.mark.one_database
 async def test_a_defect_is_told_without_its_details(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(work: object) -> None:
         raise RuntimeError("sesame")
@@ -196,3 +196,4 @@ async def test_a_defect_is_told_without_its_details(
         response = await client.get("/channels")
     assert response.status_code == 500
     assert "sesame" not in response.text
+    assert f"(request {response.headers['x-request-id']})" in caplog.text

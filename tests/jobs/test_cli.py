@@ -15,6 +15,15 @@ def test_every_operation_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--database" in capsys.readouterr().out
 
 
+def test_help_promises_no_option_that_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["jobs", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.partition("Connection:")[2].split())
+    assert "--url" in text
+    assert "take no --server" in text
+    assert "--context" not in text
+    assert main(["jobs", "status", "--server", "nats://127.0.0.1:1"]) == 2
+
+
 def test_a_misspelt_operation_is_met_with_what_was_meant(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

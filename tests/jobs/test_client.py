@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
 
+import httpx2
 import pytest
 
+from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient, Fail, JobsError, LeasedJob, Worker, worker
 from headrace.jobs.client.aio import Queue
 from headrace.jobs.http import create_app
@@ -139,6 +141,57 @@ async def test_a_handler_says_how_it_failed(world: World, queue: Queue) -> None:
     errors = [(await world.job(job["ID"]))["last_error"] for job in await world.queued()]
     assert sorted(errors) == ["ValueError: broken", "busy"]
     assert made.failed == 3
+
+
+class _Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("raised", "shown"),
+    [
+        (ValueError("bad\0\ud800"), "ValueError: bad\ufffd?"),
+        (Fail("\ud800\udfff\0 odd"), "??\ufffd odd"),
+        (ValueError("x" * 3_000_000), "ValueError: " + "x" * (limits.REASON_CHARS_MAX - 12)),
+        (_Unspeakable(), "_Unspeakable, whose text cannot be made: RuntimeError"),
+        (Fail(KeyError("k")), "'k'"),  # type: ignore[arg-type]
+    ],
+    ids=["NUL and half a character", "the same of Fail", "long", "without text", "no string"],
+)
+async def test_whatever_a_handler_raises_is_reported(
+    world: World, queue: Queue, raised: Exception, shown: str
+) -> None:
+    async def work(job: LeasedJob) -> None:
+        raise raised
+
+    made = Worker(queue, work, wait_s=1)
+    task = asyncio.create_task(made.run())
+    await world.broadcast()
+    await until(lambda: made.failed >= 1)
+    made.stop()
+    async with asyncio.timeout(5):
+        await task
+    (job,) = await world.queued()
+    assert (await world.job(job["ID"]))["last_error"] == shown
+
+
+@pytest.mark.parametrize("retry_in_s", [-1, float("nan"), float("inf"), 1e9])
+def test_a_delay_that_cannot_be_is_refused_where_it_is_said(retry_in_s: float) -> None:
+    with pytest.raises(ValueError, match="retry_in_s is"):
+        Fail("x", retry_in_s=retry_in_s)
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"", b"[]", b'{"jobs": 5}', b'{"jobs": [{}]}', b"\xff", b"[" * 9999]
+)
+async def test_an_answer_of_something_in_between_is_an_error_of_the_client(body: bytes) -> None:
+    transport = httpx2.MockTransport(lambda request: httpx2.Response(200, content=body))
+    async with AsyncJobsClient("http://jobs", transport=transport) as client:
+        queue = client.queue("c", "k", channel_token="ct", consumer_token="kt")
+        with pytest.raises(JobsError, match="no answer of a job service") as refused:
+            await queue.claim(1)
+    assert (refused.value.status, refused.value.code) == (0, "unreadable_answer")
 
 
 @pytest.mark.one_database

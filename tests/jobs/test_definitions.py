@@ -277,3 +277,23 @@ async def test_of_two_rotations_at_once_each_keeps_the_secret_before_its_own(wor
     ).secrets
     assert len(kept) == 2
     assert set(kept) < set(made), "the last two, whichever order they came in"
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/producer/q", "tokn"),
+        ("/channel/d", "nmae"),
+        ("/channel/c/consumer/h", "callbackURL"),
+        ("/channel/c/consumer/h", "max_retries"),
+    ],
+)
+@pytest.mark.one_database
+async def test_a_field_that_is_not_there_is_refused_by_name(
+    world: World, path: str, field: str
+) -> None:
+    form = {"token": "t", field: "5"}
+    response = await world.http.put(path, data=form, headers={"Accept": "application/json"})
+    assert (response.status_code, response.json()["field"]) == (400, field)
+    assert "token, name" in response.json()["message"]
+    assert (await world.http.get(path)).status_code == 404

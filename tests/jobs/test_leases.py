@@ -411,3 +411,31 @@ async def test_the_databases_clock_is_the_servers(postgres_url: str) -> None:
         assert before - 1000 <= first[0] <= time.time_ns() // 1000 + 1000
     finally:
         await database.close()
+
+
+async def test_a_claim_carries_so_many_bytes_and_the_rest_comes_with_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CLAIM_BYTES_MAX", 1000)
+    for number in range(10):
+        await world.broadcast(f"{number}" * 300, X_Broker_Message_Priority=str(number // 5))
+    listed = [job["Message"]["Payload"][0] for job in await world.queued(100)]
+    claims = [await world.claim(10) for _ in range(4)]
+    told = [[job["message"]["payload"][0] for job in claim] for claim in claims]
+    assert told == [list("5678"), list("9012"), list("34"), []]
+    assert {job["attempt"] for claim in claims for job in claim} == {1}
+    assert listed == list("5678"), "the list, which claims nothing, ends there, too"
+    for claim in claims[:3]:
+        answer = await world.lease("complete", jobs=held(*claim))
+        assert {result["code"] for result in answer["results"]} == {"ok"}
+    counted = (await world.http.get("/v2/channel/c/consumer/k")).json()["jobs"]
+    assert counted == {"QUEUED": 0, "INFLIGHT": 0, "DELIVERED": 10, "DEAD": 0}
+
+
+async def test_one_job_is_given_however_large_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CLAIM_BYTES_MAX", 100)
+    for _ in range(2):
+        await world.broadcast("x" * 5000)
+    assert [len(await world.claim(n)) for n in (2, 1, 1)] == [1, 1, 0]

@@ -85,6 +85,37 @@ async def test_a_priority_that_is_no_number_counts_as_0(world: World) -> None:
     assert (await world.queued())[0]["Priority"] == 0
 
 
+@pytest.mark.parametrize("text", ["9" * 23, "-" + "9" * 23, "+" + "9" * 5000, "2147483648", "-1"])
+@pytest.mark.one_database
+async def test_a_priority_beyond_the_limits_is_refused_however_long_it_is(
+    world: World, text: str
+) -> None:
+    refused = await world.broadcast(expect=400, X_Broker_Message_Priority=text)
+    assert "0 to 2147483647" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("text", "expect", "shown"),
+    [
+        ("9999-12-31T23:59:59-12:00", 400, None),
+        ("0001-01-01T00:00:00+14:00", 400, None),
+        ("9999-12-31T23:59:59.999999Z", 201, "9999-12-31T23:59:59.999999Z"),
+        ("9999-12-31T23:59:59+12:00", 201, "9999-12-31T11:59:59Z"),
+        ("10000-01-01T00:00:00Z", 400, None),
+    ],
+)
+async def test_a_schedule_at_the_end_of_time_is_kept_to_the_microsecond_or_refused(
+    world: World, text: str, expect: int, shown: str | None
+) -> None:
+    answer = await world.broadcast(expect=expect, X_Broker_Scheduled_For=text)
+    if shown is not None:
+        found = (await world.http.get(answer.headers["Location"])).json()
+        assert found["dispatchSchedule"] == shown
+        assert (await world.http.get("/channel/c/messages-status")).json()[
+            "next_scheduled_message_at"
+        ] == shown
+
+
 async def test_a_message_id_is_taken_once_per_channel(world: World) -> None:
     await world.broadcast(X_Broker_Message_ID="evt-1")
     await world.broadcast(X_Broker_Message_ID="evt_1")

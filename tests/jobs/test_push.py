@@ -12,9 +12,10 @@ import pytest
 from headrace.clock import ManualClock
 from headrace.jobs import limits
 from headrace.jobs.models import ClaimedJob, Consumer
+from headrace.jobs.push.attempt import retry_after_s
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.push.guard import Guard
-from headrace.jobs.push.lane import Lane, retry_after_s
+from headrace.jobs.push.lane import Lane
 from headrace.jobs.push.sender import Sender
 from headrace.jobs.push.signature import WebhookVerificationError, verify
 from headrace.jobs.runtime import Runtime
@@ -445,7 +446,16 @@ async def test_a_process_that_dies_in_a_call_leaves_the_job_to_others_and_counts
         ("soon", None),
         ("Thu, 01 Jan 1970 00:02:00 GMT", 20.0),
         ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
-        ("9" * 30, None),
+        ("9" * 30, 3600.0),
+        ("7200", 3600.0),
+        ("Fri, 31 Dec 9999 23:59:59 -1200", 3600.0),
+        ("99999999999 Jan 01 12:30", None),
+        ("1 Jan 99999999999999999999 12:30", None),
+        ("Thu, 99 Jan 1970 00:02:00 GMT", None),
+        ("01 Jan 1970 00:02:00 +9999999999999", None),
+        ("²", None),
+        (",,,", None),
+        ("", None),
     ],
 )
 def test_retry_after_is_seconds_or_a_date(text: str | None, expected: float | None) -> None:

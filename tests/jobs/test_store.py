@@ -23,9 +23,10 @@ DIALECTS = ("sqlite", "postgres")
 
 def test_both_dialects_have_the_same_queries_with_the_same_values() -> None:
     shared = [load_queries(dialect) for dialect in DIALECTS]
-    # SQLite's clock is the machine's, which needs no query.
-    assert set(shared[0]) == set(shared[1]) - {"clock_us"}
-    for name in shared[0]:
+    # SQLite's clock is the machine's: no query asks for it, and its steps are followed.
+    steps = {"move_leases", "move_pauses", "move_leads"}
+    assert set(shared[0]) - steps == set(shared[1]) - {"clock_us"}
+    for name in set(shared[0]) - steps:
         values = [
             set(re.findall(r"(?<![:\w]):([a-z_]+)", shared[0][name])),
             set(re.findall(r"%\(([a-z_]+)\)s", shared[1][name])),
@@ -160,8 +161,11 @@ HOT: dict[str, dict[str, Any]] = {
         "expires": 6,
     },
     "promote_due": {"consumer_seq": 1, "now": 5, "n": 10},
+    "messages_of": {"seqs": "[1]", "bytes": 10},
     "list_queued": {"consumer_seq": 1, "n": 25},
+    "list_queued_sizes": {"consumer_seq": 1, "n": 25},
     "load_expired": {"now": 5, "n": 10},
+    "delete_jobs_of_consumer": {"consumer_seq": 1, "n": 10},
     "due_messages": {"now": 5, "n": 10},
     "page_dead_after": {"consumer_seq": 1, "at": 9, "n": 25},
     "page_messages_after": {"channel_seq": 1, "at": 9, "n": 25},
@@ -181,7 +185,7 @@ async def test_no_hot_query_of_sqlite_scans_or_sorts_a_table(name: str, tmp_path
     connection.close()
     text = "\n".join(plan)
     assert not re.search(r"SCAN (job|message|consumer|channel)\b(?! USING)", text), text
-    if name in {"claim_jobs", "list_queued", "load_expired", "due_messages"}:
+    if name in {"claim_jobs", "list_queued", "list_queued_sizes", "load_expired", "due_messages"}:
         assert "TEMP B-TREE" not in text, text
 
 
@@ -222,3 +226,20 @@ def test_the_quick_statements_move_jobs_as_the_table_says() -> None:
             assert f"state = {int(source)}" in query
     fan_out = load_queries("sqlite")["fan_out"]
     assert str(int(State.QUEUED)) in fan_out
+
+
+async def test_a_new_file_of_sqlite_is_its_owners_alone_and_an_open_one_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "jobs.db"
+    for told in (False, True):
+        database = open_database(f"sqlite:///{path}")
+        await database.start()
+        await database.write(lambda tx: tx.run("put_meta", key="k", value="v"))
+        modes = {found.name: found.stat().st_mode & 0o777 for found in tmp_path.iterdir()}
+        await database.close()
+        assert ("chmod 600" in caplog.text) is told
+        if not told:
+            assert set(modes.values()) == {0o600}
+            assert {"jobs.db", "jobs.db-wal"} <= set(modes)
+            path.chmod(0o644)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,10 +137,11 @@ async def test_only_old_messages_whose_jobs_are_finished_go(world: World) -> Non
     assert (await world.http.get("/dlq-status")).json() == {"consumers": []}
 
 
+@pytest.mark.parametrize(("limit", "value"), [("SWEEP_ROWS", 10), ("WINDOW_BYTES_MAX", 9)])
 async def test_many_blocked_messages_do_not_hide_those_behind_them(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    monkeypatch.setattr("headrace.jobs.limits.SWEEP_ROWS", 10)
+    monkeypatch.setattr(f"headrace.jobs.limits.{limit}", value)
     for number in range(35):
         await world.broadcast(str(number))
     jobs = await world.claim(35)
@@ -212,3 +214,47 @@ async def test_old_attempts_and_events_go(world: World) -> None:
     removed = await Maintenance(world.runtime, Keep(attempts_s=10, events_s=10)).retain()
     assert removed.rows == {"attempt": 1, "event": 1}
     assert (await world.http.get("/v2/events")).json()["events"] == []
+
+
+async def test_a_deleted_consumer_is_gone_at_once_and_its_jobs_in_slices(
+    world: World, service_on: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.jobs.limits.SWEEP_ROWS", 2)
+    for number in range(50):
+        await world.broadcast(str(number), X_Broker_Message_ID=f"m{number}")
+    path = "/channel/c/consumer/k"
+    (held_before,) = await world.claim()
+    version = {"If-Match": (await world.http.get(f"/v2{path}")).headers["ETag"]}
+    assert (await world.http.delete(path, headers=version)).status_code == 204
+    assert (await world.http.get(path)).status_code == 404
+    assert (await world.http.get(f"{path}~1")).status_code == 404
+    assert (await world.http.get("/channel/c/consumers")).json()["Result"] == []
+    assert (await world.http.get("/job-status")).json() == {}
+    assert (await world.http.get("/channel/c/message/m1")).json()["Jobs"] == []
+    refused = await world.lease("complete", 401, jobs=held(held_before))
+    assert refused["code"] == "unknown_consumer"
+
+    await world.consumer("k", type="pull", token="kt")
+    await world.broadcast("new")
+    assert [job["message"]["payload"] for job in await world.claim(5)] == ["new"]
+
+    await Maintenance(world.runtime).tick()
+    assert 0 < await rows(world, "job") < 51, "a limited number of slices in a tick"
+    other = service_on(clock=world.clock)
+    await other.start()
+    for _ in range(4):
+        await Maintenance(other).tick()
+    await other.close()
+    assert await rows(world, "job") == 1
+    assert await rows(world, "consumer") == 1
+    counted = (await world.http.get(f"/v2{path}")).json()["jobs"]
+    assert counted == {"QUEUED": 0, "INFLIGHT": 1, "DELIVERED": 0, "DEAD": 0}
+
+
+async def rows(world: World, table: str) -> int:
+    def count(tx: Any) -> int:
+        run = tx._connection if hasattr(tx, "_connection") else tx._cursor
+        row = run.execute(f"SELECT count(*) AS n FROM {table}").fetchone()
+        return int(row["n"])
+
+    return await world.runtime.database.read(count)

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from ..visitors import LOOPBACK_NAMES, Names, is_loopback
 from . import answers
 from .guard import Guard
 from .logins import Logins
@@ -32,10 +33,8 @@ from .routes import (
     spark,
     streams,
 )
-from .settings import Settings, is_loopback
+from .settings import Settings
 from .sources import Sources
-
-LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -74,14 +73,14 @@ def create_app(settings: Settings, sources: Sources, clock: Callable[[], float])
         exception_handlers={404: _no_page, 405: _no_page, Exception: answers.unexpected},
     )
     app.state.settings, app.state.logins = settings, logins
-    return Guard(app, hosts=_hosts(settings), logins=logins, read_only=settings.read_only)
+    return Guard(app, names=_names(settings), logins=logins, read_only=settings.read_only)
 
 
-def _hosts(settings: Settings) -> tuple[str, ...]:
+def _names(settings: Settings) -> Names | None:
     """Names a browser may use. On all interfaces that is not known, and the password guards."""
     if settings.allowed_hosts:
-        return (*settings.allowed_hosts, *LOOPBACK_NAMES, settings.host.strip("[]"))
-    return LOOPBACK_NAMES if is_loopback(settings.host) else ()
+        return Names((*settings.allowed_hosts, *LOOPBACK_NAMES, settings.host))
+    return Names(LOOPBACK_NAMES) if is_loopback(settings.host) else None
 
 
 def _pages() -> list[Route]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Collection
 from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..visitors import Names, is_foreign
 from .answers import problem
 from .logins import COOKIE, Logins, TooManyFailuresError
 
@@ -51,16 +51,16 @@ class Guard:
     """ASGI middleware in front of everything.
 
     Args:
-        hosts: the names (without port) that ``Host`` may have; empty: any.
+        names: the names that ``Host`` may have; None: any.
         logins: who has given the password; None where none is needed.
         read_only: refuse whatever changes something.
     """
 
     def __init__(
-        self, app: ASGIApp, *, hosts: Collection[str], logins: Logins | None, read_only: bool
+        self, app: ASGIApp, *, names: Names | None, logins: Logins | None, read_only: bool
     ) -> None:
         self._app = app
-        self._hosts = frozenset(each.lower() for each in hosts)
+        self._names = names
         self._logins = logins
         self._read_only = read_only
 
@@ -86,13 +86,13 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> tuple[int, str, str] | None:
         headers = Headers(scope=scope)
-        if self._hosts and _name_of(headers.get("host", "")) not in self._hosts:
+        host = headers.get("host", "")
+        if self._names is not None and not self._names.accept(host):
             return 421, "wrong_host", "this console is not reached under that name (--allow-host)"
         path: str = scope["path"]
         if scope["method"] not in ("GET", "HEAD"):
-            if (
-                headers.get(MARK) != "1"
-                or headers.get("sec-fetch-site", "same-origin") != "same-origin"
+            if headers.get(MARK) != "1" or is_foreign(
+                host, headers.get("origin"), headers.get("sec-fetch-site")
             ):
                 return (
                     403,
@@ -114,13 +114,6 @@ class Guard:
         except TooManyFailuresError as error:
             return 429, "too_many_failures", str(error)
         return 401, "password_needed", "give the password first"
-
-
-def _name_of(host: str) -> str:
-    """The name in a ``Host`` header, without its port."""
-    if host.startswith("["):
-        return host.partition("]")[0].lstrip("[").lower()
-    return host.partition(":")[0].lower()
 
 
 def _length(headers: Headers) -> int:

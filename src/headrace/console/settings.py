@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass, field
 from typing import Final
 
 from ..errors import ConfigurationError
+from ..visitors import is_loopback
 
 PORT_DEFAULT: Final = 8480
 PASSWORD_LENGTH_MIN: Final = 8
@@ -64,13 +64,3 @@ class Settings:
                 raise ConfigurationError(
                     f"console: {name} {url!r}; accepted: http://… or https://…"
                 )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens on ``host``."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigurationError
+from ..visitors import LOOPBACK_NAMES, Names, is_loopback, name_of
 from . import limits
 from .models import Options
 from .policy import RetryPolicy
@@ -64,6 +64,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     user_agent: str = "headrace-jobs"
     allow_networks: list[str] = []
     https_only: bool = False
+    allowed_hosts: list[str] = []
     drain_seconds: float = 15.0
     keep_messages_days: float | None = None
     keep_dead_days: float | None = None
@@ -92,6 +93,11 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             raise ConfigurationError("payload_bytes_max: 1 to 67108864")
         if not 1 <= self.database_threads <= 64:
             raise ConfigurationError("database_threads: 1 to 64")
+        for name in self.allowed_hosts:
+            if not name or name != name_of(name) or "/" in name:
+                raise ConfigurationError(
+                    f"allowed_hosts: {name!r}; accepted: a name without a port"
+                )
         for name in ("token_header", "user_agent"):
             value = getattr(self, name)
             if not value or not value.isascii() or not value.isprintable():
@@ -105,12 +111,16 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
+
+    def names(self) -> Names | None:
+        """The names that a request may come under; None: any, since the admin token guards."""
+        own = (*self.allowed_hosts, *LOOPBACK_NAMES, self.host)
+        if self.is_loopback() and not self.admin_token:
+            return Names(own)
+        if not self.admin_token:
+            return Names(own, local=True)
+        return Names(own, local=True) if self.allowed_hosts else None
 
     def options(self) -> Options:
         """The options of the service itself."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import logging
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -21,20 +20,18 @@ from typing import Any, Final
 import msgspec
 
 from ..client import Batch, Consumer, JetStream, JetStreamMessage, connect
-from ..errors import ConfigurationError, HeadraceError
+from ..errors import ConfigurationError
 from . import ids, limits
 from .config import FeedConfig, OutcomesConfig
-from .errors import JobsError
 from .http.broadcast import RESERVED_HEADERS, RESERVED_PREFIXES
 from .models import NewMessage, rfc3339, state_name
 from .runtime import Runtime
 from .service import publishing, upkeep
+from .service.moves import storable
 from .store import Row, Tx
 
 __all__ = ["feed_channel", "message_of", "publish_outcomes"]
 
-_LOG: Final = logging.getLogger("headrace.jobs.feed")
-_AGAIN_S: Final = 2.0
 _WAIT_S: Final = 5.0
 _OUTCOMES: Final = 200
 _OUTCOMES_TASK: Final = "outcomes"
@@ -45,10 +42,11 @@ _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 async def feed_channel(runtime: Runtime, config: FeedConfig) -> None:
     """Feed until cancelled. Errors are logged and retried; nothing is acknowledged early."""
-    await _for_ever(f"feeding {config.channel}", lambda: _feed(runtime, config))
+    part = f"feed {config.channel}"
+    await _for_ever(runtime, part, lambda: _feed(runtime, config, part))
 
 
-async def _feed(runtime: Runtime, config: FeedConfig) -> None:
+async def _feed(runtime: Runtime, config: FeedConfig, part: str) -> None:
     async with _jetstream(config.url) as js:
         stream = await js.stream(config.stream)
         created = (await stream.info()).created or ""
@@ -62,6 +60,7 @@ async def _feed(runtime: Runtime, config: FeedConfig) -> None:
         while not runtime.draining.is_set():
             batch: Batch = await consumer.fetch(config.batch, max_wait=_WAIT_S)
             if not batch:
+                runtime.parts.worked(part)
                 continue
             messages = [message_of(prefix, message) for message in batch]
             new = await runtime.database.write(
@@ -70,6 +69,7 @@ async def _feed(runtime: Runtime, config: FeedConfig) -> None:
                 )
             )
             batch.ack()
+            runtime.parts.worked(part)
             runtime.metrics.add("jobs_published_total", new, channel=config.channel)
 
 
@@ -82,15 +82,15 @@ def message_of(prefix: str, message: JetStreamMessage) -> NewMessage:
     for name, value in message.headers.items():
         lower = name.lower()
         if lower == "content-type":
-            content_type = value[: limits.CONTENT_TYPE_CHARS_MAX]
+            content_type = storable(value[: limits.CONTENT_TYPE_CHARS_MAX])
         elif (
             lower not in RESERVED_HEADERS
             and not lower.startswith((*RESERVED_PREFIXES, "nats-"))
             and len(stored) < limits.METADATA_HEADERS_MAX
         ):
-            stored[name] = value
+            stored[storable(name)] = storable(value)
     sequence = message.metadata.stream_seq
-    stored["X-Headrace-Subject"] = message.subject
+    stored["X-Headrace-Subject"] = storable(message.subject)
     stored["X-Headrace-Sequence"] = str(sequence)
     return NewMessage(
         payload=message.payload,
@@ -108,7 +108,7 @@ def _prefix(stream: str, created: str) -> str:
 
 async def publish_outcomes(runtime: Runtime, config: OutcomesConfig) -> None:
     """Publish outcomes of jobs until cancelled; one process at a time, in order."""
-    await _for_ever("publishing outcomes", lambda: _publish(runtime, config))
+    await _for_ever(runtime, _OUTCOMES_TASK, lambda: _publish(runtime, config))
 
 
 async def _publish(runtime: Runtime, config: OutcomesConfig) -> None:
@@ -119,6 +119,7 @@ async def _publish(runtime: Runtime, config: OutcomesConfig) -> None:
             rows = await runtime.database.write(
                 lambda tx: _next_outcomes(tx, runtime.node, tx.now_us())
             )
+            runtime.parts.worked(_OUTCOMES_TASK)
             if not rows:
                 await asyncio.sleep(_OUTCOMES_PAUSE_S)
                 continue
@@ -162,14 +163,16 @@ async def _jetstream(url: str) -> AsyncIterator[JetStream]:
         yield connection.jetstream()
 
 
-async def _for_ever(what: str, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _for_ever(
+    runtime: Runtime, part: str, attempt: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    """Begin again after whatever ended it; only a setting that can never work is raised."""
     while True:
         try:
             await attempt()
             return
         except ConfigurationError:
             raise
-        except (HeadraceError, OSError) as error:
-            code = f"{error.code}: " if isinstance(error, JobsError) else ""
-            _LOG.warning("%s was interrupted: %s%s", what, code, error)
-        await asyncio.sleep(_AGAIN_S)
+        except Exception as error:
+            pause_s = runtime.parts.failed(part, error)
+        await asyncio.sleep(pause_s)

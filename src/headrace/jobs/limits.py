@@ -28,6 +28,12 @@ QUEUED_JOBS_MAX: Final = 100  # a larger `limit` is clipped, as specified
 
 # Leases.
 CLAIM_MAX: Final = 500  # more jobs in one claim: 400
+CLAIM_BYTES_MAX: Final = (
+    16
+    * 1024
+    * 1024  # payloads of one claim, or of one list of queued jobs; the rest comes with the next,
+    # and one job is always given
+)
 BATCH_MAX: Final = 500  # more items in one heartbeat, complete, fail or release: 400
 LEASE_S_MAX: Final = 3600.0  # a longer lease in one step: 400
 LEASE_TOTAL_S_MAX: Final = (
@@ -64,6 +70,11 @@ STOP_MARGIN_S: Final = (
 )
 SCHEDULE_MIN_DELAY_S_DEFAULT: Final = 120.0  # a message scheduled sooner: 412
 SWEEP_ROWS: Final = 1000  # rows that one maintenance transaction changes
+WINDOW_BYTES_MAX: Final = (
+    64
+    * 1024
+    * 1024  # payloads that retention holds in memory at once; more come in the next window
+)
 POLL_S: Final = 1.0  # polling interval if no wake-up reaches a waiting claim or a push lane
 CONNECTIONS_MAX: Final = (
     4096  # HTTP connections of one process: beyond, the one that has waited longest for a request

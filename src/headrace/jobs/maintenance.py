@@ -12,10 +12,10 @@ from typing import Final
 
 from . import limits
 from .archive import Archive
-from .errors import DatabaseUnavailableError
+from .errors import JobsError
 from .runtime import Runtime
-from .service import publishing, retention, upkeep
-from .store import Row, Tx
+from .service import consumers, publishing, retention, upkeep
+from .store import Tx
 
 __all__ = ["Maintenance"]
 
@@ -26,6 +26,7 @@ _LEAD_S: Final = 10.0
 _RENEW_S: Final = 3.0
 _FOLD_S: Final = 5.0
 _RETAIN_S: Final = 60.0
+_SLICES: Final = 10  # of removals in a tick
 
 
 class Maintenance:
@@ -41,38 +42,46 @@ class Maintenance:
         self._last_s: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Tick until cancelled; if the database does not answer, try again."""
+        """Tick until cancelled."""
         while True:
-            try:
-                await self.tick()
-            except DatabaseUnavailableError as error:
-                self._leads_until_s = 0.0
-                _LOG.warning("maintenance waits: %s", error)
+            await self.tick()
             await asyncio.sleep(_TICK_S)
 
     async def tick(self) -> None:
-        """Do the work that is due now."""
-        runtime = self._runtime
-        upcoming, now = await runtime.database.read(_upcoming)
-        if upcoming["lease_us"] is not None and upcoming["lease_us"] <= now:
-            await self._expire()
-        if upcoming["scheduled_us"] is not None and upcoming["scheduled_us"] <= now:
-            await self._dispatch()
-        if not await self._lead():
+        """Do the work that is due now. What fails is tried again later; the rest goes on."""
+        attempt = self._runtime.parts.attempt
+        upcoming = await attempt("upkeep", lambda: self._runtime.database.read(_upcoming))
+        if upcoming is None:
+            self._leads_until_s = 0.0
             return
-        if self._is_time("fold", _FOLD_S):
-            await runtime.database.write(lambda tx: tx.run("fold_counters"))
-        if self._is_time("retain", _RETAIN_S):
-            await self.retain()
+        lease_due, schedule_due, removed = upcoming
+        if lease_due:
+            await attempt("leases", self._expire)
+        if schedule_due:
+            await attempt("schedules", self._dispatch)
+        if removed:
+            await attempt("removals", self._remove)
+        if not await attempt("lead", self._lead):
+            self._leads_until_s = 0.0
+            return
+        for part, every_s, work in (
+            ("counts", _FOLD_S, self._fold),
+            ("retention", _RETAIN_S, self.retain),
+        ):
+            if self._is_time(part, every_s) and await attempt(part, work) is None:
+                self._last_s.pop(part, None)
 
     async def resign(self) -> None:
-        """Let another process lead at once."""
+        """Let another process lead at once; if the database is away, it does when our time is over."""
         node = self._runtime.node
         if self._leads_until_s:
             self._leads_until_s = 0.0
-            await self._runtime.database.write(
-                lambda tx: tx.run("drop_lead", task=_TASK, holder=node)
-            )
+            try:
+                await self._runtime.database.write(
+                    lambda tx: tx.run("drop_lead", task=_TASK, holder=node)
+                )
+            except JobsError as error:
+                _LOG.warning("the lead of maintenance ends by itself: %s", error)
 
     async def _lead(self) -> bool:
         now_s = self._now_s()
@@ -94,6 +103,15 @@ class Maintenance:
             return False
         self._last_s[what] = now_s
         return True
+
+    async def _remove(self) -> None:
+        """Some slices only: leases must not wait until a large consumer is gone."""
+        for _ in range(_SLICES):
+            if not await self._runtime.database.write(consumers.remove_some):
+                return
+
+    async def _fold(self) -> int:
+        return await self._runtime.database.write(lambda tx: tx.run("fold_counters"))
 
     async def _expire(self) -> None:
         runtime, expired = self._runtime, limits.SWEEP_ROWS
@@ -149,9 +167,13 @@ class Maintenance:
                 self._runtime.metrics.add("prune_rows_total", count, table=table)
 
 
-def _upcoming(tx: Tx) -> tuple[Row, int]:
-    """When the next lease expires and the next message is due, and the current time."""
+def _upcoming(tx: Tx) -> tuple[bool, bool, bool]:
+    """Whether a lease has expired, a scheduled message is due, a consumer was deleted."""
     row = tx.one("next_upkeep_us")
     if row is None:
         raise AssertionError("an aggregate has one row")
-    return row, tx.now_us()
+    now = tx.now_us()
+    lease_due, schedule_due = (
+        row[column] is not None and row[column] <= now for column in ("lease_us", "scheduled_us")
+    )
+    return lease_due, schedule_due, bool(row["removed"])

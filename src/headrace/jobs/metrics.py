@@ -28,7 +28,13 @@ HELP: Final[dict[str, tuple[str, str]]] = {
     "jobs_events_total": ("counter", "Events, by kind."),
     "push_attempts_total": ("counter", "Calls of endpoints, by class of the status."),
     "push_attempt_duration_seconds": ("histogram", "Duration of calls of endpoints."),
+    "push_unexpected_total": (
+        "counter",
+        "Push attempts that ended in an error nobody expected; the log has it.",
+    ),
     "push_breaker_state": ("gauge", "0 closed, 1 half open, 2 open."),
+    "jobs_part_failures_total": ("counter", "Failures of what works by itself, by part."),
+    "jobs_part_failing": ("gauge", "1 while a part fails and waits to be tried again."),
     "scheduler_lag_seconds": ("gauge", "How late the last scheduled message was."),
     "prune_rows_total": ("counter", "Rows removed by retention, by table."),
 }

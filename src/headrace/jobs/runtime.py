@@ -14,6 +14,8 @@ from . import limits
 from .bell import Bell
 from .metrics import Metrics
 from .models import ClaimedJob, Consumer, Options
+from .parts import Parts
+from .readiness import WriteProbe
 from .service import leases
 from .service.reads import Cursors
 from .service.upkeep import make_once
@@ -40,6 +42,12 @@ class Runtime:
     draining: asyncio.Event = field(default_factory=asyncio.Event)
 
     cursors: Cursors = field(init=False, repr=False)
+    parts: Parts = field(init=False, repr=False)
+    probe: WriteProbe = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.parts = Parts(self.metrics, self.clock)
+        self.probe = WriteProbe(self.database, self.clock)
 
     async def start(self) -> None:
         """Open the database. The key of the cursors is created once and shared by all processes."""
@@ -54,6 +62,7 @@ class Runtime:
         """Close the database, after work in progress is finished."""
         self.draining.set()
         self.bell.ring(())
+        await self.probe.close()
         await self.database.close()
 
     def now_us(self) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import uvicorn
 
+from ..errors import ConfigurationError
 from . import limits
 from .archive import Archive
 from .config import Config
@@ -78,12 +79,8 @@ async def serve(config: Config, ready: Callable[[str], None]) -> None:
     answers waiting claims, finishes push calls in progress and stores their results, within
     ``drain_seconds``.
     """
-    listener = socket.create_server(
-        (config.host, config.port),
-        family=socket.AF_INET6 if ":" in config.host else socket.AF_INET,
-        backlog=1024,
-    )
     runtime = make_runtime(config)
+    listener = _listen(config)
     with listener:
         await runtime.start()
         try:
@@ -91,6 +88,19 @@ async def serve(config: Config, ready: Callable[[str], None]) -> None:
             await _serve_on(runtime, config, listener, ready)
         finally:
             await runtime.close()
+
+
+def _listen(config: Config) -> socket.socket:
+    try:
+        return socket.create_server(
+            (config.host, config.port),
+            family=socket.AF_INET6 if ":" in config.host else socket.AF_INET,
+            backlog=1024,
+        )
+    except OSError as error:
+        raise ConfigurationError(
+            f"{config.host}:{config.port}: {error.strerror or error}"
+        ) from None
 
 
 async def _prepare(runtime: Runtime, config: Config) -> None:
@@ -115,7 +125,7 @@ async def _serve_on(
     connections_max = _connections_max()
     server = _Server(
         uvicorn.Config(
-            create_app(runtime, gateway),
+            create_app(runtime, gateway, config.names()),
             lifespan="off",
             http=make_protocol(connections_max),
             log_config=None,

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 class _Jobs(LazyGroup):
     """Its verbs need the extra ``jobs``, and are made when one is used."""
 
+    connection = (
+        "Every command but serve and prune takes --url (or HEADRACE_JOBS_URL), the service's address, and "
+        "honours HEADRACE_JOBS_ADMIN_TOKEN. They speak HTTP, and take no --server."
+    )
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return _commands().get(cmd_name)
 

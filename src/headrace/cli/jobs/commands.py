@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import click
 
-from ...errors import ConfigurationError
 from ...jobs.client import JobsClient
 from ...jobs.config import Config, load_config
 from .. import loop_factory
@@ -68,6 +67,13 @@ SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
         metavar="NETWORK",
         help="a non-public network that push may call, such as 127.0.0.0/8; repeatable",
     ),
+    click.option(
+        "--allow-host",
+        "allowed_hosts",
+        multiple=True,
+        metavar="NAME",
+        help="a name under which clients reach the service, beside this machine's own; repeatable",
+    ),
     click.option("--https-only", flag_value=True, default=None, help="push to https URLs only"),
     click.option("--no-push", "push", flag_value=False, default=None, help="never push"),
     click.option(
@@ -81,9 +87,10 @@ SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
 
 def _config(args: Args) -> Config:
     names = [name for name, _, _ in _SERVE_FLAGS]
-    names += ["allow_networks", "https_only", "push", "insecure"]
+    names += ["allow_networks", "allowed_hosts", "https_only", "push", "insecure"]
     given = {name: getattr(args, name, None) for name in names}
-    given["allow_networks"] = list(given["allow_networks"] or ()) or None
+    for name in ("allow_networks", "allowed_hosts"):
+        given[name] = list(given[name] or ()) or None
     given["admin_token"] = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN") or None
     return load_config(
         args.config, {name: value for name, value in given.items() if value is not None}
@@ -101,13 +108,8 @@ def serve_command(args: Args) -> int:
     def ready(url: str) -> None:
         print(f"headrace jobs: listening on {url}", flush=True)
 
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(serve(config, ready))
-    except OSError as error:
-        raise ConfigurationError(
-            f"{config.host}:{config.port}: {error.strerror or error}"
-        ) from None
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(serve(config, ready))
     return 0
 
 

@@ -43,7 +43,15 @@ class LazyGroup(click.Group):
         verbs: its commands.
         summary: what it is for.
         what: what its commands are called.
+
+    Attributes:
+        connection: how its commands are told where to connect, for the help.
     """
+
+    connection = (
+        "Every command takes --server, --context, --user, --password, --creds, --timeout and "
+        "more; NATS_URL and the contexts of the nats tool are honoured."
+    )
 
     def __init__(
         self, name: str, verbs: Mapping[str, Verb], summary: str, what: str = "command"
@@ -100,10 +108,7 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(rows)
         with formatter.section("Connection"):
-            formatter.write_text(
-                "Every command takes --server, --context, --user, --password, --creds, --timeout and "
-                "more; NATS_URL and the contexts of the nats tool are honoured."
-            )
+            formatter.write_text(self.connection)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem

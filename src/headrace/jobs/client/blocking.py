@@ -212,7 +212,7 @@ class JobsClient:
         dead: bool = False,
     ) -> list[ItemResult]:
         """Fail jobs: they are retried, or with ``dead`` given up for good."""
-        each = {"reason": reason, "retry_in_seconds": retry_in_s, "dead": dead}
+        each = {"reason": calls.storable(reason), "retry_in_seconds": retry_in_s, "dead": dead}
         return self._do(calls.finish(channel, consumer, tokens, "fail", jobs, each))
 
     def release(

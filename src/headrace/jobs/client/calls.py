@@ -6,11 +6,12 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
+from .. import limits
 from ..errors import JobsError
 
 __all__ = [
@@ -21,10 +22,20 @@ __all__ = [
     "Settings",
     "Tokens",
     "problem_of",
+    "storable",
     "unreachable",
 ]
 
 T = TypeVar("T")
+
+_UNREADABLE: Final = (
+    msgspec.MsgspecError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +91,14 @@ class Call(Generic[T]):
         """The parsed answer. Raises JobsError if the service rejected the request."""
         if not 200 <= answer.status < 300 and answer.status not in self.accept:
             raise problem_of(answer.status, answer.content, answer.headers.get("retry-after"))
-        return self.parse(answer)
+        try:
+            return self.parse(answer)
+        except _UNREADABLE as error:
+            # Something between us and the service answered in its place, a proxy most likely.
+            start = answer.content[:200].decode("utf-8", "replace")
+            raise JobsError(
+                0, "unreadable_answer", f"this is no answer of a job service: {start!r}"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +146,21 @@ class _Results(msgspec.Struct):
     results: list[ItemResult]
 
 
+def storable(reason: object) -> str:
+    """A reason as it can be sent and stored: of limited length, without half characters and NULs."""
+    cut = str(reason)[: limits.REASON_CHARS_MAX].replace("\0", "\ufffd")
+    return cut.encode("utf-8", "replace").decode()
+
+
 def problem_of(status: int, content: bytes, retry_after: str | None) -> JobsError:
     """The error in an answer."""
     try:
         document = msgspec.json.decode(content, type=dict[str, Any])
         code, message = str(document["code"]), str(document["message"])
-    except (msgspec.DecodeError, KeyError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
         code, message, document = "refused", content.decode("utf-8", "replace")[:500], {}
-    seconds = float(retry_after) if retry_after is not None and retry_after.isdigit() else None
+    is_number = retry_after is not None and retry_after.isascii() and retry_after.isdigit()
+    seconds = float(retry_after[:9]) if retry_after is not None and is_number else None
     return JobsError(status, code, message, document.get("field"), retry_after_s=seconds)
 
 

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypedDict, Unpack, overload
 
 from ...errors import ConfigurationError
+from .. import limits
 from ..errors import JobsError
 from . import blocking, tracing
 from .aio import AsyncJobsClient, Queue
@@ -28,9 +29,16 @@ _BATCH: Final = 500
 
 
 class Fail(Exception):  # noqa: N818 - it is said, not caught: `raise Fail("…")`
-    """Raised by a handler: the job failed with ``reason``; ``dead`` gives it up for good."""
+    """Raised by a handler: the job failed with ``reason``; ``dead`` gives it up for good.
+
+    ``retry_in_s`` is 0 s to 7 days; anything else raises ValueError, which fails the job as well.
+    """
 
     def __init__(self, reason: str, *, retry_in_s: float | None = None, dead: bool = False) -> None:
+        if retry_in_s is not None and not 0 <= retry_in_s <= limits.RETRY_DELAY_S_MAX:
+            raise ValueError(
+                f"retry_in_s is {retry_in_s}; accepted: 0 to {limits.RETRY_DELAY_S_MAX:g}"
+            )
         super().__init__(reason)
         self.reason = reason
         self.retry_in_s = retry_in_s
@@ -166,7 +174,7 @@ class Worker:
             await self._report(job, failure)
         except Exception as error:  # a handler may raise anything; it must not end the worker
             _LOG.warning("%s: job %s failed", self._queue.name, job.id, exc_info=error)
-            await self._report(job, Fail(f"{type(error).__name__}: {error}"))
+            await self._report(job, Fail(_reason(error)))
         else:
             self._done.append(job)
             self._ready.set()
@@ -340,6 +348,14 @@ class BlockingWorker:
             finally:
                 with self._lock:
                     self._loop = None
+
+
+def _reason(error: Exception) -> str:
+    """What is reported of an exception, whose text may raise one itself."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as other:
+        return f"{type(error).__name__}, whose text cannot be made: {type(other).__name__}"
 
 
 def _is_async(handler: Handler) -> bool:

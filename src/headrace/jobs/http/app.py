@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from ...visitors import Names
 from ..errors import JobsError, not_found
 from ..runtime import Runtime
 from . import broadcast, consumers, definitions, leased, messages, operations, pull
@@ -21,6 +22,7 @@ from .endpoint import Endpoint
 from .gateway import Gateway
 from .middleware import GatewayMiddleware, RequestId, problem_response, wants_text
 from .openapi import openapi_document
+from .visitors import VisitorGuard
 
 __all__ = ["ENDPOINTS", "create_app"]
 
@@ -39,8 +41,13 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
 _HTTP_CODES: Final = {404: "no_such_route", 405: "method_not_allowed"}
 
 
-def create_app(runtime: Runtime, gateway: Gateway | None = None) -> ASGIApp:
-    """The application on ``runtime``, which the caller starts and closes."""
+def create_app(
+    runtime: Runtime, gateway: Gateway | None = None, names: Names | None = None
+) -> ASGIApp:
+    """The application on ``runtime``, which the caller starts and closes.
+
+    ``names`` are those it is reached under; with them, pages of other sites are refused.
+    """
     document = msgspec.json.encode(openapi_document(ENDPOINTS))
 
     async def openapi(request: Request) -> Response:
@@ -62,6 +69,8 @@ def create_app(runtime: Runtime, gateway: Gateway | None = None) -> ASGIApp:
     )
     if gateway is not None:
         app = GatewayMiddleware(app, gateway, runtime)
+    if names is not None:
+        app = VisitorGuard(app, names)
     return RequestId(app)
 
 
@@ -102,7 +111,13 @@ async def _no_route(request: Request, error: Exception) -> Response:
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     # The details go to the log only; they could contain data of others.
-    _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    _LOG.error(
+        "%s %s failed (request %s)",
+        request.method,
+        request.url.path,
+        request.scope.get("headrace_request_id", "-"),
+        exc_info=error,
+    )
     return _answer(
         request,
         JobsError(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .. import ids
+from .. import ids, limits
 from ..errors import bad_request
 from ..models import NewMessage, Published
 from ..runtime import Runtime
@@ -19,6 +20,9 @@ from .endpoint import PRODUCER_TOKENS, Endpoint, Parameter, reply
 from .incoming import header, read_body
 
 __all__ = ["ENDPOINTS", "RESERVED_HEADERS", "RESERVED_PREFIXES"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 
 # A producer must not change the headers that the service itself sends to an endpoint.
 RESERVED_HEADERS: Final = {
@@ -111,14 +115,14 @@ def _message(request: Request, body: bytes) -> tuple[NewMessage, bool]:
 
 
 def _priority(text: str) -> int:
-    """A value that is not a number counts as 0, as the predecessor's clients expect; a negative one is
-    rejected.
+    """A value that is not a whole number counts as 0, as the predecessor's clients expect; one that is
+    negative, or larger than a priority may be, is rejected.
     """
-    try:
-        priority = int(text) if len(text) <= 20 else 0
-    except ValueError:
+    if not _NUMBER.fullmatch(text.strip()):
         return 0
-    return priority
+    digits = text.strip()
+    # So many digits are beyond any limit, and may be beyond what can be read as a number.
+    return int(digits) if len(digits) <= 20 else limits.PRIORITY_MAX + 1
 
 
 def _schedule(text: str) -> int | None:
@@ -126,15 +130,16 @@ def _schedule(text: str) -> int | None:
         return None
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None or "T" not in text.upper():
-        raise bad_request(
-            "invalid_schedule",
-            "a time like 2026-01-31T23:59:59Z (RFC 3339, with its zone) is accepted",
-            "X-Broker-Scheduled-For",
-        )
-    return round(at.astimezone(UTC).timestamp() * 1e6)
+        if at.tzinfo is not None and "T" in text.upper():
+            # Not by a float, which has no microseconds for a far year; a zone may lead out of all years.
+            return (at.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        pass
+    raise bad_request(
+        "invalid_schedule",
+        "a time like 2026-01-31T23:59:59Z (RFC 3339, with its zone, years 1 to 9999) is accepted",
+        "X-Broker-Scheduled-For",
+    )
 
 
 def _metadata(request: Request) -> dict[str, str]:

@@ -33,6 +33,12 @@ _FORM: Final = (
     Parameter("token", "kept or made when absent"),
     Parameter("name", "the id when absent"),
 )
+_CONSUMER_FORM: Final = (
+    *_FORM,
+    Parameter("callbackUrl", "absolute; needed for push"),
+    Parameter("type", "push or pull; push for a new consumer, kept by an update"),
+    Parameter("maxRetries", "retries before a job is DEAD", type="integer"),
+)
 
 
 def list_links(path: str, found: Page, **filters: str) -> dict[str, str]:
@@ -169,7 +175,7 @@ async def put_channel(runtime: Runtime, request: Request) -> Response:
 
 async def put_consumer(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
-    form = await read_form(request)
+    form = await read_form(request, [field.name for field in _CONSUMER_FORM])
     retries = form.get("maxRetries")
     change = consumers.ConsumerChange(
         name=form.get("name") or None,
@@ -224,7 +230,9 @@ async def delete_consumer(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     path, condition = request.path_params, precondition(request)
     await runtime.database.write(
-        lambda tx: consumers.remove_consumer(tx, path["channelId"], path["consumerId"], condition)
+        lambda tx: consumers.remove_consumer(
+            tx, path["channelId"], path["consumerId"], condition, tx.now_us()
+        )
     )
     return Response(status_code=204)
 
@@ -232,7 +240,7 @@ async def delete_consumer(runtime: Runtime, request: Request) -> Response:
 async def _asked(runtime: Runtime, request: Request) -> tuple[service.Change, service.Precondition]:
     """The change to a producer or channel that an administrator requests."""
     require_admin(runtime, request)
-    form = await read_form(request)
+    form = await read_form(request, [field.name for field in _FORM])
     change = service.Change(name=form.get("name") or None, token=form.get("token") or None)
     return change, precondition(request)
 
@@ -300,12 +308,7 @@ ENDPOINTS: Final = (
                 put_consumer,
                 "consumer",
                 shapes.ConsumerShape,
-                (
-                    *_FORM,
-                    Parameter("callbackUrl", "absolute; needed for push"),
-                    Parameter("type", "push or pull; push for a new consumer, kept by an update"),
-                    Parameter("maxRetries", "retries before a job is DEAD", type="integer"),
-                ),
+                _CONSUMER_FORM,
             ),
         )
     ),

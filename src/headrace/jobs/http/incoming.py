@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
@@ -20,6 +21,7 @@ __all__ = [
     "consumer_tokens",
     "header",
     "is_admin",
+    "nested_too_deeply",
     "number_between",
     "paging",
     "precondition",
@@ -57,8 +59,8 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
     return b"".join(chunks)
 
 
-async def read_form(request: Request) -> dict[str, str]:
-    """A form body; 415 for another media type, 400 for a field given twice."""
+async def read_form(request: Request, fields: Sequence[str]) -> dict[str, str]:
+    """A form body; 415 for another media type, 400 for a field given twice or not among ``fields``."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/x-www-form-urlencoded":
         raise JobsError(
@@ -76,6 +78,8 @@ async def read_form(request: Request) -> dict[str, str]:
     if len(form) != len(pairs):
         twice = next(name for name, _ in pairs if sum(other == name for other, _ in pairs) > 1)
         raise bad_request("field_twice", "a field may be given once", twice)
+    if unknown := form.keys() - set(fields):
+        raise bad_request("unknown_field", f"accepted are {', '.join(fields)}", min(unknown))
     return form
 
 
@@ -93,6 +97,13 @@ async def read_json(
         raise bad_request("invalid_body", _WHERE.sub("", sentence), path) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise bad_request("malformed_json", f"the body is not JSON: {error}", "body") from None
+    except RecursionError:
+        raise nested_too_deeply() from None
+
+
+def nested_too_deeply() -> JobsError:
+    """400 for JSON that is nested more deeply than can be read."""
+    return bad_request("malformed_json", "the JSON is nested too deeply", "body")
 
 
 def header(request: Request, name: str) -> str:

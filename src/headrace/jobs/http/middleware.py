@@ -34,6 +34,8 @@ class RequestId:
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         request_id = given if _SANE_ID.match(given) else secrets.token_hex(10).encode()
 
+        scope["headrace_request_id"] = request_id.decode()
+
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]

@@ -10,7 +10,6 @@ from starlette.responses import PlainTextResponse, Response
 
 from ..._version import __version__
 from .. import limits
-from ..errors import DatabaseUnavailableError
 from ..models import rfc3339
 from ..runtime import Runtime
 from ..service import reads
@@ -36,11 +35,11 @@ async def ready(runtime: Runtime, request: Request) -> Response:
     del request
     if runtime.draining.is_set():
         return reply(shapes.Health("draining"), 503)
-    try:
-        await runtime.database.read(lambda tx: tx.one("get_meta", key="cursor_key"))
-    except DatabaseUnavailableError as error:
-        return reply(shapes.Health("unavailable", error.message), 503)
-    return reply(shapes.Health("ready"))
+    failing = sorted(runtime.parts.failing)
+    problem = await runtime.probe.problem()
+    if problem is not None:
+        return reply(shapes.Health("unavailable", problem, failing), 503)
+    return reply(shapes.Health("ready", failing=failing))
 
 
 async def status(runtime: Runtime, request: Request) -> Response:
@@ -62,6 +61,10 @@ async def status(runtime: Runtime, request: Request) -> Response:
                     {state.name: counts.get(state, 0) for state in State},
                 )
                 for row, counts in rows
+            ],
+            failing=[
+                shapes.FailingPart(part, failing.reason, rfc3339(failing.since_us), failing.tries)
+                for part, failing in sorted(runtime.parts.failing.items())
             ],
         )
     )
@@ -164,7 +167,7 @@ ENDPOINTS: Final = (
     _get(
         "/health/ready",
         ready,
-        "The database answers and the service is not draining",
+        "A write was stored within the last second, and the service is not draining",
         {200: shapes.Health, 503: shapes.Health},
         admin=False,
     ),

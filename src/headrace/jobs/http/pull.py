@@ -21,6 +21,7 @@ from .endpoint import CONSUMER_TOKENS, Endpoint, Parameter, reply
 from .incoming import (
     consumer_tokens,
     has_admin_token,
+    nested_too_deeply,
     number_between,
     paging,
     read_body,
@@ -124,6 +125,8 @@ def _next_state(raw: bytes) -> tuple[str, int]:
         document = json.loads(raw)
     except ValueError as error:
         raise bad_request("malformed_json", f"the body is not JSON: {error}", "body") from None
+    except RecursionError:
+        raise nested_too_deeply() from None
     if not isinstance(document, dict):
         raise bad_request("malformed_json", "the body must be a JSON object", "body")
     fields = {name.lower(): value for name, value in document.items()}
@@ -196,7 +199,7 @@ async def list_dead(runtime: Runtime, request: Request) -> Response:
 
 async def requeue_dead(runtime: Runtime, request: Request) -> Response:
     path = request.path_params
-    form = await read_form(request)
+    form = await read_form(request, ["requeue"])
 
     def read(tx: Tx) -> Consumer:
         consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])

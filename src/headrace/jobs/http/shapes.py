@@ -336,17 +336,26 @@ class ConsumerStatus(msgspec.Struct):
     jobs: dict[str, int]
 
 
+class FailingPart(msgspec.Struct):
+    part: str
+    reason: str
+    since: str
+    tries: int
+
+
 class Status(msgspec.Struct):
     AppStatus: int
     version: str
     node: str
     database: str
     consumers: list[ConsumerStatus]
+    failing: list[FailingPart]
 
 
 class Health(msgspec.Struct):
     status: str
     detail: str | None = None
+    failing: list[str] = []
 
 
 class PublishedBody(msgspec.Struct):

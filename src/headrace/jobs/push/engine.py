@@ -6,8 +6,9 @@ import asyncio
 import logging
 from typing import Final
 
+import msgspec
+
 from .. import limits
-from ..errors import DatabaseUnavailableError
 from ..models import Consumer
 from ..runtime import Runtime
 from ..service.consumers import DEFINITIONS, consumer_of
@@ -19,6 +20,7 @@ from .sender import Sender
 __all__ = ["PushEngine"]
 
 _LOG: Final = logging.getLogger("headrace.jobs.push")
+_PART: Final = "push"
 
 
 class PushEngine:
@@ -30,6 +32,7 @@ class PushEngine:
         guard = Guard(options.allow_networks, https_only=options.https_only)
         self._sender = sender or Sender(guard, runtime.clock)
         self._lanes: dict[int, tuple[Lane, asyncio.Task[None]]] = {}
+        self._unreadable: set[str] = set()
         self._stopping = False
         self._ear = runtime.bell.ear(DEFINITIONS)
 
@@ -44,12 +47,11 @@ class PushEngine:
         try:
             with self._ear:
                 while not self._stopping:
-                    try:
-                        await self._reconcile()
-                    except DatabaseUnavailableError as error:
-                        _LOG.warning("push waits for the database: %s", error)
+                    await self._runtime.parts.attempt(_PART, self._reconcile)
                     await self._ear.wait(limits.POLL_S)
-                await asyncio.gather(*(task for _, task in self._lanes.values()))
+                await asyncio.gather(
+                    *(task for _, task in self._lanes.values()), return_exceptions=True
+                )
         finally:
             for _, task in self._lanes.values():
                 task.cancel()
@@ -66,14 +68,14 @@ class PushEngine:
         self._ear.wake()
 
     async def _reconcile(self) -> None:
-        wanted = await self._runtime.database.read(_push_consumers)
+        wanted, unreadable = await self._runtime.database.read(_push_consumers)
+        self._tell_unreadable(unreadable)
         for seq in [seq for seq in self._lanes if seq not in wanted]:
             self._lanes[seq][0].stop()
         for seq, (_, task) in list(self._lanes.items()):
             if task.done():
-                # A lane ends by itself only if it was stopped; anything else is a bug that must be visible.
                 del self._lanes[seq]
-                task.result()
+                self._tell_ended(seq, task)
         for seq, consumer in wanted.items():
             if seq in self._lanes:
                 self._lanes[seq][0].refresh(consumer)
@@ -81,6 +83,30 @@ class PushEngine:
                 lane = Lane(self._runtime, consumer, self._sender)
                 self._lanes[seq] = (lane, asyncio.create_task(lane.run(), name=f"push-{seq}"))
 
+    def _tell_ended(self, seq: int, task: asyncio.Task[None]) -> None:
+        """A lane ends by itself only if it was stopped; after anything else a new one takes its place."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._runtime.metrics.add("jobs_part_failures_total", part=_PART)
+            _LOG.error("the lane of consumer %d ended unexpectedly", seq, exc_info=error)
 
-def _push_consumers(tx: Tx) -> dict[int, Consumer]:
-    return {row["seq"]: consumer_of(row) for row in tx.all("list_push_consumers")}
+    def _tell_unreadable(self, unreadable: dict[str, Exception]) -> None:
+        parts = self._runtime.parts
+        for part in self._unreadable - unreadable.keys():
+            parts.worked(part)
+        for part, error in unreadable.items():
+            if parts.wait_s(part) <= 0:
+                parts.failed(part, error)
+        self._unreadable = set(unreadable)
+
+
+def _push_consumers(tx: Tx) -> tuple[dict[int, Consumer], dict[str, Exception]]:
+    """The push consumers, and those whose stored definition cannot be read, with the reason."""
+    found: dict[int, Consumer] = {}
+    unreadable: dict[str, Exception] = {}
+    for row in tx.all("list_push_consumers"):
+        try:
+            found[row["seq"]] = consumer_of(row)
+        except (msgspec.MsgspecError, ValueError) as error:
+            unreadable[f"definition {row['channel_id']}/{row['consumer_id']}"] = error
+    return found, unreadable

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+import traceback
+from dataclasses import replace
 from typing import Final
 
-from ...errors import HeadraceError
 from .. import limits
 from ..bell import Ear
 from ..errors import DatabaseUnavailableError
 from ..models import ClaimedJob, Consumer
+from ..parts import reason_of
 from ..policy import push_lease_s
 from ..runtime import Runtime
 from ..service import push_results
 from ..service.push_results import Called
+from .attempt import call_endpoint, unexpected
 from .breaker import Breaker, Bucket
-from .headers import call_headers
-from .sender import Answer, Sender
+from .sender import Sender
 
-__all__ = ["Lane", "retry_after_s"]
+__all__ = ["Lane"]
 
 _LOG: Final = logging.getLogger("headrace.jobs.push")
 _THROTTLING: Final = frozenset({429, 502, 503, 504})
@@ -43,7 +43,7 @@ class Lane:
         self._results: list[Called] = []
         self._stir = asyncio.Event()
         self._stopping = False
-        self._defect: BaseException | None = None
+        self._told: set[tuple[type[Exception], str, int]] = set()
         self._throttled_until_s = 0.0
         self.consumer = consumer
         self._breaker = Breaker(consumer.settings.breaker)
@@ -74,13 +74,10 @@ class Lane:
             try:
                 while True:
                     self._stir.clear()
-                    if self._defect is not None:
-                        raise self._defect
                     try:
                         pause_s = await self._step()
-                    except DatabaseUnavailableError as error:
-                        _LOG.warning("push to %s waits: %s", self._name, error)
-                        pause_s = limits.POLL_S
+                    except Exception as error:
+                        pause_s = self._runtime.parts.failed(self.part, error)
                     if self._stopping and not self._calls and not self._results:
                         return
                     try:
@@ -89,10 +86,16 @@ class Lane:
                     except TimeoutError:
                         continue
             finally:
+                self._runtime.parts.forget(self.part)
                 hearing.cancel()
                 for call in self._calls:
                     call.cancel()
                 await asyncio.gather(hearing, *self._calls, return_exceptions=True)
+
+    @property
+    def part(self) -> str:
+        """What the lane is called where failing parts are shown."""
+        return f"push {self._name}"
 
     @property
     def _name(self) -> str:
@@ -110,6 +113,9 @@ class Lane:
         """Store results and claim jobs. Returns how long to sleep if nothing happens."""
         if self._results:
             await self._write_results()
+        parts = self._runtime.parts
+        if (again_s := parts.wait_s(self.part)) > 0:
+            return again_s
         free = self._free()
         if free <= 0:
             return self._wait_s()
@@ -120,18 +126,14 @@ class Lane:
         for job in jobs:
             call = asyncio.create_task(self._call(self.consumer, job))
             self._calls.add(call)
-            call.add_done_callback(self._ended)
+            call.add_done_callback(self._calls.discard)
         if jobs:
             # There may be more jobs or none: the lane checks again when the first of these calls ends.
+            parts.worked(self.part)
             return self._wait_s() if self._free() <= 0 or len(jobs) < free else 0.0
-        return await self._runtime.pause_s(self.consumer.seq)
-
-    def _ended(self, call: asyncio.Task[None]) -> None:
-        self._calls.discard(call)
-        if not call.cancelled() and (error := call.exception()) is not None:
-            # Anything an endpoint does ends in a result; this is a bug of ours, and must be visible.
-            self._defect = error
-            self._stir.set()
+        pause_s = await self._runtime.pause_s(self.consumer.seq)
+        parts.worked(self.part)
+        return pause_s
 
     def _free(self) -> int:
         if self._stopping or self._now_s() < self._throttled_until_s:
@@ -156,103 +158,103 @@ class Lane:
 
     async def _call(self, consumer: Consumer, job: ClaimedJob) -> None:
         """Call the endpoint once; the result is stored later, together with others."""
-        begun_us, begun_ns = self._runtime.now_us(), self._runtime.clock.monotonic_ns()
-        headers = call_headers(consumer, job, self._runtime.options, begun_us // 1_000_000)
-        answer: Answer | None = None
-        error: str | None = None
         try:
-            answer = await self._sender.post(
-                consumer.callback_url, headers, job.payload, consumer.settings.timeout_s
-            )
-        except TimeoutError:
-            error = f"no answer within {consumer.settings.timeout_s:g} s"
-        except (HeadraceError, OSError) as problem:
-            error = str(problem)
-        ok = answer is not None and 200 <= answer.status < 300
-        if answer is not None and not ok:
-            error = f"the endpoint answered {answer.status}"
-        duration_us = (self._runtime.clock.monotonic_ns() - begun_ns) // 1000
-        self._note(ok, answer, duration_us, job)
-        self._results.append(
-            Called(
-                job=job,
-                ok=ok,
-                status=0 if answer is None else answer.status,
-                error=error,
-                excerpt=None if answer is None else _excerpt(answer.body),
-                retry_after_s=self._throttle(answer),
-                begun_us=begun_us,
-                duration_us=duration_us,
-            )
-        )
+            called = await call_endpoint(self._runtime, self._sender, consumer, job)
+        except Exception as error:
+            # A defect of ours is one attempt's failure: other jobs, and other consumers, go on.
+            self._met(error, job)
+            called = unexpected(self._runtime, job, error)
+        self._note(called)
+        self._throttle(called)
+        self._results.append(called)
         self._stir.set()
 
-    def _note(self, ok: bool, answer: Answer | None, duration_us: int, job: ClaimedJob) -> None:
-        labels = {"channel": self.consumer.channel_id, "consumer": self.consumer.consumer_id}
-        metrics = self._runtime.metrics
-        code = "error" if answer is None else f"{answer.status // 100}xx"
+    def _met(self, error: Exception, job: ClaimedJob) -> None:
+        """Count what nobody expected, and log it with its traceback once for each place it comes from."""
+        self._runtime.metrics.add("push_unexpected_total", 1, **self._labels())
+        frames = traceback.extract_tb(error.__traceback__)
+        where = (type(error), frames[-1].filename if frames else "", frames[-1].lineno or 0)
+        if where not in self._told:
+            self._told.add(where)
+            _LOG.error(
+                "push to %s, job %d: the attempt failed unexpectedly; the same again is only counted",
+                self._name,
+                job.seq,
+                exc_info=error,
+            )
+
+    def _labels(self) -> dict[str, str]:
+        return {"channel": self.consumer.channel_id, "consumer": self.consumer.consumer_id}
+
+    def _note(self, called: Called) -> None:
+        labels, metrics = self._labels(), self._runtime.metrics
+        code = f"{called.status // 100}xx" if called.status else "error"
         metrics.add("push_attempts_total", 1, **labels, code_class=code)
-        metrics.observe("push_attempt_duration_seconds", duration_us / 1e6, **labels)
-        if ok:
-            age_us = self._runtime.now_us() - job.created_us
+        metrics.observe("push_attempt_duration_seconds", called.duration_us / 1e6, **labels)
+        if called.ok:
+            age_us = self._runtime.now_us() - called.job.created_us
             metrics.observe("jobs_end_to_end_seconds", max(0, age_us) / 1e6, **labels)
-        opened = self._breaker.record(ok, self._now_s())
+        opened = self._breaker.record(called.ok, self._now_s())
         metrics.set("push_breaker_state", int(self._breaker.state), **labels)
         if opened:
             _LOG.warning(
                 "push to %s: breaker open for %g s", self._name, self._breaker.policy.open_s
             )
 
-    def _throttle(self, answer: Answer | None) -> float | None:
-        """The pause that the endpoint requests, for the whole lane."""
-        if answer is None or answer.status not in _THROTTLING:
-            return None
-        asked_s = retry_after_s(answer.retry_after, self._runtime.now_us() / 1e6)
-        if asked_s is not None:
-            asked_s = min(asked_s, limits.RETRY_AFTER_S_MAX)
-            self._throttled_until_s = max(self._throttled_until_s, self._now_s() + asked_s)
-        return asked_s
+    def _throttle(self, called: Called) -> None:
+        """Pause the whole lane for as long as the endpoint asks."""
+        if called.status in _THROTTLING and called.retry_after_s is not None:
+            until_s = self._now_s() + called.retry_after_s
+            self._throttled_until_s = max(self._throttled_until_s, until_s)
 
     async def _write_results(self) -> None:
         results, self._results = self._results, []
-        consumer, runtime = self.consumer, self._runtime
-        gone = any(result.status == _GONE for result in results)
         try:
-            written = await runtime.database.write(
-                lambda tx: push_results.write(
-                    tx, consumer, results, tx.now_us(), runtime.random, gone=gone
-                )
-            )
+            await self._write(results)
         except DatabaseUnavailableError:
             # Nothing is lost: the result is stored when the database is back, or the job is called again
             # after the lease.
             self._results = results + self._results
             raise
+        except Exception as error:
+            self._met(error, results[0].job)
+            await self._write_one_by_one(results)
+
+    async def _write_one_by_one(self, results: list[Called]) -> None:
+        """Store what can be stored of a batch that was rejected: one result must not hold back the others.
+
+        Of one that is rejected by itself only the outcome is stored. If that fails, too, the job's lease
+        ends, which is an attempt like any other.
+        """
+        while results:
+            called = results[0]
+            try:
+                try:
+                    await self._write([called])
+                except DatabaseUnavailableError:
+                    raise
+                except Exception as error:
+                    self._met(error, called.job)
+                    text = None if called.ok else f"not stored: {reason_of(error)}"
+                    await self._write([replace(called, error=text, excerpt=None)])
+            except DatabaseUnavailableError:
+                self._results = results + self._results
+                raise
+            except Exception as error:
+                self._met(error, called.job)
+            results = results[1:]
+
+    async def _write(self, results: list[Called]) -> None:
+        consumer, runtime = self.consumer, self._runtime
+        gone = any(result.status == _GONE for result in results)
+        written = await runtime.database.write(
+            lambda tx: push_results.write(
+                tx, consumer, results, tx.now_us(), runtime.random, gone=gone
+            )
+        )
         runtime.count_results(consumer, "delivered", written.delivered)
         runtime.count_results(consumer, "failed", written.failed)
         if written.disabled is not None:
             self.stop()
             runtime.metrics.add("jobs_events_total", kind="consumer_disabled")
             _LOG.warning("push to %s is disabled: %s", self._name, written.disabled)
-
-
-def retry_after_s(text: str | None, now_s: float) -> float | None:
-    """Seconds of a ``Retry-After``, given in seconds or as a date; ``None`` if it is neither."""
-    if text is None:
-        return None
-    text = text.strip()
-    if text.isascii() and text.isdigit() and len(text) <= 9:
-        return float(text)
-    try:
-        at = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=UTC)
-    return max(0.0, at.timestamp() - now_s) if isinstance(at, datetime) else None
-
-
-def _excerpt(body: bytes) -> str | None:
-    text = body[: limits.EXCERPT_CHARS_MAX * 4].decode("utf-8", "replace")
-    # PostgreSQL cannot store a NUL as text.
-    return text[: limits.EXCERPT_CHARS_MAX].replace("\0", "\ufffd") or None

@@ -25,6 +25,7 @@ __all__ = [
     "find_consumer",
     "put_consumer",
     "remove_consumer",
+    "remove_some",
 ]
 
 DEFINITIONS: Final = 0  # not a consumer's number: rung when a definition changes
@@ -158,14 +159,33 @@ def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int
     tx.ring([present.seq, DEFINITIONS])
 
 
-def remove_consumer(tx: Tx, channel_id: str, consumer_id: str, precondition: Precondition) -> None:
-    """Delete a consumer and its jobs; 404, 400, 412 as for a change."""
+def remove_consumer(
+    tx: Tx, channel_id: str, consumer_id: str, precondition: Precondition, now: int
+) -> None:
+    """Delete a consumer; 404, 400, 412 as for a change. Its jobs go with it, by :func:`remove_some`."""
     consumer = find_consumer(tx, channel_id, consumer_id)
     tx.one("lock_consumer", seq=consumer.seq)
     consumer = find_consumer(tx, channel_id, consumer_id)
     precondition.check(consumer.updated_us)
-    tx.run("delete_consumer", seq=consumer.seq)
+    # A claim that is on its way was for another version, and takes nothing.
+    tx.run(
+        "hide_consumer", seq=consumer.seq, now=now, updated=next_version(consumer.updated_us, now)
+    )
     tx.ring([consumer.seq, DEFINITIONS])
+
+
+def remove_some(tx: Tx) -> bool:
+    """Remove a limited number of jobs of a deleted consumer. Returns whether there may be more to do.
+
+    A single transaction for all of them would keep publishers waiting for as long as it takes.
+    """
+    row = tx.one("next_hidden_consumer")
+    if row is None:
+        return False
+    removed = tx.run("delete_jobs_of_consumer", consumer_seq=row["seq"], n=limits.SWEEP_ROWS)
+    if not removed:
+        return bool(tx.run("delete_hidden_consumer", seq=row["seq"]))
+    return True
 
 
 def authorised_consumer(

@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _SECOND_US: Final = 1_000_000
+_NO_LIMIT: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,9 @@ class Result:
 def claim(tx: Tx, consumer: Consumer, n: int, lease_s: float, now: int) -> list[ClaimedJob]:
     """Lease up to ``n`` ready jobs: highest priority first, and within a priority the oldest.
 
+    Together they have about ``CLAIM_BYTES_MAX`` of payload at most: fewer than ``n`` may be given where more
+    are ready.
+
     Nothing is claimed if the definition has changed since ``consumer`` was read: ``n`` may be by a limit that
     no longer holds, and the consumer may be paused. Whoever changes it rings for those who wait for its jobs.
     """
@@ -92,11 +96,31 @@ def claim(tx: Tx, consumer: Consumer, n: int, lease_s: float, now: int) -> list[
     )
     if not rows:
         return []
-    seqs = sorted({row["message_seq"] for row in rows})
-    messages = {row["seq"]: row for row in tx.all("messages_of", seqs=json.dumps(seqs))}
-    claimed = [_claimed(row, messages[row["message_seq"]], lease, expires) for row in rows]
-    claimed.sort(key=lambda job: (-job.priority, job.seq))
-    return claimed
+    rows, messages = _carried(tx, sorted(rows, key=lambda row: (-row["priority"], row["seq"])))
+    return [_claimed(row, messages[row["message_seq"]], lease, expires) for row in rows]
+
+
+def _carried(tx: Tx, rows: Sequence[Row]) -> tuple[Sequence[Row], dict[int, Row]]:
+    """The first of these jobs whose payloads one answer carries, at least one, with their messages.
+
+    The others are given back.
+    """
+    bytes_max = limits.CLAIM_BYTES_MAX if len(rows) > 1 else _NO_LIMIT
+    messages = _messages(tx, rows, bytes_max)
+    if all(message["payload"] is not None for message in messages.values()):
+        return rows, messages
+    total, count = 0, 0
+    while count < len(rows) and total < limits.CLAIM_BYTES_MAX:
+        total += messages[rows[count]["message_seq"]]["size"]
+        count += 1
+    if count < len(rows):
+        tx.run("unclaim_jobs", seqs=json.dumps([row["seq"] for row in rows[count:]]))
+    return rows[:count], _messages(tx, rows[:count], _NO_LIMIT)
+
+
+def _messages(tx: Tx, rows: Sequence[Row], bytes_max: int) -> dict[int, Row]:
+    seqs = json.dumps([row["message_seq"] for row in rows])
+    return {row["seq"]: row for row in tx.all("messages_of", seqs=seqs, bytes=bytes_max)}
 
 
 def _claimed(row: Row, message: Row, lease: str, expires: int) -> ClaimedJob:

@@ -16,8 +16,18 @@ __all__ = ["change_state", "job_of_consumer", "list_queued"]
 
 
 def list_queued(tx: Tx, consumer: Consumer, limit: int) -> Sequence[Row]:
-    """All QUEUED jobs, by falling priority, oldest first; jobs that cannot be claimed yet come last."""
-    return tx.all("list_queued", consumer_seq=consumer.seq, n=min(limit, limits.QUEUED_JOBS_MAX))
+    """All QUEUED jobs, by falling priority, oldest first; jobs that cannot be claimed yet come last.
+
+    The list ends earlier where the payloads are more than one answer should carry.
+    """
+    n = min(limit, limits.QUEUED_JOBS_MAX)
+    total, fitting = 0, 0
+    for row in tx.all("list_queued_sizes", consumer_seq=consumer.seq, n=n):
+        if total >= limits.CLAIM_BYTES_MAX:
+            break
+        total += row["size"]
+        fitting += 1
+    return tx.all("list_queued", consumer_seq=consumer.seq, n=fitting)
 
 
 def job_of_consumer(tx: Tx, consumer: Consumer, seq: int, *, foreign: int = 401) -> Row:

@@ -67,13 +67,28 @@ def look(tx: Tx, keep: Keep, after: int, now: int) -> Window:
     """One window of messages after ``after``."""
     if keep.messages_s is None:
         return Window([], {}, None)
-    rows = tx.all("scan_old_messages", after=after, n=limits.SWEEP_ROWS)
-    young = [row for row in rows if row["received_us"] > now - keep.messages_s * 1e6]
+    sizes = tx.all("scan_old_sizes", after=after, n=limits.SWEEP_ROWS)
+    old_us = now - keep.messages_s * 1e6
+    if not any(row["received_us"] <= old_us for row in sizes):
+        # Behind a window of young messages there are only younger ones.
+        return Window([], {}, None)
+    fitting = _fitting(sizes)
+    until = fitting[-1]["seq"]
+    rows = tx.all("scan_old_messages", after=after, until=until)
     jobs = _jobs_of(tx, [row["seq"] for row in rows])
     ready = [row for row in rows if keep.allows(row, jobs.get(row["seq"], []), now)]
-    # Behind a window of young messages there are only younger ones.
-    over = len(rows) < limits.SWEEP_ROWS or len(young) == len(rows)
-    return Window(ready, jobs, None if over else rows[-1]["seq"])
+    over = len(sizes) < limits.SWEEP_ROWS and len(fitting) == len(sizes)
+    return Window(ready, jobs, None if over else until)
+
+
+def _fitting(sizes: Sequence[Row]) -> Sequence[Row]:
+    """The first of these messages whose payloads may be held in memory together; at least one."""
+    total = 0
+    for count, row in enumerate(sizes, 1):
+        total += row["size"]
+        if total >= limits.WINDOW_BYTES_MAX:
+            return sizes[:count]
+    return sizes
 
 
 def remove(tx: Tx, keep: Keep, window: Window, now: int) -> Removed:

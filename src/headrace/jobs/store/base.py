@@ -69,6 +69,10 @@ class Database(Protocol):
         """Call ``hear`` on the event loop for every :meth:`Tx.ring`, including those of other processes."""
         ...
 
+    def place(self) -> str:
+        """Where the database is, for people: no password. May ask the disk: call it on a thread."""
+        ...
+
     async def start(self) -> None:
         """Connect, bring the schema up to date, listen."""
         ...

@@ -34,6 +34,14 @@ _MIGRATION_LOCK: Final = 0x68656164  # any number, the same for all processes
 _TRIES: Final = 5
 _LISTEN_CHECK_S: Final = 10.0
 _RECONNECT_S: Final = 0.5
+# ForeignKeyViolation: a consumer that another transaction deleted meanwhile is not there the second time.
+_CONFLICTS: Final = (
+    pg_errors.DeadlockDetected,
+    pg_errors.SerializationFailure,
+    pg_errors.ForeignKeyViolation,
+)
+# InternalError: a server that has become a standby, or was set to read only, accepts no writes.
+_UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError)
 
 
 class _PostgresTx:
@@ -91,6 +99,11 @@ class PostgresDatabase:
     def on_ring(self, hear: Callable[[Sequence[int]], None], /) -> None:
         self._hear = hear
 
+    def place(self) -> str:
+        parts = psycopg.conninfo.conninfo_to_dict(self._url)
+        host, port = parts.get("host", "localhost"), parts.get("port", 5432)
+        return f"PostgreSQL's database {parts.get('dbname', '')} at {host}:{port}"
+
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         try:
@@ -126,8 +139,8 @@ class PostgresDatabase:
             raise DatabaseUnavailableError("it is closed")
         try:
             return await self._loop.run_in_executor(self._pool, run, work)
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            raise DatabaseUnavailableError(type(error).__name__) from error
+        except _UNAVAILABLE as error:
+            raise DatabaseUnavailableError(_why(error)) from error
 
     def _write(self, work: Callable[[Tx], T]) -> T:
         tries = 0
@@ -141,7 +154,7 @@ class PostgresDatabase:
                     if tx.rung:
                         tx.run("notify", payload=_payload(tx.rung))
                     return result
-            except (pg_errors.DeadlockDetected, pg_errors.SerializationFailure):
+            except _CONFLICTS:
                 if tries == _TRIES:
                     raise
 
@@ -182,9 +195,10 @@ class PostgresDatabase:
                     self._hear(())
                     while True:
                         async for notice in connection.notifies(timeout=_LISTEN_CHECK_S):
-                            self._hear(json.loads(notice.payload))
+                            self._hear(_rung(notice.payload))
                         await connection.execute("SELECT 1")
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            except Exception as error:
+                # Whatever it was: without a listener each new job would wait for the next poll.
                 listening.set()
                 _LOG.warning("listening on PostgreSQL was interrupted: %s", type(error).__name__)
                 await asyncio.sleep(_RECONNECT_S)
@@ -221,6 +235,22 @@ def _connect(url: str) -> psycopg.Connection[dict[str, Any]]:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
+
+
+def _why(error: psycopg.Error) -> str:
+    """The kind of an error, and its sentence if the server said it: that holds no address, no password."""
+    sentence = error.diag.message_primary
+    return f"{type(error).__name__}: {sentence}" if sentence else type(error).__name__
+
+
+def _rung(payload: str) -> list[int]:
+    """The consumers of a notice. Anybody may send one: what cannot be read wakes everybody up."""
+    try:
+        found = json.loads(payload)
+    except (ValueError, RecursionError):
+        return []
+    is_list = isinstance(found, list) and all(type(seq) is int for seq in found)
+    return found if is_list else []
 
 
 def _payload(consumers: set[int]) -> str:

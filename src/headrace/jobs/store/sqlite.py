@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
 import queue
 import sqlite3
 import threading
@@ -23,11 +25,13 @@ from .. import limits
 from ..errors import DatabaseUnavailableError, JobsError
 from .base import Row, Tx
 from .queries import load_migrations, load_queries
+from .steady import Steady
 
 __all__ = ["SqliteDatabase", "migrate"]
 
 T = TypeVar("T")
 
+_LOG: Final = logging.getLogger("headrace.jobs")
 _BUSY_MS: Final = 10_000
 _READERS: Final = 2
 _STOP: Final = object()
@@ -69,6 +73,7 @@ class SqliteDatabase:
         self.path = path
         # Every process of a SQLite database runs on its machine, so they share the machine's clock.
         self._clock = clock or SystemClock()
+        self._steady = Steady(self._clock)
         self._hear: Callable[[Sequence[int]], None] = lambda _: None
         self._writes: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._waiting = 0
@@ -80,6 +85,13 @@ class SqliteDatabase:
     def on_ring(self, hear: Callable[[Sequence[int]], None], /) -> None:
         self._hear = hear
 
+    def place(self) -> str:
+        try:
+            disk = os.statvfs(self.path.parent)
+        except OSError as error:
+            return f"SQLite's file {self.path} ({error.strerror})"
+        return f"SQLite's file {self.path} (its disk has {disk.f_bavail * disk.f_frsize >> 20:,} MiB left)"
+
     async def start(self) -> None:
         if not self.path.parent.is_dir():
             raise ConfigurationError(
@@ -88,7 +100,7 @@ class SqliteDatabase:
         self._loop = asyncio.get_running_loop()
         try:
             connection = await asyncio.to_thread(self._open_writer)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise ConfigurationError(
                 f"{self.path} cannot be used as a database: {error}"
             ) from error
@@ -148,10 +160,13 @@ class SqliteDatabase:
                 return work(_SqliteTx(connection, self._clock.now_ns() // 1000))
             finally:
                 connection.execute("ROLLBACK")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
+            if not _is_unavailable(error):
+                raise
             raise DatabaseUnavailableError(str(error)) from error
 
     def _open_writer(self) -> sqlite3.Connection:
+        self._keep_private()
         connection = _connect(self.path)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -161,6 +176,18 @@ class SqliteDatabase:
             connection.close()
             raise
         return connection
+
+    def _keep_private(self) -> None:
+        """Secrets of consumers are in the file: a new one is its owner's alone, and so are its log files."""
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            if self.path.stat().st_mode & 0o077:
+                _LOG.warning(
+                    "%s can be read by others, and has secrets in it: chmod 600 %s*",
+                    self.path,
+                    self.path,
+                )
 
     def _write_loop(self, connection: sqlite3.Connection) -> None:
         with contextlib.closing(connection):
@@ -186,6 +213,7 @@ class SqliteDatabase:
         results: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
         rung: set[int] = set()
         try:
+            self._steady.follow(connection)
             connection.execute("BEGIN IMMEDIATE")
             for work, future in todo:
                 if future.cancelled():
@@ -194,9 +222,9 @@ class SqliteDatabase:
                 tx = _SqliteTx(connection, self._clock.now_ns() // 1000)
                 try:
                     value = work(tx)
-                except sqlite3.OperationalError:
-                    raise
                 except Exception as error:
+                    if _is_unavailable(error):
+                        raise
                     connection.execute("ROLLBACK TO one")
                     results.append((future, None, error))
                 else:
@@ -205,8 +233,9 @@ class SqliteDatabase:
                 connection.execute("RELEASE one")
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.Error):  # the disk may refuse this, too
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
             failure = DatabaseUnavailableError(str(error))
             failure.__cause__ = error
             results = [(future, None, failure) for _, future in todo]
@@ -224,6 +253,17 @@ class SqliteDatabase:
                 self._hear(sorted(rung))
 
         return settle
+
+
+def _is_unavailable(error: Exception) -> bool:
+    """Whether the file or its disk is to blame, and not a statement or its values."""
+    return isinstance(error, sqlite3.DatabaseError) and not isinstance(
+        error,
+        sqlite3.IntegrityError
+        | sqlite3.ProgrammingError
+        | sqlite3.DataError
+        | sqlite3.NotSupportedError,
+    )
 
 
 def migrate(connection: sqlite3.Connection) -> None:

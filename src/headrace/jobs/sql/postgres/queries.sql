@@ -38,8 +38,19 @@ FROM picked WHERE job.seq = picked.seq
 RETURNING job.seq, job.message_seq, job.priority, job.retries, job.claims, job.ordering_key,
     job.created_us;
 
+-- name: unclaim_jobs
+-- As if they had not been claimed, in the same transaction.
+UPDATE job SET
+    state = 1001, lease = NULL, lease_expires_us = NULL, claims = claims - 1
+WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+
 -- name: messages_of
-SELECT seq, message_id, payload, content_type, headers, received_us
+-- Without payloads if they have more than :bytes together; a length reads no payload.
+SELECT seq, message_id, content_type, headers, received_us, octet_length(payload) AS size,
+    CASE WHEN (
+        SELECT sum(octet_length(payload)) FROM message
+        WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
+    ) <= :bytes THEN payload END AS payload
 FROM message WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
 
 -- name: promote_due
@@ -96,6 +107,11 @@ WHERE job.seq = item.seq;
 DELETE FROM job WHERE seq IN (
     SELECT seq FROM job WHERE consumer_seq = :consumer_seq AND state = 1004
     ORDER BY seq LIMIT :n FOR UPDATE SKIP LOCKED
+);
+
+-- name: delete_jobs_of_consumer
+DELETE FROM job WHERE seq IN (
+    SELECT seq FROM job WHERE consumer_seq = :consumer_seq LIMIT :n FOR UPDATE SKIP LOCKED
 );
 
 -- name: due_messages

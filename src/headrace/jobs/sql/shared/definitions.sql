@@ -16,6 +16,7 @@ SELECT
     consumer.updated_us
 FROM channel
 LEFT JOIN consumer ON consumer.channel_seq = channel.seq AND consumer.consumer_id = :consumer_id
+    AND consumer.removed_us IS NULL
 WHERE channel.channel_id = :channel_id;
 
 -- name: get_publisher
@@ -61,8 +62,16 @@ UPDATE consumer SET
     failing_since_us = :failing_since_us, updated_us = :updated
 WHERE seq = :seq;
 
--- name: delete_consumer
-DELETE FROM consumer WHERE seq = :seq;
+-- name: hide_consumer
+-- It cannot be found any more, and its id is free: no id has such a character.
+UPDATE consumer SET removed_us = :now, updated_us = :updated, consumer_id = consumer_id || '~' || seq
+WHERE seq = :seq;
+
+-- name: delete_hidden_consumer
+DELETE FROM consumer WHERE seq = :seq AND NOT EXISTS (SELECT 1 FROM job WHERE consumer_seq = :seq);
+
+-- name: next_hidden_consumer
+SELECT seq FROM consumer WHERE removed_us IS NOT NULL ORDER BY seq LIMIT 1;
 
 -- name: mark_consumer_failing
 -- The first failure after a success.
@@ -78,12 +87,14 @@ WHERE seq = :seq AND disabled_us IS NULL;
 -- name: list_push_consumers
 SELECT consumer.*, channel.channel_id
 FROM consumer JOIN channel ON channel.seq = consumer.channel_seq
-WHERE consumer.kind = 'push' AND consumer.paused = 0 AND consumer.disabled_us IS NULL;
+WHERE consumer.kind = 'push' AND consumer.paused = 0 AND consumer.disabled_us IS NULL
+AND consumer.removed_us IS NULL;
 
 -- name: list_all_consumers
 SELECT consumer.seq, consumer.consumer_id, consumer.name, consumer.kind, consumer.paused,
     consumer.disabled_us, consumer.disabled_reason, channel.channel_id, channel.name AS channel_name
 FROM consumer JOIN channel ON channel.seq = consumer.channel_seq
+WHERE consumer.removed_us IS NULL
 ORDER BY channel.channel_id, consumer.consumer_id;
 
 -- name: page_producers_after
@@ -100,8 +111,8 @@ SELECT seq, channel_id FROM channel WHERE seq > :at ORDER BY seq LIMIT :n;
 
 -- name: page_consumers_after
 SELECT seq, consumer_id FROM consumer
-WHERE channel_seq = :channel_seq AND seq < :at ORDER BY seq DESC LIMIT :n;
+WHERE channel_seq = :channel_seq AND seq < :at AND removed_us IS NULL ORDER BY seq DESC LIMIT :n;
 
 -- name: page_consumers_before
 SELECT seq, consumer_id FROM consumer
-WHERE channel_seq = :channel_seq AND seq > :at ORDER BY seq LIMIT :n;
+WHERE channel_seq = :channel_seq AND seq > :at AND removed_us IS NULL ORDER BY seq LIMIT :n;

@@ -8,6 +8,13 @@ FROM job JOIN message ON message.seq = job.message_seq
 WHERE job.consumer_seq = :consumer_seq AND job.state = 1001
 ORDER BY job.consumer_seq, job.hold, job.priority DESC, job.seq LIMIT :n;
 
+-- name: list_queued_sizes
+-- How much the rows of the list above would carry, in the same order.
+SELECT length(message.payload) AS size
+FROM job JOIN message ON message.seq = job.message_seq
+WHERE job.consumer_seq = :consumer_seq AND job.state = 1001
+ORDER BY job.consumer_seq, job.hold, job.priority DESC, job.seq LIMIT :n;
+
 -- name: get_job
 SELECT job.*, consumer.consumer_id, consumer.name AS consumer_name, consumer.callback_url,
     consumer.kind, consumer.max_retries, message.message_id, producer.producer_id, channel.channel_id

@@ -24,7 +24,8 @@ INSERT INTO job (
     message_seq, consumer_seq, state, hold, priority, ordering_key, due_us, changed_us, created_us
 )
 SELECT :message_seq, consumer.seq, 1001, 0, :priority, NULL, :now, :now, :now
-FROM consumer WHERE consumer.channel_seq = :channel_seq ORDER BY consumer.seq
+FROM consumer WHERE consumer.channel_seq = :channel_seq AND consumer.removed_us IS NULL
+ORDER BY consumer.seq
 RETURNING consumer_seq;
 
 -- name: fan_out_keyed
@@ -40,7 +41,8 @@ SELECT
         AND other.state IN (1001, 1002)
     ) THEN 2 ELSE 0 END,
     :priority, :ordering_key, :now, :now, :now
-FROM consumer WHERE consumer.channel_seq = :channel_seq ORDER BY consumer.seq
+FROM consumer WHERE consumer.channel_seq = :channel_seq AND consumer.removed_us IS NULL
+ORDER BY consumer.seq
 RETURNING consumer_seq;
 
 -- name: dispatch_message
@@ -73,4 +75,4 @@ AND (:status = 0 OR status = :status) AND seq > :at ORDER BY seq LIMIT :n;
 -- name: jobs_of_message
 SELECT job.seq, job.state, job.changed_us, consumer.name, consumer.callback_url, consumer.consumer_id
 FROM job JOIN consumer ON consumer.seq = job.consumer_seq
-WHERE job.message_seq = :message_seq ORDER BY job.consumer_seq LIMIT :n;
+WHERE job.message_seq = :message_seq AND consumer.removed_us IS NULL ORDER BY job.consumer_seq LIMIT :n;

@@ -31,15 +31,20 @@ WHERE scope = 'job' GROUP BY ref, kind;
 SELECT kind, sum(n) AS n FROM counter
 WHERE scope = 'message' AND ref = :channel_seq GROUP BY kind;
 
--- name: scan_old_messages
+-- name: scan_old_sizes
 -- One limited window in the order of seq, so that a run sees blocked messages only once.
+SELECT seq, received_us, length(payload) AS size FROM message
+WHERE seq > :after ORDER BY seq LIMIT :n;
+
+-- name: scan_old_messages
+-- The rows of such a window.
 SELECT message.seq, message.message_id, message.payload, message.content_type, message.priority,
     message.headers, message.ordering_key, message.received_us, message.dispatched_us,
     message.scheduled_us, message.status, channel.channel_id, producer.producer_id
 FROM message
 JOIN channel ON channel.seq = message.channel_seq
 LEFT JOIN producer ON producer.seq = message.producer_seq
-WHERE message.seq > :after ORDER BY message.seq LIMIT :n;
+WHERE message.seq > :after AND message.seq <= :until ORDER BY message.seq;
 
 -- name: prune_attempts
 DELETE FROM attempt WHERE seq IN (
@@ -50,7 +55,8 @@ DELETE FROM attempt WHERE seq IN (
 DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at_us < :before ORDER BY seq LIMIT :n);
 
 -- name: next_upkeep_us
--- When the next lease expires and the next scheduled message is due.
+-- When the next lease expires and the next scheduled message is due, and whether a consumer was deleted.
 SELECT
     (SELECT min(lease_expires_us) FROM job WHERE state = 1002) AS lease_us,
-    (SELECT min(scheduled_us) FROM message WHERE status = 101) AS scheduled_us;
+    (SELECT min(scheduled_us) FROM message WHERE status = 101) AS scheduled_us,
+    EXISTS (SELECT 1 FROM consumer WHERE removed_us IS NOT NULL) AS removed;

@@ -28,8 +28,19 @@ WHERE seq IN (
 )
 RETURNING seq, message_seq, priority, retries, claims, ordering_key, created_us;
 
+-- name: unclaim_jobs
+-- As if they had not been claimed, in the same transaction.
+UPDATE job SET
+    state = 1001, lease = NULL, lease_expires_us = NULL, claims = claims - 1
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
 -- name: messages_of
-SELECT seq, message_id, payload, content_type, headers, received_us
+-- Without payloads if they have more than :bytes together; a length reads no payload.
+SELECT seq, message_id, content_type, headers, received_us, length(payload) AS size,
+    CASE WHEN (
+        SELECT sum(length(payload)) FROM message
+        WHERE seq IN (SELECT value FROM json_each(:seqs))
+    ) <= :bytes THEN payload END AS payload
 FROM message WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: promote_due
@@ -92,6 +103,11 @@ DELETE FROM job WHERE seq IN (
     WHERE consumer_seq = :consumer_seq AND state = 1004 ORDER BY seq LIMIT :n
 );
 
+-- name: delete_jobs_of_consumer
+DELETE FROM job WHERE seq IN (
+    SELECT seq FROM job INDEXED BY job_by_state WHERE consumer_seq = :consumer_seq LIMIT :n
+);
+
 -- name: due_messages
 SELECT seq, channel_seq, priority, ordering_key, scheduled_us FROM message
 WHERE status = 101 AND scheduled_us <= :now ORDER BY scheduled_us, seq LIMIT :n;
@@ -105,6 +121,17 @@ DELETE FROM job WHERE message_seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: delete_messages
 DELETE FROM message WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: move_leases
+-- The clock was set by :step.
+UPDATE job SET lease_started_us = lease_started_us + :step, lease_expires_us = lease_expires_us + :step
+WHERE state = 1002;
+
+-- name: move_pauses
+UPDATE job SET due_us = due_us + :step WHERE state = 1001 AND hold = 1;
+
+-- name: move_leads
+UPDATE leader SET expires_us = expires_us + :step;
 
 -- name: fold_counters
 DELETE FROM counter WHERE n = 0;

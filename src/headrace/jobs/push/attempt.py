@@ -1,0 +1,91 @@
+"""One call of an endpoint, and what is recorded of it, whatever the endpoint answers."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+from ...errors import HeadraceError
+from .. import limits
+from ..models import ClaimedJob, Consumer
+from ..parts import reason_of
+from ..runtime import Runtime
+from ..service.push_results import Called
+from .headers import call_headers
+from .sender import Answer, Sender
+
+__all__ = ["call_endpoint", "retry_after_s", "unexpected"]
+
+
+async def call_endpoint(
+    runtime: Runtime, sender: Sender, consumer: Consumer, job: ClaimedJob
+) -> Called:
+    """Call the endpoint once. Every failure that an endpoint can cause is in what is returned."""
+    begun_us, begun_ns = runtime.now_us(), runtime.clock.monotonic_ns()
+    headers = call_headers(consumer, job, runtime.options, begun_us // 1_000_000)
+    answer: Answer | None = None
+    error: str | None = None
+    try:
+        answer = await sender.post(
+            consumer.callback_url, headers, job.payload, consumer.settings.timeout_s
+        )
+    except TimeoutError:
+        error = f"no answer within {consumer.settings.timeout_s:g} s"
+    except (HeadraceError, OSError) as problem:
+        error = str(problem)
+    ok = answer is not None and 200 <= answer.status < 300
+    if answer is not None and not ok:
+        error = f"the endpoint answered {answer.status}"
+    return Called(
+        job=job,
+        ok=ok,
+        status=0 if answer is None else answer.status,
+        error=error,
+        excerpt=None if answer is None else _excerpt(answer.body),
+        retry_after_s=None
+        if answer is None
+        else retry_after_s(answer.retry_after, runtime.now_us() / 1e6),
+        begun_us=begun_us,
+        duration_us=(runtime.clock.monotonic_ns() - begun_ns) // 1000,
+    )
+
+
+def unexpected(runtime: Runtime, job: ClaimedJob, error: Exception) -> Called:
+    """What is recorded of a call that ended in an error of ours: it failed, and why."""
+    return Called(
+        job=job,
+        ok=False,
+        status=0,
+        error=f"the service met what it did not expect: {reason_of(error)}",
+        excerpt=None,
+        retry_after_s=None,
+        begun_us=runtime.now_us(),
+        duration_us=0,
+    )
+
+
+def retry_after_s(text: str | None, now_s: float) -> float | None:
+    """Seconds of a ``Retry-After``, given in seconds or as a date, an hour at most; ``None`` if it is
+    neither.
+    """
+    if text is None:
+        return None
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        # So many digits are more than an hour, and more than a number may have.
+        return min(float(text[:18]), limits.RETRY_AFTER_S_MAX)
+    try:
+        at = parsedate_to_datetime(text)
+        if at.tzinfo is None:
+            at = at.replace(tzinfo=UTC)
+        left_s = at.timestamp() - now_s
+    except (ValueError, OverflowError, TypeError, IndexError):
+        # The parser of the standard library raises each of them for some text that is no date.
+        return None
+    return min(max(0.0, left_s), limits.RETRY_AFTER_S_MAX)
+
+
+def _excerpt(body: bytes) -> str | None:
+    text = body[: limits.EXCERPT_CHARS_MAX * 4].decode("utf-8", "replace")
+    # PostgreSQL cannot store a NUL as text.
+    return text[: limits.EXCERPT_CHARS_MAX].replace("\0", "\ufffd") or None
