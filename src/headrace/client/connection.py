@@ -166,17 +166,20 @@ class Connection:
     ) -> None:
         """Send a message to whoever listens now; nobody confirms it.
 
-        Returns at once unless more than ``outbound_bytes`` wait for the server to take them.
+        Returns at once unless more than ``outbound_bytes`` wait for the server to take them. Cancelled
+        while it waits, it sends nothing. While disconnected the message waits in a buffer, and is sent
+        when the connection is back.
 
         Raises:
             InvalidSubjectError: the subject is malformed or has wildcards.
             LimitExceededError: larger than ``max_payload``.
             BufferFullError: disconnected, and the buffer for that is full.
+            DisconnectedError: disconnected, and the option ``fail_while_disconnected`` is set.
             ConnectionClosedError: the connection is closed or drained.
         """
-        self.publish_nowait(subject, payload, headers=headers, reply=reply)
         if self._session.outbox.over_limit:
             await self._session.outbox.wait_for_room()
+        self.publish_nowait(subject, payload, headers=headers, reply=reply)
 
     def publish_nowait(
         self, subject: str, payload: bytes = b"", *, headers: HeadersLike = None, reply: str = ""
@@ -193,7 +196,7 @@ class Connection:
         if (trace := self._session.trace) is not None:
             block = trace(block)
         self._session.check_size(len(block) + len(payload))
-        self._session.send(pub(subject.encode(), reply.encode(), block, payload))
+        self._session.publish(pub(subject.encode(), reply.encode(), block, payload))
 
     async def request(
         self,
@@ -210,8 +213,10 @@ class Connection:
 
         Raises:
             NoRespondersError: nobody listens on the subject.
-            TimeoutError: no answer in time.
-            DisconnectedError: the connection was lost before the answer came.
+            TimeoutError: no answer in time: if it was sent, that is its subclass TimeoutUnknownError; if
+                not, it is withdrawn.
+            DisconnectedError: the connection was lost before the answer came: if it was sent, that is
+                DisconnectedUnknownError. Or there is none, and ``fail_while_disconnected`` is set.
             ServiceError: who answered says that it failed.
         """
         if (spans := self._session.spans) is not None:

@@ -122,8 +122,10 @@ class JetStream:
             JetStreamApiError: the stream refused.
             NoRespondersError: no stream has this subject, or its stream had no leader for all that time;
                 it is not stored.
-            TimeoutError, DisconnectedError: no answer came, or two leaders refused an expected sequence
-                that one of them may have stored; the message may be stored or not.
+            OutcomeUnknownError: it was sent and no answer came, or two leaders refused an expected sequence
+                that one of them may have stored; the message may be stored or not. It is a TimeoutError or
+                a DisconnectedError, too.
+            TimeoutError, DisconnectedError: it was not sent, and will not be.
             ProtocolError: somebody answered who is no stream; the message may be stored or not.
         """
         options: PublishOptions = {

@@ -154,7 +154,8 @@ class Message(MessageView, eq=False):
     """A message received by a subscription or as the answer to a request."""
 
     async def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
-        """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
-        self._session.send(self._response(payload, headers))
+        """Send an answer to whoever asked. Raises ConfigurationError if nobody did; waits as
+        ``Connection.publish``."""
         if self._session.outbox.over_limit:
             await self._session.outbox.wait_for_room()
+        self._session.publish(self._response(payload, headers))

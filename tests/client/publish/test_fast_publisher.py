@@ -19,7 +19,7 @@ from headrace.embedded import Broker
 from headrace.errors import (
     ConfigurationError,
     ConnectionClosedError,
-    DisconnectedError,
+    DisconnectedUnknownError,
     InvalidSubjectError,
     JetStreamApiError,
     LimitExceededError,
@@ -432,7 +432,7 @@ async def test_a_batch_the_stream_forgot_is_sent_again_or_reported(js: JetStream
     task = await answering(js, [taken, unknown] * 2)
     async with js.publisher(fast=True, retries=1, on_failure=failures.append) as publisher:
         await publisher.send("mute", b"1")
-    assert [type(failure.error) for failure in failures] == [DisconnectedError]
+    assert [type(failure.error) for failure in failures] == [DisconnectedUnknownError]
     await task
 
 

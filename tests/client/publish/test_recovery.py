@@ -88,6 +88,7 @@ class Cluster:
         self.hub = self
         self.waits = LeaderWaits(self)  # type: ignore[arg-type]
         self.outbox = self.requests = self
+        self.is_refusing = False
         self.events: list[Event] = []
         self.mode = "up"
         self.subjects = "s"
@@ -118,6 +119,9 @@ class Cluster:
 
     def report(self, error: Exception) -> None:
         raise error
+
+    def check_linked(self) -> None:
+        assert not self.is_refusing
 
     def put_once(self, data: bytes) -> None:
         assert self.link is not None

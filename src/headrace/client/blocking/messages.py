@@ -26,7 +26,8 @@ class Message(MessageView, eq=False, kw_only=True):
 
     def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
         """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
-        self._thread.post(partial(self._session.send, self._response(payload, headers)))
+        session, data = self._session, self._response(payload, headers)
+        self._thread.post(lambda: session.publish(data))
 
 
 class JetStreamMessage(DeliveredMessage, eq=False, kw_only=True):
@@ -40,7 +41,8 @@ class JetStreamMessage(DeliveredMessage, eq=False, kw_only=True):
 
     def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
         """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
-        self._thread.post(partial(self._session.send, self._response(payload, headers)))
+        session, data = self._session, self._response(payload, headers)
+        self._thread.post(lambda: session.publish(data))
 
     def ack_sync(self, timeout: float | None = None) -> None:
         """Acknowledge, and return once the server has it on disk.

@@ -116,6 +116,8 @@ class Publisher(Blocking):
 
         Raises:
             InvalidSubjectError, LimitExceededError: the message cannot be sent; it gets no number.
+            DisconnectedError: there is no connection, and the option ``fail_while_disconnected`` is set; it
+                gets no number.
             ConnectionClosedError: the publisher or the connection is closed.
         """
         with self._lock:

@@ -88,6 +88,10 @@ class ConnectOptions(TypedDict, total=False):
     """Bytes that may be published while disconnected, 8 MiB by default; one message more raises
     BufferFullError. 0: publishing while disconnected always does."""
 
+    fail_while_disconnected: bool
+    """Whether what is published, requested or called while disconnected raises DisconnectedError at once,
+    instead of waiting for the next connection; False by default. Acknowledgements wait all the same."""
+
     request_timeout: float
     """Seconds that a request and a call of the API wait for an answer; 5 by default."""
 
@@ -99,8 +103,7 @@ class ConnectOptions(TypedDict, total=False):
     """Seconds that ``drain`` waits for the takers of messages; 30 by default."""
 
     inbox_prefix: str
-    """First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default.
-    First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default."""
+    """First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default."""
 
     echo: bool
     """Whether we receive what we publish ourselves; True by default."""

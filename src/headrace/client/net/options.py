@@ -117,6 +117,10 @@ class Options:
     """Bytes that may be published while disconnected, 8 MiB by default; one message more raises
     BufferFullError. 0: publishing while disconnected always does."""
 
+    fail_while_disconnected: bool = False
+    """Whether what is published, requested or called while disconnected raises DisconnectedError at once,
+    instead of waiting for the next connection; False by default. Acknowledgements wait all the same."""
+
     request_timeout: float = 5.0
     """Seconds that a request and a call of the API wait for an answer; 5 by default."""
 
@@ -128,8 +132,7 @@ class Options:
     """Seconds that ``drain`` waits for the takers of messages; 30 by default."""
 
     inbox_prefix: str = "_INBOX"
-    """First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default.
-    First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default."""
+    """First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default."""
 
     echo: bool = True
     """Whether we receive what we publish ourselves; True by default."""

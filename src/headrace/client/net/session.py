@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -30,7 +31,8 @@ from .keepalive import PING_COMMAND, KeepAlive
 from .leaders import LeaderWaits
 from .link import Link, open_link, server_error
 from .options import Options
-from .outbox import Outbox
+from .outage import Outage
+from .outbox import Outbox, Slip
 from .reconnect import Dial, Found, first_connection, restore
 from .requests import Requests
 from .routes import Inboxes, Route, RouteTable
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT_S: Final = 2.0  # for the server to take the last bytes; then the socket is dropped
 SUBJECTS_KNOWN_MAX: Final = 4096
 
+_log = logging.getLogger("headrace.client")
 _SID: Final = itemgetter(2)  # of a message; no other frame of a server has as many fields
 
 
@@ -103,7 +106,8 @@ class Counts:
 class Session:
     """One connection over all its links. Attributes are for this package only.
 
-    ``send`` queues publishes: while disconnected they wait for the next link. Raises as ``Outbox.put``.
+    ``publish`` queues publishes: while disconnected they wait for the next link, unless the option
+    ``fail_while_disconnected`` is set. ``send`` always queues. Both raise as ``Outbox.put``.
 
     Args:
         outbox_type, dial: the output and the links of a socket, or those of a connection without one; see
@@ -138,7 +142,9 @@ class Session:
             limit=options.outbound_bytes,
             disconnected_limit=options.reconnect_buffer_bytes,
         )
-        self.send: Callable[[Chunk], None] = self.outbox.put  # no call between: it runs per message
+        # No call between: they run per message.
+        self.send: Callable[[Chunk], None] = self.outbox.put
+        self.publish: Callable[[Chunk], None] = self.outbox.put
         self.routes = RouteTable()
         self.inboxes = Inboxes(self)
         self.requests = Requests(self)
@@ -162,6 +168,7 @@ class Session:
         self.server: ServerAddress | None = None
         self.link: Link | None = None
         self.state = State.CONNECTING
+        self.outage: Outage | None = None
         self.reconnects = 0
         self._close_reason: ConnectionClosedError | None = None
         self._known_subjects: set[str] = set()
@@ -189,13 +196,35 @@ class Session:
         if replies:
             self.send_back(replies)
 
-    def send_once(self, data: Chunk) -> None:
+    def send_once(self, data: Chunk) -> Slip | None:
         """Queue what somebody waits for, who is told when the link is lost: not to be sent again then.
-        While disconnected it waits for the next link, as with ``send``."""
+        While disconnected it waits for the next link, as with ``publish``.
+
+        Who waits no longer gives what this returns to ``outbox.withdraw``.
+        """
         if self.link is not None:
-            self.outbox.put_once(data)
-        else:
-            self.outbox.put(data)
+            return self.outbox.put_slip(data, keep=False)
+        self.check_linked()
+        return self.outbox.put_slip(data, keep=True)
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether what is sent now fails at once, since there is no link."""
+        return self.options.fail_while_disconnected and self.link is None and not self.is_closed
+
+    def check_linked(self) -> None:
+        """Raises DisconnectedError: there is no link, and nothing is to wait for one."""
+        if self.is_refusing:
+            raise DisconnectedError(f"not sent: {self.where} (option fail_while_disconnected)")
+
+    def _refuse(self, data: Chunk) -> None:
+        self.check_linked()
+        self.outbox.put(data)
+
+    @property
+    def where(self) -> str:
+        """Why something was not sent, in words."""
+        return str(self.outage or f"{self.server} takes no output at the moment")
 
     def send_control(self, data: Chunk) -> None:
         """Queue what concerns this link only: dropped while disconnected, never refused."""
@@ -281,6 +310,7 @@ class Session:
             self.finish(error)
             raise
         self._install(found)
+        _log.info("connected to %s", found.address)
         self.hub.emit(Connected(str(found.address)))
 
     async def close(self) -> None:
@@ -312,6 +342,10 @@ class Session:
         )
         self.change(Change.CLOSE)
         self._drop_link()
+        if self.outage is not None:
+            self.outage.over()
+        if reason is not None:
+            _log.warning("the connection to %s is over: %s", self.server or "a server", reason)
         self.keepalive.stop(error)
         self.outbox.close(error)
         self.requests.fail(error)
@@ -328,6 +362,7 @@ class Session:
         self.change(Change.LINKED)
         link, self.server, _ = found
         self.link = link
+        self.publish = self.outbox.put
         link.outbox = self.outbox
         link.on_frames = self._frames if self.may_run_readers else self._hand_out
         link.on_lost = self._lost
@@ -354,26 +389,34 @@ class Session:
         self.keepalive.stop(lost)
         self.outbox.detach()
         self.inboxes.forget()
-        self.requests.fail(lost)
+        self.requests.lost()
         cause = self._last_error or reason or ConnectionClosedError("the server closed it")
         if not self.options.reconnect:
             self.finish(ConnectionClosedError(f"the connection to {self.server} was lost: {cause}"))
             return
         self.change(Change.LOST)
+        self.outage = Outage(self.loop, str(self.server), self.options.name, cause)
+        if self.options.fail_while_disconnected:
+            self.publish = self._refuse
         self.hub.emit(Disconnected(str(self.server), cause))
         for observer in list(self.observers):
             observer.connection_lost()
         self._restoring = self.loop.create_task(self._restore(), name="headrace reconnect")
 
     async def _restore(self) -> None:
+        outage = self.outage
+        assert outage is not None, "a connection is restored that was not lost"
         try:
-            found = await restore(self.pool, self.options, self.random, self._dial)
+            dial = outage.noting(self._dial)
+            found = await restore(self.pool, self.options, self.random, dial)
         except Exception as error:  # whatever it is, everything that waits must fail
             self.finish(error)
             return
         self.reconnects += 1
         self._install(found)
         self._restoring = None
+        outage.over(str(found.address), found.attempts)
+        self.outage = None
         self.hub.emit(Reconnected(str(found.address), found.attempts))
         for observer in list(self.observers):
             observer.connection_restored()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError
+from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError, TimeoutError_
 from ..publish.make import make_window_publisher
-from ..publish.publisher import PublishError, PublisherSettings
+from ..publish.publisher import PublisherSettings, PublishFailure
 from .info import ObjectDamagedError
 
 if TYPE_CHECKING:
@@ -79,32 +79,45 @@ async def write_chunks(
     read once more. Raises ObjectDamagedError if they are not what was written.
     """
     written = Written()
-    in_cluster = bool(api.session.info.cluster)
+    await wait_for_link(api)
+    session = api.session
+    in_cluster = bool(session.info.cluster)
+    failures: list[PublishFailure] = []
+
+    def failed(failure: PublishFailure) -> None:
+        failures.append(failure)
+        if session.link is None:
+            session.loop.call_soon(publisher.close)  # what is held back must not be sent any more
+
     settings = PublisherSettings(
         window=IN_FLIGHT_MESSAGES,
         window_bytes=IN_FLIGHT_BYTES,
         delivery_timeout=api.delivery_timeout,
         retries=3 if in_cluster else 0,
         deduplicate=in_cluster,
+        on_failure=failed,
     )
     publisher = make_window_publisher(api, settings)
     async with publisher:
         try:
             async with aclosing(_chunks(content, chunk_size)) as chunks:
                 async for chunk in chunks:
-                    if publisher.failed:
-                        break  # the flush says why
+                    if failures:
+                        break
                     await publisher.send(subject, chunk)
                     written.sha.update(chunk)
                     written.size += len(chunk)
                     written.chunks += 1
             await _flush(publisher)
+            if failures:
+                raise failures[0].error
             if publisher._recovery.count:
                 await _compare(stream, subject, written)
         except BaseException as error:
-            await _wait_for_answers(publisher)
-            await clean_up(stream, subject, error)
-            raise
+            cause = failures[0].error if failures and isinstance(error, HeadraceError) else error
+            await _wait_for_answers(api, publisher)
+            await clean_up(stream, subject, cause)
+            raise cause from None
     return written
 
 
@@ -127,18 +140,31 @@ async def _compare(stream: Stream, subject: str, written: Written) -> None:
 
 
 async def _flush(publisher: Publisher) -> None:
+    await publisher.flush()
+
+
+async def wait_for_link(api: Api) -> None:
+    """While there is no connection, wait for one as long as a call does. Raises as a call."""
+    session = api.session
+    session.check_linked()
+    if session.link is not None:
+        return
     try:
-        await publisher.flush()
-    except PublishError as error:
-        raise error.failures[0].error from None
+        async with asyncio.timeout(api.timeout):
+            await session.flush()
+    except TimeoutError:
+        raise TimeoutError_(
+            f"no connection within {api.timeout} s: it was not sent; {session.where}"
+        ) from None
 
 
-async def _wait_for_answers(publisher: Publisher) -> None:
+async def _wait_for_answers(api: Api, publisher: Publisher) -> None:
     """Wait for the answers under way: a purge that overtook a chunk would leave it behind."""
-    try:
-        await publisher.flush()
-    except PublishError:
-        return  # why it failed is being raised already
+    if api.session.link is not None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(api.timeout):
+                await publisher.flush()
+    publisher.close()
 
 
 async def clean_up(stream: Stream, subject: str, cause: BaseException) -> None:

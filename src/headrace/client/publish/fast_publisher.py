@@ -12,7 +12,7 @@ from ...wire.encode import pub
 from ..message import HeadersLike, payload_bytes
 from .fast_answers import APPEND, END, with_reply
 from .fast_batching import BatchingPublisher, State
-from .publisher import HEADS_KEPT_MAX, SEND_AT_ONCE_MAX, Publication
+from .publisher import HEADS_KEPT_MAX, NOT_OPEN, SEND_AT_ONCE_MAX, Publication
 
 _NO_REPLY: Final = b"?"  # stands where the reply will be, in a command that has no place yet
 
@@ -37,11 +37,13 @@ class FastPublisher(BatchingPublisher):
         self._is_open = False
         if self._state in (State.STARTING, State.OPEN) and self._session.link is not None:
             self._steer(END)  # so that the stream need not keep the batch
+        sent = max(len(self._placed), self._maybe_stored)
         self._leave_batch()
         if self._finding is not None:
             self._finding.cancel()
         self._leave()
-        self._fail_front(len(self._waiting), reason)
+        self._fail_front(sent, reason)
+        self._fail_front(len(self._waiting), ConnectionClosedError(f"{reason}; it was not sent"))
         self._progress()
         self._add_to_counts()
 
@@ -49,7 +51,8 @@ class FastPublisher(BatchingPublisher):
         if self._broken is not None:
             raise self._broken
         if not self._is_open:
-            raise ConnectionClosedError("the publisher is not open: use `async with` around it")
+            raise ConnectionClosedError(NOT_OPEN)
+        self._session.check_linked()
 
     async def _wait_for_answers(self) -> None:
         if self._waiting or self._placed or self._state is State.OPEN:

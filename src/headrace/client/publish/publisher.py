@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 FAILURES_KEPT_MAX: Final = 10_000  # further ones are counted, not kept
 HEADS_KEPT_MAX: Final = 4096
 SEND_AT_ONCE_MAX: Final = 1024  # messages joined into one write
+NOT_OPEN: Final = (
+    "the publisher is not open: enter it with `async with`, or with `with` in headrace.sync"
+)
 
 Publication: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike]
 
@@ -28,7 +31,8 @@ Publication: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike]
 class PublishFailure:
     """One message that is not known to be stored: which (from 0, in the order sent), and why.
 
-    After a TimeoutError, DisconnectedError or ConnectionClosedError it may be stored all the same.
+    After an OutcomeUnknownError, or a ConnectionClosedError that does not say that it was not sent, it may
+    be stored all the same.
     """
 
     index: int
@@ -178,6 +182,12 @@ class Publisher(ABC):
         if self._timer is not None:
             self._timer.cancel()
 
+    def _refuse_if_away(self) -> None:
+        """The connection was lost: where nothing is to wait for the next one, nothing more is taken."""
+        if self._session.is_refusing:
+            self._heads.clear()  # so each message comes by `_check_open`
+            wake_all(self._waiters)
+
     def _add_to_counts(self) -> None:
         counts = self._session.counts
         counts.sent += self.sent
@@ -193,6 +203,8 @@ class Publisher(ABC):
 
         Raises:
             InvalidSubjectError, LimitExceededError: the message cannot be sent; it gets no number.
+            DisconnectedError: there is no connection, and the option ``fail_while_disconnected`` is set; it
+                gets no number.
             ConnectionClosedError: the publisher or the connection is closed.
         """
         if self._is_full:
@@ -215,6 +227,7 @@ class Publisher(ABC):
 
     async def _wait_for_window(self) -> None:
         while self._is_full:
+            self._session.check_linked()
             waiter = self._session.loop.create_future()
             self._waiters.append(waiter)
             await waiter
