@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -15,10 +16,12 @@ from headrace.client import (
     Connection,
     JetStream,
     KeyValue,
+    Message,
     ObjectStore,
     PublishFailure,
     connect,
 )
+from headrace.client.events import ErrorEvent, Event
 from headrace.errors import (
     ConnectionClosedError,
     DisconnectedError,
@@ -27,6 +30,7 @@ from headrace.errors import (
     OutcomeUnknownError,
     TimeoutError_,
     TimeoutUnknownError,
+    UnsentError,
 )
 from waiting import until
 
@@ -359,3 +363,113 @@ async def test_blocking_calls_are_withdrawn_and_refused_alike(
         for each in (waits, refuses):
             await asyncio.to_thread(each.close)
         await asyncio.get_running_loop().shutdown_default_executor()
+
+
+async def unsent_of(events: AsyncIterator[Event]) -> list[UnsentError]:
+    errors = [event.error async for event in events if isinstance(event, ErrorEvent)]
+    assert all(isinstance(error, UnsentError) for error in errors)
+    return [error for error in errors if isinstance(error, UnsentError)]
+
+
+async def hold(context: JetStream) -> None:
+    """Messages and acknowledgements that cannot be sent."""
+    for number in range(6):
+        await context.connection.publish(f"held.{number % 5}", b"1")
+    context.connection._session.send_answers(b"PUB $JS.ACK.S.C.1.1.1.1.0 0\r\n\r\n" * 2, 2)
+
+
+@pytest.mark.parametrize("end", ["drain", "close"])
+async def test_a_connection_that_ends_while_the_server_is_away_says_at_once_what_was_not_sent(
+    end: str, proxy: chaos.ChaosProxy, context: JetStream
+) -> None:
+    connection = context.connection
+    taken: list[bytes] = []
+    subscription = await connection.subscribe("taken", callback=lambda m: taken.append(m.payload))
+    events = connection.events()
+    await away(proxy, connection)
+    await hold(context)
+    asking = asyncio.ensure_future(context.publish("away.publish", timeout=9))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(1):
+        await getattr(connection, end)()
+    assert connection.is_closed
+    (unsent,) = await unsent_of(events)
+    assert (unsent.count, unsent.subjects) == (6, ("held.0", "held.1", "held.2"))
+    assert "disconnected from" in str(unsent)
+    assert str(unsent).endswith(
+        "not sent are 6 message(s) on 'held.0', 'held.1', 'held.2' and 2 more and 2 acknowledgement(s)"
+    )
+    with pytest.raises(ConnectionClosedError):
+        await asking
+    assert subscription.pending_messages == 0
+
+
+async def test_a_drain_whose_link_is_lost_meanwhile_does_not_wait_for_another(
+    proxy: chaos.ChaosProxy, context: JetStream
+) -> None:
+    connection = context.connection
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slowly(message: Message) -> None:
+        begun.set()
+        await may_end.wait()
+        await connection.publish("held.late", message.payload)
+
+    await connection.subscribe("slow", callback=slowly)
+    await connection.publish("slow", b"1")
+    await begun.wait()
+    events = connection.events()
+    draining = asyncio.ensure_future(connection.drain())
+    await asyncio.sleep(0)
+    await away(proxy, connection)
+    may_end.set()
+    async with asyncio.timeout(1):
+        await draining
+    assert [error.subjects for error in await unsent_of(events)] == [("held.late",)]
+
+
+async def test_a_blocking_drain_ends_at_once_while_the_server_is_away(
+    proxy: chaos.ChaosProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocking = await asyncio.to_thread(sync.connect, proxy.url, **QUICKLY)
+    await away(proxy, blocking)
+    await asyncio.to_thread(blocking.publish, "held", b"1")
+    async with asyncio.timeout(1):
+        await asyncio.to_thread(blocking.drain)
+    assert "not sent are 1 message(s) on 'held'" in caplog.text  # as nobody listens
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+
+async def test_a_service_stops_at_once_while_the_server_is_away(
+    proxy: chaos.ChaosProxy, context: JetStream
+) -> None:
+    service = await context.connection.add_service("calc", version="1.0.0")
+    await service.add_endpoint("double", lambda message: message.payload * 2)
+    await away(proxy, context.connection)
+    async with asyncio.timeout(1):
+        await service.stop()
+        await context.connection.drain()
+
+
+async def test_what_a_silent_server_did_not_take_is_told(
+    reference_server: peers.ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.client.net.session.CLOSE_TIMEOUT_S", SOON_S)
+    reached = asyncio.Event()
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"max_payload":100000000,"headers":true}\r\n')
+        await reader.readuntil(b"PING\r\n")
+        writer.write(b"PONG\r\n")
+        await reached.wait()
+        writer.close()
+
+    async with await asyncio.start_server(deaf, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        connection = await connect(f"nats://127.0.0.1:{port}")
+        events = connection.events()
+        await connection.publish("large", b"x" * 20_000_000)
+        await connection.close()
+        (unsent,) = await unsent_of(events)
+        assert re.search(r"did not take the last \d{7,8} bytes within 0\.05 s", str(unsent))
+        reached.set()

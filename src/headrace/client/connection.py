@@ -16,6 +16,7 @@ from .message import HeadersLike, Message, header_block, payload_bytes, raise_if
 from .metrics import ConnectionStats, stats_of
 from .net.handshake import ServerInfo, parse_servers
 from .net.options import Options
+from .net.ports import Subscriber
 from .net.session import Session
 from .net.state import Change
 from .subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT, Subscription
@@ -356,7 +357,8 @@ class Connection:
         """Stop receiving, let everything received be taken, send what is queued, then close.
 
         Whoever takes may publish meanwhile. Running consumes are drained as well. Gives up waiting for
-        the takers after the option ``drain_timeout``, and reports that as an event.
+        the takers after the option ``drain_timeout``, and reports that as an event. Without a connection
+        it waits for no other one: what could not be sent is an event, too, with an UnsentError.
         """
         await self._drain(asyncio.current_task())
 
@@ -364,9 +366,10 @@ class Connection:
         """``drain``, without waiting for ``caller`` to take its messages."""
         session = self._session
         session.raise_if_closed()
+        drained = list(session.subscriptions)
         try:
             async with asyncio.timeout(session.options.drain_timeout):
-                drains = [each._drain_for(caller) for each in list(session.subscriptions)]
+                drains = [each._drain_for(caller) for each in drained]
                 drains += [
                     each._drain_for(caller)
                     for each in list(session.observers)
@@ -377,12 +380,29 @@ class Connection:
                     if isinstance(error, Exception):
                         session.report(error)
                 session.change(Change.EMPTIED)
-                await session.flush()
-        except (TimeoutError, ConnectionError) as error:
+                if session.link is not None:
+                    await session.flush()
+        except TimeoutError:
+            session.report(self._gave_up_draining(drained))
+        except ConnectionError as error:
             session.report(error)
         finally:
             await session.close()
 
+    def _gave_up_draining(self, drained: Sequence[Subscriber]) -> TimeoutError_:
+        left = [each for each in drained if each.pending_messages]
+        count = sum(each.pending_messages for each in left)
+        what = (
+            f"{count} message(s) were not taken: {left[0]!r}" if left else "the server was silent"
+        )
+        return TimeoutError_(
+            f"drain gave up after {self._session.options.drain_timeout} s (option drain_timeout): {what}"
+        )
+
     async def close(self) -> None:
-        """Send what is queued and end for good. Whoever waits gets ConnectionClosedError."""
+        """Send what is queued and end for good. Whoever waits gets ConnectionClosedError.
+
+        Without a connection, or where the server takes nothing, what could not be sent is an event, with
+        an UnsentError.
+        """
         await self._session.close()

@@ -218,6 +218,10 @@ class Outbox:
         self._bytes = sum(map(len, self._items))
         self._release()
 
+    def held(self) -> list[Chunk]:
+        """What ``put`` was given and was not written. Of what is on slips somebody else is told."""
+        return [item for item in self._keep if not isinstance(item, Slip)]
+
     def close(self, reason: Exception) -> None:
         """Nothing more is taken; what was not sent is dropped."""
         self._closed = reason

@@ -10,7 +10,7 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from ...api.acks import NAK
 from ...errors import (
@@ -19,6 +19,7 @@ from ...errors import (
     InvalidSubjectError,
     LimitExceededError,
     ProtocolError,
+    UnsentError,
 )
 from ...subjects import check_subject
 from ...wire.encode import unsub
@@ -33,11 +34,13 @@ from .link import Link, open_link, server_error
 from .options import Options
 from .outage import Outage
 from .outbox import Outbox, Slip
+from .ports import Counts, Observer, PublisherNumbers, Subscriber
 from .reconnect import Dial, Found, first_connection, restore
 from .requests import Requests
 from .routes import Inboxes, Route, RouteTable
 from .servers import ServerPool
 from .state import Change, State, after
+from .unsent import unsent_error
 
 if TYPE_CHECKING:
     from ..spans import Spans
@@ -47,60 +50,6 @@ SUBJECTS_KNOWN_MAX: Final = 4096
 
 _log = logging.getLogger("headrace.client")
 _SID: Final = itemgetter(2)  # of a message; no other frame of a server has as many fields
-
-
-class Observer(Protocol):
-    """What works over a connection and must know when it goes and comes back."""
-
-    def connection_lost(self) -> None: ...
-
-    def connection_restored(self) -> None: ...
-
-    def connection_closed(self, reason: Exception) -> None: ...
-
-
-class Subscriber(Protocol):
-    """A subscription, as its connection knows it: counted, drained and ended."""
-
-    @property
-    def pending_messages(self) -> int: ...
-
-    @property
-    def pending_bytes(self) -> int: ...
-
-    async def _drain_for(self, caller: asyncio.Future[Any] | None) -> None: ...
-
-    def end(self) -> None: ...
-
-
-class PublisherNumbers(Protocol):
-    """A windowed publisher, as the connection's statistics know it."""
-
-    sent: int
-    acked: int
-    failed: int
-
-    @property
-    def in_flight(self) -> int: ...
-
-
-class Counts:
-    """What the parts of a session count themselves, a batch at a time."""
-
-    __slots__ = (
-        "acked", "answers", "dropped", "errors", "failed", "in_bytes", "in_messages", "published", "pulls",
-        "sent",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.in_messages = 0
-        self.in_bytes = 0  # of links that are gone
-        self.published = 0  # messages that went out in batches
-        self.pulls = 0
-        self.answers = 0
-        self.dropped = 0
-        self.errors = 0
-        self.sent = self.acked = self.failed = 0  # of publishers that are closed
 
 
 class Session:
@@ -322,14 +271,22 @@ class Session:
             self._restoring.cancel()
             await asyncio.wait([self._restoring])
         if link is not None:
+            left = 0
             try:
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await link.close()
             except TimeoutError:
-                pass
+                left = link.transport.get_write_buffer_size()
             finally:
                 if not link.is_lost:
                     link.abort(ConnectionClosedError("closed"))
+            if left:
+                self.report(
+                    UnsentError(
+                        f"closed, and {self.server} did not take the last {left} bytes within "
+                        f"{CLOSE_TIMEOUT_S} s"
+                    )
+                )
 
     def finish(self, reason: Exception | None) -> None:
         """Close: nothing is sent or received from here on, and everything that waits fails."""
@@ -342,8 +299,11 @@ class Session:
         )
         self.change(Change.CLOSE)
         self._drop_link()
+        unsent = unsent_error(self.outbox.held(), f"closed, {self.where}")
         if self.outage is not None:
             self.outage.over()
+        if unsent is not None:
+            self.report(unsent)
         if reason is not None:
             _log.warning("the connection to %s is over: %s", self.server or "a server", reason)
         self.keepalive.stop(error)
