@@ -114,7 +114,8 @@ class Connection:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection at this moment."""
+        """Whether there is a connection at this moment. A server that answers neither a call nor then a
+        ping (option ``ping_timeout``) counts as gone."""
         return self._session.link is not None
 
     @property
@@ -351,6 +352,7 @@ class Connection:
             async with asyncio.timeout(seconds):
                 await self._session.flush()
         except TimeoutError as error:
+            self._session.doubt.begin()
             raise TimeoutError_(f"the server did not answer a PING within {seconds} s") from error
 
     async def drain(self) -> None:
@@ -381,6 +383,7 @@ class Connection:
                         session.report(error)
                 session.change(Change.EMPTIED)
                 if session.link is not None:
+                    session.doubt.begin()  # so that a silent server does not hold it up for long
                     await session.flush()
         except TimeoutError:
             session.report(self._gave_up_draining(drained))

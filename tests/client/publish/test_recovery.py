@@ -87,7 +87,7 @@ class Cluster:
         self.options = type("Options", (), {"inbox_prefix": "_INBOX"})
         self.hub = self
         self.waits = LeaderWaits(self)  # type: ignore[arg-type]
-        self.outbox = self.requests = self
+        self.outbox = self.requests = self.doubt = self
         self.is_refusing = False
         self.events: list[Event] = []
         self.mode = "up"
@@ -119,6 +119,9 @@ class Cluster:
 
     def report(self, error: Exception) -> None:
         raise error
+
+    def begin(self) -> None:
+        """The publisher doubts that the server is there."""
 
     def check_linked(self) -> None:
         assert not self.is_refusing

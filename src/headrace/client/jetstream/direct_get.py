@@ -189,6 +189,7 @@ class _DirectRead:
         if left > 0:
             self._monitor = self._session.loop.call_later(left, self._check)
         else:
+            self._session.doubt.begin()
             self._fail(
                 TimeoutError_(
                     f"stream {self._stream!r} was silent for {self._api.timeout} s, "

@@ -80,6 +80,10 @@ class ConnectOptions(TypedDict, total=False):
     max_pings_out: int
     """With so many unanswered pings the connection counts as lost; 2 by default."""
 
+    ping_timeout: float
+    """Seconds, 4 by default, that the answer to a ping may take which is sent at once when a call was not
+    answered in time. Then the connection counts as lost, if nothing else shows that the server is there."""
+
     outbound_bytes: int
     """Bytes of unsent output above which ``await publish`` waits, 8 MiB by default; four times as much is
     the hard limit, at which ``publish_nowait`` raises BufferFullError."""

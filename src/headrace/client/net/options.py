@@ -26,6 +26,7 @@ _POSITIVE: Final = (
     "connect_timeout",
     "reconnect_wait",
     "ping_interval",
+    "ping_timeout",
     "request_timeout",
     "delivery_timeout",
 )
@@ -108,6 +109,10 @@ class Options:
 
     max_pings_out: int = 2
     """With so many unanswered pings the connection counts as lost; 2 by default."""
+
+    ping_timeout: float = 4.0
+    """Seconds, 4 by default, that the answer to a ping may take which is sent at once when a call was not
+    answered in time. Then the connection counts as lost, if nothing else shows that the server is there."""
 
     outbound_bytes: int = OUTBOUND_BYTES_DEFAULT
     """Bytes of unsent output above which ``await publish`` waits, 8 MiB by default; four times as much is

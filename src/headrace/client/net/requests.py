@@ -120,6 +120,7 @@ class Requests:
                 f"no answer on {asked.subject!r} within {timeout} s: it was sent, and may have been "
                 "acted on or not"
             )
+            session.doubt.begin()
         asked.future.set_exception(error)
 
     def lost(self) -> None:

@@ -27,6 +27,7 @@ from ...wire.frames import BAD, ERR, INFO, MSG, PING, PONG, Frame
 from ...wire.inprocess import Chunk
 from ..events import Closed, Connected, Disconnected, ErrorEvent, EventHub, LameDuck, Reconnected
 from ..nuid import Nuid
+from .doubt import Doubt
 from .handshake import ServerAddress, ServerInfo, parse_info
 from .keepalive import PING_COMMAND, KeepAlive
 from .leaders import LeaderWaits
@@ -123,6 +124,9 @@ class Session:
         self._known_subjects: set[str] = set()
         self.keepalive = KeepAlive(
             self.loop, options.ping_interval, options.max_pings_out, self.send_control
+        )
+        self.doubt = Doubt(
+            self.loop, options.ping_timeout, self.keepalive, self.outbox, lambda: self.link
         )
         self._last_error: Exception | None = None
         self._restoring: asyncio.Task[None] | None = None
@@ -304,9 +308,10 @@ class Session:
             self.outage.over()
         if unsent is not None:
             self.report(unsent)
-        if reason is not None:
-            _log.warning("the connection to %s is over: %s", self.server or "a server", reason)
+        if reason is not None and self.server is not None:
+            _log.warning("the connection to %s is over: %s", self.server, reason)
         self.keepalive.stop(error)
+        self.doubt.end()
         self.outbox.close(error)
         self.requests.fail(error)
         for observer in list(self.observers):
@@ -347,6 +352,7 @@ class Session:
         self._drop_link()
         lost = DisconnectedError("the connection was lost before the answer came")
         self.keepalive.stop(lost)
+        self.doubt.end()
         self.outbox.detach()
         self.inboxes.forget()
         self.requests.lost()

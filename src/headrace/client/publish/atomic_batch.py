@@ -231,6 +231,7 @@ class AtomicBatch:
         if self._session.outbox.withdraw(self._slip):
             self._under_way = False
             return TimeoutError_(f"{late}: it was not sent, and will not be; {self._session.where}")
+        self._session.doubt.begin()
         return TimeoutUnknownError(f"{late}; all of it may be stored, or nothing")
 
     # Sending it again

@@ -472,6 +472,7 @@ class BatchingPublisher(Publisher):
             if silence >= max(LINGER_S, 2 * self._round_trip):
                 self._end()
         elif silence >= self._ack_timeout or now - self._moved >= self._end_max:
+            self._session.doubt.begin()
             sent = f"sent {self._tries + 1} time(s)"
             limit = self._ack_timeout if silence >= self._ack_timeout else self._end_max
             self._lose(

@@ -264,6 +264,8 @@ class WindowPublisher(Publisher, Generic[C]):
         if self._repeats and self._recovery.stalled:
             return  # the recovery takes care of all of them
         overdue = self._recovery.overdue(before)
+        if overdue:
+            self._session.doubt.begin()
         if self._repeats:
             if overdue:
                 self._recovery.doubt(before)
