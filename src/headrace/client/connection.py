@@ -15,6 +15,7 @@ from .jetstream.consume import Consumption
 from .message import HeadersLike, Message, header_block, payload_bytes, raise_if_failed
 from .metrics import ConnectionStats, stats_of
 from .net.handshake import ServerInfo, parse_servers
+from .net.lines import check_line
 from .net.options import Options
 from .net.ports import Subscriber
 from .net.session import Session
@@ -174,7 +175,7 @@ class Connection:
 
         Raises:
             InvalidSubjectError: the subject is malformed or has wildcards.
-            LimitExceededError: larger than ``max_payload``.
+            LimitExceededError: larger than ``max_payload``, or the subject is too long for a line.
             BufferFullError: disconnected, and the buffer for that is full.
             DisconnectedError: disconnected, and the option ``fail_while_disconnected`` is set.
             ConnectionClosedError: the connection is closed or drained.
@@ -190,6 +191,7 @@ class Connection:
         self._session.check_subject(subject)
         if reply:
             self._session.check_subject(reply)
+            check_line(subject.encode(), len(reply.encode()))
         if not self._session.state.may_publish:
             raise ConnectionClosedError("the connection was drained, nothing more can be published")
         if type(payload) is not bytes:
@@ -214,6 +216,8 @@ class Connection:
             timeout: seconds to wait; None means the option ``request_timeout``.
 
         Raises:
+            InvalidSubjectError: the subject is malformed or has wildcards.
+            LimitExceededError: larger than ``max_payload``, or the subject is too long for a line.
             NoRespondersError: nobody listens on the subject.
             TimeoutError: no answer in time: if it was sent, that is its subclass TimeoutUnknownError; if
                 not, it is withdrawn.

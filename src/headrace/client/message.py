@@ -12,6 +12,7 @@ from ..wire.encode import pub
 from ..wire.frames import Frame
 from ..wire.headers import Headers as Headers  # part of a message, for those who handle one
 from ..wire.headers import encode_headers, parse_headers
+from .net.lines import WORDS_BYTES_MAX, check_line
 
 if TYPE_CHECKING:
     from .net.session import Session
@@ -136,12 +137,17 @@ class MessageView(msgspec.Struct, eq=False):
         return f"<{type(self).__name__} {self.subject!r}{reply} {len(self.payload)} bytes>"
 
     def _response(self, payload: bytes, headers: HeadersLike) -> bytes:
-        """The command that answers. Raises ConfigurationError if nobody asked."""
+        """The command that answers.
+
+        Raises ConfigurationError if nobody asked, LimitExceededError if the reply subject fits into no line.
+        """
         reply: bytes = self._frame[3]
         if not reply:
             raise ConfigurationError(
                 f"the message on {self.subject!r} has no reply subject to respond to"
             )
+        if len(reply) > WORDS_BYTES_MAX:
+            check_line(reply)
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         block = header_block(headers)

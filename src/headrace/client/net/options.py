@@ -15,6 +15,7 @@ from ..auth.nkeys import KeyPair, read_credentials
 from ..callbacks import check_plain
 from ..events import Event
 from .handshake import Credentials
+from .lines import INBOX_PREFIX_BYTES_MAX
 
 if TYPE_CHECKING:
     from .connect_options import ConnectOptions
@@ -162,8 +163,12 @@ class Options:
             value = getattr(self, option)
             _require(value >= smallest, option, value, accepted)
         prefix = self.inbox_prefix
-        accepted = "a subject without wildcards, as _INBOX"
-        _require(is_valid_subject(prefix.encode()), "inbox_prefix", prefix, accepted)
+        accepted = (
+            f"a subject without wildcards of at most {INBOX_PREFIX_BYTES_MAX} bytes, as _INBOX"
+        )
+        fits = len(prefix.encode()) <= INBOX_PREFIX_BYTES_MAX
+        holds = fits and is_valid_subject(prefix.encode())
+        _require(holds, "inbox_prefix", prefix[: INBOX_PREFIX_BYTES_MAX + 1], accepted)
         check_plain("option on_event", self.on_event)
         if self.password and not self.user:
             raise ConfigurationError("option password is set but user is not; both are needed")

@@ -17,6 +17,7 @@ from ...errors import (
 from ...wire.encode import pub
 from ...wire.frames import Frame
 from ...wire.headers import status_of
+from .lines import WORDS_BYTES_MAX, check_line, reply_bytes
 
 if TYPE_CHECKING:
     from .outbox import Slip
@@ -44,6 +45,8 @@ class Requests:
         self._route: Route | None = None
         self._prefix = b""
         self._last = 0
+        self._reply_bytes = reply_bytes(session.options.inbox_prefix)
+        self._subject_bytes_max = WORDS_BYTES_MAX - self._reply_bytes
 
     @property
     def sent(self) -> int:
@@ -59,6 +62,7 @@ class Requests:
         What times out or is cancelled before it was sent is withdrawn.
 
         Raises:
+            LimitExceededError: the subject is too long for a line.
             NoRespondersError: nobody listens on the subject.
             TimeoutUnknownError: it was sent, and not answered within ``timeout`` seconds.
             TimeoutError: it could not be sent within that time, and will not be.
@@ -68,6 +72,9 @@ class Requests:
         """
         session = self._session
         outbox = session.outbox
+        asks = subject.encode()
+        if len(asks) > self._subject_bytes_max:
+            check_line(asks, self._reply_bytes)
         if self._route is None:
             self._subscribe()
         self._last += 1
@@ -77,7 +84,7 @@ class Requests:
         timer = session.loop.call_later(timeout, self._expire, asked, timeout)
         self._waiting[token] = asked
         try:
-            command = pub(subject.encode(), self._prefix + token, headers, payload)
+            command = pub(asks, self._prefix + token, headers, payload)
             if outbox.is_flowing and len(self._waiting) == 1:
                 outbox.put_now(command)  # alone it gains by that; many are better together
             else:

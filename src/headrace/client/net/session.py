@@ -31,6 +31,7 @@ from .doubt import Doubt
 from .handshake import ServerAddress, ServerInfo, parse_info
 from .keepalive import PING_COMMAND, KeepAlive
 from .leaders import LeaderWaits
+from .lines import check_line
 from .link import Link, open_link, server_error
 from .options import Options
 from .outage import Outage
@@ -187,7 +188,8 @@ class Session:
     def open_route(
         self, subject: bytes, receive: Callable[[list[Frame]], None], queue: bytes = b""
     ) -> Route:
-        """Subscribe; the command is queued (see ``send_control``)."""
+        """Subscribe; the command is queued (see ``send_control``). Raises LimitExceededError."""
+        check_line(subject, len(queue))
         route = self.routes.add(subject, receive, queue)
         self.send_control(route.command())
         return route
@@ -221,12 +223,12 @@ class Session:
         self.state = after(self.state, change)
 
     def check_subject(self, subject: str) -> None:
-        """Raises InvalidSubjectError: it cannot be published on."""
+        """Raises InvalidSubjectError, LimitExceededError: it cannot be published on."""
         known = self._known_subjects
         if subject in known:
             return
         try:
-            check_subject(subject.encode())
+            check_line(check_subject(subject.encode()))
         except (AttributeError, UnicodeEncodeError):
             raise InvalidSubjectError(f"subject {subject!r} is not text") from None
         if len(known) < SUBJECTS_KNOWN_MAX:

@@ -29,6 +29,7 @@ from ..jetstream.stored_message import if_found
 from ..jetstream.streams import Streams
 from ..message import HeadersLike, payload_bytes
 from ..net.leaders import is_behind, is_leaderless, is_unanswered, patiently
+from ..net.lines import check_line, reply_bytes
 from ..net.outbox import Slip
 from .headers import PublishOptions, with_options
 from .leaders import BEHIND_MAX, Who, who_has
@@ -145,6 +146,7 @@ class AtomicBatch:
                 "expected_last_sequence goes with a batch's first message only"
             )
         self._session.check_subject(subject)
+        check_line(subject.encode(), reply_bytes(self._session.options.inbox_prefix))
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         block = with_options(

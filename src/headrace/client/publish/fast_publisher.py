@@ -10,6 +10,7 @@ from ...errors import ConfigurationError, ConnectionClosedError
 from ...subjects import check_subject
 from ...wire.encode import pub
 from ..message import HeadersLike, payload_bytes
+from ..net.lines import check_line
 from .fast_answers import APPEND, END, with_reply
 from .fast_batching import BatchingPublisher, State
 from .publisher import HEADS_KEPT_MAX, NOT_OPEN, SEND_AT_ONCE_MAX, Publication
@@ -188,7 +189,9 @@ class FastPublisher(BatchingPublisher):
 
     def _head(self, subject: str) -> bytes:
         self._check_open()
-        head = b"PUB %b " % check_subject(subject.encode())
+        known = check_subject(subject.encode())
+        check_line(known, self._reply_bytes)
+        head = b"PUB %b " % known
         if len(self._heads) < HEADS_KEPT_MAX:
             self._heads[subject] = head
         return head

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError
 from ..jetstream.calls import Api
 from ..message import HeadersLike
+from ..net.lines import reply_bytes
 from .headers import Blocks
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ class Publisher(ABC):
         self._route: Route | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._max_payload = session.info.max_payload
+        self._reply_bytes = reply_bytes(session.options.inbox_prefix)
 
     def __repr__(self) -> str:
         return f"<Publisher sent={self.sent} in_flight={self.in_flight} failed={self.failed}>"
