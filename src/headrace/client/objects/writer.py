@@ -8,7 +8,13 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError, TimeoutError_
+from ...errors import (
+    ConfigurationError,
+    ConnectionClosedError,
+    DisconnectedError,
+    HeadraceError,
+    TimeoutError_,
+)
 from ..publish.make import make_window_publisher
 from ..publish.publisher import PublisherSettings, PublishFailure
 from .info import ObjectDamagedError
@@ -17,6 +23,7 @@ if TYPE_CHECKING:
     from ..jetstream.calls import Api
     from ..jetstream.stream import Stream
     from ..publish.publisher import Publisher
+    from .leftovers import Leftovers
 
 IN_FLIGHT_BYTES: Final = 8 * 1024 * 1024
 IN_FLIGHT_MESSAGES: Final = 4096
@@ -70,7 +77,12 @@ class Written:
 
 
 async def write_chunks(
-    api: Api, stream: Stream, subject: str, content: Content, chunk_size: int
+    api: Api,
+    stream: Stream,
+    subject: str,
+    content: Content,
+    chunk_size: int,
+    leftovers: Leftovers,
 ) -> Written:
     """Publish ``content`` on ``subject``. If anything fails, what was published is purged again.
 
@@ -89,6 +101,12 @@ async def write_chunks(
         if session.link is None:
             session.loop.call_soon(publisher.close)  # what is held back must not be sent any more
 
+    def check_link() -> None:
+        """A lost connection fails the put, but in a cluster: it need not wait for the next one."""
+        if session.link is None and not in_cluster:
+            session.raise_if_closed()
+            raise DisconnectedError(f"the object was not stored: {session.where}")
+
     settings = PublisherSettings(
         window=IN_FLIGHT_MESSAGES,
         window_bytes=IN_FLIGHT_BYTES,
@@ -104,10 +122,13 @@ async def write_chunks(
                 async for chunk in chunks:
                     if failures:
                         break
+                    check_link()
                     await publisher.send(subject, chunk)
                     written.sha.update(chunk)
                     written.size += len(chunk)
                     written.chunks += 1
+            if not failures:
+                check_link()
             await _flush(publisher)
             if failures:
                 raise failures[0].error
@@ -116,7 +137,7 @@ async def write_chunks(
         except BaseException as error:
             cause = failures[0].error if failures and isinstance(error, HeadraceError) else error
             await _wait_for_answers(api, publisher)
-            await clean_up(stream, subject, cause)
+            await clean_up(stream, subject, cause, leftovers)
             raise cause from None
     return written
 
@@ -167,15 +188,25 @@ async def _wait_for_answers(api: Api, publisher: Publisher) -> None:
     publisher.close()
 
 
-async def clean_up(stream: Stream, subject: str, cause: BaseException) -> None:
-    """Remove chunks nobody will read. Where that fails, too, the cause gets a note of it."""
+async def clean_up(
+    stream: Stream, subject: str, cause: BaseException, leftovers: Leftovers
+) -> None:
+    """Remove chunks nobody will read. Where that fails, too, the cause gets a note of it, and the next put
+    of the bucket over this connection removes them."""
+    left = f"what was sent of it may be left in {stream.name!r}, on {subject!r}"
     if isinstance(cause, ConnectionClosedError):
-        cause.add_note(f"what was sent of it may be left in {stream.name!r}, on {subject!r}")
+        cause.add_note(f"{left}, until remove_leftovers() is called")
         return
+    nuid = subject.rpartition(".")[2]
+    leftovers.note(nuid)
+    if isinstance(cause, asyncio.CancelledError) and stream._api.session.link is None:
+        return  # there is nothing to wait for
     try:
         await stream.purge(subject=subject)
     except HeadraceError as error:
-        cause.add_note(f"what was sent of it may be left in {stream.name!r}, {subject!r}: {error}")
+        cause.add_note(f"{left}, until the next put of this connection: {error}")
+    else:
+        leftovers.forget(nuid)
 
 
 # The source
