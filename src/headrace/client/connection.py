@@ -12,7 +12,7 @@ from ..subjects import check_pattern, check_subject, is_valid_subject
 from ..wire.encode import pub
 from .events import Event
 from .jetstream.consume import Consumption
-from .message import HeadersLike, Message, header_block, payload_bytes, raise_if_failed
+from .message import HeadersLike, Message, Payload, header_block, payload_bytes, raise_if_failed
 from .metrics import ConnectionStats, stats_of
 from .net.handshake import ServerInfo, parse_servers
 from .net.lines import check_line
@@ -165,7 +165,7 @@ class Connection:
     # Publishing
 
     async def publish(
-        self, subject: str, payload: bytes = b"", *, headers: HeadersLike = None, reply: str = ""
+        self, subject: str, payload: Payload = b"", *, headers: HeadersLike = None, reply: str = ""
     ) -> None:
         """Send a message to whoever listens now; nobody confirms it.
 
@@ -185,7 +185,7 @@ class Connection:
         self.publish_nowait(subject, payload, headers=headers, reply=reply)
 
     def publish_nowait(
-        self, subject: str, payload: bytes = b"", *, headers: HeadersLike = None, reply: str = ""
+        self, subject: str, payload: Payload = b"", *, headers: HeadersLike = None, reply: str = ""
     ) -> None:
         """As ``publish``, but never waits: raises BufferFullError instead."""
         self._session.check_subject(subject)
@@ -205,7 +205,7 @@ class Connection:
     async def request(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike = None,
         timeout: float | None = None,
@@ -231,7 +231,7 @@ class Connection:
         return await self._request(subject, payload, headers, timeout)
 
     async def _request(
-        self, subject: str, payload: bytes, headers: HeadersLike, timeout: float | None
+        self, subject: str, payload: Payload, headers: HeadersLike, timeout: float | None
     ) -> Message:
         self._session.check_subject(subject)
         if type(payload) is not bytes:

@@ -25,7 +25,7 @@ from .jetstream.streams import Streams
 from .kv import buckets
 from .kv.config import KeyValueOptions, KeyValueStatus, stream_name_of
 from .kv.keyvalue import KeyValue
-from .message import HeadersLike
+from .message import HeadersLike, Payload
 from .net.leaders import delivery_seconds
 from .objects.config import ObjectStoreOptions, object_bucket_config
 from .objects.info import ObjectStoreStatus, object_stream_name
@@ -90,7 +90,7 @@ class JetStream:
     async def publish(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike = None,
         msg_id: str = "",
@@ -217,7 +217,7 @@ class JetStream:
     async def schedule(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         target: str,
         at: datetime | None = None,

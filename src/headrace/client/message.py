@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 else:
     Session = Any  # `inspect.signature` evaluates the annotations of a struct, and importing it is a cycle
 
+Payload: TypeAlias = bytes | bytearray | memoryview
+"""What may be given as a payload. What can change is copied."""
+
 HeadersLike: TypeAlias = Headers | Mapping[str, str | Sequence[str]] | None
 """What may be given as headers: a mapping from name to one value or several, or received headers."""
 
@@ -136,7 +139,7 @@ class MessageView(msgspec.Struct, eq=False):
         reply = f" reply={self.reply!r}" if self._frame[3] else ""
         return f"<{type(self).__name__} {self.subject!r}{reply} {len(self.payload)} bytes>"
 
-    def _response(self, payload: bytes, headers: HeadersLike) -> bytes:
+    def _response(self, payload: Payload, headers: HeadersLike) -> bytes:
         """The command that answers.
 
         Raises ConfigurationError if nobody asked, LimitExceededError if the reply subject fits into no line.
@@ -159,7 +162,7 @@ class MessageView(msgspec.Struct, eq=False):
 class Message(MessageView, eq=False):
     """A message received by a subscription or as the answer to a request."""
 
-    async def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
+    async def respond(self, payload: Payload = b"", *, headers: HeadersLike = None) -> None:
         """Send an answer to whoever asked. Raises ConfigurationError if nobody did; waits as
         ``Connection.publish``."""
         if self._session.outbox.over_limit:

@@ -173,8 +173,8 @@ async def test_what_is_like_bytes_is_sent_as_it_was_when_given(js: JetStream, fa
     subject, buffer = f"{fast.name}.a", bytearray(b"1")
     async with js.publisher(fast=True) as publisher:
         await publisher.send(subject, b"0")
-        await publisher.send(subject, buffer)  # type: ignore[arg-type]
-        await publisher.send_many([(subject, memoryview(buffer))])  # type: ignore[list-item]
+        await publisher.send(subject, buffer)
+        await publisher.send_many([(subject, memoryview(buffer))])
         buffer[0] = ord("9")
         with pytest.raises(ConfigurationError):
             await publisher.send(subject, "text")  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ from ...wire.headers import add_header, header_value, status_of
 from ..jetstream.calls import Api
 from ..jetstream.stored_message import if_found
 from ..jetstream.streams import Streams
-from ..message import HeadersLike, payload_bytes
+from ..message import HeadersLike, Payload, payload_bytes
 from ..net.leaders import is_behind, is_leaderless, is_unanswered, patiently
 from ..net.lines import check_line, reply_bytes
 from ..net.outbox import Slip
@@ -123,7 +123,7 @@ class AtomicBatch:
     def add(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike = None,
         **options: Unpack[PublishOptions],

@@ -24,7 +24,7 @@ from ...errors import (
 )
 from ...wire.headers import header_value
 from ..jetstream.calls import Api
-from ..message import HeadersLike, payload_bytes
+from ..message import HeadersLike, Payload, payload_bytes
 from ..net.leaders import (
     delivery_seconds,
     is_behind,
@@ -47,7 +47,7 @@ _decode_ack = msgspec.json.Decoder(PubAck).decode
 async def publish_awaited(
     api: Api,
     subject: str,
-    payload: bytes,
+    payload: Payload,
     headers: HeadersLike,
     options: PublishOptions,
     *,
@@ -71,7 +71,7 @@ async def publish_awaited(
 async def _publish(
     api: Api,
     subject: str,
-    payload: bytes,
+    payload: Payload,
     headers: HeadersLike,
     options: PublishOptions,
     timeout: float | None,

@@ -9,7 +9,7 @@ from typing import Final, cast
 from ...errors import ConfigurationError, ConnectionClosedError
 from ...subjects import check_subject
 from ...wire.encode import pub
-from ..message import HeadersLike, payload_bytes
+from ..message import HeadersLike, Payload, payload_bytes
 from ..net.lines import check_line
 from .fast_answers import APPEND, END, with_reply
 from .fast_batching import BatchingPublisher, State
@@ -64,7 +64,7 @@ class FastPublisher(BatchingPublisher):
 
     # Sending
 
-    def _send_one(self, subject: str, payload: bytes, headers: HeadersLike, msg_id: str) -> int:
+    def _send_one(self, subject: str, payload: Payload, headers: HeadersLike, msg_id: str) -> int:
         head = self._heads.get(subject)
         if (
             head is None
@@ -171,7 +171,7 @@ class FastPublisher(BatchingPublisher):
         self,
         index: int,
         subject: str,
-        payload: bytes,
+        payload: Payload,
         headers: HeadersLike = None,
         msg_id: str = "",
     ) -> bytes:

@@ -12,7 +12,7 @@ from ...subjects import check_subject
 from ...wire.frames import PUB, Frame
 from ...wire.inprocess import FrameBatch, PublishRun
 from ..jetstream.calls import Api
-from ..message import HeadersLike, payload_bytes
+from ..message import HeadersLike, Payload, payload_bytes
 from ..net.lines import check_line
 from .publisher import HEADS_KEPT_MAX, Publication, PublisherSettings
 from .window import OK_START, WindowPublisher
@@ -246,7 +246,7 @@ class InProcessPublisher(WindowPublisher[Frame]):
         self,
         index: int,
         subject: str,
-        payload: bytes,
+        payload: Payload,
         headers: HeadersLike = None,
         msg_id: str = "",
     ) -> Frame:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError
 from ..jetstream.calls import Api
-from ..message import HeadersLike
+from ..message import HeadersLike, Payload
 from ..net.lines import reply_bytes
 from .headers import Blocks
 
@@ -25,7 +25,7 @@ NOT_OPEN: Final = (
     "the publisher is not open: enter it with `async with`, or with `with` in headrace.sync"
 )
 
-Publication: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike]
+Publication: TypeAlias = tuple[str, Payload] | tuple[str, Payload, HeadersLike]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class Publisher(ABC):
     # Sending
 
     async def send(
-        self, subject: str, payload: bytes = b"", headers: HeadersLike = None, *, msg_id: str = ""
+        self, subject: str, payload: Payload = b"", headers: HeadersLike = None, *, msg_id: str = ""
     ) -> int:
         """Send a message and return its number, from 0. Waits only while the window is full.
 
@@ -214,7 +214,7 @@ class Publisher(ABC):
         return self._send_one(subject, payload, headers, msg_id)
 
     async def send_many(
-        self, messages: Iterable[tuple[str, bytes] | tuple[str, bytes, HeadersLike]]
+        self, messages: Iterable[tuple[str, Payload] | tuple[str, Payload, HeadersLike]]
     ) -> int:
         """Send ``(subject, payload)`` or ``(subject, payload, headers)`` one after the other, faster than
         ``send`` does, and return how many. Raises as ``send``; those before the bad one are sent."""
@@ -269,7 +269,7 @@ class Publisher(ABC):
         """Whether the next message has to wait for the window."""
 
     @abstractmethod
-    def _send_one(self, subject: str, payload: bytes, headers: HeadersLike, msg_id: str) -> int:
+    def _send_one(self, subject: str, payload: Payload, headers: HeadersLike, msg_id: str) -> int:
         """Send a message with the next number, and return that. Raises as ``send``."""
 
     @abstractmethod
@@ -281,7 +281,7 @@ class Publisher(ABC):
         self,
         index: int,
         subject: str,
-        payload: bytes,
+        payload: Payload,
         headers: HeadersLike = None,
         msg_id: str = "",
     ) -> object:

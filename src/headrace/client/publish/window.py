@@ -19,7 +19,7 @@ from ...errors import (
 from ...wire.frames import Frame
 from ...wire.headers import status_of
 from ..jetstream.calls import Api
-from ..message import HeadersLike
+from ..message import HeadersLike, Payload
 from ..net.leaders import is_leaderless
 from .leaders import nobody_has
 from .publisher import NOT_OPEN, SEND_AT_ONCE_MAX, Publisher, PublisherSettings, wake_all
@@ -64,7 +64,7 @@ class WindowPublisher(Publisher, Generic[C]):
         self,
         index: int,
         subject: str,
-        payload: bytes,
+        payload: Payload,
         headers: HeadersLike = None,
         msg_id: str = "",
     ) -> C:
@@ -131,7 +131,7 @@ class WindowPublisher(Publisher, Generic[C]):
     def _is_full(self) -> bool:
         return self.in_flight >= self._window or self._unacked_bytes >= self._window_bytes
 
-    def _send_one(self, subject: str, payload: bytes, headers: HeadersLike, msg_id: str) -> int:
+    def _send_one(self, subject: str, payload: Payload, headers: HeadersLike, msg_id: str) -> int:
         index = self.sent
         command = self._command(index, subject, payload, headers, msg_id)
         self._unacked[b"%d" % index] = command

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...subjects import check_subject
-from ..message import HeadersLike, payload_bytes
+from ..message import HeadersLike, Payload, payload_bytes
 from ..net.lines import check_line
 from .publisher import HEADS_KEPT_MAX, SEND_AT_ONCE_MAX, Publication
 from .window import WindowPublisher
@@ -58,7 +58,7 @@ class WirePublisher(WindowPublisher[bytes]):
         self,
         index: int,
         subject: str,
-        payload: bytes,
+        payload: Payload,
         headers: HeadersLike = None,
         msg_id: str = "",
     ) -> bytes:
