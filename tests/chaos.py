@@ -11,7 +11,8 @@ from typing import Self
 
 class ChaosProxy:
     """Forwards TCP to ``host:port``. ``reset()`` cuts every connection with RST, ``swallow()`` turns
-    them into black holes, where bytes vanish and nothing is closed."""
+    them into black holes, where bytes vanish and nothing is closed; while ``is_frozen`` it does so with new
+    ones, too. ``go_away()`` refuses connections until ``come_back()``."""
 
     def __init__(self, host: str, port: int, scheme: str = "nats") -> None:
         self._target = (host, port)
@@ -20,22 +21,21 @@ class ChaosProxy:
         self._server: asyncio.Server | None = None
         self.port = 0
         self.accepted = 0
+        self.is_frozen = False
 
     @property
     def url(self) -> str:
         return f"{self._scheme}://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        await self.come_back()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def come_back(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def go_away(self) -> None:
         assert self._server is not None
         self._server.close()
         self.reset()
@@ -43,9 +43,21 @@ class ChaosProxy:
             await asyncio.sleep(0.001)
         await self._server.wait_closed()
 
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.go_away()
+
     def reset(self) -> None:
         for pipe in list(self._pipes):
             pipe.reset()
+
+    def freeze(self) -> None:
+        self.is_frozen = True
+        self.swallow()
 
     def swallow(self) -> None:
         for pipe in list(self._pipes):
@@ -59,6 +71,7 @@ class ChaosProxy:
             writer.close()
             return
         pipe = _Pipe(writer, up_writer)
+        pipe.swallowing = self.is_frozen
         self._pipes.add(pipe)
         try:
             await asyncio.gather(pipe.pump(reader, up_writer), pipe.pump(up_reader, writer))

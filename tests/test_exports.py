@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,23 @@ def test_importing_the_package_loads_neither_asyncio_nor_msgspec() -> None:
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == ""
+
+
+def test_errors_are_shown_and_pickled_under_the_names_that_users_know() -> None:
+    error = headrace.TimeoutError("no answer")
+    assert repr(error) == "TimeoutError('no answer')"
+    (line,) = traceback.format_exception_only(error)
+    assert line == "headrace.TimeoutError: no answer\n"
+    unsent = headrace.UnsentError("closed", 2, ("a", "b"))
+    for given in (error, unsent, headrace.TimeoutUnknownError("x")):
+        again = pickle.loads(pickle.dumps(given))
+        assert (type(again), str(again)) == (type(given), str(given))
+    assert (unsent.count, unsent.subjects) == (2, ("a", "b"))
+
+
+@pytest.mark.parametrize("error", [headrace.TimeoutUnknownError, headrace.DisconnectedUnknownError])
+def test_who_handles_timeouts_and_losses_handles_unknown_outcomes(error: type[Exception]) -> None:
+    assert issubclass(error, headrace.OutcomeUnknownError)
+    is_late = error is headrace.TimeoutUnknownError
+    assert issubclass(error, TimeoutError) == issubclass(error, headrace.TimeoutError) == is_late
+    assert issubclass(error, headrace.DisconnectedError) == (not is_late)

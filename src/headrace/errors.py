@@ -8,7 +8,11 @@ HeadraceError
 ├── ConnectionClosedError       the connection ended and will not come back
 │   ├── AuthorizationError      … because the server rejected the credentials
 │   └── ConnectFailedError      … because no server could be reached
-├── DisconnectedError           the connection was lost before the answer came; it is being restored
+├── DisconnectedError           there is no connection, or it was lost meanwhile; it is being restored
+├── OutcomeUnknownError         it was sent, and no answer came: it may have been done or not
+│   ├── TimeoutUnknownError     … in time (also a TimeoutError_)
+│   └── DisconnectedUnknownError … before the connection was lost (also a DisconnectedError)
+├── UnsentError                 the connection ended before this could be sent
 ├── BufferFullError             the unsent output has reached its limit; nothing was queued
 ├── ServerError                 the server sent -ERR
 ├── TimeoutError_               no answer came in time (also a builtin TimeoutError)
@@ -43,12 +47,14 @@ __all__ = [
     "ConnectionClosedError",
     "ConsumerNotFoundError",
     "DisconnectedError",
+    "DisconnectedUnknownError",
     "HeadraceError",
     "HeartbeatMissedError",
     "InvalidSubjectError",
     "JetStreamApiError",
     "LimitExceededError",
     "NoRespondersError",
+    "OutcomeUnknownError",
     "ProtocolError",
     "PullError",
     "ServerError",
@@ -63,6 +69,8 @@ __all__ = [
     "StoreReadError",
     "StreamNotFoundError",
     "TimeoutError_",
+    "TimeoutUnknownError",
+    "UnsentError",
 ]
 
 
@@ -106,9 +114,10 @@ class ConnectFailedError(ConnectionClosedError):
 
 
 class DisconnectedError(HeadraceError, ConnectionError):
-    """The connection was lost before the answer came. The server may or may not have acted.
+    """There is no connection, or it was lost before the answer came. The client is restoring it.
 
-    The client is restoring the connection.
+    A publish or a request that may have been sent raises its subclass DisconnectedUnknownError, and this
+    one if it was not sent.
     """
 
 
@@ -121,7 +130,48 @@ class ServerError(HeadraceError):
 
 
 class TimeoutError_(HeadraceError, builtins.TimeoutError):  # noqa: N801, N818
-    """No answer came in time. Exported as ``headrace.TimeoutError``."""
+    """No answer came in time. Exported as ``headrace.TimeoutError``.
+
+    A publish or a request that may have been sent raises its subclass TimeoutUnknownError, and this one if
+    it was not sent.
+    """
+
+
+# Shown, and pickled, under the name by which users know it.
+TimeoutError_.__name__ = TimeoutError_.__qualname__ = "TimeoutError"
+TimeoutError_.__module__ = "headrace"
+
+
+class OutcomeUnknownError(HeadraceError):
+    """It was sent, and no answer came: the server may have done it or not.
+
+    A publish with a ``msg_id`` can be sent again: a stream that has it stores it no second time.
+    """
+
+
+class TimeoutUnknownError(OutcomeUnknownError, TimeoutError_):
+    """It was sent, and no answer came in time: the server may have done it or not, or may yet do it."""
+
+
+class DisconnectedUnknownError(OutcomeUnknownError, DisconnectedError):
+    """It was sent, and the connection was lost before the answer came: it may have been done or not."""
+
+
+class UnsentError(HeadraceError):
+    """The connection was closed or drained before messages could be sent. They are lost.
+
+    Attributes:
+        count: how many messages.
+        subjects: those of the first few.
+    """
+
+    def __init__(self, text: str, count: int = 0, subjects: tuple[str, ...] = ()) -> None:
+        super().__init__(text, count, subjects)
+        self.count = count
+        self.subjects = subjects
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class NoRespondersError(HeadraceError):

@@ -48,7 +48,7 @@ async def test_a_payload_that_is_not_bytes_is_refused_everywhere(
 async def test_buffers_of_bytes_are_payloads(js: JetStream, stream: Stream) -> None:
     words = memoryview(array.array("i", [1, 2]))
     for payload in (bytearray(b"ab"), memoryview(b"ab"), words):
-        ack = await js.publish(f"{stream.name}.x", payload)  # type: ignore[arg-type]
+        ack = await js.publish(f"{stream.name}.x", payload)
         assert (await stream.get_message(ack.seq)).payload == bytes(payload)
 
 

@@ -150,7 +150,11 @@ async def test_a_drain_gives_up_on_who_does_not_take_its_messages() -> None:
         await connection.flush()
         await asyncio.wait_for(connection.drain(), 5)
         assert connection.is_closed
-        assert any(isinstance(e, ErrorEvent) and isinstance(e.error, TimeoutError) for e in events)
+        (late,) = [e.error for e in events if isinstance(e, ErrorEvent)]
+        assert isinstance(late, TimeoutError)
+        assert "after 0.1 s (option drain_timeout): 1 message(s) were not taken: <Subscr" in str(
+            late
+        )
         with pytest.raises(ConnectionClosedError):
             await connection.drain()
 

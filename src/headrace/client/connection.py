@@ -12,10 +12,12 @@ from ..subjects import check_pattern, check_subject, is_valid_subject
 from ..wire.encode import pub
 from .events import Event
 from .jetstream.consume import Consumption
-from .message import HeadersLike, Message, header_block, payload_bytes, raise_if_failed
+from .message import HeadersLike, Message, Payload, header_block, payload_bytes, raise_if_failed
 from .metrics import ConnectionStats, stats_of
 from .net.handshake import ServerInfo, parse_servers
+from .net.lines import check_line
 from .net.options import Options
+from .net.ports import Subscriber
 from .net.session import Session
 from .net.state import Change
 from .subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT, Subscription
@@ -113,7 +115,8 @@ class Connection:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection at this moment."""
+        """Whether there is a connection at this moment. A server that answers neither a call nor then a
+        ping (option ``ping_timeout``) counts as gone."""
         return self._session.link is not None
 
     @property
@@ -162,29 +165,33 @@ class Connection:
     # Publishing
 
     async def publish(
-        self, subject: str, payload: bytes = b"", *, headers: HeadersLike = None, reply: str = ""
+        self, subject: str, payload: Payload = b"", *, headers: HeadersLike = None, reply: str = ""
     ) -> None:
         """Send a message to whoever listens now; nobody confirms it.
 
-        Returns at once unless more than ``outbound_bytes`` wait for the server to take them.
+        Returns at once unless more than ``outbound_bytes`` wait for the server to take them. Cancelled
+        while it waits, it sends nothing. While disconnected the message waits in a buffer, and is sent
+        when the connection is back.
 
         Raises:
             InvalidSubjectError: the subject is malformed or has wildcards.
-            LimitExceededError: larger than ``max_payload``.
+            LimitExceededError: larger than ``max_payload``, or the subject is too long for a line.
             BufferFullError: disconnected, and the buffer for that is full.
+            DisconnectedError: disconnected, and the option ``fail_while_disconnected`` is set.
             ConnectionClosedError: the connection is closed or drained.
         """
-        self.publish_nowait(subject, payload, headers=headers, reply=reply)
         if self._session.outbox.over_limit:
             await self._session.outbox.wait_for_room()
+        self.publish_nowait(subject, payload, headers=headers, reply=reply)
 
     def publish_nowait(
-        self, subject: str, payload: bytes = b"", *, headers: HeadersLike = None, reply: str = ""
+        self, subject: str, payload: Payload = b"", *, headers: HeadersLike = None, reply: str = ""
     ) -> None:
         """As ``publish``, but never waits: raises BufferFullError instead."""
         self._session.check_subject(subject)
         if reply:
             self._session.check_subject(reply)
+            check_line(subject.encode(), len(reply.encode()))
         if not self._session.state.may_publish:
             raise ConnectionClosedError("the connection was drained, nothing more can be published")
         if type(payload) is not bytes:
@@ -193,12 +200,12 @@ class Connection:
         if (trace := self._session.trace) is not None:
             block = trace(block)
         self._session.check_size(len(block) + len(payload))
-        self._session.send(pub(subject.encode(), reply.encode(), block, payload))
+        self._session.publish(pub(subject.encode(), reply.encode(), block, payload))
 
     async def request(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike = None,
         timeout: float | None = None,
@@ -209,9 +216,13 @@ class Connection:
             timeout: seconds to wait; None means the option ``request_timeout``.
 
         Raises:
+            InvalidSubjectError: the subject is malformed or has wildcards.
+            LimitExceededError: larger than ``max_payload``, or the subject is too long for a line.
             NoRespondersError: nobody listens on the subject.
-            TimeoutError: no answer in time.
-            DisconnectedError: the connection was lost before the answer came.
+            TimeoutError: no answer in time: if it was sent, that is its subclass TimeoutUnknownError; if
+                not, it is withdrawn.
+            DisconnectedError: the connection was lost before the answer came: if it was sent, that is
+                DisconnectedUnknownError. Or there is none, and ``fail_while_disconnected`` is set.
             ServiceError: who answered says that it failed.
         """
         if (spans := self._session.spans) is not None:
@@ -220,7 +231,7 @@ class Connection:
         return await self._request(subject, payload, headers, timeout)
 
     async def _request(
-        self, subject: str, payload: bytes, headers: HeadersLike, timeout: float | None
+        self, subject: str, payload: Payload, headers: HeadersLike, timeout: float | None
     ) -> Message:
         self._session.check_subject(subject)
         if type(payload) is not bytes:
@@ -345,13 +356,15 @@ class Connection:
             async with asyncio.timeout(seconds):
                 await self._session.flush()
         except TimeoutError as error:
+            self._session.doubt.begin()
             raise TimeoutError_(f"the server did not answer a PING within {seconds} s") from error
 
     async def drain(self) -> None:
         """Stop receiving, let everything received be taken, send what is queued, then close.
 
         Whoever takes may publish meanwhile. Running consumes are drained as well. Gives up waiting for
-        the takers after the option ``drain_timeout``, and reports that as an event.
+        the takers after the option ``drain_timeout``, and reports that as an event. Without a connection
+        it waits for no other one: what could not be sent is an event, too, with an UnsentError.
         """
         await self._drain(asyncio.current_task())
 
@@ -359,9 +372,10 @@ class Connection:
         """``drain``, without waiting for ``caller`` to take its messages."""
         session = self._session
         session.raise_if_closed()
+        drained = list(session.subscriptions)
         try:
             async with asyncio.timeout(session.options.drain_timeout):
-                drains = [each._drain_for(caller) for each in list(session.subscriptions)]
+                drains = [each._drain_for(caller) for each in drained]
                 drains += [
                     each._drain_for(caller)
                     for each in list(session.observers)
@@ -372,12 +386,30 @@ class Connection:
                     if isinstance(error, Exception):
                         session.report(error)
                 session.change(Change.EMPTIED)
-                await session.flush()
-        except (TimeoutError, ConnectionError) as error:
+                if session.link is not None:
+                    session.doubt.begin()  # so that a silent server does not hold it up for long
+                    await session.flush()
+        except TimeoutError:
+            session.report(self._gave_up_draining(drained))
+        except ConnectionError as error:
             session.report(error)
         finally:
             await session.close()
 
+    def _gave_up_draining(self, drained: Sequence[Subscriber]) -> TimeoutError_:
+        left = [each for each in drained if each.pending_messages]
+        count = sum(each.pending_messages for each in left)
+        what = (
+            f"{count} message(s) were not taken: {left[0]!r}" if left else "the server was silent"
+        )
+        return TimeoutError_(
+            f"drain gave up after {self._session.options.drain_timeout} s (option drain_timeout): {what}"
+        )
+
     async def close(self) -> None:
-        """Send what is queued and end for good. Whoever waits gets ConnectionClosedError."""
+        """Send what is queued and end for good. Whoever waits gets ConnectionClosedError.
+
+        Without a connection, or where the server takes nothing, what could not be sent is an event, with
+        an UnsentError.
+        """
         await self._session.close()

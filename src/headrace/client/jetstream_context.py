@@ -25,7 +25,7 @@ from .jetstream.streams import Streams
 from .kv import buckets
 from .kv.config import KeyValueOptions, KeyValueStatus, stream_name_of
 from .kv.keyvalue import KeyValue
-from .message import HeadersLike
+from .message import HeadersLike, Payload
 from .net.leaders import delivery_seconds
 from .objects.config import ObjectStoreOptions, object_bucket_config
 from .objects.info import ObjectStoreStatus, object_stream_name
@@ -90,7 +90,7 @@ class JetStream:
     async def publish(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike = None,
         msg_id: str = "",
@@ -122,8 +122,10 @@ class JetStream:
             JetStreamApiError: the stream refused.
             NoRespondersError: no stream has this subject, or its stream had no leader for all that time;
                 it is not stored.
-            TimeoutError, DisconnectedError: no answer came, or two leaders refused an expected sequence
-                that one of them may have stored; the message may be stored or not.
+            OutcomeUnknownError: it was sent and no answer came, or two leaders refused an expected sequence
+                that one of them may have stored; the message may be stored or not. It is a TimeoutError or
+                a DisconnectedError, too.
+            TimeoutError, DisconnectedError: it was not sent, and will not be.
             ProtocolError: somebody answered who is no stream; the message may be stored or not.
         """
         options: PublishOptions = {
@@ -215,7 +217,7 @@ class JetStream:
     async def schedule(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         target: str,
         at: datetime | None = None,

@@ -12,11 +12,15 @@ from ..wire.encode import pub
 from ..wire.frames import Frame
 from ..wire.headers import Headers as Headers  # part of a message, for those who handle one
 from ..wire.headers import encode_headers, parse_headers
+from .net.lines import WORDS_BYTES_MAX, check_line
 
 if TYPE_CHECKING:
     from .net.session import Session
 else:
     Session = Any  # `inspect.signature` evaluates the annotations of a struct, and importing it is a cycle
+
+Payload: TypeAlias = bytes | bytearray | memoryview
+"""What may be given as a payload. What can change is copied."""
 
 HeadersLike: TypeAlias = Headers | Mapping[str, str | Sequence[str]] | None
 """What may be given as headers: a mapping from name to one value or several, or received headers."""
@@ -135,13 +139,18 @@ class MessageView(msgspec.Struct, eq=False):
         reply = f" reply={self.reply!r}" if self._frame[3] else ""
         return f"<{type(self).__name__} {self.subject!r}{reply} {len(self.payload)} bytes>"
 
-    def _response(self, payload: bytes, headers: HeadersLike) -> bytes:
-        """The command that answers. Raises ConfigurationError if nobody asked."""
+    def _response(self, payload: Payload, headers: HeadersLike) -> bytes:
+        """The command that answers.
+
+        Raises ConfigurationError if nobody asked, LimitExceededError if the reply subject fits into no line.
+        """
         reply: bytes = self._frame[3]
         if not reply:
             raise ConfigurationError(
                 f"the message on {self.subject!r} has no reply subject to respond to"
             )
+        if len(reply) > WORDS_BYTES_MAX:
+            check_line(reply)
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         block = header_block(headers)
@@ -153,8 +162,9 @@ class MessageView(msgspec.Struct, eq=False):
 class Message(MessageView, eq=False):
     """A message received by a subscription or as the answer to a request."""
 
-    async def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
-        """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
-        self._session.send(self._response(payload, headers))
+    async def respond(self, payload: Payload = b"", *, headers: HeadersLike = None) -> None:
+        """Send an answer to whoever asked. Raises ConfigurationError if nobody did; waits as
+        ``Connection.publish``."""
         if self._session.outbox.over_limit:
             await self._session.outbox.wait_for_room()
+        self._session.publish(self._response(payload, headers))

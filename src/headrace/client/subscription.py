@@ -263,7 +263,7 @@ class Subscription:
             self._session.report(error)
         if answers:
             try:
-                self._session.send(error_response(message, error))
+                self._session.publish(error_response(message, error))
             except HeadraceError as second:  # closed, or more than may wait
                 self._session.report(second)
 

@@ -137,7 +137,7 @@ def encode_headers(
     if status is not None:
         if not 100 <= status <= 999:
             raise _malformed(f"status {status} has not three digits")
-        _check_value("status description", description)
+        check_value("status description", description)
         lines[0] += f" {status:d} {description}" if description else f" {status:d}"
     for name, value in pairs:
         _check_pair(name, value)
@@ -190,12 +190,18 @@ def _check_pair(name: str, value: str) -> None:
         raise _malformed(
             f"header name {name!r} {what}: accepted is text without whitespace, controls and colons"
         )
-    _check_value(f"value of header {name!r}", value)
+    check_value(f"value of header {name!r}", value)
 
 
-def _check_value(what: str, value: str) -> None:
+def check_value(what: str, value: str) -> None:
+    """Raises ProtocolError: this cannot be the value of a header."""
     bad = _BAD_VALUE.search(value)
     if bad is not None:
+        if bad.group() in "\r\n":
+            raise _malformed(
+                f"{what} has {bad.group()!r}, a line break: accepted is text on one line, as "
+                "' '.join(text.split()) makes it"
+            )
         raise _malformed(f"{what} has {bad.group()!r}: accepted is text on one line")
 
 

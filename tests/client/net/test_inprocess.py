@@ -132,8 +132,8 @@ async def test_what_is_published_cannot_be_changed_afterwards(connection: Connec
     stream = await js.create_stream(name="S", subjects=["s"], storage="memory")
     payload = bytearray(b"before")
     async with js.publisher() as publisher:
-        await publisher.send_many([("s", payload), ("s", payload)])  # type: ignore[list-item]
-        await publisher.send("s", memoryview(payload))  # type: ignore[arg-type]
+        await publisher.send_many([("s", payload), ("s", payload)])
+        await publisher.send("s", memoryview(payload))
         payload[:] = b"after!"
     assert [(await stream.get_message(n)).payload for n in (1, 2, 3)] == [b"before"] * 3
 

@@ -19,6 +19,7 @@ class Line:
 
     def __init__(self, max_out: int = 2) -> None:
         self.sent = 0
+        self.now = 0.0
         self.aborted: Exception | None = None
         self.due: list[Callable[[], None]] = []
         self.keepalive = KeepAlive(self, 10.0, max_out, self._send)  # type: ignore[arg-type]
@@ -30,10 +31,14 @@ class Line:
     def up(self) -> None:
         self.keepalive.start(self)  # type: ignore[arg-type]
 
-    def beat(self) -> None:
+    def beat(self, late: float = 0.0) -> None:
+        self.now += 10.0 + late
         self.due.pop(0)()
 
     # The loop's side, and the link's
+
+    def time(self) -> float:
+        return self.now
 
     def create_future(self) -> asyncio.Future[None]:
         return asyncio.get_running_loop().create_future()
@@ -108,3 +113,17 @@ async def test_a_call_is_made_when_the_server_has_read_or_there_is_no_server(end
     line.keepalive.stop(LOST)
     async with asyncio.timeout(5):
         await called.wait()
+
+
+async def test_who_stood_still_himself_gives_no_server_up_for_it() -> None:
+    line = Line(max_out=1)
+    line.up()
+    line.beat()
+    line.beat(late=600.0)  # stopped for ten minutes; the answer has not been read yet
+    assert line.aborted is None
+    line.keepalive.pong()
+    line.beat()
+    assert line.aborted is None
+    line.beat()
+    assert line.aborted is not None
+    line.keepalive.stop(LOST)

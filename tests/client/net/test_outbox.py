@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headrace.client.net.outbox import WRITE_AT_BYTES, Outbox
+from headrace.client.net.outbox import WRITE_AT_BYTES, Outbox, Slip
 from headrace.errors import BufferFullError, ConnectionClosedError
 
 
@@ -124,3 +126,75 @@ async def test_what_is_urgent_takes_along_what_waits_and_leaves_no_turn_behind()
     again = Transport()
     out.attach(again, b"")
     assert again.writes == []
+
+
+async def test_what_waits_can_be_withdrawn_until_it_is_written() -> None:
+    out, transport = outbox(), Transport()
+    first, second = out.put_slip(b"one ", keep=True), out.put_slip(b"two ", keep=True)
+    assert out.withdraw(first)
+    assert out.withdraw(first)  # once more changes nothing
+    assert out.unsent_bytes == 4
+    out.attach(transport, b"")
+    assert transport.writes == [b"two "]
+    assert not out.withdraw(second)
+    assert out.put_slip(b"three ", keep=False) is None
+    assert not out.withdraw(None)
+    assert out.written_publishes == 1
+    out.pause()
+    lost, kept = out.put_slip(b"four ", keep=False), out.put_slip(b"five ", keep=True)
+    assert (lost is not None, kept is not None) == (True, True)
+    out.detach()
+    assert out.unsent_bytes == 5
+    assert out.withdraw(lost)
+    assert out.unsent_bytes == 5
+    again = Transport()
+    out.attach(again, b"")
+    assert again.writes == [b"five "]
+    out.detach()
+    last = out.put_slip(b"six ", keep=True)
+    out.close(ConnectionClosedError("over"))
+    assert out.withdraw(last)
+    assert out.unsent_bytes == 0
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["put", "slip", "once", "withdraw"]), st.integers(0, 99)))
+)
+def test_what_was_not_withdrawn_is_written_in_its_order_and_nothing_else(
+    steps: list[tuple[str, int]],
+) -> None:
+    async def play() -> None:
+        out, transport = outbox(10_000, 10_000), Transport()
+        expected: list[bytes] = []
+        slips: list[tuple[bytes, Slip | None]] = []
+        for number, (step, which) in enumerate(steps):
+            data = b"%d " % number
+            if step == "put":
+                out.put(data)
+                expected.append(data)
+            elif step in ("slip", "once"):
+                slips.append((data, out.put_slip(data, keep=step == "slip")))
+                expected.append(data)
+            elif slips:
+                gone, slip = slips.pop(which % len(slips))
+                assert out.withdraw(slip)
+                expected.remove(gone)
+            assert out.unsent_bytes == sum(map(len, expected))
+        out.attach(transport, b"")
+        assert b"".join(transport.writes) == b"".join(expected)
+        assert out.unsent_bytes == 0
+
+    asyncio.run(play())
+
+
+async def test_what_is_withdrawn_over_and_over_takes_no_room() -> None:
+    out = outbox(10_000, 10_000)
+    out.put(b"stays ")
+    held = [out.put_slip(b"stays, too ", keep=True) for _ in range(10)]
+    for _ in range(10_000):
+        assert out.withdraw(out.put_slip(b"x" * 99, keep=True))
+    assert len(out._items) < 200
+    assert len(out._keep) < 200
+    transport = Transport()
+    out.attach(transport, b"")
+    assert b"".join(transport.writes) == b"stays " + b"stays, too " * len(held)

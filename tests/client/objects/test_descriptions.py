@@ -12,6 +12,7 @@ from headrace.client.net.handshake import ServerInfo
 from headrace.client.nuid import Nuid
 from headrace.client.objects.descriptions import ATTEMPTS_MAX, Descriptions
 from headrace.client.objects.info import ObjectInfo
+from headrace.client.objects.leftovers import Leftovers
 from headrace.errors import HeadraceError, JetStreamApiError, TimeoutError_
 
 CONFLICT = JetStreamApiError(
@@ -48,7 +49,7 @@ class Busy:
 
 
 async def replace(busy: Busy) -> None:
-    described: Any = Descriptions(busy, busy, "bucket")  # type: ignore[arg-type]
+    described: Any = Descriptions(busy, busy, "bucket", Leftovers())  # type: ignore[arg-type]
     await described.replace(ObjectInfo(bucket="bucket", name="it", nuid="n"), lambda last: None)
 
 

@@ -19,7 +19,7 @@ from headrace.embedded import Broker
 from headrace.errors import (
     ConfigurationError,
     ConnectionClosedError,
-    DisconnectedError,
+    DisconnectedUnknownError,
     InvalidSubjectError,
     JetStreamApiError,
     LimitExceededError,
@@ -173,8 +173,8 @@ async def test_what_is_like_bytes_is_sent_as_it_was_when_given(js: JetStream, fa
     subject, buffer = f"{fast.name}.a", bytearray(b"1")
     async with js.publisher(fast=True) as publisher:
         await publisher.send(subject, b"0")
-        await publisher.send(subject, buffer)  # type: ignore[arg-type]
-        await publisher.send_many([(subject, memoryview(buffer))])  # type: ignore[list-item]
+        await publisher.send(subject, buffer)
+        await publisher.send_many([(subject, memoryview(buffer))])
         buffer[0] = ord("9")
         with pytest.raises(ConfigurationError):
             await publisher.send(subject, "text")  # type: ignore[arg-type]
@@ -432,7 +432,7 @@ async def test_a_batch_the_stream_forgot_is_sent_again_or_reported(js: JetStream
     task = await answering(js, [taken, unknown] * 2)
     async with js.publisher(fast=True, retries=1, on_failure=failures.append) as publisher:
         await publisher.send("mute", b"1")
-    assert [type(failure.error) for failure in failures] == [DisconnectedError]
+    assert [type(failure.error) for failure in failures] == [DisconnectedUnknownError]
     await task
 
 

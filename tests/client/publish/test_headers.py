@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from headrace.client.publish.headers import Blocks
-from headrace.errors import ConfigurationError
+from headrace.client.message import header_block
+from headrace.client.publish.headers import Blocks, header_text, with_options, with_pairs
+from headrace.errors import ConfigurationError, ProtocolError
 from headrace.wire.headers import add_header, parse_headers
 
 
@@ -39,7 +42,9 @@ def test_an_id_follows_the_headers_of_the_caller() -> None:
 
 
 def test_an_id_with_a_line_break_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="line break"):
+    with pytest.raises(
+        ConfigurationError, match=r"msg_id.*a line break: accepted is text on one line, as"
+    ):
         blocks().make(1, None, "a\r\nb")
 
 
@@ -55,3 +60,18 @@ def test_without_a_trace_to_tell_of_there_is_no_block() -> None:
     made = Blocks(deduplicate=False, prefix=b"me", trace=lambda block: block)
     assert made.always
     assert made.make(1, None, "") == b""
+
+
+@pytest.mark.parametrize("value", ["1 validation error\n  field required", "a\rb", "\ud800"])
+def test_a_header_of_several_lines_is_refused_wherever_it_is_given(value: str) -> None:
+    gates: list[Callable[[], object]] = [
+        lambda: header_block({"Error": value}),
+        lambda: with_options({"Error": value}, {}),
+        lambda: with_options(None, {"msg_id": value}),
+        lambda: with_pairs({"Error": value}),
+        lambda: header_text("msg_id", value),
+    ]
+    for gate in gates:
+        with pytest.raises((ConfigurationError, ProtocolError), match="text on one line") as caught:
+            gate()
+        assert ("' '.join(text.split())" in str(caught.value)) == ("\ud800" not in value)

@@ -19,7 +19,7 @@ from headrace.client.events import Event, LeaderWaitOver, WaitingForLeader
 from headrace.client.jetstream.calls import Api
 from headrace.client.net.handshake import ServerInfo
 from headrace.client.net.leaders import LeaderWaits
-from headrace.client.net.session import Counts
+from headrace.client.net.ports import Counts
 from headrace.client.nuid import Nuid
 from headrace.client.publish.publisher import PublisherSettings, PublishFailure
 from headrace.client.publish.wire_publisher import WirePublisher
@@ -87,7 +87,8 @@ class Cluster:
         self.options = type("Options", (), {"inbox_prefix": "_INBOX"})
         self.hub = self
         self.waits = LeaderWaits(self)  # type: ignore[arg-type]
-        self.outbox = self.requests = self
+        self.outbox = self.requests = self.doubt = self
+        self.is_refusing = False
         self.events: list[Event] = []
         self.mode = "up"
         self.subjects = "s"
@@ -118,6 +119,12 @@ class Cluster:
 
     def report(self, error: Exception) -> None:
         raise error
+
+    def begin(self) -> None:
+        """The publisher doubts that the server is there."""
+
+    def check_linked(self) -> None:
+        assert not self.is_refusing
 
     def put_once(self, data: bytes) -> None:
         assert self.link is not None

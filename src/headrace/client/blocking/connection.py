@@ -186,7 +186,8 @@ class Connection(Blocking):
         """Stop receiving, let everything received be taken, send what is queued, then close.
 
         Whoever takes may publish meanwhile. Running consumes are drained as well. Gives up waiting for
-        the takers after the option ``drain_timeout``, and reports that as an event.
+        the takers after the option ``drain_timeout``, and reports that as an event. Without a connection
+        it waits for no other one: what could not be sent is an event, too, with an UnsentError.
         """
         try:
             self._thread.run(self._inner._drain(callback_here()))

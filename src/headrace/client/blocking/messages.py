@@ -10,7 +10,7 @@ from ...wire.inprocess import Chunk
 from ..jetstream.message import Batch as AioBatch
 from ..jetstream.message import DeliveredMessage, MessageBatch
 from ..jetstream.pull import Status
-from ..message import HeadersLike, MessageView
+from ..message import HeadersLike, MessageView, Payload
 from ..net.session import Session
 from .loop_thread import LoopThread
 
@@ -24,9 +24,10 @@ class Message(MessageView, eq=False, kw_only=True):
     def _of(cls, thread: LoopThread, message: MessageView) -> Message:
         return cls(message._session, message._frame, _thread=thread)
 
-    def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
+    def respond(self, payload: Payload = b"", *, headers: HeadersLike = None) -> None:
         """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
-        self._thread.post(partial(self._session.send, self._response(payload, headers)))
+        session, data = self._session, self._response(payload, headers)
+        self._thread.post(lambda: session.publish(data))
 
 
 class JetStreamMessage(DeliveredMessage, eq=False, kw_only=True):
@@ -38,9 +39,10 @@ class JetStreamMessage(DeliveredMessage, eq=False, kw_only=True):
     def _of(cls, thread: LoopThread, message: MessageView) -> JetStreamMessage:
         return cls(message._session, message._frame, _thread=thread)
 
-    def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
+    def respond(self, payload: Payload = b"", *, headers: HeadersLike = None) -> None:
         """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
-        self._thread.post(partial(self._session.send, self._response(payload, headers)))
+        session, data = self._session, self._response(payload, headers)
+        self._thread.post(lambda: session.publish(data))
 
     def ack_sync(self, timeout: float | None = None) -> None:
         """Acknowledge, and return once the server has it on disk.

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, Self
 
-from ..message import HeadersLike
+from ..message import HeadersLike, Payload
 from ..publish.publisher import Publisher as AioPublisher
 from .loop_thread import LoopThread
 from .methods import Blocking
@@ -110,12 +110,14 @@ class Publisher(Blocking):
     # Sending
 
     def send(
-        self, subject: str, payload: bytes = b"", headers: HeadersLike = None, *, msg_id: str = ""
+        self, subject: str, payload: Payload = b"", headers: HeadersLike = None, *, msg_id: str = ""
     ) -> int:
         """Send a message and return its number, from 0. Waits only while the window is full.
 
         Raises:
             InvalidSubjectError, LimitExceededError: the message cannot be sent; it gets no number.
+            DisconnectedError: there is no connection, and the option ``fail_while_disconnected`` is set; it
+                gets no number.
             ConnectionClosedError: the publisher or the connection is closed.
         """
         with self._lock:
@@ -130,7 +132,7 @@ class Publisher(Blocking):
             return number
 
     def send_many(
-        self, messages: Iterable[tuple[str, bytes] | tuple[str, bytes, HeadersLike]]
+        self, messages: Iterable[tuple[str, Payload] | tuple[str, Payload, HeadersLike]]
     ) -> int:
         """Send ``(subject, payload)`` or ``(subject, payload, headers)`` one after the other, faster than
         ``send`` does, and return how many. Raises as ``send``; those before the bad one are sent."""

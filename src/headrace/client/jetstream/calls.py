@@ -11,6 +11,7 @@ from ...api.envelope import decode_response
 from ...api.names import API_PREFIX
 from ...api.streams import StreamListResponse, StreamNamesRequest, StreamNamesResponse
 from ...errors import ConfigurationError, HeadraceError, NoRespondersError, ProtocolError
+from ...limits import NAME_CHARS_MAX
 from ..net.leaders import is_leaderless, is_unanswered, patiently
 
 if TYPE_CHECKING:
@@ -142,6 +143,10 @@ class Api:
 
 def check_name(what: str, name: str) -> str:
     """Return ``name`` if it can be part of an API subject. Raises ConfigurationError otherwise."""
+    if len(name) > NAME_CHARS_MAX:
+        raise ConfigurationError(
+            f"{what} name {name[:32]!r}… has {len(name)} characters; accepted are {NAME_CHARS_MAX}"
+        )
     bad = next((c for c in name if c in _NAME_FORBIDDEN or not c.isprintable()), None)
     if not name or bad is not None:
         why = "is empty" if not name else f"has {bad!r}"

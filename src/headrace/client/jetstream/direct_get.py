@@ -145,8 +145,11 @@ class _DirectRead:
         self._monitor = session.loop.call_later(self._api.timeout, self._check)
         try:
             subject = self._api.subject("DIRECT", "GET", self._stream).encode()
-            session.send_once(pub(subject, inbox, b"", encode(self._request)))
-            end = await self._end
+            slip = session.send_once(pub(subject, inbox, b"", encode(self._request)))
+            try:
+                end = await self._end
+            finally:
+                session.outbox.withdraw(slip)
         finally:
             self._monitor.cancel()
             session.observers.pop(self, None)
@@ -186,6 +189,7 @@ class _DirectRead:
         if left > 0:
             self._monitor = self._session.loop.call_later(left, self._check)
         else:
+            self._session.doubt.begin()
             self._fail(
                 TimeoutError_(
                     f"stream {self._stream!r} was silent for {self._api.timeout} s, "

@@ -20,7 +20,7 @@ from ..jetstream.message import JetStreamMessage
 from ..jetstream.stored_message import StreamMessage, if_found
 from ..jetstream.stream import Stream
 from ..jetstream.watch import Watch
-from ..message import HeadersLike
+from ..message import HeadersLike, Payload
 from ..publish.awaited import change_id, publish_awaited
 from ..publish.headers import PublishOptions
 from .config import STREAM_PREFIX, KeyValueStatus
@@ -188,11 +188,11 @@ class KeyValue:
 
     # Writing
 
-    async def put(self, key: str, value: bytes, *, ttl: float | timedelta = 0) -> int:
+    async def put(self, key: str, value: Payload, *, ttl: float | timedelta = 0) -> int:
         """Set ``key`` whatever it was, and return its new revision. ``ttl``: seconds it lasts."""
         return await self._change(key, value, ttl=ttl)
 
-    async def create(self, key: str, value: bytes, *, ttl: float | timedelta = 0) -> int:
+    async def create(self, key: str, value: Payload, *, ttl: float | timedelta = 0) -> int:
         """Set ``key`` if it has no value. Raises KeyExistsError if it has."""
         try:
             return await self._put_at(key, value, 0, ttl)
@@ -203,7 +203,7 @@ class KeyValue:
         return await self._put_at(key, value, last.revision, ttl)
 
     async def update(
-        self, key: str, value: bytes, revision: int, *, ttl: float | timedelta = 0
+        self, key: str, value: Payload, revision: int, *, ttl: float | timedelta = 0
     ) -> int:
         """Set ``key`` if ``revision`` is its newest. Raises KeyExistsError if it is not."""
         return await self._put_at(key, value, revision, ttl)
@@ -241,13 +241,13 @@ class KeyValue:
     ) -> None:
         await self._change(key, headers=headers, expected_last_subject_sequence=revision, ttl=ttl)
 
-    async def _put_at(self, key: str, value: bytes, revision: int, ttl: float | timedelta) -> int:
+    async def _put_at(self, key: str, value: Payload, revision: int, ttl: float | timedelta) -> int:
         return await self._change(key, value, expected_last_subject_sequence=revision, ttl=ttl)
 
     async def _change(
         self,
         key: str,
-        value: bytes = b"",
+        value: Payload = b"",
         headers: HeadersLike = None,
         **options: Unpack[PublishOptions],
     ) -> int:

@@ -80,6 +80,10 @@ class ConnectOptions(TypedDict, total=False):
     max_pings_out: int
     """With so many unanswered pings the connection counts as lost; 2 by default."""
 
+    ping_timeout: float
+    """Seconds, 4 by default, that the answer to a ping may take which is sent at once when a call was not
+    answered in time. Then the connection counts as lost, if nothing else shows that the server is there."""
+
     outbound_bytes: int
     """Bytes of unsent output above which ``await publish`` waits, 8 MiB by default; four times as much is
     the hard limit, at which ``publish_nowait`` raises BufferFullError."""
@@ -87,6 +91,10 @@ class ConnectOptions(TypedDict, total=False):
     reconnect_buffer_bytes: int
     """Bytes that may be published while disconnected, 8 MiB by default; one message more raises
     BufferFullError. 0: publishing while disconnected always does."""
+
+    fail_while_disconnected: bool
+    """Whether what is published, requested or called while disconnected raises DisconnectedError at once,
+    instead of waiting for the next connection; False by default. Acknowledgements wait all the same."""
 
     request_timeout: float
     """Seconds that a request and a call of the API wait for an answer; 5 by default."""
@@ -99,8 +107,7 @@ class ConnectOptions(TypedDict, total=False):
     """Seconds that ``drain`` waits for the takers of messages; 30 by default."""
 
     inbox_prefix: str
-    """First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default.
-    First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default."""
+    """First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default."""
 
     echo: bool
     """Whether we receive what we publish ourselves; True by default."""

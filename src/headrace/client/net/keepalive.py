@@ -6,11 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from ...errors import DisconnectedError
 from .link import Link
 
 PING_COMMAND = b"PING\r\n"
+LATE_SHARE: Final = 0.25  # of an interval, and at least …
+LATE_S: Final = 0.5  # who wakes so late has not looked meanwhile
 
 
 class KeepAlive:
@@ -36,6 +39,7 @@ class KeepAlive:
         self._link: Link | None = None
         self._pongs: deque[asyncio.Future[None] | None] = deque()  # None: nobody waits for it
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0  # when the next beat should be
 
     @property
     def waiting(self) -> int:
@@ -61,7 +65,7 @@ class KeepAlive:
     def start(self, link: Link) -> None:
         """There is a link. The owner sends as many pings as are ``waiting``."""
         self._link = link
-        self._timer = self._loop.call_later(self._interval, self._beat)
+        self._beat_later()
 
     def stop(self, reason: Exception) -> None:
         """The link is gone: what waits for a pong fails with ``reason``."""
@@ -83,6 +87,9 @@ class KeepAlive:
         link = self._link
         if link is None:
             return
+        if is_late(self._loop.time() - self._due, self._interval):
+            self._beat_later()  # this process was stopped or busy: what came meanwhile is read first
+            return
         if self._pongs.count(None) >= self._max_out:
             link.abort(
                 DisconnectedError(
@@ -92,7 +99,16 @@ class KeepAlive:
             return
         self._pongs.append(None)
         self._send(PING_COMMAND)
+        self._beat_later()
+
+    def _beat_later(self) -> None:
+        self._due = self._loop.time() + self._interval
         self._timer = self._loop.call_later(self._interval, self._beat)
+
+
+def is_late(seconds: float, interval: float) -> bool:
+    """Whether a timer rang so late that this process must have stood still, stopped or busy."""
+    return seconds > max(interval * LATE_SHARE, LATE_S)
 
 
 def _call_when_done(call: Callable[[], object], future: asyncio.Future[None]) -> None:

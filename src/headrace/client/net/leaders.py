@@ -54,6 +54,8 @@ def is_leaderless(error: Exception) -> bool:
 def is_unanswered(session: Session, error: Exception) -> bool:
     """Whether a call has no answer as one of a cluster may have none while it elects. It may have been
     executed or not."""
+    if session.is_refusing:
+        return False  # nothing is to wait for a connection
     return bool(session.info.cluster) and isinstance(error, TimeoutError_ | DisconnectedError)
 
 

@@ -15,6 +15,7 @@ from ..auth.nkeys import KeyPair, read_credentials
 from ..callbacks import check_plain
 from ..events import Event
 from .handshake import Credentials
+from .lines import INBOX_PREFIX_BYTES_MAX
 
 if TYPE_CHECKING:
     from .connect_options import ConnectOptions
@@ -26,6 +27,7 @@ _POSITIVE: Final = (
     "connect_timeout",
     "reconnect_wait",
     "ping_interval",
+    "ping_timeout",
     "request_timeout",
     "delivery_timeout",
 )
@@ -109,6 +111,10 @@ class Options:
     max_pings_out: int = 2
     """With so many unanswered pings the connection counts as lost; 2 by default."""
 
+    ping_timeout: float = 4.0
+    """Seconds, 4 by default, that the answer to a ping may take which is sent at once when a call was not
+    answered in time. Then the connection counts as lost, if nothing else shows that the server is there."""
+
     outbound_bytes: int = OUTBOUND_BYTES_DEFAULT
     """Bytes of unsent output above which ``await publish`` waits, 8 MiB by default; four times as much is
     the hard limit, at which ``publish_nowait`` raises BufferFullError."""
@@ -116,6 +122,10 @@ class Options:
     reconnect_buffer_bytes: int = RECONNECT_BUFFER_BYTES_DEFAULT
     """Bytes that may be published while disconnected, 8 MiB by default; one message more raises
     BufferFullError. 0: publishing while disconnected always does."""
+
+    fail_while_disconnected: bool = False
+    """Whether what is published, requested or called while disconnected raises DisconnectedError at once,
+    instead of waiting for the next connection; False by default. Acknowledgements wait all the same."""
 
     request_timeout: float = 5.0
     """Seconds that a request and a call of the API wait for an answer; 5 by default."""
@@ -128,8 +138,7 @@ class Options:
     """Seconds that ``drain`` waits for the takers of messages; 30 by default."""
 
     inbox_prefix: str = "_INBOX"
-    """First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default.
-    First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default."""
+    """First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default."""
 
     echo: bool = True
     """Whether we receive what we publish ourselves; True by default."""
@@ -154,8 +163,12 @@ class Options:
             value = getattr(self, option)
             _require(value >= smallest, option, value, accepted)
         prefix = self.inbox_prefix
-        accepted = "a subject without wildcards, as _INBOX"
-        _require(is_valid_subject(prefix.encode()), "inbox_prefix", prefix, accepted)
+        accepted = (
+            f"a subject without wildcards of at most {INBOX_PREFIX_BYTES_MAX} bytes, as _INBOX"
+        )
+        fits = len(prefix.encode()) <= INBOX_PREFIX_BYTES_MAX
+        holds = fits and is_valid_subject(prefix.encode())
+        _require(holds, "inbox_prefix", prefix[: INBOX_PREFIX_BYTES_MAX + 1], accepted)
         check_plain("option on_event", self.on_event)
         if self.password and not self.user:
             raise ConfigurationError("option password is set but user is not; both are needed")

@@ -1,7 +1,8 @@
 """Everything on its way to the server: collected, and written once per turn of the event loop.
 
 Items are whole commands as bytes, one or several joined. The outbox outlives a lost connection: what was
-published but not yet handed to the socket waits for the next one, up to a limit in bytes.
+published but not yet handed to the socket waits for the next one, up to a limit in bytes. What somebody
+waits for, and no longer, is withdrawn as long as it was not handed over (``Slip``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,29 @@ from ...wire.inprocess import Chunk
 WRITE_AT_BYTES: Final = 4 * 1024
 WRITE_AT_BYTES_MAX: Final = 32 * 1024
 HARD_LIMIT_FACTOR: Final = 4
+_WITHDRAWN_KEPT_MAX: Final = 64  # empty slips beyond it, and beyond half of all, are taken out
+
+
+class Slip:
+    """A command that waits, and may be withdrawn until it is written.
+
+    Attributes:
+        data: the command; empty once it was withdrawn, or dropped with its link.
+        is_written: whether it was handed to a transport, so that the server may have it.
+    """
+
+    __slots__ = ("data", "is_written")
+
+    def __init__(self, data: Chunk) -> None:
+        self.data = data
+        self.is_written = False
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def drop(self) -> None:
+        """It will not be sent."""
+        self.data = b""
 
 
 class Outbox:
@@ -31,8 +55,10 @@ class Outbox:
     """Whether messages go over as frames that were never bytes."""
 
     __slots__ = (
-        "_bytes", "_closed", "_disconnected_limit", "_flowing", "_items", "_keep", "_limit", "_loop",
-        "_scheduled", "_transport", "_waiters", "_write_at", "written_bytes", "written_publishes",
+        "_bytes", "_closed", "_disconnected_limit", "_has_slips", "_items", "_keep", "_limit",
+        "_loop", "_scheduled", "_transport", "_waiters", "_withdrawn", "_write_at", "is_flowing",
+        "written_bytes",
+        "written_publishes",
     )  # fmt: skip
 
     def __init__(
@@ -41,11 +67,13 @@ class Outbox:
         self._loop = loop
         self._limit = limit
         self._disconnected_limit = disconnected_limit
-        self._items: list[Chunk] = []
-        self._keep: list[Chunk] = []  # those of the items that survive a lost connection
+        self._items: list[Chunk | Slip] = []
+        self._keep: list[Chunk | Slip] = []  # those of the items that survive a lost connection
+        self._has_slips = False  # among the items
+        self._withdrawn = 0  # how many of them are empty
         self._bytes = 0
         self._transport: asyncio.WriteTransport | None = None
-        self._flowing = False  # there is a transport and it takes more
+        self.is_flowing = False  # there is a transport and it takes more
         self._scheduled = False
         self._write_at = WRITE_AT_BYTES
         self._closed: Exception | None = None
@@ -74,7 +102,7 @@ class Outbox:
         self._items.append(data)
         self._keep.append(data)
         self._bytes += len(data)
-        if self._flowing:
+        if self.is_flowing:
             if self._bytes >= self._write_at:
                 self._write_early()
             elif not self._scheduled:
@@ -88,7 +116,7 @@ class Outbox:
         caller must bound it."""
         self._items.append(data)
         self._bytes += len(data)
-        if self._flowing:
+        if self.is_flowing:
             if self._bytes >= self._write_at:
                 self._write_early()
             elif not self._scheduled:
@@ -99,8 +127,37 @@ class Outbox:
         """As ``put_once``, and written with all that waits, without a turn of the loop for it."""
         self._items.append(data)
         self._bytes += len(data)
-        if self._flowing:
+        if self.is_flowing:
             self._write()
+
+    def put_slip(self, data: Chunk, *, keep: bool) -> Slip | None:
+        """As ``put`` (``keep``) or ``put_once``. While nothing can be written, what it returns can be
+        ``withdrawn``; None: it is as good as written, and the server may get it."""
+        if self.is_flowing:
+            self.put(data) if keep else self.put_once(data)
+            return None
+        slip = Slip(data)
+        self._items.append(slip)
+        self._bytes += len(data)
+        if keep:
+            self._keep.append(slip)
+            self._check_room(len(data))
+        self._has_slips = True
+        return slip
+
+    def withdraw(self, slip: Slip | None) -> bool:
+        """Take back what ``put_slip`` returned this for. False: the server may have it, or get it."""
+        if slip is None or slip.is_written:
+            return False
+        if slip.data:  # it was not dropped with its link
+            self._bytes -= len(slip)
+            slip.drop()
+            self._withdrawn += 1
+            if self._withdrawn > max(_WITHDRAWN_KEPT_MAX, len(self._items) // 2):
+                self._items = [item for item in self._items if item]
+                self._keep = [item for item in self._keep if item]
+                self._withdrawn = 0
+        return True
 
     def _check_room(self, size: int) -> None:
         """Take the last item back if it should not have been queued."""
@@ -145,7 +202,7 @@ class Outbox:
     def attach(self, transport: asyncio.WriteTransport, first: bytes) -> None:
         """A connection stands: send ``first``, then what waited."""
         self._transport = transport
-        self._flowing = True
+        self.is_flowing = True
         if first:
             self._items.insert(0, first)
             self._bytes += len(first)
@@ -154,34 +211,46 @@ class Outbox:
     def detach(self) -> None:
         """The connection is lost. What ``put`` queued and was not handed to it is kept for the next."""
         self._transport = None
-        self._flowing = False
+        self.is_flowing = False
+        if self._has_slips:
+            self._drop_slips(besides=set(map(id, self._keep)))
         self._items = self._keep.copy()
         self._bytes = sum(map(len, self._items))
         self._release()
+
+    def held(self) -> list[Chunk]:
+        """What ``put`` was given and was not written. Of what is on slips somebody else is told."""
+        return [item for item in self._keep if not isinstance(item, Slip)]
 
     def close(self, reason: Exception) -> None:
         """Nothing more is taken; what was not sent is dropped."""
         self._closed = reason
         self._transport = None
-        self._flowing = False
+        self.is_flowing = False
+        self._drop_slips(besides=set())
         self._items.clear()
         self._keep.clear()
         self._bytes = 0
         self._release()
 
+    def _drop_slips(self, besides: set[int]) -> None:
+        for item in self._items:
+            if isinstance(item, Slip) and id(item) not in besides:
+                item.drop()
+
     def pause(self) -> None:
         """The transport has enough for now."""
-        self._flowing = False
+        self.is_flowing = False
 
     def resume(self) -> None:
         """The transport takes more again."""
         if self._transport is not None:
-            self._flowing = True
+            self.is_flowing = True
             self._write()
 
     def write_now(self) -> None:
         """Hand everything to the transport without waiting for the turn's end."""
-        if self._flowing:
+        if self.is_flowing:
             self._write()
 
     def hold(self) -> bool:
@@ -193,7 +262,7 @@ class Outbox:
         """Write what was put since ``hold``."""
         self._scheduled = is_due
         self._write_at = WRITE_AT_BYTES
-        if self._flowing:
+        if self.is_flowing:
             self._write()
 
     def _write_early(self) -> None:
@@ -204,20 +273,36 @@ class Outbox:
     def _write_scheduled(self) -> None:
         self._scheduled = False
         self._write_at = WRITE_AT_BYTES
-        if self._flowing:
+        if self.is_flowing:
             self._write()
 
     def _write(self) -> None:
         items = self._items
         if items:
             self._items = []
+            if self._has_slips:
+                items = self._take_slips(items)
             self.written_publishes += len(self._keep)
             self.written_bytes += self._bytes
             self._keep.clear()
             self._bytes = 0
-            self._hand_over(items)
+            if items:
+                self._hand_over(items)
         if self._waiters and not self.over_limit:
             self._release()
+
+    def _take_slips(self, items: list[Chunk | Slip]) -> list[Chunk | Slip]:
+        """The items with what is on the slips in their places, which cannot be withdrawn from here on."""
+        taken: list[Chunk | Slip] = []
+        for item in items:
+            if not isinstance(item, Slip):
+                taken.append(item)
+            elif item.data:
+                item.is_written = True
+                taken.append(item.data)
+        self._keep = [item for item in self._keep if item]
+        self._has_slips, self._withdrawn = False, 0
+        return taken
 
     def _hand_over(self, items: list[Any]) -> None:
         """Give these to the transport, which may call ``pause``."""

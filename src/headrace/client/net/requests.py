@@ -6,14 +6,34 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Final
 
-from ...errors import NoRespondersError, ServerError, TimeoutError_
+from ...errors import (
+    DisconnectedError,
+    DisconnectedUnknownError,
+    NoRespondersError,
+    ServerError,
+    TimeoutError_,
+    TimeoutUnknownError,
+)
 from ...wire.encode import pub
 from ...wire.frames import Frame
 from ...wire.headers import status_of
+from .lines import WORDS_BYTES_MAX, check_line, reply_bytes
 
 if TYPE_CHECKING:
+    from .outbox import Slip
     from .routes import Route
     from .session import Session
+
+
+class _Asked:
+    """A request that is waited for."""
+
+    __slots__ = ("future", "slip", "subject")
+
+    def __init__(self, future: asyncio.Future[Frame], subject: str) -> None:
+        self.future = future
+        self.subject = subject
+        self.slip: Slip | None = None  # while it can be withdrawn
 
 
 class Requests:
@@ -21,10 +41,12 @@ class Requests:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._waiting: dict[bytes, tuple[asyncio.Future[Frame], str]] = {}  # and the subject
+        self._waiting: dict[bytes, _Asked] = {}
         self._route: Route | None = None
         self._prefix = b""
         self._last = 0
+        self._reply_bytes = reply_bytes(session.options.inbox_prefix)
+        self._subject_bytes_max = WORDS_BYTES_MAX - self._reply_bytes
 
     @property
     def sent(self) -> int:
@@ -37,30 +59,42 @@ class Requests:
     async def ask(self, subject: str, headers: bytes, payload: bytes, timeout: float) -> Frame:
         """Send a request and wait for one answer, a MSG frame.
 
+        What times out or is cancelled before it was sent is withdrawn.
+
         Raises:
+            LimitExceededError: the subject is too long for a line.
             NoRespondersError: nobody listens on the subject.
-            TimeoutError: no answer within ``timeout`` seconds.
-            DisconnectedError: the connection was lost after the request was sent.
+            TimeoutUnknownError: it was sent, and not answered within ``timeout`` seconds.
+            TimeoutError: it could not be sent within that time, and will not be.
+            DisconnectedUnknownError: the connection was lost after the request was sent.
+            DisconnectedError: … before, or there is none and the option ``fail_while_disconnected``.
             ServerError: we are not permitted to ask there, or to receive the answer.
         """
         session = self._session
+        outbox = session.outbox
+        asks = subject.encode()
+        if len(asks) > self._subject_bytes_max:
+            check_line(asks, self._reply_bytes)
         if self._route is None:
             self._subscribe()
         self._last += 1
         token = b"%d" % self._last
         future: asyncio.Future[Frame] = session.loop.create_future()
-        timer = session.loop.call_later(timeout, _expire, future, subject, timeout)
-        self._waiting[token] = (future, subject)
+        asked = _Asked(future, subject)
+        timer = session.loop.call_later(timeout, self._expire, asked, timeout)
+        self._waiting[token] = asked
         try:
-            command = pub(subject.encode(), self._prefix + token, headers, payload)
-            if len(self._waiting) == 1 and session.link is not None:
-                session.outbox.put_now(command)  # alone it gains by that; many are better together
+            command = pub(asks, self._prefix + token, headers, payload)
+            if outbox.is_flowing and len(self._waiting) == 1:
+                outbox.put_now(command)  # alone it gains by that; many are better together
             else:
-                session.send_once(command)
+                asked.slip = session.send_once(command)
             frame = await future
         finally:
             timer.cancel()
             self._waiting.pop(token, None)
+            if asked.slip is not None:
+                outbox.withdraw(asked.slip)
         if frame[4] and status_of(frame[4]) == 503:
             raise NoRespondersError(f"nobody listens on {subject!r}")
         return frame
@@ -74,15 +108,46 @@ class Requests:
         start = len(self._prefix)
         for frame in frames:
             waiting = self._waiting.pop(frame[1][start:], None)
-            if waiting is not None and not waiting[0].done():
-                waiting[0].set_result(frame)
+            if waiting is not None and not waiting.future.done():
+                waiting.future.set_result(frame)
+
+    def _expire(self, asked: _Asked, timeout: float) -> None:
+        """The time of a request is over."""
+        if asked.future.done():
+            return
+        session = self._session
+        error: TimeoutError_
+        if session.outbox.withdraw(asked.slip):
+            error = TimeoutError_(
+                f"no answer on {asked.subject!r} within {timeout} s: it was not sent, and will not be; "
+                f"{session.where}"
+            )
+        else:
+            error = TimeoutUnknownError(
+                f"no answer on {asked.subject!r} within {timeout} s: it was sent, and may have been "
+                "acted on or not"
+            )
+            session.doubt.begin()
+        asked.future.set_exception(error)
+
+    def lost(self) -> None:
+        """The link is lost, and with it the answers to all that were sent."""
+        unsent = DisconnectedError("the connection was lost before this was sent; it will not be")
+        sent = DisconnectedUnknownError(
+            "the connection was lost before the answer came: it may have been acted on or not"
+        )
+        waiting, self._waiting = self._waiting, {}
+        for asked in waiting.values():
+            if not asked.future.done():
+                is_sent = asked.slip is None or asked.slip.is_written
+                asked.future.set_exception(sent if is_sent else unsent)
 
     def fail(self, reason: Exception) -> None:
         """No answer will come to any of them."""
         waiting, self._waiting = self._waiting, {}
-        for future, _ in waiting.values():
-            if not future.done():
-                future.set_exception(reason)
+        for asked in waiting.values():
+            if not asked.future.done():
+                asked.future.set_exception(reason)
 
     def refused(self, text: str) -> bool:
         """Handle an ``-ERR`` about permissions: fail the requests whose answer it prevents.
@@ -94,7 +159,7 @@ class Requests:
             return False
         what, subject = found.groups()
         if what == "Publish":
-            futures = [future for future, asked in self._waiting.values() if asked == subject]
+            futures = [each.future for each in self._waiting.values() if each.subject == subject]
             for future in futures:
                 if not future.done():
                     future.set_exception(ServerError(text))
@@ -110,8 +175,3 @@ class Requests:
 _NOT_PERMITTED: Final = re.compile(
     r'permissions violation for (Publish|Subscription) to "([^"]*)"', re.IGNORECASE
 )
-
-
-def _expire(future: asyncio.Future[Frame], subject: str, timeout: float) -> None:
-    if not future.done():
-        future.set_exception(TimeoutError_(f"no answer on {subject!r} within {timeout} s"))

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from ...api.acks import NAK
 from ...errors import (
@@ -18,6 +19,7 @@ from ...errors import (
     InvalidSubjectError,
     LimitExceededError,
     ProtocolError,
+    UnsentError,
 )
 from ...subjects import check_subject
 from ...wire.encode import unsub
@@ -25,17 +27,22 @@ from ...wire.frames import BAD, ERR, INFO, MSG, PING, PONG, Frame
 from ...wire.inprocess import Chunk
 from ..events import Closed, Connected, Disconnected, ErrorEvent, EventHub, LameDuck, Reconnected
 from ..nuid import Nuid
+from .doubt import Doubt
 from .handshake import ServerAddress, ServerInfo, parse_info
 from .keepalive import PING_COMMAND, KeepAlive
 from .leaders import LeaderWaits
+from .lines import check_line
 from .link import Link, open_link, server_error
 from .options import Options
-from .outbox import Outbox
+from .outage import Outage
+from .outbox import Outbox, Slip
+from .ports import Counts, Observer, PublisherNumbers, Subscriber
 from .reconnect import Dial, Found, first_connection, restore
 from .requests import Requests
 from .routes import Inboxes, Route, RouteTable
 from .servers import ServerPool
 from .state import Change, State, after
+from .unsent import unsent_error
 
 if TYPE_CHECKING:
     from ..spans import Spans
@@ -43,67 +50,15 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT_S: Final = 2.0  # for the server to take the last bytes; then the socket is dropped
 SUBJECTS_KNOWN_MAX: Final = 4096
 
+_log = logging.getLogger("headrace.client")
 _SID: Final = itemgetter(2)  # of a message; no other frame of a server has as many fields
-
-
-class Observer(Protocol):
-    """What works over a connection and must know when it goes and comes back."""
-
-    def connection_lost(self) -> None: ...
-
-    def connection_restored(self) -> None: ...
-
-    def connection_closed(self, reason: Exception) -> None: ...
-
-
-class Subscriber(Protocol):
-    """A subscription, as its connection knows it: counted, drained and ended."""
-
-    @property
-    def pending_messages(self) -> int: ...
-
-    @property
-    def pending_bytes(self) -> int: ...
-
-    async def _drain_for(self, caller: asyncio.Future[Any] | None) -> None: ...
-
-    def end(self) -> None: ...
-
-
-class PublisherNumbers(Protocol):
-    """A windowed publisher, as the connection's statistics know it."""
-
-    sent: int
-    acked: int
-    failed: int
-
-    @property
-    def in_flight(self) -> int: ...
-
-
-class Counts:
-    """What the parts of a session count themselves, a batch at a time."""
-
-    __slots__ = (
-        "acked", "answers", "dropped", "errors", "failed", "in_bytes", "in_messages", "published", "pulls",
-        "sent",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.in_messages = 0
-        self.in_bytes = 0  # of links that are gone
-        self.published = 0  # messages that went out in batches
-        self.pulls = 0
-        self.answers = 0
-        self.dropped = 0
-        self.errors = 0
-        self.sent = self.acked = self.failed = 0  # of publishers that are closed
 
 
 class Session:
     """One connection over all its links. Attributes are for this package only.
 
-    ``send`` queues publishes: while disconnected they wait for the next link. Raises as ``Outbox.put``.
+    ``publish`` queues publishes: while disconnected they wait for the next link, unless the option
+    ``fail_while_disconnected`` is set. ``send`` always queues. Both raise as ``Outbox.put``.
 
     Args:
         outbox_type, dial: the output and the links of a socket, or those of a connection without one; see
@@ -138,7 +93,9 @@ class Session:
             limit=options.outbound_bytes,
             disconnected_limit=options.reconnect_buffer_bytes,
         )
-        self.send: Callable[[Chunk], None] = self.outbox.put  # no call between: it runs per message
+        # No call between: they run per message.
+        self.send: Callable[[Chunk], None] = self.outbox.put
+        self.publish: Callable[[Chunk], None] = self.outbox.put
         self.routes = RouteTable()
         self.inboxes = Inboxes(self)
         self.requests = Requests(self)
@@ -162,11 +119,15 @@ class Session:
         self.server: ServerAddress | None = None
         self.link: Link | None = None
         self.state = State.CONNECTING
+        self.outage: Outage | None = None
         self.reconnects = 0
         self._close_reason: ConnectionClosedError | None = None
         self._known_subjects: set[str] = set()
         self.keepalive = KeepAlive(
             self.loop, options.ping_interval, options.max_pings_out, self.send_control
+        )
+        self.doubt = Doubt(
+            self.loop, options.ping_timeout, self.keepalive, self.outbox, lambda: self.link
         )
         self._last_error: Exception | None = None
         self._restoring: asyncio.Task[None] | None = None
@@ -189,13 +150,35 @@ class Session:
         if replies:
             self.send_back(replies)
 
-    def send_once(self, data: Chunk) -> None:
+    def send_once(self, data: Chunk) -> Slip | None:
         """Queue what somebody waits for, who is told when the link is lost: not to be sent again then.
-        While disconnected it waits for the next link, as with ``send``."""
+        While disconnected it waits for the next link, as with ``publish``.
+
+        Who waits no longer gives what this returns to ``outbox.withdraw``.
+        """
         if self.link is not None:
-            self.outbox.put_once(data)
-        else:
-            self.outbox.put(data)
+            return self.outbox.put_slip(data, keep=False)
+        self.check_linked()
+        return self.outbox.put_slip(data, keep=True)
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether what is sent now fails at once, since there is no link."""
+        return self.options.fail_while_disconnected and self.link is None and not self.is_closed
+
+    def check_linked(self) -> None:
+        """Raises DisconnectedError: there is no link, and nothing is to wait for one."""
+        if self.is_refusing:
+            raise DisconnectedError(f"not sent: {self.where} (option fail_while_disconnected)")
+
+    def _refuse(self, data: Chunk) -> None:
+        self.check_linked()
+        self.outbox.put(data)
+
+    @property
+    def where(self) -> str:
+        """Why something was not sent, in words."""
+        return str(self.outage or f"{self.server} takes no output at the moment")
 
     def send_control(self, data: Chunk) -> None:
         """Queue what concerns this link only: dropped while disconnected, never refused."""
@@ -205,7 +188,8 @@ class Session:
     def open_route(
         self, subject: bytes, receive: Callable[[list[Frame]], None], queue: bytes = b""
     ) -> Route:
-        """Subscribe; the command is queued (see ``send_control``)."""
+        """Subscribe; the command is queued (see ``send_control``). Raises LimitExceededError."""
+        check_line(subject, len(queue))
         route = self.routes.add(subject, receive, queue)
         self.send_control(route.command())
         return route
@@ -239,12 +223,12 @@ class Session:
         self.state = after(self.state, change)
 
     def check_subject(self, subject: str) -> None:
-        """Raises InvalidSubjectError: it cannot be published on."""
+        """Raises InvalidSubjectError, LimitExceededError: it cannot be published on."""
         known = self._known_subjects
         if subject in known:
             return
         try:
-            check_subject(subject.encode())
+            check_line(check_subject(subject.encode()))
         except (AttributeError, UnicodeEncodeError):
             raise InvalidSubjectError(f"subject {subject!r} is not text") from None
         if len(known) < SUBJECTS_KNOWN_MAX:
@@ -281,6 +265,7 @@ class Session:
             self.finish(error)
             raise
         self._install(found)
+        _log.info("connected to %s", found.address)
         self.hub.emit(Connected(str(found.address)))
 
     async def close(self) -> None:
@@ -292,14 +277,22 @@ class Session:
             self._restoring.cancel()
             await asyncio.wait([self._restoring])
         if link is not None:
+            left = 0
             try:
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await link.close()
             except TimeoutError:
-                pass
+                left = link.transport.get_write_buffer_size()
             finally:
                 if not link.is_lost:
                     link.abort(ConnectionClosedError("closed"))
+            if left:
+                self.report(
+                    UnsentError(
+                        f"closed, and {self.server} did not take the last {left} bytes within "
+                        f"{CLOSE_TIMEOUT_S} s"
+                    )
+                )
 
     def finish(self, reason: Exception | None) -> None:
         """Close: nothing is sent or received from here on, and everything that waits fails."""
@@ -312,7 +305,15 @@ class Session:
         )
         self.change(Change.CLOSE)
         self._drop_link()
+        unsent = unsent_error(self.outbox.held(), f"closed, {self.where}")
+        if self.outage is not None:
+            self.outage.over()
+        if unsent is not None:
+            self.report(unsent)
+        if reason is not None and self.server is not None:
+            _log.warning("the connection to %s is over: %s", self.server, reason)
         self.keepalive.stop(error)
+        self.doubt.end()
         self.outbox.close(error)
         self.requests.fail(error)
         for observer in list(self.observers):
@@ -328,6 +329,7 @@ class Session:
         self.change(Change.LINKED)
         link, self.server, _ = found
         self.link = link
+        self.publish = self.outbox.put
         link.outbox = self.outbox
         link.on_frames = self._frames if self.may_run_readers else self._hand_out
         link.on_lost = self._lost
@@ -352,28 +354,37 @@ class Session:
         self._drop_link()
         lost = DisconnectedError("the connection was lost before the answer came")
         self.keepalive.stop(lost)
+        self.doubt.end()
         self.outbox.detach()
         self.inboxes.forget()
-        self.requests.fail(lost)
+        self.requests.lost()
         cause = self._last_error or reason or ConnectionClosedError("the server closed it")
         if not self.options.reconnect:
             self.finish(ConnectionClosedError(f"the connection to {self.server} was lost: {cause}"))
             return
         self.change(Change.LOST)
+        self.outage = Outage(self.loop, str(self.server), self.options.name, cause)
+        if self.options.fail_while_disconnected:
+            self.publish = self._refuse
         self.hub.emit(Disconnected(str(self.server), cause))
         for observer in list(self.observers):
             observer.connection_lost()
         self._restoring = self.loop.create_task(self._restore(), name="headrace reconnect")
 
     async def _restore(self) -> None:
+        outage = self.outage
+        assert outage is not None, "a connection is restored that was not lost"
         try:
-            found = await restore(self.pool, self.options, self.random, self._dial)
+            dial = outage.noting(self._dial)
+            found = await restore(self.pool, self.options, self.random, dial)
         except Exception as error:  # whatever it is, everything that waits must fail
             self.finish(error)
             return
         self.reconnects += 1
         self._install(found)
         self._restoring = None
+        outage.over(str(found.address), found.attempts)
+        self.outage = None
         self.hub.emit(Reconnected(str(found.address), found.attempts))
         for observer in list(self.observers):
             observer.connection_restored()

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from ...api.errors import Errors
 from ...api.names import ROLLUP
-from ...errors import DisconnectedError, HeadraceError, JetStreamApiError, TimeoutError_
+from ...errors import (
+    DisconnectedError,
+    HeadraceError,
+    JetStreamApiError,
+    OutcomeUnknownError,
+    TimeoutError_,
+    TimeoutUnknownError,
+)
 from ..jetstream.configuration import known_bucket
 from ..jetstream.stored_message import if_found
 from ..publish.awaited import change_id, publish_awaited
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
     from ..jetstream.calls import Api
     from ..jetstream.stream import Stream
     from ..publish.headers import PublishOptions
+    from .leftovers import Leftovers
 
 ATTEMPTS_MAX: Final = 10  # to describe an object that others change at the same time
 UNANSWERED_MAX: Final = 3
@@ -29,9 +37,10 @@ UNANSWERED_MAX: Final = 3
 class Descriptions:
     """What a bucket says of its objects."""
 
-    def __init__(self, api: Api, stream: Stream, bucket: str) -> None:
+    def __init__(self, api: Api, stream: Stream, bucket: str, leftovers: Leftovers) -> None:
         self._api = api
         self._stream = stream
+        self._leftovers = leftovers
         self.bucket = bucket
 
     async def replace(
@@ -42,10 +51,13 @@ class Descriptions:
         It replaces exactly the one that was checked: of several at the same time each removes the
         content of the one before it. What was sent may have arrived though no answer came, so it is
         looked for before it is sent again.
+
+        Raises an OutcomeUnknownError if it may be described, and a TimeoutError or DisconnectedError that
+        is none if it certainly is not.
         """
         subject = meta_subject(self.bucket, info.name)
         document = encode_info(info)
-        unanswered = 0
+        unanswered, is_sent = 0, False
         before: ObjectInfo | None = None
         for attempt in itertools.count(1):
             try:
@@ -64,9 +76,17 @@ class Descriptions:
                 wrong = error.err_code == Errors.STREAM_WRONG_LAST_SEQUENCE.err_code
                 if not wrong or attempt == ATTEMPTS_MAX:
                     raise
-            except (TimeoutError_, DisconnectedError):
+            except (TimeoutError_, DisconnectedError) as error:
                 unanswered += 1
+                is_unknown = isinstance(error, OutcomeUnknownError)
+                is_sent = is_sent or is_unknown
                 if unanswered == UNANSWERED_MAX or attempt == ATTEMPTS_MAX:
+                    if is_sent and before is not None and before.chunks:
+                        self._leftovers.note(before.nuid, info.name)
+                    if is_sent and not is_unknown:  # an earlier attempt was
+                        raise TimeoutUnknownError(
+                            f"{info.name!r} may be described or not: {error}"
+                        ) from error
                     raise
             else:
                 break
@@ -81,6 +101,7 @@ class Descriptions:
         try:
             await self._stream.purge(subject=chunk_subject(self.bucket, old.nuid))
         except HeadraceError as error:
+            self._leftovers.note(old.nuid)
             self._api.session.report(error)
 
     async def last(self, name: str) -> ObjectInfo | None:

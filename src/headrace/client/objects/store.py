@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from ...errors import ConfigurationError, DisconnectedError, TimeoutError_
+from ...errors import ConfigurationError, HeadraceError, OutcomeUnknownError
 from ..jetstream.calls import Api
 from ..jetstream.configuration import known_bucket
 from ..jetstream.message import JetStreamMessage
@@ -35,6 +35,7 @@ from .info import (
     object_stream_name,
     text_map,
 )
+from .leftovers import leftovers_of
 from .reader import ObjectReader
 from .writer import Content, Source, clean_up, write_chunks
 
@@ -61,7 +62,8 @@ class ObjectStore:
     def __init__(self, api: Api, stream: Stream, bucket: str) -> None:
         self._api = api
         self._stream = stream
-        self._descriptions = Descriptions(api, stream, bucket)
+        self._leftovers = leftovers_of(api.session, bucket)
+        self._descriptions = Descriptions(api, stream, bucket, self._leftovers)
         self.bucket = bucket
 
     def __repr__(self) -> str:
@@ -101,11 +103,13 @@ class ObjectStore:
             JetStreamApiError: the stream refused, as when it is full or sealed.
             ObjectDamagedError: the stream's leader changed while it was stored, and the chunks arrived
                 in another order. Bytes, and files that can seek, are stored again first.
-            TimeoutError, DisconnectedError, ConnectionClosedError: the server did not answer.
+            OutcomeUnknownError: no answer came at the very end: it is stored, whole, or it is not.
+            TimeoutError, DisconnectedError, ConnectionClosedError: the server did not answer; it is not
+                stored.
 
             Whatever is raised, also by ``content``, and when the call is cancelled or interrupted: what had
-            been stored of it is removed, and an older object of this name stays. (At the very end it may be
-            stored, whole.)
+            been stored of it is removed, and an older object of this name stays. Where that cannot be, as
+            the server is away, the next put over this connection does it.
         """
         meta_subject(self.bucket, name)  # refuses a bad name before anything is sent
         largest = self._api.session.info.max_payload
@@ -126,7 +130,9 @@ class ObjectStore:
         for attempts_left in reversed(range(_ATTEMPTS)):
             chunks = chunk_subject(self.bucket, info.nuid)
             try:
-                written = await write_chunks(self._api, self._stream, chunks, content, chunk_size)
+                written = await write_chunks(
+                    self._api, self._stream, chunks, content, chunk_size, self._leftovers
+                )
                 break
             except ObjectDamagedError:
                 if not attempts_left or not source.rewind():
@@ -349,14 +355,34 @@ class ObjectStore:
     async def _describe_new(self, info: ObjectInfo, chunks: str) -> ObjectInfo:
         """The last step of a put."""
         try:
-            return await self._descriptions.replace(info, _anything)
-        except (TimeoutError_, DisconnectedError) as error:
-            # It may be described all the same, so its content must stay.
-            error.add_note(f"{info.name!r} may be stored or not; its content is on {chunks!r}")
+            described = await self._descriptions.replace(info, _anything)
+        except OutcomeUnknownError as error:
+            # It may be described all the same, so its content must stay until that is known.
+            self._leftovers.note(info.nuid, info.name)
+            error.add_note(
+                f"{info.name!r} may be stored or not; if not, the next put of it over this connection "
+                f"removes its content, which is on {chunks!r}"
+            )
             raise
         except Exception as error:
-            await clean_up(self._stream, chunks, error)
+            await clean_up(self._stream, chunks, error, self._leftovers)
             raise
+        if self._leftovers:
+            await self._remove_known_leftovers(info.name)
+        return described
+
+    async def _remove_known_leftovers(self, name: str) -> None:
+        """Remove what earlier puts left behind, now that one of this name was stored. The put is done: if
+        this fails it is an event of the connection, and the next put does it."""
+        due = self._leftovers.due(name)
+        try:
+            owned = {info.nuid for info in await self.list(include_deleted=True)} if due else set()
+            for nuid in due:
+                if nuid not in owned:
+                    await self._stream.purge(subject=chunk_subject(self.bucket, nuid))
+                self._leftovers.forget(nuid)
+        except HeadraceError as error:
+            self._api.session.report(error)
 
     def _delivered(self, message: JetStreamMessage) -> ObjectInfo:
         metadata = message.metadata

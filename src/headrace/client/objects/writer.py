@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError
+from ...errors import (
+    ConfigurationError,
+    ConnectionClosedError,
+    DisconnectedError,
+    HeadraceError,
+    TimeoutError_,
+)
 from ..publish.make import make_window_publisher
-from ..publish.publisher import PublishError, PublisherSettings
+from ..publish.publisher import PublisherSettings, PublishFailure
 from .info import ObjectDamagedError
 
 if TYPE_CHECKING:
     from ..jetstream.calls import Api
     from ..jetstream.stream import Stream
     from ..publish.publisher import Publisher
+    from .leftovers import Leftovers
 
 IN_FLIGHT_BYTES: Final = 8 * 1024 * 1024
 IN_FLIGHT_MESSAGES: Final = 4096
@@ -70,7 +77,12 @@ class Written:
 
 
 async def write_chunks(
-    api: Api, stream: Stream, subject: str, content: Content, chunk_size: int
+    api: Api,
+    stream: Stream,
+    subject: str,
+    content: Content,
+    chunk_size: int,
+    leftovers: Leftovers,
 ) -> Written:
     """Publish ``content`` on ``subject``. If anything fails, what was published is purged again.
 
@@ -79,32 +91,54 @@ async def write_chunks(
     read once more. Raises ObjectDamagedError if they are not what was written.
     """
     written = Written()
-    in_cluster = bool(api.session.info.cluster)
+    await wait_for_link(api)
+    session = api.session
+    in_cluster = bool(session.info.cluster)
+    failures: list[PublishFailure] = []
+
+    def failed(failure: PublishFailure) -> None:
+        failures.append(failure)
+        if session.link is None:
+            session.loop.call_soon(publisher.close)  # what is held back must not be sent any more
+
+    def check_link() -> None:
+        """A lost connection fails the put, but in a cluster: it need not wait for the next one."""
+        if session.link is None and not in_cluster:
+            session.raise_if_closed()
+            raise DisconnectedError(f"the object was not stored: {session.where}")
+
     settings = PublisherSettings(
         window=IN_FLIGHT_MESSAGES,
         window_bytes=IN_FLIGHT_BYTES,
         delivery_timeout=api.delivery_timeout,
         retries=3 if in_cluster else 0,
         deduplicate=in_cluster,
+        on_failure=failed,
     )
     publisher = make_window_publisher(api, settings)
     async with publisher:
         try:
             async with aclosing(_chunks(content, chunk_size)) as chunks:
                 async for chunk in chunks:
-                    if publisher.failed:
-                        break  # the flush says why
+                    if failures:
+                        break
+                    check_link()
                     await publisher.send(subject, chunk)
                     written.sha.update(chunk)
                     written.size += len(chunk)
                     written.chunks += 1
+            if not failures:
+                check_link()
             await _flush(publisher)
+            if failures:
+                raise failures[0].error
             if publisher._recovery.count:
                 await _compare(stream, subject, written)
         except BaseException as error:
-            await _wait_for_answers(publisher)
-            await clean_up(stream, subject, error)
-            raise
+            cause = failures[0].error if failures and isinstance(error, HeadraceError) else error
+            await _wait_for_answers(api, publisher)
+            await clean_up(stream, subject, cause, leftovers)
+            raise cause from None
     return written
 
 
@@ -127,29 +161,52 @@ async def _compare(stream: Stream, subject: str, written: Written) -> None:
 
 
 async def _flush(publisher: Publisher) -> None:
-    try:
-        await publisher.flush()
-    except PublishError as error:
-        raise error.failures[0].error from None
+    await publisher.flush()
 
 
-async def _wait_for_answers(publisher: Publisher) -> None:
-    """Wait for the answers under way: a purge that overtook a chunk would leave it behind."""
-    try:
-        await publisher.flush()
-    except PublishError:
-        return  # why it failed is being raised already
-
-
-async def clean_up(stream: Stream, subject: str, cause: BaseException) -> None:
-    """Remove chunks nobody will read. Where that fails, too, the cause gets a note of it."""
-    if isinstance(cause, ConnectionClosedError):
-        cause.add_note(f"what was sent of it may be left in {stream.name!r}, on {subject!r}")
+async def wait_for_link(api: Api) -> None:
+    """While there is no connection, wait for one as long as a call does. Raises as a call."""
+    session = api.session
+    session.check_linked()
+    if session.link is not None:
         return
+    try:
+        async with asyncio.timeout(api.timeout):
+            await session.flush()
+    except TimeoutError:
+        raise TimeoutError_(
+            f"no connection within {api.timeout} s: it was not sent; {session.where}"
+        ) from None
+
+
+async def _wait_for_answers(api: Api, publisher: Publisher) -> None:
+    """Wait for the answers under way: a purge that overtook a chunk would leave it behind."""
+    if api.session.link is not None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(api.timeout):
+                await publisher.flush()
+    publisher.close()
+
+
+async def clean_up(
+    stream: Stream, subject: str, cause: BaseException, leftovers: Leftovers
+) -> None:
+    """Remove chunks nobody will read. Where that fails, too, the cause gets a note of it, and the next put
+    of the bucket over this connection removes them."""
+    left = f"what was sent of it may be left in {stream.name!r}, on {subject!r}"
+    if isinstance(cause, ConnectionClosedError):
+        cause.add_note(f"{left}, until remove_leftovers() is called")
+        return
+    nuid = subject.rpartition(".")[2]
+    leftovers.note(nuid)
+    if isinstance(cause, asyncio.CancelledError) and stream._api.session.link is None:
+        return  # there is nothing to wait for
     try:
         await stream.purge(subject=subject)
     except HeadraceError as error:
-        cause.add_note(f"what was sent of it may be left in {stream.name!r}, {subject!r}: {error}")
+        cause.add_note(f"{left}, until the next put of this connection: {error}")
+    else:
+        leftovers.forget(nuid)
 
 
 # The source

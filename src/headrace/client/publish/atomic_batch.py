@@ -13,11 +13,13 @@ from ...errors import (
     ConfigurationError,
     ConnectionClosedError,
     DisconnectedError,
+    DisconnectedUnknownError,
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
     ProtocolError,
     TimeoutError_,
+    TimeoutUnknownError,
 )
 from ...wire.encode import pub
 from ...wire.frames import Frame
@@ -25,8 +27,10 @@ from ...wire.headers import add_header, header_value, status_of
 from ..jetstream.calls import Api
 from ..jetstream.stored_message import if_found
 from ..jetstream.streams import Streams
-from ..message import HeadersLike, payload_bytes
+from ..message import HeadersLike, Payload, payload_bytes
 from ..net.leaders import is_behind, is_leaderless, is_unanswered, patiently
+from ..net.lines import check_line, reply_bytes
+from ..net.outbox import Slip
 from .headers import PublishOptions, with_options
 from .leaders import BEHIND_MAX, Who, who_has
 
@@ -97,6 +101,7 @@ class AtomicBatch:
         self._former: list[str] = []  # the ids of attempts that may have been stored
         self._unanswered = False  # whether one of these had no answer at all
         self._under_way = False  # whether this one was sent, and not answered yet
+        self._slip: Slip | None = None
         self._behind = 0  # how often one refused it who knew less than we do
         self._doubts = 0  # how often it was refused for good, but may be what was stored
         self._guarded = False  # whether the stream refuses what it has already
@@ -118,7 +123,7 @@ class AtomicBatch:
     def add(
         self,
         subject: str,
-        payload: bytes = b"",
+        payload: Payload = b"",
         *,
         headers: HeadersLike = None,
         **options: Unpack[PublishOptions],
@@ -141,6 +146,7 @@ class AtomicBatch:
                 "expected_last_sequence goes with a batch's first message only"
             )
         self._session.check_subject(subject)
+        check_line(subject.encode(), reply_bytes(self._session.options.inbox_prefix))
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         block = with_options(
@@ -169,8 +175,9 @@ class AtomicBatch:
             NoRespondersError: no stream has one of the subjects, or it had no leader for all that time;
                 nothing was stored.
             ConfigurationError: nothing was added, or the server is too old for batches.
-            TimeoutError, DisconnectedError, ConnectionClosedError: no answer came; all of it may be
-                stored, or nothing.
+            OutcomeUnknownError, ConnectionClosedError: no answer came; all of it may be stored, or nothing.
+                The former is a TimeoutError or a DisconnectedError, too.
+            TimeoutError, DisconnectedError: it was not sent.
         """
         self._check_open()
         if not self._messages:
@@ -196,17 +203,14 @@ class AtomicBatch:
         route = session.open_route(self._prefix + b"*", self._receive)
         session.observers[self] = None
         try:
+            self._slip = session.send_once(self._commands())
             self._under_way = True
-            session.send_once(self._commands())
             async with asyncio.timeout(self._timeout):
                 return await self._answer
         except TimeoutError:
             if self._refused is not None:
                 raise self._refused from None  # so the rest cannot have been stored
-            raise TimeoutError_(
-                f"no answer to a batch of {len(self)} messages within {self._timeout} s; all of it may "
-                "be stored, or nothing"
-            ) from None
+            raise self._unanswered_in_time() from None
         except BatchRefusedError as error:
             self._under_way = False
             if not session.info.cluster or is_leaderless(error) or error.err_code == _INCOMPLETE:
@@ -219,8 +223,18 @@ class AtomicBatch:
                 raise self._undecided(error) from error
             raise
         finally:
+            session.outbox.withdraw(self._slip)
             session.observers.pop(self, None)
             session.close_route(route)
+
+    def _unanswered_in_time(self) -> TimeoutError_:
+        """What is raised when the time is over; what was not sent is withdrawn."""
+        late = f"no answer to a batch of {len(self)} messages within {self._timeout} s"
+        if self._session.outbox.withdraw(self._slip):
+            self._under_way = False
+            return TimeoutError_(f"{late}: it was not sent, and will not be; {self._session.where}")
+        self._session.doubt.begin()
+        return TimeoutUnknownError(f"{late}; all of it may be stored, or nothing")
 
     # Sending it again
 
@@ -284,7 +298,7 @@ class AtomicBatch:
 
     def _undecided(self, error: BatchRefusedError) -> HeadraceError:
         """A refusal after an attempt without an answer may be about that attempt."""
-        return TimeoutError_(
+        return TimeoutUnknownError(
             f"an attempt to store a batch of {len(self)} messages had no answer, and the next was "
             f"refused ({error.description}): all of it may be stored, or nothing"
         )
@@ -382,13 +396,16 @@ class AtomicBatch:
 
     def connection_lost(self) -> None:
         """The answer is lost."""
-        self._fail(
-            self._refused
-            or DisconnectedError(
+        lost: HeadraceError
+        if self._session.outbox.withdraw(self._slip):
+            self._under_way = False
+            lost = DisconnectedError("the connection was lost before the batch was sent")
+        else:
+            lost = DisconnectedUnknownError(
                 "the connection was lost before the batch was acknowledged; all of it may be stored, or "
                 "nothing"
             )
-        )
+        self._fail(self._refused or lost)
 
     def connection_restored(self) -> None:
         """Nothing to do: the waiting commit has failed already."""

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from ...api import names
 from ...api.base import DocumentError
 from ...api.envelope import decode_pub_ack
 from ...api.errors import Errors
@@ -16,11 +17,14 @@ from ...errors import (
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
+    OutcomeUnknownError,
     ProtocolError,
     TimeoutError_,
+    TimeoutUnknownError,
 )
+from ...wire.headers import header_value
 from ..jetstream.calls import Api
-from ..message import HeadersLike, payload_bytes
+from ..message import HeadersLike, Payload, payload_bytes
 from ..net.leaders import (
     delivery_seconds,
     is_behind,
@@ -35,13 +39,15 @@ from .leaders import BEHIND_MAX, Who, nobody_has, who_has
 
 RETRIES: Final = 2
 
+_MSG_ID: Final = names.MSG_ID.encode()
+
 _decode_ack = msgspec.json.Decoder(PubAck).decode
 
 
 async def publish_awaited(
     api: Api,
     subject: str,
-    payload: bytes,
+    payload: Payload,
     headers: HeadersLike,
     options: PublishOptions,
     *,
@@ -65,7 +71,7 @@ async def publish_awaited(
 async def _publish(
     api: Api,
     subject: str,
-    payload: bytes,
+    payload: Payload,
     headers: HeadersLike,
     options: PublishOptions,
     timeout: float | None,
@@ -100,7 +106,11 @@ async def ask_stream(
     session: Session, subject: str, block: bytes, payload: bytes, seconds: float
 ) -> PubAck:
     """One attempt to have a message stored; ``block`` are its headers. Raises as ``JetStream.publish``."""
-    answer = await session.requests.ask(subject, block, payload, seconds)
+    try:
+        answer = await session.requests.ask(subject, block, payload, seconds)
+    except OutcomeUnknownError as error:
+        safe = "with its msg_id" if header_value(block, _MSG_ID) else "had it a msg_id"
+        raise type(error)(f"{error}; {safe}, sent again it is stored once") from None
     return _pub_ack(subject, answer[5])
 
 
@@ -134,7 +144,7 @@ class PublishAgain:
 
         Raises:
             NoRespondersError: no stream has the subject.
-            TimeoutError_: it is not known whether what another one refused is stored.
+            TimeoutUnknownError: it is not known whether what another one refused is stored.
         """
         if isinstance(error, NoRespondersError):
             return await self._who(error)
@@ -145,7 +155,7 @@ class PublishAgain:
             self._behind += 1
             return self._of if self._behind <= BEHIND_MAX else ""
         if self._behind and not self._deduplicated and is_wrong_last(error):
-            raise TimeoutError_(
+            raise TimeoutUnknownError(
                 f"a leader that was behind refused a message on {self._subject!r}, and the next leader did "
                 f"({error}): it may be stored or not; with a msg_id it is known"
             ) from error

@@ -24,10 +24,11 @@ from ...errors import (
     ConfigurationError,
     ConnectionClosedError,
     DisconnectedError,
+    DisconnectedUnknownError,
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
-    TimeoutError_,
+    TimeoutUnknownError,
 )
 from ...wire.encode import pub
 from ...wire.frames import Frame
@@ -94,6 +95,7 @@ class BatchingPublisher(Publisher):
         self._pauses = pauses()
         self._wait = LeaderWait(api.session.waits)
         self._finding: asyncio.Task[None] | None = None  # while PAUSED or SETTLING
+        self._maybe_stored = 0  # how many in front were sent, and may be stored or not
         self._doubtful = 0  # how many messages in front may be stored already
         self._probe, self._probed_at = 0, 0.0  # a place of which the answer is timed; 0 for none
         flow = min(FLOW_MAX, max(1, settings.window // ANSWERS_OUT))
@@ -265,6 +267,7 @@ class BatchingPublisher(Publisher):
         oldest = messages.popleft
         self._unacked_bytes -= sum([len(oldest()) for _ in range(count)])
         self._first += count
+        self._maybe_stored = max(self._maybe_stored - count, 0)
         self.acked += count
         self._trouble_over(found=True)
 
@@ -311,7 +314,9 @@ class BatchingPublisher(Publisher):
     def _unknown(self, error: HeadraceError) -> None:
         """The stream was asked about the batch, and does not know it, or is not there."""
         if self._repeats or not isinstance(error, NoRespondersError):
-            self._lose(DisconnectedError(f"the stream does not know what it stored: {error}"))
+            self._lose(
+                DisconnectedUnknownError(f"the stream does not know what it stored: {error}")
+            )
         elif self._unheard == self._retries:
             self._lose(error)
         else:
@@ -410,6 +415,7 @@ class BatchingPublisher(Publisher):
         """What was sent may be stored or not: send it again, or report it."""
         left = len(self._placed)
         self._leave_batch()
+        self._maybe_stored = max(left, self._maybe_stored)
         if left and self._try_again(left, reason) and self._repeats:
             self._doubtful = left if self._session.info.cluster else 0
         self._pump()
@@ -434,6 +440,7 @@ class BatchingPublisher(Publisher):
 
     def _fail_front(self, count: int, error: Exception) -> None:
         self._trouble_over(found=False)
+        self._maybe_stored = max(self._maybe_stored - count, 0)
         for _ in range(count):
             command = self._waiting.popleft()
             self._unacked_bytes -= len(command)
@@ -465,9 +472,12 @@ class BatchingPublisher(Publisher):
             if silence >= max(LINGER_S, 2 * self._round_trip):
                 self._end()
         elif silence >= self._ack_timeout or now - self._moved >= self._end_max:
+            self._session.doubt.begin()
             sent = f"sent {self._tries + 1} time(s)"
             limit = self._ack_timeout if silence >= self._ack_timeout else self._end_max
-            self._lose(TimeoutError_(f"no answer within {limit} s, {sent}"))
+            self._lose(
+                TimeoutUnknownError(f"no answer within {limit} s, {sent}: it may be stored or not")
+            )
             self._progress()
         elif silence >= self._ack_timeout / 2 and not self._pinged:
             self._pinged = True
@@ -478,12 +488,15 @@ class BatchingPublisher(Publisher):
     def connection_lost(self) -> None:
         """What was under way may have come; the stream will say, if anything may be sent again."""
         if self._retries == 0:
+            lost = "the connection was lost before the ack came"
+            sent = max(len(self._placed), self._maybe_stored)
             self._leave_batch()
-            lost = DisconnectedError("the connection was lost before the ack came")
-            self._fail_front(len(self._waiting), lost)
+            self._fail_front(sent, DisconnectedUnknownError(f"{lost}: it may be stored or not"))
+            self._fail_front(len(self._waiting), DisconnectedError(f"{lost}; it was not sent"))
         elif self._route is not None:
             self._state = State.ENDING
             self._resuming = True
+        self._refuse_if_away()
         self._progress()
 
     def connection_restored(self) -> None:

@@ -9,10 +9,11 @@ from typing import Final, cast
 from ...errors import ConfigurationError, ConnectionClosedError
 from ...subjects import check_subject
 from ...wire.encode import pub
-from ..message import HeadersLike, payload_bytes
+from ..message import HeadersLike, Payload, payload_bytes
+from ..net.lines import check_line
 from .fast_answers import APPEND, END, with_reply
 from .fast_batching import BatchingPublisher, State
-from .publisher import HEADS_KEPT_MAX, SEND_AT_ONCE_MAX, Publication
+from .publisher import HEADS_KEPT_MAX, NOT_OPEN, SEND_AT_ONCE_MAX, Publication
 
 _NO_REPLY: Final = b"?"  # stands where the reply will be, in a command that has no place yet
 
@@ -37,11 +38,13 @@ class FastPublisher(BatchingPublisher):
         self._is_open = False
         if self._state in (State.STARTING, State.OPEN) and self._session.link is not None:
             self._steer(END)  # so that the stream need not keep the batch
+        sent = max(len(self._placed), self._maybe_stored)
         self._leave_batch()
         if self._finding is not None:
             self._finding.cancel()
         self._leave()
-        self._fail_front(len(self._waiting), reason)
+        self._fail_front(sent, reason)
+        self._fail_front(len(self._waiting), ConnectionClosedError(f"{reason}; it was not sent"))
         self._progress()
         self._add_to_counts()
 
@@ -49,7 +52,8 @@ class FastPublisher(BatchingPublisher):
         if self._broken is not None:
             raise self._broken
         if not self._is_open:
-            raise ConnectionClosedError("the publisher is not open: use `async with` around it")
+            raise ConnectionClosedError(NOT_OPEN)
+        self._session.check_linked()
 
     async def _wait_for_answers(self) -> None:
         if self._waiting or self._placed or self._state is State.OPEN:
@@ -60,7 +64,7 @@ class FastPublisher(BatchingPublisher):
 
     # Sending
 
-    def _send_one(self, subject: str, payload: bytes, headers: HeadersLike, msg_id: str) -> int:
+    def _send_one(self, subject: str, payload: Payload, headers: HeadersLike, msg_id: str) -> int:
         head = self._heads.get(subject)
         if (
             head is None
@@ -167,7 +171,7 @@ class FastPublisher(BatchingPublisher):
         self,
         index: int,
         subject: str,
-        payload: bytes,
+        payload: Payload,
         headers: HeadersLike = None,
         msg_id: str = "",
     ) -> bytes:
@@ -185,7 +189,9 @@ class FastPublisher(BatchingPublisher):
 
     def _head(self, subject: str) -> bytes:
         self._check_open()
-        head = b"PUB %b " % check_subject(subject.encode())
+        known = check_subject(subject.encode())
+        check_line(known, self._reply_bytes)
+        head = b"PUB %b " % known
         if len(self._heads) < HEADS_KEPT_MAX:
             self._heads[subject] = head
         return head

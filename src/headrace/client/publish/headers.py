@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Final, TypedDict
 
 from ...api import names
-from ...errors import ConfigurationError
-from ...wire.headers import EMPTY_BLOCK, Headers, add_header, header_value
+from ...errors import ConfigurationError, ProtocolError
+from ...wire.headers import EMPTY_BLOCK, Headers, add_header, check_value, header_value
 from ..message import HeadersLike, header_block
 
 _MSG_ID: Final = names.MSG_ID.encode()
@@ -82,10 +82,12 @@ def with_pairs(headers: HeadersLike, *more: tuple[str, str]) -> Headers:
 
 
 def header_text(what: str, value: str) -> bytes:
-    """The bytes of a header value. Raises ConfigurationError for one that would break the line."""
-    if "\r" in value or "\n" in value:
-        raise ConfigurationError(f"{what} {value!r} has a line break")
-    return value.encode()
+    """The bytes of a header value. Raises ConfigurationError for what cannot be one."""
+    try:
+        check_value(f"{what} {value!r:.200}", value)
+    except ProtocolError as error:
+        raise ConfigurationError(str(error)) from None
+    return value.encode(errors="surrogateescape")
 
 
 def duration_text(duration: float | timedelta) -> str:

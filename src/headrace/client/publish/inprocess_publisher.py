@@ -8,13 +8,12 @@ from itertools import islice, repeat
 from operator import itemgetter
 from typing import Final
 
-from ...errors import LimitExceededError
-from ...limits import CONTROL_LINE_BYTES_MAX
 from ...subjects import check_subject
 from ...wire.frames import PUB, Frame
-from ...wire.inprocess import FRAME_BYTES, FrameBatch, PublishRun
+from ...wire.inprocess import FrameBatch, PublishRun
 from ..jetstream.calls import Api
-from ..message import HeadersLike, payload_bytes
+from ..message import HeadersLike, Payload, payload_bytes
+from ..net.lines import check_line
 from .publisher import HEADS_KEPT_MAX, Publication, PublisherSettings
 from .window import OK_START, WindowPublisher
 
@@ -247,7 +246,7 @@ class InProcessPublisher(WindowPublisher[Frame]):
         self,
         index: int,
         subject: str,
-        payload: bytes,
+        payload: Payload,
         headers: HeadersLike = None,
         msg_id: str = "",
     ) -> Frame:
@@ -265,11 +264,7 @@ class InProcessPublisher(WindowPublisher[Frame]):
         """The subject, checked once; its length, too, since no parser will."""
         self._check_open()
         head = check_subject(subject.encode())
-        if len(head) + len(self._prefix) + FRAME_BYTES > CONTROL_LINE_BYTES_MAX:
-            raise LimitExceededError(
-                f"a subject of {len(head)} bytes; with its reply subject it must fit into a line "
-                f"of {CONTROL_LINE_BYTES_MAX}"
-            )
+        check_line(head, self._reply_bytes)
         if len(self._heads) < HEADS_KEPT_MAX:
             self._heads[subject] = head
         return head

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError
 from ..jetstream.calls import Api
-from ..message import HeadersLike
+from ..message import HeadersLike, Payload
+from ..net.lines import reply_bytes
 from .headers import Blocks
 
 if TYPE_CHECKING:
@@ -20,15 +21,19 @@ if TYPE_CHECKING:
 FAILURES_KEPT_MAX: Final = 10_000  # further ones are counted, not kept
 HEADS_KEPT_MAX: Final = 4096
 SEND_AT_ONCE_MAX: Final = 1024  # messages joined into one write
+NOT_OPEN: Final = (
+    "the publisher is not open: enter it with `async with`, or with `with` in headrace.sync"
+)
 
-Publication: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike]
+Publication: TypeAlias = tuple[str, Payload] | tuple[str, Payload, HeadersLike]
 
 
 @dataclass(frozen=True, slots=True)
 class PublishFailure:
     """One message that is not known to be stored: which (from 0, in the order sent), and why.
 
-    After a TimeoutError, DisconnectedError or ConnectionClosedError it may be stored all the same.
+    After an OutcomeUnknownError, or a ConnectionClosedError that does not say that it was not sent, it may
+    be stored all the same.
     """
 
     index: int
@@ -120,6 +125,7 @@ class Publisher(ABC):
         self._route: Route | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._max_payload = session.info.max_payload
+        self._reply_bytes = reply_bytes(session.options.inbox_prefix)
 
     def __repr__(self) -> str:
         return f"<Publisher sent={self.sent} in_flight={self.in_flight} failed={self.failed}>"
@@ -178,6 +184,12 @@ class Publisher(ABC):
         if self._timer is not None:
             self._timer.cancel()
 
+    def _refuse_if_away(self) -> None:
+        """The connection was lost: where nothing is to wait for the next one, nothing more is taken."""
+        if self._session.is_refusing:
+            self._heads.clear()  # so each message comes by `_check_open`
+            wake_all(self._waiters)
+
     def _add_to_counts(self) -> None:
         counts = self._session.counts
         counts.sent += self.sent
@@ -187,12 +199,14 @@ class Publisher(ABC):
     # Sending
 
     async def send(
-        self, subject: str, payload: bytes = b"", headers: HeadersLike = None, *, msg_id: str = ""
+        self, subject: str, payload: Payload = b"", headers: HeadersLike = None, *, msg_id: str = ""
     ) -> int:
         """Send a message and return its number, from 0. Waits only while the window is full.
 
         Raises:
             InvalidSubjectError, LimitExceededError: the message cannot be sent; it gets no number.
+            DisconnectedError: there is no connection, and the option ``fail_while_disconnected`` is set; it
+                gets no number.
             ConnectionClosedError: the publisher or the connection is closed.
         """
         if self._is_full:
@@ -200,7 +214,7 @@ class Publisher(ABC):
         return self._send_one(subject, payload, headers, msg_id)
 
     async def send_many(
-        self, messages: Iterable[tuple[str, bytes] | tuple[str, bytes, HeadersLike]]
+        self, messages: Iterable[tuple[str, Payload] | tuple[str, Payload, HeadersLike]]
     ) -> int:
         """Send ``(subject, payload)`` or ``(subject, payload, headers)`` one after the other, faster than
         ``send`` does, and return how many. Raises as ``send``; those before the bad one are sent."""
@@ -215,6 +229,7 @@ class Publisher(ABC):
 
     async def _wait_for_window(self) -> None:
         while self._is_full:
+            self._session.check_linked()
             waiter = self._session.loop.create_future()
             self._waiters.append(waiter)
             await waiter
@@ -254,7 +269,7 @@ class Publisher(ABC):
         """Whether the next message has to wait for the window."""
 
     @abstractmethod
-    def _send_one(self, subject: str, payload: bytes, headers: HeadersLike, msg_id: str) -> int:
+    def _send_one(self, subject: str, payload: Payload, headers: HeadersLike, msg_id: str) -> int:
         """Send a message with the next number, and return that. Raises as ``send``."""
 
     @abstractmethod
@@ -266,7 +281,7 @@ class Publisher(ABC):
         self,
         index: int,
         subject: str,
-        payload: bytes,
+        payload: Payload,
         headers: HeadersLike = None,
         msg_id: str = "",
     ) -> object:

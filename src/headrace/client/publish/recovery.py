@@ -17,7 +17,7 @@ from contextlib import suppress
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from ...errors import ConnectionClosedError, HeadraceError, TimeoutError_
+from ...errors import ConnectionClosedError, HeadraceError, TimeoutUnknownError
 from ..net.leaders import LeaderWait, no_leader, pauses
 from .leaders import Who, nobody_has, who_has
 
@@ -301,7 +301,9 @@ class Recovery(Generic[C]):
                 continue  # it was sent, and is not sent again: the publisher waits for its answer
             error: HeadraceError = no_leader(self._of, self._limit)
             if not certain:
-                error = TimeoutError_(f"no ack within {self._limit} s; it may be stored or not")
+                error = TimeoutUnknownError(
+                    f"no ack within {self._limit} s; it may be stored or not"
+                )
             self._wave.pop(key, None)
             publisher._fail(key, error)
         for keys in self._refused.values():

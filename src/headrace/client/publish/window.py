@@ -11,18 +11,18 @@ from ...api.envelope import decode_pub_ack
 from ...errors import (
     ConfigurationError,
     ConnectionClosedError,
-    DisconnectedError,
+    DisconnectedUnknownError,
     HeadraceError,
     ProtocolError,
-    TimeoutError_,
+    TimeoutUnknownError,
 )
 from ...wire.frames import Frame
 from ...wire.headers import status_of
 from ..jetstream.calls import Api
-from ..message import HeadersLike
+from ..message import HeadersLike, Payload
 from ..net.leaders import is_leaderless
 from .leaders import nobody_has
-from .publisher import SEND_AT_ONCE_MAX, Publisher, PublisherSettings, wake_all
+from .publisher import NOT_OPEN, SEND_AT_ONCE_MAX, Publisher, PublisherSettings, wake_all
 from .recovery import Recovery
 
 OK_START: Final = b'{"stream"'
@@ -43,6 +43,7 @@ class WindowPublisher(Publisher, Generic[C]):
         self._reopen_at = window - window // 4  # a full window reopens when a quarter is free
         self._recovery: Recovery[C] = Recovery(self, api, settings)
         self._flowing = False  # whether what is sent leaves: there is a link, and no trouble
+        self._sent_below = 0  # when it does not: all with lower numbers may have left
         self._unacked: dict[bytes, C] = {}  # number → command, in the order sent
         self._attempts: dict[bytes, int] = {}  # only of those sent again
         self._last_ack = b""
@@ -63,7 +64,7 @@ class WindowPublisher(Publisher, Generic[C]):
         self,
         index: int,
         subject: str,
-        payload: bytes,
+        payload: Payload,
         headers: HeadersLike = None,
         msg_id: str = "",
     ) -> C:
@@ -105,14 +106,18 @@ class WindowPublisher(Publisher, Generic[C]):
         self._leave()
         self._session.close_route(self._route)
         self._route = None
+        sent_below = self.sent if self._flowing else self._sent_below
         self._flowing = False
         self._recovery.close()
-        self._fail_all(reason)
+        for key in [key for key in self._unacked if int(key) < sent_below]:
+            self._fail(key, reason)
+        self._fail_all(ConnectionClosedError(f"{reason}; it was not sent"))
         self._add_to_counts()
 
     def _check_open(self) -> None:
         if self._route is None:
-            raise ConnectionClosedError("the publisher is not open: use `async with` around it")
+            raise ConnectionClosedError(NOT_OPEN)
+        self._session.check_linked()
 
     async def _wait_for_answers(self) -> None:
         if self.in_flight:
@@ -126,7 +131,7 @@ class WindowPublisher(Publisher, Generic[C]):
     def _is_full(self) -> bool:
         return self.in_flight >= self._window or self._unacked_bytes >= self._window_bytes
 
-    def _send_one(self, subject: str, payload: bytes, headers: HeadersLike, msg_id: str) -> int:
+    def _send_one(self, subject: str, payload: Payload, headers: HeadersLike, msg_id: str) -> int:
         index = self.sent
         command = self._command(index, subject, payload, headers, msg_id)
         self._unacked[b"%d" % index] = command
@@ -229,6 +234,8 @@ class WindowPublisher(Publisher, Generic[C]):
 
     def _hold(self) -> None:
         """There is trouble: hold back what is sent from here on."""
+        if self._flowing:
+            self._sent_below = self.sent
         self._flowing = False
 
     def _release(self, *, anew: bool) -> None:
@@ -242,6 +249,8 @@ class WindowPublisher(Publisher, Generic[C]):
         if self._session.link is None:
             return
         unacked = self._unacked
+        if keys:
+            self._sent_below = max(self._sent_below, int(keys[-1]) + 1)
         for start in range(0, len(keys), SEND_AT_ONCE_MAX):
             piece = [unacked[key] for key in keys[start : start + SEND_AT_ONCE_MAX]]
             self._put(piece, self._total(piece))
@@ -255,6 +264,8 @@ class WindowPublisher(Publisher, Generic[C]):
         if self._repeats and self._recovery.stalled:
             return  # the recovery takes care of all of them
         overdue = self._recovery.overdue(before)
+        if overdue:
+            self._session.doubt.begin()
         if self._repeats:
             if overdue:
                 self._recovery.doubt(before)
@@ -263,8 +274,9 @@ class WindowPublisher(Publisher, Generic[C]):
         for key in set(overdue) - set(again):
             self._fail(
                 key,
-                TimeoutError_(
-                    f"no ack within {self._ack_timeout} s, sent {self._attempts[key]} time(s)"
+                TimeoutUnknownError(
+                    f"no ack within {self._ack_timeout} s, sent {self._attempts[key]} time(s): it may be "
+                    "stored or not"
                 ),
             )
         self._resend(again)
@@ -274,12 +286,15 @@ class WindowPublisher(Publisher, Generic[C]):
 
     def connection_lost(self) -> None:
         """Acks under way are lost: these messages are sent again, or reported."""
-        lost = DisconnectedError("the connection was lost before the ack came")
+        lost = DisconnectedUnknownError(
+            "the connection was lost before the ack came: it may be stored or not"
+        )
         if not self._repeats:
             for key in self._recovery.overdue(self.sent):
                 if not self._may_try_again(key):
                     self._fail(key, lost)
         self._recovery.lost()
+        self._refuse_if_away()
         self._progress()
 
     def connection_restored(self) -> None:

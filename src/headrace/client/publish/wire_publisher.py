@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...subjects import check_subject
-from ..message import HeadersLike, payload_bytes
+from ..message import HeadersLike, Payload, payload_bytes
+from ..net.lines import check_line
 from .publisher import HEADS_KEPT_MAX, SEND_AT_ONCE_MAX, Publication
 from .window import WindowPublisher
 
@@ -57,7 +58,7 @@ class WirePublisher(WindowPublisher[bytes]):
         self,
         index: int,
         subject: str,
-        payload: bytes,
+        payload: Payload,
         headers: HeadersLike = None,
         msg_id: str = "",
     ) -> bytes:
@@ -77,7 +78,9 @@ class WirePublisher(WindowPublisher[bytes]):
     def _head(self, subject: str) -> bytes:
         """The start of a subject's PUB line, checked once per subject."""
         self._check_open()
-        head = b"PUB %b %b" % (check_subject(subject.encode()), self._prefix)
+        known = check_subject(subject.encode())
+        check_line(known, self._reply_bytes)
+        head = b"PUB %b %b" % (known, self._prefix)
         if len(self._heads) < HEADS_KEPT_MAX:
             self._heads[subject] = head
         return head

@@ -235,7 +235,7 @@ class Service:
             document = msgspec.to_builtins(self.info())
             if verb == "PING":
                 document = {key: document[key] for key in ("name", "id", "version", "metadata")}
-        message._session.send(message._response(answer(verb, document), None))
+        message._session.publish(message._response(answer(verb, document), None))
 
     # Its end
 
