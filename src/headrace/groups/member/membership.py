@@ -125,10 +125,6 @@ class Membership(Generic[G]):
         self._check_config("interoperable")
         self._iteration = Iteration() if handler is None else None
         self._handler: Handler = handler or self._iteration.hand_over  # type: ignore[union-attr]
-        self._handler_name = name_of(self._handler)
-        spans = js.connection._session.spans if handler is not None else None
-        if spans is not None:
-            self._handler = spans.traced(self._handler)
         self._concurrency = concurrency
         self._key = key
         self._on_failure: OnFailure = Stop() if on_failure is None else on_failure
@@ -212,14 +208,14 @@ class Membership(Generic[G]):
         self._record = record
         label = f"member {self.member!r} of group {self.group!r} of stream {self.stream!r}"
         self._loop_watch = LoopWatch(
-            label, self._handler_name, settings.lease_s, self._emit, self._current
+            label, name_of(self._handler), settings.lease_s, self._emit, self._current
         )
         self._crew = Crew(
             js=self._js,
             stream=where,
             label=label,
             settings=settings,
-            handler=self._handler,
+            handler=self._traced(),
             on_failure=self._on_failure,
             concurrency=self._concurrency,
             key=self._key or key_function(record),
@@ -238,6 +234,10 @@ class Membership(Generic[G]):
             self._watch(changes), name=f"record of {self._crew.label}"
         )
         return self
+
+    def _traced(self) -> Handler:
+        spans = self._js.connection._session.spans
+        return self._handler if spans is None or self._iteration else spans.traced(self._handler)
 
     def _present(self) -> Present:
         numbers = tuple(sorted(each.number for each in self._generations))
