@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, TypeVar, overload
 if TYPE_CHECKING:
     from headrace.client import Consumer
 
-__all__ = ["elapse", "elapse_here", "until", "until_delivered", "until_here", "until_pulling"]
+__all__ = [
+    "block",
+    "elapse",
+    "elapse_here",
+    "until",
+    "until_delivered",
+    "until_here",
+    "until_pulling",
+]
 
 POLL_S = 0.01
 WITHIN_S = 10.0
@@ -60,6 +68,11 @@ def until_here(
             raise AssertionError(f"{what} (within {within} s)")
         time.sleep(every)
     return answer
+
+
+def block(seconds: float) -> None:
+    """What a handler that blocks does: its thread, and the loop if it runs there, stands still."""
+    time.sleep(seconds)
 
 
 async def elapse(seconds: float, why: str) -> None:

@@ -98,8 +98,15 @@ _OTHERWISE = {
     ],
     "Membership": [
         (
-            "a plain or a coroutine function. It acknowledges",
-            "a plain function, on one of ``concurrency`` threads of the membership's own. It acknowledges",
+            (
+                "A coroutine function runs on the event loop. A plain function runs on one of "
+                "``concurrency`` threads of the membership's own, and may block; each call has a copy of the "
+                "context (``contextvars``) of ``start``. What it returns is awaited on the loop if it can be."
+            ),
+            (
+                "It runs on one of ``concurrency`` threads of the membership's own, and may block; each call "
+                "has a copy of the context (``contextvars``) of the connection's background thread."
+            ),
         ),
         (
             "instead of what the group partitions by.",

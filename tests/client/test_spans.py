@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ from headrace import ServiceError, sync
 from headrace.client import Connection, JetStreamMessage, Message, tracing
 from headrace.client.spans import Spans
 from headrace.embedded import Broker
+from headrace.groups import GroupMessage, HandlerFailedError, elastic
+from waiting import until
 
 otel = pytest.importorskip("opentelemetry.trace")
 sdk = pytest.importorskip("opentelemetry.sdk.trace")
@@ -180,3 +183,68 @@ def test_without_opentelemetry_there_are_contexts_only(monkeypatch: pytest.Monke
 
     with tracing.processing(Received()):
         assert tracing.current() == tracing.context_of(Received())
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "plain"])
+async def test_a_members_handler_continues_the_trace_of_who_published(
+    connection: Connection, spans: Recorded, kind: str
+) -> None:
+    js = connection.jetstream()
+    await elastic.create(js, "S", "mill", 2, members=["a"])
+    await js.publish("orders.17", b"two apples")
+    inside: list[str] = []
+    done = threading.Event()
+
+    def plain(message: GroupMessage) -> None:
+        active = tracing.current()
+        inside.append(active.trace_id if active is not None else "")
+        with tracing.processing(message):
+            message.ack()
+        done.set()
+
+    async def coroutine(message: GroupMessage) -> None:
+        plain(message)
+
+    async with elastic.join(js, "S", "mill", "a", plain if kind == "plain" else coroutine):
+        await until(done.is_set)
+    published = spans.named("publish orders.*")
+    first, second = (
+        each for each in spans.exporter.get_finished_spans() if each.name == "process orders.*"
+    )
+    assert inside == [f"{published.context.trace_id:032x}"]
+    for span in (first, second):
+        assert span.parent.span_id == published.context.span_id
+        assert span.attributes["messaging.nats.stream"] == "S-mill"
+        assert [event.name for event in span.events] == ["ack"]
+
+
+@pytest.mark.parametrize("when", ["on_start", "on_end"])
+async def test_tracing_that_fails_ends_no_membership_and_hides_no_error(
+    connection: Connection,
+    spans: Recorded,
+    when: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*arguments: object, **named: object) -> None:
+        raise OSError("the collector is full")
+
+    monkeypatch.setattr(export.SimpleSpanProcessor, when, fail)
+    js = connection.jetstream()
+    await elastic.create(js, "S", "mill", 2, members=["a"])
+    handled: list[bytes] = []
+
+    async def handle(message: GroupMessage) -> None:
+        with tracing.processing(message):
+            handled.append(message.payload)
+            message.ack()
+            if message.payload == b"2":
+                raise ZeroDivisionError("the handler's own")
+
+    async with elastic.join(js, "S", "mill", "a", handle) as membership:
+        for number in range(3):
+            await js.publish("orders.17", b"%d" % number)
+        with pytest.raises(HandlerFailedError, match="the handler's own"):
+            await membership.wait()
+    assert handled == [b"0", b"1", b"2"]
+    assert "the collector is full" in caplog.text

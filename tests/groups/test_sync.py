@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -20,7 +19,6 @@ from headrace.errors import (
     ConnectionClosedError,
     TimeoutError_,
 )
-from headrace.groups.blocking.workers import Workers
 from headrace.sync.groups import (
     GroupExistsError,
     GroupMessage,
@@ -372,7 +370,7 @@ def test_what_it_owns_is_read_while_it_changes() -> None:
     interval = sys.getswitchinterval()
     inner: Any = groups.Membership(Any, groups.ElasticGroup, "S", "g", "m", print)  # type: ignore[arg-type]
     thread: Any = None
-    membership = Membership(thread, inner, Workers(1, "test"))
+    membership = Membership(thread, inner)
     over = threading.Event()
 
     def change() -> None:
@@ -393,54 +391,3 @@ def test_what_it_owns_is_read_while_it_changes() -> None:
         sys.setswitchinterval(interval)
         over.set()
         changing.join()
-
-
-async def test_a_call_that_has_begun_is_waited_for_when_it_is_cancelled() -> None:
-    workers = Workers(1, "test")
-    begun, go_on = threading.Event(), threading.Event()
-    ended: list[str] = []
-
-    def work() -> None:
-        begun.set()
-        assert go_on.wait(20)
-        ended.append("first")
-
-    try:
-        first = asyncio.create_task(workers.run(work))
-        await asyncio.to_thread(begun.wait, 20)
-        second = asyncio.create_task(workers.run(lambda: ended.append("second")))
-        await asyncio.sleep(0)
-        second.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await second  # it has not begun, and never does
-        first.cancel()
-        await asyncio.sleep(0)
-        assert not first.done()
-        go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await first
-        await workers.run(lambda: ended.append("third"))
-        assert ended == ["first", "third"]
-    finally:
-        go_on.set()
-        workers.close()
-
-
-async def test_threads_begin_as_they_are_needed_and_end() -> None:
-    before = threading.active_count()
-    workers = Workers(3, "test")
-    here: list[bool] = []
-    for _ in range(5):
-        await workers.run(lambda: here.append(workers.is_here))
-    assert threading.active_count() == before + 1  # one was enough
-    together = threading.Barrier(3)
-    await asyncio.gather(*(workers.run(lambda: together.wait(20)) for _ in range(3)))
-    assert threading.active_count() == before + 3
-    assert here == [True] * 5
-    assert not workers.is_here
-    failing: Callable[[], object] = lambda: 1 / 0  # noqa: E731
-    with pytest.raises(ZeroDivisionError):
-        await workers.run(failing)
-    workers.close()
-    workers.close()
-    await asyncio.to_thread(until_here, lambda: threading.active_count() <= before + 1)

@@ -8,6 +8,7 @@ in a loop. The attributes are those of OpenTelemetry's conventions for messaging
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,18 +23,23 @@ __all__ = ["Spans"]
 
 _LONG: Final = 32
 
+_log = logging.getLogger("headrace.client")
+
 
 class Spans:
     """Makes the spans of a connection.
+
+    What goes wrong in making one (in a processor or exporter, too) is logged once, and hurts nobody.
 
     Args:
         otel: the module ``opentelemetry.trace``.
     """
 
-    __slots__ = ("_otel", "_tracer")
+    __slots__ = ("_has_failed", "_otel", "_tracer")
 
     def __init__(self, otel: Any) -> None:
         self._otel = otel
+        self._has_failed = False
         self._tracer = otel.get_tracer("headrace", __version__)
 
     @classmethod
@@ -49,9 +55,10 @@ class Spans:
         with self._span("publish", subject, self._otel.SpanKind.PRODUCER, attributes) as span:
 
             def stored(ack: PubAck) -> None:
-                span.set_attribute("messaging.nats.stream", ack.stream)
-                span.set_attribute("messaging.nats.stream_sequence", ack.seq)
-                span.set_attribute("messaging.nats.duplicate", ack.duplicate)
+                with self._unharmed():
+                    span.set_attribute("messaging.nats.stream", ack.stream)
+                    span.set_attribute("messaging.nats.stream_sequence", ack.seq)
+                    span.set_attribute("messaging.nats.duplicate", ack.duplicate)
 
             yield stored
 
@@ -69,15 +76,19 @@ class Spans:
         attributes = _attributes("process", "process", subject, len(message.payload))
         delivered = hasattr(message, "is_answered")
         if delivered:
-            about = message.metadata
-            attributes["messaging.nats.stream"] = about.stream
-            attributes["messaging.consumer.group.name"] = about.consumer
-            attributes["messaging.nats.stream_sequence"] = about.stream_seq
-            attributes["messaging.nats.delivered"] = about.delivered
+            with self._unharmed():
+                about = message.metadata
+                attributes["messaging.nats.stream"] = about.stream
+                attributes["messaging.consumer.group.name"] = about.consumer
+                attributes["messaging.nats.stream_sequence"] = about.stream_seq
+                attributes["messaging.nats.delivered"] = about.delivered
         asks = not delivered and bool(message.reply)
         kind = self._otel.SpanKind.SERVER if asks else self._otel.SpanKind.CONSUMER
+        sender = None
+        with self._unharmed():
+            sender = tracing.context_of(message)
         with (
-            tracing.use(tracing.context_of(message)),
+            tracing.use(sender),
             self._span("process", subject, kind, attributes) as span,
         ):
             try:
@@ -85,7 +96,8 @@ class Spans:
             finally:
                 if delivered and message.is_answered:
                     answer = message._answered
-                    span.add_event("ack" if answer is True else answer)
+                    with self._unharmed():
+                        span.add_event("ack" if answer is True else answer)
 
     def traced(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """``callback``, with a span for each message that it is called with."""
@@ -103,9 +115,38 @@ class Spans:
 
         return call
 
-    def _span(self, verb: str, subject: str, kind: Any, attributes: dict[str, Any]) -> Any:
+    @contextlib.contextmanager
+    def _span(
+        self, verb: str, subject: str, kind: Any, attributes: dict[str, Any]
+    ) -> Iterator[Any]:
         name = f"{verb} {_template(subject)}"
-        return self._tracer.start_as_current_span(name, kind=kind, attributes=attributes)
+        span, entered = self._otel.INVALID_SPAN, contextlib.ExitStack()
+        with self._unharmed():
+            span = entered.enter_context(
+                self._tracer.start_as_current_span(name, kind=kind, attributes=attributes)
+            )
+        raised: BaseException | None = None
+        try:
+            yield span
+        except BaseException as error:
+            raised = error
+            raise
+        finally:
+            with self._unharmed(raised):
+                if raised is None:
+                    entered.close()
+                else:
+                    entered.__exit__(type(raised), raised, raised.__traceback__)
+
+    @contextlib.contextmanager
+    def _unharmed(self, known: BaseException | None = None) -> Iterator[None]:
+        """Let nothing of tracing out; ``known`` is what is raised anyway."""
+        try:
+            yield
+        except Exception as error:
+            if error is not known and not self._has_failed:
+                self._has_failed = True
+                _log.warning("a span could not be made, or not ended: %r", error, exc_info=error)
 
 
 def _attributes(kind: str, name: str, subject: str, size: int) -> dict[str, Any]:

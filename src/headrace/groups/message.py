@@ -64,6 +64,11 @@ class GroupMessage(msgspec.Struct, eq=False):
         return self._message.headers
 
     @property
+    def raw_headers(self) -> bytes:
+        """The header block as it came, ``b""`` without one."""
+        return self._message.raw_headers
+
+    @property
     def metadata(self) -> AckTokens:
         """Stream, consumer, how often delivered, sequences, time and what was pending."""
         return self._message.metadata
@@ -77,6 +82,10 @@ class GroupMessage(msgspec.Struct, eq=False):
     def is_answered(self) -> bool:
         """Whether a final answer was queued."""
         return self._message.is_answered
+
+    @property
+    def _answered(self) -> bool | str:
+        return self._message._answered
 
     def __repr__(self) -> str:
         return f"<GroupMessage {self._message.subject!r} {len(self.payload)} bytes>"

@@ -21,6 +21,7 @@ from headrace.groups import (
     Retry,
     elastic,
 )
+from headrace.groups.events import HandlerFailed
 from member_world import GROUP, STREAM, World
 from nats_cluster import Cable
 from peers import ServerProcess
@@ -209,6 +210,37 @@ async def test_a_handler_that_fails_ends_the_membership_and_the_next_instance_ha
     async with world.join("a", config=MANY):
         await world.until_seen()
     assert world.seen.numbers() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("reference_server", ["headrace"], indirect=True)
+@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+async def test_a_failure_that_ends_the_membership_is_told_before_anybody_waits_for_it(
+    world: World, kind: str, concurrency: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.create(members=("a",))
+
+    def plain(message: GroupMessage) -> None:
+        raise ZeroDivisionError("oh")
+
+    async def coroutine(message: GroupMessage) -> None:
+        plain(message)
+
+    events = world.js.connection.events()
+    handler = plain if kind == "plain" else coroutine
+    membership = await world.join("a", handler, config=MANY, concurrency=concurrency).start()
+    await world.publish(1)
+    async with asyncio.timeout(5):
+        failed = await anext(each async for each in events if isinstance(each, HandlerFailed))
+    assert (failed.subject, failed.sequence, failed.delivered) == (f"{STREAM}.k0", 1, 1)
+    assert failed.key == ("k0",)
+    assert isinstance(failed.error, ZeroDivisionError)
+    (line,) = [each for each in caplog.messages if "failed" in each]
+    assert "message 1 on 'ORDERS.k0' of member 'a'" in line
+    assert "key ('k0',), delivery 1; the membership ends" in line
+    assert membership.stats.handlers_failed == 1
+    with pytest.raises(HandlerFailedError):
+        await membership.wait()
 
 
 async def test_a_message_that_fails_too_often_is_put_elsewhere_with_its_story(

@@ -34,7 +34,7 @@ async def test_an_instance_that_stood_still_begins_nothing_of_what_it_had(world:
     await world.create(members=("a",))
     config = ConsumerConfig(ack_wait=1.0, max_ack_pending=100)
 
-    def handle(message: GroupMessage) -> None:
+    async def handle(message: GroupMessage) -> None:
         world.seen.note("a", message)
         if len(world.seen.rows) == 5:
             deadline = time.monotonic() + 1.1
@@ -90,6 +90,7 @@ async def test_a_message_costs_no_task_no_future_and_no_timer(
     await world.publish(total)
     made: Counter[str] = Counter()
     done = asyncio.Event()
+    loop = asyncio.get_running_loop()
     handled = 0
 
     def plain(message: GroupMessage) -> None:
@@ -97,9 +98,9 @@ async def test_a_message_costs_no_task_no_future_and_no_timer(
         handled += 1
         message.ack()
         if handled == 500:  # begun: from here on it is the messages alone
-            count(asyncio.get_running_loop(), made, monkeypatch)
+            count(loop, made, monkeypatch)
         if handled == total:
-            done.set()
+            loop.call_soon_threadsafe(done.set)
 
     async def coroutine(message: GroupMessage) -> None:
         plain(message)

@@ -6,7 +6,7 @@ The docstrings are those of the asyncio class; ``make blocking`` writes them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import wraps
 from typing import Any, Generic, Self, TypeVar
 
 from ...api.consumers import ConsumerConfig
@@ -16,10 +16,10 @@ from ...client.callbacks import check_plain
 from ...errors import ConfigurationError
 from ..member import Membership as AioMembership
 from ..member.machine import Release
+from ..member.stats import MembershipStats
 from ..message import GroupMessage as AioGroupMessage
 from ..records import ElasticGroup, StaticGroup
 from .message import GroupMessage
-from .workers import Workers
 
 __all__ = ["Handler", "Membership", "joined"]
 
@@ -35,35 +35,30 @@ def joined(
     member: str,
     handler: Handler | None,
     config: ConsumerConfig | None,
-    *,
-    concurrency: int,
     **settings: Any,
 ) -> Membership[G]:
     """What ``join``, which is that of ``static`` or ``elastic``, is for threads."""
-    thread = js._thread
-    workers = Workers(concurrency, f"member {member} of {group}")
     inner = join(
         js._inner,
         stream,
         group,
         member,
-        None if handler is None else _handing_over(thread, workers, handler),
+        None if handler is None else _blocking(js._thread, handler),
         config,
-        concurrency=concurrency,
         **settings,
     )
-    return Membership(thread, inner, workers)
+    return Membership(js._thread, inner)
 
 
-def _handing_over(
-    thread: LoopThread, workers: Workers, handler: Handler
-) -> Callable[[AioGroupMessage], Any]:
+def _blocking(thread: LoopThread, handler: Handler) -> Callable[[AioGroupMessage], None]:
+    """``handler``, with the messages that it is to get."""
     check_plain("handler", handler)
 
-    async def hand_over(message: AioGroupMessage) -> None:
-        await workers.run(partial(handler, GroupMessage._of(thread, message)))
+    @wraps(handler)
+    def call(message: AioGroupMessage) -> None:
+        handler(GroupMessage._of(thread, message))
 
-    return hand_over
+    return call
 
 
 class Membership(Blocking, Generic[G]):
@@ -82,8 +77,9 @@ class Membership(Blocking, Generic[G]):
     Args:
         kind: ``StaticGroup`` or ``ElasticGroup``.
         stream, group, member: the stream of the group, the group, and which of its members this is.
-        handler: called for each message, a plain function, on one of ``concurrency`` threads of the
-            membership's own. It acknowledges the message.
+        handler: called for each message; it acknowledges the message. It runs on one of ``concurrency``
+            threads of the membership's own, and may block; each call has a copy of the context
+            (``contextvars``) of the connection's background thread.
         config: how the member's consumers deliver; all instances of a group give the same. Names, filters
             and priority group are set by the group. ``ack_wait`` is 5 seconds where none is given.
         concurrency: how many handlers run at once, never two for one key.
@@ -96,17 +92,14 @@ class Membership(Blocking, Generic[G]):
         on_error: called with errors that do not end the membership, on the background thread, where it
             must not make blocking calls; without it those are connection events.
         random: for pauses.
+        threads: where a plain handler runs, instead of threads of its own.
 
     Attributes:
         stream, group, member: as given.
     """
 
-    __slots__ = ("_workers",)
+    __slots__ = ()
     _inner: AioMembership[G]
-
-    def __init__(self, thread: LoopThread, inner: AioMembership[G], workers: Workers) -> None:
-        super().__init__(thread, inner)
-        self._workers = workers
 
     # What it is
 
@@ -140,23 +133,22 @@ class Membership(Blocking, Generic[G]):
         """The newest generation of what it owns; 0 if that is nothing."""
         return self._inner.generation
 
+    @property
+    def stats(self) -> MembershipStats:
+        """What went wrong so far, as numbers."""
+        return self._inner.stats
+
     # Beginning
 
     def __enter__(self) -> Self:
-        self._thread.run(self._begin())
+        self._thread.run(self._inner.start())
         return self
-
-    async def _begin(self) -> None:
-        await self._inner.start()
-        ended = self._inner._ended
-        if ended is not None:
-            ended.add_done_callback(lambda _: self._workers.close())
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         try:
             self._thread.run(self._inner.__aexit__(kind, error, traceback))
         finally:
-            self._workers.close()
+            self._inner._threads.close()
 
     # Taking messages without a handler
 
@@ -177,7 +169,7 @@ class Membership(Blocking, Generic[G]):
             ConnectionClosedError: the connection is closed.
             GroupError: the member's consumer cannot be had.
         """
-        if self._workers.is_here:
+        if self._inner._threads.is_here:
             raise ConfigurationError(
                 "a membership cannot be waited for inside its own handler; leave() ends it"
             )
@@ -188,7 +180,7 @@ class Membership(Blocking, Generic[G]):
 
         Called by a handler it does not wait. Interrupted, it goes on waiting for them in the background.
         """
-        if self._workers.is_here:
+        if self._inner._threads.is_here:
             self._thread.call(self._inner._finish, None, Release.HAND_OVER)
             return
         self._thread.run(self._inner.leave())

@@ -36,16 +36,16 @@ class GroupMessage(AioGroupMessage, eq=False):
 
     def ack(self) -> Queued:
         """Processed: it is not delivered again."""
-        return self._answered(self._message.ack())
+        return self._noted(self._message.ack())
 
     def nak(self, delay: float = 0.0) -> Queued:
         """Not processed: it is delivered again, after ``delay`` seconds. Where ``max_ack_pending`` is more
         than 1, later messages of its key come before it; a failure policy does not let them."""
-        return self._answered(self._message.nak(delay))
+        return self._noted(self._message.nak(delay))
 
     def term(self, reason: str = "") -> Queued:
         """Never to be delivered again; ``reason`` appears in the server's advisory."""
-        return self._answered(self._message.term(reason))
+        return self._noted(self._message.term(reason))
 
     def ack_sync(self, timeout: float | None = None) -> None:  # type: ignore[override]
         """Acknowledge, and return once the server has it on disk.
@@ -64,7 +64,7 @@ class GroupMessage(AioGroupMessage, eq=False):
         self._thread.run(self._source.ack_sync(timeout))
         self._message._answered = True
 
-    def _answered(self, queued: Queued) -> Queued:
+    def _noted(self, queued: Queued) -> Queued:
         """Let the membership know, too."""
         self._source._message._answered = True
         return queued

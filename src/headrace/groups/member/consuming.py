@@ -21,12 +21,14 @@ from .lease import Generation, Lease
 from .machine import Event, Gone, Lost, Release
 from .pinned import Pinned
 from .removed import until_removed
+from .renewal import Renewal
 from .takeover import Takeover
 from .work import TAKEN_AT_ONCE, Work, work_of
 
 if TYPE_CHECKING:
     from ...api.consumers import ConsumerInfo
     from ...client import Consumer, JetStreamMessage
+    from ..message import GroupMessage
     from .config import Plan
     from .crew import Crew
 
@@ -54,6 +56,7 @@ class Consuming:
         self._since = loop.time()
         self._work: Work | None = None
         self._pinned: Pinned | None = None
+        self._intake: Intake | None = None
         self._leaving = False
         self.generation: Generation | None = None
         self.outcome: asyncio.Future[Event] = loop.create_future()
@@ -63,9 +66,6 @@ class Consuming:
             expires=crew.settings.pull_s, on_error=self._trouble, group=PRIORITY_GROUP
         )
         self._takeover: Takeover[JetStreamMessage] | None = None
-        self._intake = Intake(
-            self._consumption, self._gather, may_overtake=crew.settings.max_ack_pending != 1
-        )
         self._keeper: asyncio.Task[None] | None = None
         self._worker = self._spawn(self._run(), "work")
 
@@ -77,6 +77,10 @@ class Consuming:
     def is_active(self) -> bool:
         """Whether it is pinned, and handles messages."""
         return self.generation is not None and not self.outcome.done()
+
+    def current(self) -> GroupMessage | None:
+        """A message that is being handled on the loop."""
+        return None if self._work is None else self._work.current()
 
     def is_run_by(self, task: asyncio.Task[Any] | None) -> bool:
         """Whether ``task`` runs a handler of this."""
@@ -161,11 +165,19 @@ class Consuming:
             return False
         number = pinned.number(info)
         self.generation = Generation(number, self._plan.partitions, lease, self._time)
-        self._keeper = self._spawn(self._keep(pinned, lease), "pin")
+        settings = crew.settings
+        renewal = Renewal(pinned, lease, settings.ack_wait / 3, settings.lease_s)
+        self._keeper = self._spawn(self._keep(renewal), "pin")
+        self._intake = intake = Intake(
+            self._consumption,
+            self._gather,
+            may_overtake=settings.max_ack_pending != 1,
+            renewal=renewal,
+        )
         messages = await self._gather(first, info)
         if messages is None:
             return False
-        self._work = work_of(crew)(crew, self._intake, self.generation, messages)
+        self._work = work_of(crew)(crew, intake, self.generation, messages)
         crew.began(self.generation)
         return True
 
@@ -197,6 +209,7 @@ class Consuming:
         if self._leaving or self.outcome.done():
             return None
         self._takeover = None
+        assert self._intake is not None
         self._intake.follow(takeover.last_delivery())
         # Without acks the floor rises with the deliveries.
         floor = info.ack_floor.stream_seq if info is not None and self._crew.settings.acks else 0
@@ -230,14 +243,10 @@ class Consuming:
         heard_at = lambda: self._consumption._last_heard  # noqa: E731
         return Pinned(self._crew.js, self._consumer, pin_id, self._say_in_progress, heard_at)
 
-    async def _keep(self, pinned: Pinned, lease: Lease) -> None:
-        every = self._crew.settings.ack_wait / 3
+    async def _keep(self, renewal: Renewal) -> None:
         try:
-            while True:
-                await asyncio.sleep(min(every, lease.due_s(self._time())))
-                if not await pinned.renew(lease):
-                    self._finish(Lost())
-                    return
+            await renewal.keep()
+            self._finish(Lost())
         except NoRespondersError:
             self._finish(Gone(self._is_settled()))
         except Exception as error:

@@ -11,9 +11,12 @@ from .config import Settings
 from .failure import OnFailure
 from .lease import Generation
 from .slots import Slots
+from .threads import Threads
+from .watch import LoopWatch
 
 if TYPE_CHECKING:
     from ...client import JetStream
+    from ...client.events import Event
     from ..message import GroupMessage
 
 Handler = Callable[["GroupMessage"], object]
@@ -33,6 +36,9 @@ class Crew:
         report: takes errors that nobody waits for.
         failed: takes the error that ends the membership.
         began, ended: are told of every generation.
+        threads: where a plain handler runs.
+        watch: is told of handlers that take long.
+        emit: takes events.
         random: for pauses of random length.
     """
 
@@ -49,4 +55,7 @@ class Crew:
     failed: Callable[[Exception], None]
     began: Callable[[Generation], None]
     ended: Callable[[Generation], None]
+    threads: Threads
+    watch: LoopWatch
+    emit: Callable[[Event], None]
     random: random.Random = field(default_factory=random.Random)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable
+import logging
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...client.callbacks import CALLBACK_ERRORS, as_exception, gives_coroutines
-from ...client.jetstream.message import Queued
+from ...client.callbacks import CALLBACK_ERRORS, as_exception
 from ...errors import ConnectionClosedError, HeadraceError
 from ..errors import HandlerFailedError, NotOwnedError
+from ..events import HandlerFailed, LeaseLost
 from .failure import Again, decide
 
 if TYPE_CHECKING:
@@ -24,26 +24,42 @@ SUBJECT: Final = "Headrace-Subject"
 SEQUENCE: Final = "Headrace-Sequence"
 _REASON_CHARACTERS_MAX: Final = 500
 
+_log = logging.getLogger("headrace.groups")
+
 
 class Handling:
     """The handler with its failure policy, within one generation.
 
+    Args:
+        again: calls the handler once more.
+
     Attributes:
-        is_coroutine: whether the handler is plain to see a coroutine function.
         stopping: set when nothing more may begin; a message that waits for its next attempt is left.
     """
 
-    def __init__(self, crew: Crew, generation: Generation) -> None:
+    def __init__(
+        self,
+        crew: Crew,
+        generation: Generation,
+        again: Callable[[GroupMessage], Awaitable[object]],
+    ) -> None:
         self._crew = crew
         self._generation = generation
-        self.is_coroutine = gives_coroutines(crew.handler)
+        self._again = again
         self.stopping = asyncio.Event()
 
-    def awaited(self, result: Any) -> Awaitable[object] | None:
-        """What is to be awaited of what the handler returned."""
-        if result is None or type(result) is Queued:
-            return None
-        return result if self.is_coroutine or inspect.isawaitable(result) else None
+    def ended_late(self, message: GroupMessage) -> None:
+        """Its handler ended when the lease was over."""
+        self._crew.watch.leases_lost += 1
+        self._crew.emit(
+            LeaseLost(
+                self._crew.label,
+                message.partition,
+                message.generation,
+                message.subject,
+                message.metadata.stream_seq,
+            )
+        )
 
     async def failed(self, message: GroupMessage, error: BaseException) -> None:
         """The handler raised ``error``. Raises HandlerFailedError where the policy is to stop, and
@@ -62,8 +78,7 @@ class Handling:
             if message.is_answered or not await self._may_go_on_after(verdict.delay):
                 return None
             try:
-                if (result := self.awaited(self._crew.handler(message))) is not None:
-                    await result
+                await self._again(message)
             except CALLBACK_ERRORS as again:
                 if is_cancelled(again):
                     raise
@@ -89,9 +104,12 @@ class Handling:
         )
         times = f"{failures} time{'s' * (failures > 1)}"
         if not subject:
-            raise HandlerFailedError(
+            error = HandlerFailedError(
                 f"the handler failed {times} for {where}: {problem!r}; the message is not acknowledged"
-            ) from problem
+            )
+            error.__cause__ = problem
+            self._tell_of_end(message, error, problem)
+            raise error
         headers = [(name, value) for name, values in _pairs(message) for value in values]
         headers += [
             (ORIGIN, self._crew.label),
@@ -100,6 +118,30 @@ class Handling:
             (REASON, _one_line(repr(problem))),
         ]
         await self._publish(message, subject, _by_name(headers), problem)
+
+    def _tell_of_end(
+        self, message: GroupMessage, error: HandlerFailedError, problem: Exception
+    ) -> None:
+        """Now, and not only when somebody waits for the membership."""
+        crew, about = self._crew, message.metadata
+        try:
+            key: object = crew.key(message)
+        except Exception as wrong:  # the user's own function
+            crew.report(wrong)
+            key = None
+        crew.watch.handlers_failed += 1
+        _log.error(
+            "%s; key %r, delivery %d; the membership ends",
+            error,
+            key,
+            about.delivered,
+            exc_info=problem,
+        )
+        crew.emit(
+            HandlerFailed(
+                crew.label, message.subject, about.stream_seq, about.delivered, key, problem
+            )
+        )
 
     async def _publish(
         self, message: GroupMessage, subject: str, headers: dict[str, list[str]], problem: Exception
@@ -128,6 +170,12 @@ def is_cancelled(error: BaseException) -> bool:
     """Whether it is the cancellation of our own task, which ends it."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel all of them."""
+    for task in tasks:
+        task.cancel()
 
 
 def _pairs(message: GroupMessage) -> list[tuple[str, list[str]]]:

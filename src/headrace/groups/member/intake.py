@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from .renewal import Renewal
+
 if TYPE_CHECKING:
     from ...client import Consumption, JetStreamMessage
 
@@ -21,6 +23,7 @@ class Intake:
         gather: waits until all that is under way has come, calls ``follow``, and returns what of it is to be
             handled in the stream's order, beginning with what it is given. None: it is over.
         may_overtake: whether more than one message may be under way.
+        renewal: of the lease.
     """
 
     def __init__(
@@ -29,10 +32,12 @@ class Intake:
         gather: Callable[[list[JetStreamMessage]], Awaitable[list[JetStreamMessage] | None]],
         *,
         may_overtake: bool,
+        renewal: Renewal | None = None,
     ) -> None:
         self._consumption = consumption
         self._gather = gather
         self._may_overtake = may_overtake
+        self._renewal = renewal
         self._next = 0
 
     def follow(self, delivery: int) -> None:
@@ -60,6 +65,16 @@ class Intake:
     def has_more(self) -> bool:
         """Whether something has come that was not taken yet."""
         return self._consumption.buffered > 0
+
+    def is_overdue(self, took_s: float) -> bool:
+        """Whether the lease should have been renewed by now, had the last handler, which took ``took_s``, not
+        kept the loop."""
+        return self._renewal is not None and self._renewal.is_overdue(took_s)
+
+    async def until_renewed(self) -> None:
+        """Until that is made up for, or the lease is over."""
+        if self._renewal is not None:
+            await self._renewal.wait()
 
     def send_answers(self) -> None:
         """Send what was answered so far, without waiting for the end of the turn."""

@@ -24,6 +24,11 @@ class Lanes(Generic[T]):
         """How many items wait."""
         return self._count
 
+    @property
+    def has_free(self) -> bool:
+        """Whether there is an item whose key is free."""
+        return bool(self._ready)
+
     def __iter__(self) -> Iterator[T]:
         """What waits, by key."""
         for lane in self._waiting.values():

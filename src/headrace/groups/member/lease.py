@@ -66,8 +66,12 @@ class Lease:
 
         A lease runs from a pull, which may have waited for long before it was given the pin.
         """
+        return max(0.0, -self.late_s(now))
+
+    def late_s(self, now: float) -> float:
+        """For how long it has been due; below 0 until it is."""
         left_when_due = self._seconds * (1 - 1 / RENEWALS_PER_LEASE)
-        return max(0.0, self.until - now - left_when_due)
+        return now - (self.until - left_when_due)
 
 
 @dataclass(eq=False, slots=True)

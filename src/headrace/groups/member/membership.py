@@ -31,10 +31,14 @@ from .lease import Generation
 from .machine import End, Release, Wanted
 from .seat import Seat
 from .slots import Slots
+from .stats import MembershipStats
+from .threads import OwnThreads, Threads
+from .watch import LoopWatch, name_of
 
 if TYPE_CHECKING:
     from ...api.consumers import ConsumerConfig
     from ...client import JetStream, Subscription
+    from ...client.events import Event
     from ..message import GroupMessage
 
 G = TypeVar("G", StaticGroup, ElasticGroup)
@@ -56,7 +60,10 @@ class Membership(Generic[G]):
     Args:
         kind: ``StaticGroup`` or ``ElasticGroup``.
         stream, group, member: the stream of the group, the group, and which of its members this is.
-        handler: called for each message, a plain or a coroutine function. It acknowledges the message.
+        handler: called for each message; it acknowledges the message. A coroutine function runs on the
+            event loop. A plain function runs on one of ``concurrency`` threads of the membership's own, and
+            may block; each call has a copy of the context (``contextvars``) of ``start``. What it returns is
+            awaited on the loop if it can be.
         config: how the member's consumers deliver; all instances of a group give the same. Names, filters
             and priority group are set by the group. ``ack_wait`` is 5 seconds where none is given.
         concurrency: how many handlers run at once, never two for one key.
@@ -66,6 +73,7 @@ class Membership(Generic[G]):
             with the generation, and when it is the owner of none any more.
         on_error: called with errors that do not end the membership; without it those are connection events.
         random: for pauses.
+        threads: where a plain handler runs, instead of threads of its own.
 
     Attributes:
         stream, group, member: as given.
@@ -88,6 +96,7 @@ class Membership(Generic[G]):
         on_standby: Callable[[], object] | None = None,
         on_error: Callable[[Exception], object] | None = None,
         random: random_module.Random | None = None,
+        threads: Threads | None = None,
     ) -> None:
         check_callback("handler", handler)
         check_plain("key", key)
@@ -120,6 +129,8 @@ class Membership(Generic[G]):
         self._key = key
         self._on_failure: OnFailure = Stop() if on_failure is None else on_failure
         self._random = random or random_module.Random()
+        self._threads = threads or OwnThreads(concurrency, f"member {member} of {group}")
+        self._loop_watch: LoopWatch | None = None
         self._record: G | None = None
         self._crew: Crew | None = None
         self._seats: dict[str, Seat] = {}
@@ -151,6 +162,12 @@ class Membership(Generic[G]):
     def generation(self) -> int:
         """The newest generation of what it owns; 0 if that is nothing."""
         return max((each.number for each in self._owned()), default=0)
+
+    @property
+    def stats(self) -> MembershipStats:
+        """What went wrong so far, as numbers."""
+        watch = self._loop_watch
+        return MembershipStats() if watch is None else watch.stats()
 
     def _owned(self) -> list[Generation]:
         # Asked from other threads, too, and copied at once: the loop's own changes it.
@@ -189,12 +206,16 @@ class Membership(Generic[G]):
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
         self._record = record
+        label = f"member {self.member!r} of group {self.group!r} of stream {self.stream!r}"
+        self._loop_watch = LoopWatch(
+            label, name_of(self._handler), settings.lease_s, self._emit, self._current
+        )
         self._crew = Crew(
             js=self._js,
             stream=where,
-            label=f"member {self.member!r} of group {self.group!r} of stream {self.stream!r}",
+            label=label,
             settings=settings,
-            handler=self._handler,
+            handler=self._traced(),
             on_failure=self._on_failure,
             concurrency=self._concurrency,
             key=self._key or key_function(record),
@@ -203,6 +224,9 @@ class Membership(Generic[G]):
             failed=self._fail,
             began=self._began,
             ended=self._lost,
+            threads=self._threads,
+            watch=self._loop_watch,
+            emit=self._emit,
             random=self._random,
         )
         self._want(record)
@@ -210,6 +234,10 @@ class Membership(Generic[G]):
             self._watch(changes), name=f"record of {self._crew.label}"
         )
         return self
+
+    def _traced(self) -> Handler:
+        spans = self._js.connection._session.spans
+        return self._handler if spans is None or self._iteration else spans.traced(self._handler)
 
     def _present(self) -> Present:
         numbers = tuple(sorted(each.number for each in self._generations))
@@ -326,14 +354,28 @@ class Membership(Generic[G]):
 
     def _began(self, generation: Generation) -> None:
         self._generations[generation] = None
+        assert self._loop_watch is not None
+        self._loop_watch.begin()
         if self._on_active is not None:
             self._call(self._on_active, generation.number)
 
     def _lost(self, generation: Generation) -> None:
         if self._generations.pop(generation, self) is self or self._generations:
             return
+        assert self._loop_watch is not None
+        self._loop_watch.end()
         if self._on_standby is not None:
             self._call(self._on_standby)
+
+    def _current(self) -> GroupMessage | None:
+        """A message that is being handled on the loop."""
+        for seat in self._seats.values():
+            if seat.consuming is not None and (message := seat.consuming.current()) is not None:
+                return message
+        return None
+
+    def _emit(self, event: Event) -> None:
+        self._js.connection._session.hub.emit(event)
 
     def _call(self, callback: Callable[..., object], *arguments: object) -> None:
         try:
@@ -434,6 +476,7 @@ class Membership(Generic[G]):
         if self._watching is not None and not self._watching.done():
             self._watching.cancel()
             await asyncio.wait([self._watching])
+        self._threads.close()
         if self._presence is not None:
             await self._presence.unsubscribe()
         assert self._ended is not None

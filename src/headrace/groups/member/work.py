@@ -1,4 +1,9 @@
-"""Handling what comes, within one generation: one message after the other, or several keys abreast."""
+"""Handling what comes with a coroutine function: one message after the other, or several keys abreast.
+
+It runs on the loop, which a handler may keep for as long as it does not await. So the loop has a turn every
+few milliseconds between handlers, and a renewal of the lease that is late because of them is made before the
+next one begins. ``threaded`` is the same for plain functions.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,12 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ...client.callbacks import CALLBACK_ERRORS
+from ...client.callbacks import CALLBACK_ERRORS, gives_coroutines
 from ..message import GroupMessage
-from .handling import Handling, is_cancelled
+from .handling import Handling, cancel, is_cancelled
 from .lanes import Lanes
+from .threaded import OnThreads
+from .watch import LONG_S
 
 if TYPE_CHECKING:
     from ...client import JetStreamMessage
@@ -18,7 +25,8 @@ if TYPE_CHECKING:
     from .intake import Intake
     from .lease import Generation
 
-TAKEN_AT_ONCE: Final = 256  # a plain handler lets the loop breathe after so many
+TAKEN_AT_ONCE: Final = 256  # handlers that await nothing let the loop breathe after so many …
+TURN_S: Final = 0.005  # … or after so long
 IN_A_ROW: Final = 16  # of one partition, where several share the handlers
 HELD_MAX: Final = (
     10_000  # messages that wait in the lanes; what the server has beyond that stays there
@@ -43,6 +51,9 @@ class Work(Protocol):
     def running(self) -> list[JetStreamMessage]:
         """What is being handled."""
 
+    def current(self) -> GroupMessage | None:
+        """One of those that are handled on the loop."""
+
     def tasks(self) -> list[asyncio.Task[None]]:
         """Those that call handlers, beside the one that calls ``run``."""
 
@@ -61,9 +72,10 @@ class InTurn:
         self._intake = intake
         self._generation = generation
         self._waiting = deque(first)
-        self._handling = Handling(crew, generation)
+        self._handling = Handling(crew, generation, self._call)
         self._current: GroupMessage | None = None
         self._stopping = False
+        self._took_s = 0.0  # the last handler, if that was long
         self.last: GroupMessage | None = None
 
     async def run(self) -> None:
@@ -87,33 +99,44 @@ class InTurn:
                     slots.give()
                 await self._pause()
 
+    async def _call(self, message: GroupMessage) -> None:
+        """Once more."""
+        await self._crew.handler(message)  # type: ignore[misc]
+
     async def _pause(self) -> None:
         """Let others go on. To wait for the next message does so, too; the server may wait for answers."""
-        if self._waiting or self._intake.has_more:
+        took_s, self._took_s = self._took_s, 0.0
+        if took_s:
+            await _breathe(self._intake, took_s)
+        elif self._waiting or self._intake.has_more:
             await asyncio.sleep(0)
         elif self._crew.slots is None:  # else others answer in this turn
             self._intake.send_answers()
 
     async def _handle(self, count: int) -> bool:
-        """Handle what waits, up to ``count`` messages. False: the lease is over."""
+        """Handle what waits, up to ``count`` messages, until a turn is over. False: the lease is over."""
         waiting, generation, handling = self._waiting, self._generation, self._handling
-        lease, time = generation.lease, asyncio.get_running_loop().time
-        handler, is_coroutine = self._crew.handler, handling.is_coroutine
+        lease, time, handler = generation.lease, asyncio.get_running_loop().time, self._crew.handler
+        now = time()
+        ends = now + TURN_S
         try:
-            while waiting and count and not self._stopping:
-                if time() >= lease.until:
+            while waiting and count and now < ends and not self._stopping:
+                if now >= lease.until:
                     return False
                 count -= 1
                 self._current = message = GroupMessage(waiting.popleft(), generation)
                 try:
-                    if is_coroutine:
-                        await handler(message)  # type: ignore[misc]
-                    elif (result := handling.awaited(handler(message))) is not None:
-                        await result
+                    await handler(message)  # type: ignore[misc]
                 except CALLBACK_ERRORS as error:
                     if is_cancelled(error):
                         raise
                     await handling.failed(message, error)
+                began, now = now, time()
+                if now - began >= LONG_S:
+                    self._took_s = now - began
+                    self._crew.watch.took(now - began, message)
+                if now >= lease.until:
+                    handling.ended_late(message)
         finally:
             self.last = self._current or self.last
             self._current = None
@@ -131,6 +154,10 @@ class InTurn:
     def running(self) -> list[JetStreamMessage]:
         """See ``Work``."""
         return [self._current._message] if self._current is not None else []
+
+    def current(self) -> GroupMessage | None:
+        """See ``Work``."""
+        return self._current
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """See ``Work``."""
@@ -151,7 +178,7 @@ class Abreast:
         self._intake = intake
         self._generation = generation
         self._lanes: Lanes[GroupMessage] = Lanes()
-        self._handling = Handling(crew, generation)
+        self._handling = Handling(crew, generation, self._call)
         self._running: dict[GroupMessage, None] = {}
         self._left: list[GroupMessage] = []  # taken out of their lanes, and not begun
         self._idle: deque[asyncio.Future[None]] = deque()  # handlers that wait for a message
@@ -171,14 +198,14 @@ class Abreast:
         try:
             await self._read()
         except asyncio.CancelledError:
-            _cancel(lanes)
+            cancel(lanes)
             raise
         finally:
             self.stop()
             try:
                 await asyncio.wait(lanes)
             except asyncio.CancelledError:
-                _cancel(lanes)
+                cancel(lanes)
                 await asyncio.wait(lanes)
                 raise
         for lane in lanes:
@@ -211,13 +238,16 @@ class Abreast:
 
     async def _lane(self) -> None:
         lanes, loop, lease = self._lanes, asyncio.get_running_loop(), self._generation.lease
-        turn = 0
-        while not self._stopping and lease.holds(loop.time()):
+        turn, now = 0, loop.time()
+        ends = now + TURN_S
+        while not self._stopping and lease.holds(now):
             taken = lanes.take()
             if taken is None:
                 future = loop.create_future()
                 self._idle.append(future)
                 await future
+                now = loop.time()
+                ends = now + TURN_S
                 continue
             try:
                 await self._handle(*taken)
@@ -228,9 +258,20 @@ class Abreast:
             if self._room is not None and len(lanes) < HELD_MAX // 2 and not self._room.done():
                 self._room.set_result(None)
             turn += 1
-            if turn >= TAKEN_AT_ONCE:
-                turn = 0
-                await asyncio.sleep(0)
+            began, now = now, loop.time()
+            if now - began >= LONG_S:
+                self._crew.watch.took(now - began, taken[1])
+            if now >= ends or turn >= TAKEN_AT_ONCE:
+                if now - began >= LONG_S:
+                    await _breathe(self._intake, now - began)
+                else:
+                    await asyncio.sleep(0)
+                turn, now = 0, loop.time()
+                ends = now + TURN_S
+
+    async def _call(self, message: GroupMessage) -> None:
+        """Once more."""
+        await self._crew.handler(message)  # type: ignore[misc]
 
     async def _handle(self, key: Hashable, message: GroupMessage) -> None:
         self._running[message] = None
@@ -243,8 +284,7 @@ class Abreast:
                     self._left.append(message)
                     return
             is_begun = True
-            if (result := self._handling.awaited(self._crew.handler(message))) is not None:
-                await result
+            await self._crew.handler(message)  # type: ignore[misc]
         except CALLBACK_ERRORS as error:
             if is_cancelled(error):
                 raise
@@ -254,6 +294,8 @@ class Abreast:
                 slots.give()
             if is_begun:
                 self.last = message
+                if not self._generation.is_owned:
+                    self._handling.ended_late(message)
             del self._running[message]
             self._lanes.done(key)
             self._wake(1)
@@ -274,16 +316,26 @@ class Abreast:
         """See ``Work``."""
         return [message._message for message in self._running]
 
+    def current(self) -> GroupMessage | None:
+        """See ``Work``."""
+        return next(iter(self._running), None)
+
     def tasks(self) -> list[asyncio.Task[None]]:
         """See ``Work``."""
         return self._tasks
 
 
-def _cancel(lanes: list[asyncio.Task[None]]) -> None:
-    for lane in lanes:
-        lane.cancel()
+async def _breathe(intake: Intake, took_s: float) -> None:
+    """Let the loop do what has become due while a handler took so long, before the next one begins."""
+    # What is due is called after those that were ready before, as this is now. So it takes two turns.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    if intake.is_overdue(took_s):
+        await intake.until_renewed()
 
 
 def work_of(crew: Crew) -> Callable[..., Work]:
     """Which kind of work a membership does."""
+    if not gives_coroutines(crew.handler):
+        return OnThreads
     return InTurn if crew.concurrency == 1 else Abreast

@@ -1,0 +1,53 @@
+"""What happens to a member at work, as connection events: see ``Connection.events`` and ``on_event``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..client.events import Event
+
+__all__ = ["HandlerFailed", "LeaseLost", "LoopBlocked"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopBlocked(Event):
+    """The event loop stood still for ``seconds``, in which no member of it could say that it is there.
+
+    At two thirds of ``lease`` the partitions may go to another instance. ``handler`` is the function that ran
+    meanwhile, and ``subject`` and ``sequence`` its message; where it was none of this member they are "" and
+    0, and something else in the process blocked the loop, or the process itself stood still.
+    """
+
+    member: str
+    handler: str
+    subject: str
+    sequence: int
+    seconds: float
+    lease: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost(Event):
+    """A handler ended when its partition was not surely this instance's any more: the message may have been
+    delivered to another one meanwhile, unless it was acknowledged before."""
+
+    member: str
+    partition: int
+    generation: int
+    subject: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFailed(Event):
+    """A handler has failed, for the last time where the policy is to try again: the membership ends.
+
+    ``delivered`` counts the deliveries of the message, this one included.
+    """
+
+    member: str
+    subject: str
+    sequence: int
+    delivered: int
+    key: object
+    error: Exception

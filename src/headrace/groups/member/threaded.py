@@ -1,0 +1,287 @@
+"""Handling what comes with a plain function, on threads: what blocks there stops neither the loop nor a
+renewal."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ...client.callbacks import CALLBACK_ERRORS
+from ...client.jetstream.message import Queued
+from ..message import GroupMessage
+from .answers import Answers, MessageOnThread
+from .handling import Handling, cancel, is_cancelled
+from .lanes import Lanes
+from .threads import as_plain
+
+if TYPE_CHECKING:
+    from ...client import JetStreamMessage
+    from .crew import Crew
+    from .intake import Intake
+    from .lease import Generation
+
+IN_ONE_GO: Final = 256  # messages, before the loop is asked again
+IN_A_ROW: Final = 16  # … where several consumers share the handlers
+HELD_MAX: Final = 10_000  # messages that wait here; the rest stays in the buffer, or at the server
+
+
+class _Stopped(NamedTuple):
+    """What a thread leaves to the loop: a call that raised, or returned what is to be awaited."""
+
+    key: Hashable
+    message: GroupMessage
+    error: BaseException | None
+    awaitable: Awaitable[object] | None
+
+
+class OnThreads:
+    """Plain functions: one at a time in the order of arrival, or several at once, never two of one key.
+
+    A thread takes message after message by itself, as long as there are any whose key is free. Whatever is
+    decided (that it may begin, that nothing more begins) is decided under one lock. See ``Work``.
+    """
+
+    def __init__(
+        self,
+        crew: Crew,
+        intake: Intake,
+        generation: Generation,
+        first: list[JetStreamMessage],
+    ) -> None:
+        self._crew = crew
+        self._intake = intake
+        self._generation = generation
+        self._handling = Handling(crew, generation, self._call)
+        self._time = asyncio.get_running_loop().time
+        self._context = copy_context()
+        self._answers = Answers(crew.js.connection._session, crew.report)
+        in_turn = crew.concurrency == 1
+        self._key: Callable[[GroupMessage], Hashable] = (lambda _: None) if in_turn else crew.key
+        self._in_one_go = IN_ONE_GO if crew.slots is None else IN_A_ROW
+        self._lock = threading.Lock()  # for what follows
+        self._lanes: Lanes[GroupMessage] = Lanes()
+        self._running: dict[GroupMessage, None] = {}
+        self._stopping = False
+        self._late: deque[GroupMessage] = deque()  # ended when the lease was over
+        self.last: GroupMessage | None = None
+        # Of the loop alone.
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._room: asyncio.Future[None] | None = None
+        self._add(first)
+
+    # On the loop
+
+    async def run(self) -> None:
+        """See ``Work``."""
+        if self._crew.concurrency == 1:
+            await self._one_at_a_time()
+        else:
+            await self._abreast()
+
+    async def _abreast(self) -> None:
+        loop, label = asyncio.get_running_loop(), self._crew.label
+        self._tasks = lanes = [
+            loop.create_task(self._lane(), name=f"lane {number} of {label}")
+            for number in range(self._crew.concurrency)
+        ]
+        try:
+            await self._read()
+        except asyncio.CancelledError:
+            cancel(lanes)
+            raise
+        finally:
+            self.stop()
+            try:
+                await asyncio.wait(lanes)
+            except asyncio.CancelledError:
+                cancel(lanes)
+                await asyncio.wait(lanes)
+                raise
+        for lane in lanes:
+            lane.result()
+
+    async def _one_at_a_time(self) -> None:
+        lease = self._generation.lease
+        try:
+            while not self._stopping and lease.holds(self._time()):
+                if self._lanes.has_free:
+                    await self._take_turn()
+                elif messages := await self._intake.next_batch(IN_ONE_GO):
+                    self._add(messages)
+                else:
+                    return
+        finally:
+            self.stop()
+
+    async def _read(self) -> None:
+        while not self._stopping:
+            if len(self._lanes) >= HELD_MAX:
+                self._room = asyncio.get_running_loop().create_future()
+                await self._room
+                continue
+            messages = await self._intake.next_batch()
+            if not messages:
+                return
+            self._add(messages)
+
+    def _add(self, messages: list[JetStreamMessage]) -> None:
+        key, lanes, generation, answers = self._key, self._lanes, self._generation, self._answers
+        made = [GroupMessage(MessageOnThread.of(each, answers), generation) for each in messages]
+        keyed = [(key(message), message) for message in made]
+        with self._lock:
+            for each in keyed:
+                lanes.add(*each)
+        self._wake(len(made))
+
+    def _wake(self, count: int) -> None:
+        while count > 0 and self._idle:
+            future = self._idle.popleft()
+            if not future.done():
+                future.set_result(None)
+                count -= 1
+
+    async def _lane(self) -> None:
+        lease, loop = self._generation.lease, asyncio.get_running_loop()
+        while not self._stopping and lease.holds(loop.time()):
+            if not self._lanes.has_free:
+                future = loop.create_future()
+                self._idle.append(future)
+                await future
+                continue
+            try:
+                await self._take_turn()
+            except BaseException:
+                self.stop()
+                self._intake.abandon()  # wakes who reads
+                raise
+            if self._room is not None and len(self._lanes) < HELD_MAX // 2:
+                self._make_room()
+
+    async def _take_turn(self) -> None:
+        """Have a thread work off some of it, with a place where several consumers share them."""
+        slots = self._crew.slots
+        if slots is None:
+            return await self._work_off()
+        await slots.take()
+        try:
+            await self._work_off()
+        finally:
+            slots.give()
+
+    async def _work_off(self) -> None:
+        self._answers.expect()
+        try:
+            stopped = await self._crew.threads.run(self._handle_some)
+        finally:
+            self._answers.send()
+        self._tell_of_late()
+        if stopped is None:
+            return
+        message = stopped.message
+        try:
+            if stopped.awaitable is not None:
+                await stopped.awaitable
+            elif stopped.error is not None:
+                await self._handling.failed(message, stopped.error)
+        except CALLBACK_ERRORS as error:
+            if is_cancelled(error) or stopped.awaitable is None:
+                raise
+            await self._handling.failed(message, error)
+        finally:
+            with self._lock:
+                self._is_done(stopped.key, message)
+            self._tell_of_late()
+            self._wake(1)
+
+    def _tell_of_late(self) -> None:
+        while self._late:
+            self._handling.ended_late(self._late.popleft())
+
+    async def _call(self, message: GroupMessage) -> None:
+        """Once more."""
+        call = partial(self._context.copy().run, self._crew.handler, message)
+        result: Any = await self._crew.threads.run(call)
+        if (awaitable := _awaitable(result)) is not None:
+            await awaitable
+
+    # On a thread
+
+    def _handle_some(self) -> _Stopped | None:
+        """Handle what waits, one message after the other. What needs the loop ends that."""
+        lanes, lock, running, lease = self._lanes, self._lock, self._running, self._generation.lease
+        handler, time, context = self._crew.handler, self._time, self._context
+        key: Hashable = None
+        message: GroupMessage | None = None
+        for _ in range(self._in_one_go):
+            with lock:
+                if message is not None:
+                    self._is_done(key, message)
+                if self._stopping or time() >= lease.until:
+                    return None
+                if (taken := lanes.take()) is None:
+                    return None
+                key, message = taken
+                running[message] = None
+            try:
+                result = context.copy().run(handler, message)
+            except BaseException as error:
+                return _Stopped(key, message, as_plain(error), None)
+            if result is not None and (awaitable := _awaitable(result)) is not None:
+                return _Stopped(key, message, None, awaitable)
+        with lock:
+            assert message is not None
+            self._is_done(key, message)
+        return None
+
+    def _is_done(self, key: Hashable, message: GroupMessage) -> None:
+        if self._time() >= self._generation.lease.until:
+            self._late.append(message)
+        self.last = message
+        del self._running[message]
+        self._lanes.done(key)
+
+    # Asked and told by the loop
+
+    def stop(self) -> None:
+        """See ``Work``."""
+        with self._lock:
+            self._stopping = True
+        self._handling.stopping.set()
+        self._wake(len(self._idle))
+        self._make_room()
+
+    def _make_room(self) -> None:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    def waiting(self) -> list[JetStreamMessage]:
+        """See ``Work``."""
+        with self._lock:
+            return [message._message for message in self._lanes]
+
+    def running(self) -> list[JetStreamMessage]:
+        """See ``Work``."""
+        with self._lock:
+            return [message._message for message in self._running]
+
+    def current(self) -> GroupMessage | None:
+        """See ``Work``: none of them is on the loop."""
+        return None
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """See ``Work``."""
+        return self._tasks
+
+
+def _awaitable(result: object) -> Awaitable[object] | None:
+    """What is to be awaited of what the handler returned: it was a coroutine function after all."""
+    if result is None or type(result) is Queued or not inspect.isawaitable(result):
+        return None
+    return result

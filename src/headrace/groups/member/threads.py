@@ -1,0 +1,135 @@
+"""Threads on which plain handlers run, while what they do next is decided on the loop's thread."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+__all__ = ["OwnThreads", "Threads"]
+
+R = TypeVar("R")
+
+_here = threading.local()
+
+
+class Threads(Protocol):
+    """Where calls are made that may block."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the calling thread is one of these."""
+
+    async def run(self, call: Callable[[], R]) -> R:
+        """Make a call on one of the threads; returns what it returns, raises what it raises.
+
+        Cancelled, it still waits for a call that has begun: what it handles must not be given to another
+        one meanwhile.
+        """
+
+    def close(self) -> None:
+        """End the threads once they have nothing to do. May be called twice, from any thread."""
+
+
+class _Job:
+    """One call. Whoever claims it first decides: a thread makes it, or whoever waits gives it up."""
+
+    def __init__(self, call: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
+        self.call = call
+        self.loop = loop
+        self.done: asyncio.Future[Any] = loop.create_future()
+        self.is_over = False
+        self._claim = threading.Lock()
+
+    def claim(self) -> bool:
+        return self._claim.acquire(blocking=False)
+
+    def make(self) -> None:
+        """Make the call, and tell the loop how it ended."""
+        result: object = None
+        error: BaseException | None = None
+        try:
+            result = self.call()
+        except BaseException as raised:
+            error = raised
+        try:
+            self.loop.call_soon_threadsafe(self._settle, result, error)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits
+
+    def _settle(self, result: object, error: BaseException | None) -> None:
+        self.is_over = True
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(result)
+        else:
+            self.done.set_exception(as_plain(error))
+
+
+class OwnThreads:
+    """Up to ``limit`` daemon threads; each begins when there is work for one more. See ``Threads``.
+
+    Args:
+        name: of the threads.
+    """
+
+    def __init__(self, limit: int, name: str) -> None:
+        self._limit = limit
+        self._name = name
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._running = 0  # calls that are made or wait; counted on the loop's thread
+        self._begun = 0
+
+    @property
+    def is_here(self) -> bool:
+        """See ``Threads``."""
+        return getattr(_here, "threads", None) is self
+
+    async def run(self, call: Callable[[], R]) -> R:
+        """See ``Threads``."""
+        job = _Job(call, asyncio.get_running_loop())
+        self._running += 1
+        try:
+            if self._begun < min(self._running, self._limit):
+                self._begin_thread()
+            self._jobs.put(job)
+            try:
+                result: R = await job.done
+            except asyncio.CancelledError:
+                if not job.claim() and not job.is_over:
+                    job.done = job.loop.create_future()
+                    await asyncio.wait([job.done])
+                    _ = job.done.exception()  # nobody is left to be told
+                raise
+            return result
+        finally:
+            self._running -= 1
+
+    def close(self) -> None:
+        """See ``Threads``."""
+        for _ in range(self._limit):
+            self._jobs.put(None)
+
+    def _begin_thread(self) -> None:
+        self._begun += 1
+        threading.Thread(target=self._work, name=self._name, daemon=True).start()
+
+    def _work(self) -> None:
+        _here.threads = self
+        while (job := self._jobs.get()) is not None:
+            if job.claim():
+                job.make()
+            del job  # an idle thread holds no message
+
+
+def as_plain(error: BaseException) -> Exception:
+    """What was raised on a thread, as what can be raised on the loop's: a future takes no StopIteration, and
+    an interrupt of one thread must not end another."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    wrapped = RuntimeError(f"the handler raised {error!r}")
+    wrapped.__cause__ = error
+    return wrapped
