@@ -1,4 +1,4 @@
-"""What a limit that was lowered takes, and what it leaves; the conformance tests compare it with nats-server."""
+"""What a limit that was lowered takes, and what it leaves; the conformance tests compare this, too."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def filled(client: Client, **config: Any) -> dict[str, Any]:
 def kept(client: Client) -> list[int]:
     state = client.api("STREAM.INFO.S", {"deleted_details": True})["state"]
     gone = state.get("deleted") or []
-    return [
-        each for each in range(state["first_seq"], state["last_seq"] + 1) if each not in gone
-    ]
+    return [each for each in range(state["first_seq"], state["last_seq"] + 1) if each not in gone]
 
 
 def changed(client: Client, before: dict[str, Any], **config: Any) -> dict[str, Any]:
