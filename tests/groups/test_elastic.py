@@ -171,6 +171,72 @@ async def test_a_stream_left_over_is_taken_and_gets_the_groups_limits(
     assert config.description == "mine"
 
 
+async def test_creating_again_leaves_the_work_queue_as_it_was_made_since(
+    js: JetStream, stream: str
+) -> None:
+    await elastic.create(js, stream, "g", 3, max_buffered_messages=5)
+    queue = await js.stream("S-g")
+    await queue.update(max_msgs=1000, max_bytes=1 << 20, description="wider")
+    for number in range(40):
+        await js.publish(f"bar.{number}")
+
+    async def is_copied() -> bool:
+        return (await queue.info()).state.messages == 40
+
+    await until(is_copied)
+    before = await queue.info()
+    made = await elastic.create(js, stream, "g", 3, max_buffered_messages=5)
+    after = await queue.info()
+    assert (after.config, after.state) == (before.config, before.state)
+    assert (await elastic.get(js, stream, "g")).revision == made.revision
+    with pytest.raises(
+        GroupExistsError,
+        match=r"'g' of stream 'S' has max_buffered_messages 5, not 6; elastic\.update, or headrace group "
+        "elastic edit, changes them",
+    ):
+        await elastic.create(js, stream, "g", 3, max_buffered_messages=6)
+    await js.delete_stream("S-g")
+    await elastic.create(js, stream, "g", 3, max_buffered_messages=5)
+    assert (await (await js.stream("S-g")).info()).config.max_msgs == 5
+
+
+async def test_limits_are_changed_in_the_record_and_the_queue_keeps_what_it_holds(
+    js: JetStream, stream: str
+) -> None:
+    await elastic.create(js, stream, "g", 3, members=["m"], max_buffered_messages=20)
+    for number in range(40):
+        await js.publish(f"bar.{number}")
+    queue = await js.stream("S-g")
+    handled: list[str] = []
+
+    async def is_full() -> bool:
+        return (await queue.info()).state.messages == 20
+
+    await until(is_full)
+    changed = await elastic.update(js, stream, "g", max_buffered_messages=4)
+    assert (changed.max_buffered_messages, changed.members) == (4, ("m",))
+    assert await elastic.get(js, stream, "g") == changed
+    info = await queue.info()
+    assert (info.config.max_msgs, info.config.discard, info.state.messages) == (4, "new", 20)
+    assert await elastic.create(js, stream, "g", 3, max_buffered_messages=4) == changed
+    async with elastic.join(js, stream, "g", "m", lambda m: handled.append(m.subject)):
+        await until(lambda: handled)
+        await elastic.update(js, stream, "g", max_buffered_messages=0, max_buffered_bytes=1 << 20)
+        await until(lambda: len(handled) == 40)
+    assert handled == [f"bar.{number}" for number in range(40)]
+    config = (await queue.info()).config
+    assert (config.max_msgs, config.max_bytes) == (-1, 1 << 20)
+    with pytest.raises(GroupConfigurationError, match="nothing to change; name one of"):
+        await elastic.update(js, stream, "g")
+    with pytest.raises(GroupConfigurationError, match="max_buffered_bytes"):
+        await elastic.update(js, stream, "g", max_buffered_bytes=-5)
+    with pytest.raises(GroupNotFoundError):
+        await elastic.update(js, stream, "h", max_buffered_bytes=5)
+    await js.delete_stream("S-g")
+    with pytest.raises(GroupError, match="has no stream 'S-g': create the group again"):
+        await elastic.update(js, stream, "g", max_buffered_bytes=5)
+
+
 async def test_what_the_server_refuses_leaves_nothing(js: JetStream, stream: str) -> None:
     overlapping = [PartitioningFilter("foo.>"), PartitioningFilter("foo.*")]
     with pytest.raises(

@@ -144,6 +144,26 @@ async def test_an_elastic_group_is_created_by_calling_again(
             assert there == expected
 
 
+async def test_limits_are_changed_by_calling_again(
+    js: JetStream, failing: Failing, clean: Verb
+) -> None:
+    async def begin() -> None:
+        await clean()
+        await elastic.create(js, "S", "g", 2, max_buffered_messages=9, members=["m"])
+
+    async def update() -> None:
+        await elastic.update(js, "S", "g", max_buffered_messages=5)
+
+    async def see() -> object:
+        return await elastic.list(js, "S"), await everything(js)
+
+    await begin()
+    await update()
+    expected = await see()
+    async for there in repeated(failing, update, begin, see):
+        assert there == expected
+
+
 @pytest.mark.parametrize("layout", ["interoperable", "per_partition"])
 async def test_a_static_group_is_deleted_by_calling_again(
     js: JetStream, failing: Failing, clean: Verb, layout: Any

@@ -67,6 +67,20 @@ async def test_a_group_is_created_once(js: JetStream, stream: str) -> None:
     assert await static.list(js, "other") == []
 
 
+async def test_creating_again_leaves_stream_and_consumers_as_they_were_made_since(
+    js: JetStream, stream: str
+) -> None:
+    made = await static.create(js, stream, "g", 2, members=["m1"])
+    consumer = await join(js, "g-m1", ack_wait=60, max_ack_pending=7)
+    there = await js.stream("S")
+    await there.update(max_msgs=5, description="changed by hand")
+    before = await there.info(), await consumer.info()
+    assert await static.create(js, stream, "g", 2, members=["m1"]) == made
+    after = await there.info(), await consumer.info()
+    assert [each.config for each in after] == [each.config for each in before]
+    assert after[0].state == before[0].state
+
+
 async def test_of_groups_created_at_once_one_wins(js: JetStream, stream: str) -> None:
     same = [static.create(js, stream, "g", 2, members=["a"]) for _ in range(10)]
     assert len({each.revision for each in await asyncio.gather(*same)}) == 1

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import peers
+from headrace import JetStreamApiError
 from headrace.client import JetStream, connect, read_backup
 from headrace.snapshots.packing import FilesPacker
 from headrace.snapshots.unpacking import Unpacker
@@ -131,6 +132,35 @@ async def test_a_stream_moves(
         assert await consumers(theirs) == states
         ack = await theirs.publish("s.1", b"one more")
         assert ack.seq == 43
+
+
+@pytest.mark.parametrize("way", ["headrace to nats-server", "nats-server to headrace"])
+async def test_a_work_queue_beyond_its_limits_is_restored_whole(
+    way: str, nats_server: Factory, headrace_server: Factory, tmp_path: Path
+) -> None:
+    kinds = {"headrace": headrace_server, "nats-server": nats_server}
+    first, _, second = way.partition(" to ")
+    target = kinds[second]()
+    async with connect(kinds[first]().url) as old, connect(target.url) as new:
+        ours, theirs = old.jetstream(), new.jetstream()
+        stream = await ours.create_stream(
+            name="S", subjects=SUBJECTS, retention="workqueue", discard="new"
+        )
+        await ours.create_consumer("S", durable_name="worker")
+        for number in range(20):
+            await ours.publish("s.1", b"%d" % number)
+        await stream.update(max_msgs=5)
+        await stream.backup(tmp_path / "S")
+        restored = await theirs.restore_stream(tmp_path / "S")
+        assert (await restored.info()).state.messages == 20
+        worker = await theirs.consumer("S", "worker")
+        with pytest.raises(JetStreamApiError, match="maximum messages exceeded"):
+            await theirs.publish("s.1", b"one more")
+        got = await worker.fetch(20)
+        assert [message.payload for message in got] == [b"%d" % each for each in range(20)]
+        for message in got:
+            await message.ack_sync()
+        assert (await theirs.publish("s.1", b"one more")).seq == 21
 
 
 async def kinds(js: JetStream) -> None:

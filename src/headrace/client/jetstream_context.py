@@ -27,6 +27,7 @@ from .kv.config import KeyValueOptions, KeyValueStatus, stream_name_of
 from .kv.keyvalue import KeyValue
 from .message import HeadersLike, Payload
 from .net.leaders import delivery_seconds
+from .objects import stores
 from .objects.config import ObjectStoreOptions, object_bucket_config
 from .objects.info import ObjectStoreStatus, object_stream_name
 from .objects.store import ObjectStore
@@ -399,10 +400,11 @@ class JetStream:
         return KeyValue(self._api, await buckets.create(self._streams, bucket, options), bucket)
 
     async def update_key_value(self, bucket: str, **options: Unpack[KeyValueOptions]) -> KeyValue:
-        """Give a bucket these settings; what is not named gets its default, but for ``direct`` and
-        ``message_ttl``, which stay as they are.
+        """Change these settings of a bucket; what is not named stays as it is.
 
-        Raises BucketNotFoundError; JetStreamApiError if it cannot be changed so.
+        Values that a smaller ``history`` or a shorter ``ttl`` leaves no room for are removed at once; a
+        smaller ``max_bytes`` removes nothing, and refuses new values until there is room. Raises
+        BucketNotFoundError; JetStreamApiError if it cannot be changed so.
         """
         return KeyValue(self._api, await buckets.update(self._streams, bucket, options), bucket)
 
@@ -410,7 +412,7 @@ class JetStream:
         self, bucket: str, **options: Unpack[KeyValueOptions]
     ) -> KeyValue:
         """Make sure that a bucket exists with these settings, whichever client made it; as
-        ``create_key_value`` and ``update_key_value``."""
+        ``create_key_value`` and ``update_key_value``: one that exists keeps what is not named."""
         stream = await buckets.create_or_update(self._streams, bucket, options)
         return KeyValue(self._api, stream, bucket)
 
@@ -453,20 +455,20 @@ class JetStream:
     async def update_object_store(
         self, bucket: str, **options: Unpack[ObjectStoreOptions]
     ) -> ObjectStore:
-        """Give a bucket of objects these settings; what is not named gets its default.
+        """Change these settings of a bucket of objects; what is not named stays as it is.
 
-        Raises BucketNotFoundError; JetStreamApiError if it cannot be changed so.
+        A smaller ``max_bytes`` removes nothing, and refuses new objects until there is room. Raises
+        BucketNotFoundError; JetStreamApiError if it cannot be changed so.
         """
-        config = object_bucket_config(bucket, options)
-        with known_bucket(bucket):
-            return ObjectStore(self._api, await self._streams.put("UPDATE", config), bucket)
+        return ObjectStore(self._api, await stores.update(self._streams, bucket, options), bucket)
 
     async def create_or_update_object_store(
         self, bucket: str, **options: Unpack[ObjectStoreOptions]
     ) -> ObjectStore:
-        """Make sure that a bucket of objects exists with these settings."""
-        config = object_bucket_config(bucket, options)
-        return ObjectStore(self._api, await self._streams.put_either(config), bucket)
+        """Make sure that a bucket of objects exists with these settings; one that exists keeps what is
+        not named."""
+        stream = await stores.create_or_update(self._streams, bucket, options)
+        return ObjectStore(self._api, stream, bucket)
 
     async def delete_object_store(self, bucket: str) -> None:
         """Delete a bucket with every object in it. Raises BucketNotFoundError."""

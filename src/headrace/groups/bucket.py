@@ -25,7 +25,7 @@ from .names import (
     group_of,
     key_of,
 )
-from .records import ElasticGroup, StaticGroup
+from .records import LIMITS, ElasticGroup, StaticGroup
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -42,6 +42,10 @@ _OTHER: Final = {
     "elastic": "the existing elastic consumer group config can not be updated to the requested one, please "
     "delete the existing elastic consumer group and create a new one: {}",
 }
+_LIMITED: Final = (
+    "the existing elastic consumer group has other limits: {}; elastic.update, or headrace group elastic "
+    "edit, changes them"
+)
 _DELETED: Final = {"KV-Operation": "DEL"}
 _EXISTS: Final = Errors.STREAM_NAME_EXISTS.err_code
 
@@ -166,7 +170,9 @@ class Records(Generic[G]):
             return None
         if differences := stored.differences(wanted):
             has = f"group {wanted.name!r} of stream {wanted.stream!r} has {'; '.join(differences)}"
-            raise GroupExistsError(_OTHER[self.word].format(has))
+            only_limits = all(each.startswith(LIMITS) for each in differences)
+            other = _LIMITED if only_limits else _OTHER[self.word]
+            raise GroupExistsError(other.format(has))
         return stored
 
     async def create_or_get(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
 
 from ..api.consumers import ConsumerConfig
 from ..client import JetStream, KeyExistsError
@@ -34,6 +35,7 @@ __all__ = [
     "list",
     "set_mappings",
     "step_down",
+    "update",
 ]
 
 
@@ -51,6 +53,8 @@ async def create(
     layout: Layout = "interoperable",
 ) -> ElasticGroup:
     """Create an elastic group with its work queue stream, or return the one there is if it is the same.
+
+    One that is there is compared and not changed, nor is its work queue: ``update`` changes limits.
 
     Args:
         max_members: the number of partitions, and of members that can have work.
@@ -93,7 +97,7 @@ async def create(
     async def prepare() -> None:
         if (buried := await records.buried(stream, group)) is not None:
             await _remove(js, records, buried)
-        await work_queue.check_free(js, wanted)
+        await work_queue.prepare(js, wanted, origin)
 
     stored, created = await records.create_or_get(wanted, prepare)
     try:
@@ -103,6 +107,46 @@ async def create(
             await records.delete(stream, group, revision=stored.revision)
         raise
     return stored
+
+
+async def update(
+    js: JetStream,
+    stream: str,
+    group: str,
+    *,
+    max_buffered_messages: int | None = None,
+    max_buffered_bytes: int | None = None,
+) -> ElasticGroup:
+    """Change how much may lie in a group's work queue, there and in its record, while it works.
+
+    Nothing is removed from the queue: where it holds more, copying pauses until it holds less. What is not
+    named stays. After a failure call it again. Members of the Go implementation end when the record of
+    their group changes so, and have to be started again.
+
+    Args:
+        max_buffered_messages, max_buffered_bytes: as of ``create``; 0: no limit.
+
+    Raises:
+        GroupNotFoundError, GroupRecordError: the group cannot be read.
+        GroupConfigurationError: a limit is wrong, or none is named.
+        GroupExistsError: the stream of that name is not the group's.
+        GroupError: the server refuses, the stream is gone, or others have changed the group too often.
+    """
+    limits = {
+        "max_buffered_messages": max_buffered_messages,
+        "max_buffered_bytes": max_buffered_bytes,
+    }
+    changes: dict[str, Any] = {name: each for name, each in limits.items() if each is not None}
+    if not changes:
+        raise GroupConfigurationError(f"nothing to change; name one of {', '.join(limits)}")
+
+    def limit(record: ElasticGroup) -> ElasticGroup:
+        return dataclasses.replace(record, **changes)
+
+    wanted = limit(await get(js, stream, group))
+    wanted.validate()
+    await work_queue.change(js, wanted, await consumers.origin_of(js, stream, "elastic"))
+    return await _change(js, stream, group, limit)
 
 
 async def get(js: JetStream, stream: str, group: str) -> ElasticGroup:

@@ -21,7 +21,7 @@ from .assignment import MemberMapping, assign, filter_subjects
 from .errors import GroupConfigurationError, GroupRecordError
 
 Layout = Literal["interoperable", "per_partition"]
-_BUFFERS: Final = ("max_buffered_messages", "max_buffered_bytes")
+LIMITS: Final = ("max_buffered_messages", "max_buffered_bytes")
 LAYOUTS: Final[tuple[str, ...]] = get_args(Layout)
 
 
@@ -148,7 +148,7 @@ class ElasticGroup:
         _validate_common(self)
         for each in self.partitioning_filters or ():
             validation.check_partitioning_filter(each.filter, each.partitioning_wildcards or ())
-        for name in _BUFFERS:
+        for name in LIMITS:
             validation.check_buffer(name, getattr(self, name))
         validation.check_membership(self.max_members, self.members, self.member_mappings)
 
@@ -162,14 +162,21 @@ class ElasticGroup:
         return filter_subjects(partitions, filters, mapped=not self.members)
 
     def has_fixed_part_of(self, other: ElasticGroup) -> bool:
-        """Whether nothing differs from ``other`` but who the members are."""
+        """Whether nothing differs from ``other`` but who the members are, and the limits of the queue."""
         return self.fixed_part() == other.fixed_part()
 
     def differences(self, wanted: ElasticGroup) -> list[str]:
         """What is otherwise than in ``wanted``, in words. Members count only if ``wanted`` names some."""
-        names = ("max_members", "partitioning_filters", *_BUFFERS, "layout")
-        parts = zip(self.fixed_part(), wanted.fixed_part(), strict=True)
-        pairs: dict[str, tuple[object, object]] = dict(zip(names, parts, strict=True))
+        (most, filters, layout), (its_most, its_filters, its_layout) = (
+            self.fixed_part(),
+            wanted.fixed_part(),
+        )
+        pairs: dict[str, tuple[object, object]] = {
+            "max_members": (most, its_most),
+            "partitioning_filters": (filters, its_filters),
+            **{n: (_no_limit(getattr(self, n)), _no_limit(getattr(wanted, n))) for n in LIMITS},
+            "layout": (layout, its_layout),
+        }
         if wanted.members or wanted.member_mappings:
             pairs["members"] = (sorted(set(self.members)), sorted(set(wanted.members)))
             pairs["member_mappings"] = (_mapped(self), _mapped(wanted))
@@ -181,8 +188,7 @@ class ElasticGroup:
             (each.filter, each.partitioning_wildcards or ())
             for each in self.partitioning_filters or ()
         )
-        buffers = (_no_limit(self.max_buffered_messages), _no_limit(self.max_buffered_bytes))
-        return (self.max_members, filters, *buffers, self.layout)
+        return (self.max_members, filters, self.layout)
 
     def encode(self) -> bytes:
         """The record, as it is stored."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..api.errors import Errors
 from ..api.streams import StreamConfig, StreamInfo, StreamSource
-from ..client import JetStream
+from ..client import JetStream, Stream
 from ..errors import JetStreamApiError
 from .consumers import stream_of
 from .errors import GroupConfigurationError, GroupError, GroupExistsError
@@ -51,41 +51,73 @@ def config_of(group: ElasticGroup, origin: StreamInfo) -> StreamConfig:
     )
 
 
-async def check_free(js: JetStream, group: ElasticGroup) -> None:
-    """Refuse a name under which there is a stream that is not the group's. Raises GroupExistsError."""
+async def prepare(js: JetStream, group: ElasticGroup, origin: StreamInfo) -> None:
+    """Before a group is stored: a stream that was left over gets the group's limits; it keeps what it holds.
+
+    Raises GroupExistsError if a stream of that name is not the group's, and as ``ensure``.
+    """
     found = await _find(js, group)
-    if found is not None:
-        _check_own(found, group)
+    if found is None:
+        return
+    _check_own(found, group)
+    await _limit(js, found, config_of(group, origin))
 
 
 async def ensure(js: JetStream, group: ElasticGroup, origin: StreamInfo) -> None:
-    """Make the stream, or make sure that it is the group's and has its limits.
+    """Make the stream, or make sure that it is the group's; one that is there is left as it is.
 
     Raises GroupExistsError, and GroupError or GroupConfigurationError if the server refuses.
     """
     wanted = config_of(group, origin)
     found = await _find(js, group)
-    try:
-        if found is None:
-            await js.create_stream(wanted)
-            return
+    if found is not None:
         _check_own(found, group)
-        limits: StreamFields = {
-            "max_msgs": wanted.max_msgs,
-            "max_bytes": wanted.max_bytes,
-            "discard": "new",
-        }
-        if any(getattr(found.config, name) != value for name, value in limits.items()):
-            await (await js.stream(wanted.name)).update(**limits)
+        return
+    try:
+        await js.create_stream(wanted)
     except JetStreamApiError as error:
-        if error.err_code == _EXISTS and found is None:
-            await check_free(js, group)  # somebody else was faster; is it this group's?
-            return
-        kind = GroupConfigurationError if error.code == 400 else GroupError
-        raise kind(
-            f"can't create the elastic consumer group's stream: {error.description} "
-            f"(stream {wanted.name!r})"
-        ) from error
+        if error.err_code != _EXISTS:
+            raise _refused(wanted.name, "create", error) from error
+        there = await _find(js, group)  # somebody else was faster; is it this group's?
+        if there is not None:
+            _check_own(there, group)
+
+
+async def change(js: JetStream, group: ElasticGroup, origin: StreamInfo) -> None:
+    """Give the stream the group's limits; it keeps what it holds, and takes no more until there is room.
+
+    Raises GroupError if there is no such stream or the server refuses, GroupExistsError if it is not the
+    group's.
+    """
+    found = await _find(js, group)
+    if found is None:
+        raise GroupError(
+            f"elastic group {group.name!r} of stream {group.stream!r} has no stream "
+            f"{stream_of(group)!r}: create the group again, which makes it"
+        )
+    _check_own(found, group)
+    await _limit(js, found, config_of(group, origin))
+
+
+async def _limit(js: JetStream, found: StreamInfo, wanted: StreamConfig) -> None:
+    limits: StreamFields = {
+        "max_msgs": wanted.max_msgs,
+        "max_bytes": wanted.max_bytes,
+        "discard": "new",  # in the same change, so that a lower limit removes nothing
+    }
+    if all(getattr(found.config, name) == value for name, value in limits.items()):
+        return
+    try:
+        await Stream(js._api, wanted.name, found).update(**limits)
+    except JetStreamApiError as error:
+        raise _refused(wanted.name, "change", error) from error
+
+
+def _refused(name: str, verb: str, error: JetStreamApiError) -> GroupError:
+    kind = GroupConfigurationError if error.code == 400 else GroupError
+    return kind(
+        f"can't {verb} the elastic consumer group's stream: {error.description} (stream {name!r})"
+    )
 
 
 async def remove(js: JetStream, group: ElasticGroup) -> None:

@@ -131,6 +131,19 @@ def test_an_elastic_group_from_its_creation_to_its_end(run: Run, js: sync.JetStr
     assert "ORDERS-billing" not in list(js.stream_names())
 
 
+def test_the_limits_of_a_work_queue_are_edited(run: Run, js: sync.JetStream) -> None:
+    run("elastic", "create", "ORDERS", "billing", "6", "--max-buffered-msgs", "10")
+    done = run("elastic", "edit", "ORDERS", "billing", "--max-buffered-msgs", "20", "--json")
+    assert (done.status, json.loads(done.out)["max_buffered_messages"]) == (0, 20)
+    assert run("elastic", "edit", "ORDERS", "billing", "--max-buffered-bytes", "4096").status == 0
+    config = js.stream("ORDERS-billing").info().config
+    assert (config.max_msgs, config.max_bytes) == (20, 4096)
+    done = run("elastic", "edit", "ORDERS", "billing")
+    assert (done.status, "give --max-buffered-msgs N" in done.err) == (1, True)
+    done = run("elastic", "edit", "ORDERS", "bill", "--max-buffered-msgs", "5")
+    assert (done.status, "did you mean 'billing'?" in done.err) == (1, True)
+
+
 def test_static_groups_balanced_and_mapped(run: Run) -> None:
     made = told(
         run(

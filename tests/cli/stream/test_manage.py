@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import sync
+from waiting import until_here
 
 Run = Callable[..., Any]
 
@@ -77,6 +78,53 @@ def test_editing_shows_what_changes_and_asks(at_server: Run, js: sync.JetStream)
     assert (config.max_msgs, config.description, config.subjects) == (10, "new", ("a",))
     done = at_server(*words, "--force")
     assert (done.status, "nothing to change" in done.err) == (1, True)
+
+
+def filled(js: sync.JetStream, **config: Any) -> None:
+    js.create_stream(name="A", subjects=["a.*"], **config)
+    for number in range(20):
+        js.publish(f"a.{number % 4}", b"x" * 50)
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "left"),
+    [
+        ("--max-msgs 5", "which removes 15 of 20 messages", 5),
+        ("--max-msgs 50", "", 20),
+        ("--max-bytes 500", "which removes about 14 of 20 messages", 6),
+        ("--max-msgs-per-subject 2", "which removes 12 of 20 messages", 8),
+        ("--max-msgs-per-subject 2 --max-msgs 4", "which removes about 16 of 20 messages", 4),
+        ("--max-msgs 5 --discard new", "which refuses new messages until there is room", 20),
+        ("--retention interest", "which removes what no consumer needs", 0),
+    ],
+)
+def test_editing_says_how_many_messages_it_removes(
+    at_server: Run, js: sync.JetStream, options: str, told: str, left: int
+) -> None:
+    filled(js)
+    words = ("stream", "edit", "A", *options.split())
+    would = ", ".join(filter(None, ("change stream A so", told)))
+    assert at_server(*words, "--dry-run").lines[-1] == f"would {would}"
+    assert f"Really {would}?" in at_server(*words, answer="n\n").err
+    assert js.stream("A").info().state.messages == 20
+    assert at_server(*words, "--force").status == 0
+    assert js.stream("A").info().state.messages == left
+
+
+def test_editing_counts_what_is_too_old_by_then(at_server: Run, js: sync.JetStream) -> None:
+    filled(js, duplicate_window=0.1)
+    for number in range(2, 5):
+        js.stream("A").delete_message(number)
+    document = at_server("stream", "edit", "A", "--max-age", "1h", "--dry-run", "--json").told
+    assert document["removes"] == {"messages": 0, "of": 17, "exact": True}
+    words = ("stream", "edit", "A", "--max-age", "100ms", "--dry-run", "--json")
+
+    def removed() -> bool:
+        document = at_server(*words).told
+        return bool(document["removes"] == {"messages": 17, "of": 17, "exact": True})
+
+    until_here(removed, "nothing grew old")
+    assert js.stream("A").info().state.messages == 17
 
 
 def test_what_destroys_asks_first(at_server: Run, js: sync.JetStream) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from conformance.scenarios import (
     acks,
     batches,
+    changing,
     configs,
     consumers,
     control,
@@ -71,6 +72,7 @@ ALL: Table = [
     *scheduling.TABLE,
     *keeping.TABLE,
     *meetings.TABLE,
+    *changing.TABLE,
 ]
 
 _names = [scenario.name for scenario in ALL]

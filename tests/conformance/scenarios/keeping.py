@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.driver import Session, Step
-from conformance.steps import api, publish, publish_all, request, stream
+from conformance.steps import api, publish, publish_all, request, stream, update_stream
 from conformance.table import Scenario, Table
 
 INFO = "STREAM.INFO.S"
@@ -107,6 +107,31 @@ _LIMITS: Table = [
             publish("a.w"),
             publish("a.x", "", {"Nats-Rollup": "all"}),
             publish("a.w"),
+            api(INFO, ALL),
+        ],
+    ),
+    Scenario(
+        "a larger value in the place of another",
+        [
+            stream(subjects=["a.*"], discard="new", max_msgs_per_subject=1, max_bytes=200),
+            publish("a.x", "x" * 90),
+            publish("a.y", "y" * 9),
+            publish("a.x", "x" * 100),
+            api(INFO, ALL),
+        ],
+    ),
+    Scenario(
+        "values in the places of others, in a stream that is too full",
+        [
+            stream(subjects=["a.*"], discard="new", max_msgs_per_subject=1),
+            *[publish(f"a.{name}", "x" * 90) for name in "wxyz"],
+            update_stream(
+                subjects=["a.*"], discard="new", max_msgs_per_subject=1, max_bytes=200, max_msgs=2
+            ),
+            publish("a.x", "x" * 91),
+            publish("a.x", "x" * 90),
+            publish("a.x", "x" * 89),
+            publish("a.n", "x"),
             api(INFO, ALL),
         ],
     ),

@@ -48,12 +48,21 @@ _STATIC_FILTER: Final = click.option(
     metavar="PATTERN",
     help="what it takes of the stream, without the partition; repeatable",
 )
-_BUFFERED: Final[tuple[Declare, ...]] = tuple(
-    click.option(
-        name, type=int, default=0, metavar="N", help=f"{unit} in the work queue; 0: no limit"
+
+
+def _buffered(default: int | None) -> tuple[Declare, ...]:
+    return tuple(
+        click.option(
+            name,
+            type=int,
+            default=default,
+            metavar="N",
+            help=f"{unit} in the work queue; 0: no limit",
+        )
+        for name, unit in (("--max-buffered-msgs", "messages"), ("--max-buffered-bytes", "bytes"))
     )
-    for name, unit in (("--max-buffered-msgs", "messages"), ("--max-buffered-bytes", "bytes"))
-)
+
+
 _ELASTIC_FILTER: Final = click.option(
     "--filter",
     multiple=True,
@@ -143,6 +152,12 @@ def _elastic_only() -> dict[str, Verb]:
         ("add", "add members", verbs.add, (_STREAM, _GROUP, _MEMBERS)),
         ("drop", "drop members", verbs.drop, (_STREAM, _GROUP, _MEMBERS)),
         (
+            "edit",
+            "change how much may wait in the work queue; what is there stays",
+            verbs.edit,
+            (_STREAM, _GROUP, *_buffered(None)),
+        ),
+        (
             "create-mapping",
             "give members their partitions",
             verbs.create_mapping,
@@ -182,7 +197,7 @@ _create_elastic = _verb(
     "create",
     "create a group",
     verbs.create_elastic,
-    *(_STREAM, _GROUP, _PARTITIONS, _LAYOUT, _ELASTIC_FILTER, *_BUFFERED),
+    *(_STREAM, _GROUP, _PARTITIONS, _LAYOUT, _ELASTIC_FILTER, *_buffered(0)),
 )
 _AUTOSCALE: Final = "keep the number of an elastic group's members right for what comes"
 _METRICS: Final = "serve the numbers of groups to Prometheus"

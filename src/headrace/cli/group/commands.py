@@ -196,6 +196,19 @@ async def create_elastic(js: JetStream, args: Args) -> int:
     return _changed(args, group, f"elastic group {group.name} of stream {group.stream}")
 
 
+async def edit(js: JetStream, args: Args) -> int:
+    if args.max_buffered_msgs is None and args.max_buffered_bytes is None:
+        raise Failure("nothing to change; give --max-buffered-msgs N or --max-buffered-bytes N")
+    group = await elastic.update(
+        js,
+        args.stream,
+        args.group,
+        max_buffered_messages=args.max_buffered_msgs,
+        max_buffered_bytes=args.max_buffered_bytes,
+    )
+    return _changed(args, group, f"elastic group {group.name} of stream {group.stream}")
+
+
 async def delete(js: JetStream, args: Args) -> int:
     what = f"{args.kind} group {args.group} of stream {args.stream}"
     also = "its members' consumers" if args.kind == "static" else "its work queue stream"

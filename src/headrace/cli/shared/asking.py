@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -21,13 +22,14 @@ def destroying_options() -> list[click.Option]:
     ]
 
 
-def may_go_on(output: Output, what: str) -> bool:
+def may_go_on(output: Output, what: str, more: Mapping[str, Any] | None = None) -> bool:
     """Whether to do it: ``what`` is a sentence such as "delete stream ORDERS with 5 messages".
 
-    With ``--dry-run`` it only says so. Without ``--force`` it asks. Raises Failure if the answer is no.
+    With ``--dry-run`` it only says so, programs with ``more`` fields. Without ``--force`` it asks. Raises
+    Failure if the answer is no.
     """
     if output.dry_run:
-        output.show({"dry_run": True, "would": what}, f"would {what}")
+        output.show({"dry_run": True, "would": what, **(more or {})}, f"would {what}")
         return False
     if not output.force:
         ask(f"Really {what}?")

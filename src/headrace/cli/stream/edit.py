@@ -15,6 +15,7 @@ from ..shared.errors import Failure
 from ..shared.names import STREAM
 from ..shared.verbs import Session, online
 from .info import stream_sheet
+from .losing import loss_of
 from .settings import SETTINGS, changes_of
 
 
@@ -61,10 +62,11 @@ async def edit(session: Session, stream: str, file: Path | None, **given: Any) -
     headrace stream edit ORDERS --max-age 30d --dry-run
     headrace stream edit ORDERS --subjects 'orders.>,returns.>' --force
 
-    Lower limits remove messages at once.
+    Lower limits remove messages at once, if the stream discards old ones: it says how many, and asks.
     """
     found = await session.js.stream(stream)
-    before = (await found.info()).config
+    present = await found.info()
+    before = present.config
     config = config_file(file, StreamConfig) if file else before
     after = replaced(config, {**changes_of(given), "name": stream})
     changed = differences(before, after)
@@ -72,6 +74,7 @@ async def edit(session: Session, stream: str, file: Path | None, **given: Any) -
         raise Failure("nothing to change; give settings such as --max-age 7d, or --config FILE")
     if session.output.is_text:
         session.output.show(None, changed)
-    if may_go_on(session.output, f"change stream {stream} so"):
+    loss = await loss_of(found, present, after)
+    if may_go_on(session.output, f"change stream {stream} so{loss.text}", loss.document):
         info = await found.update(after)
         session.output.show(to_wire(info), stream_sheet(info))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -88,6 +88,47 @@ def bucket_stream(
         allow_rollup_hdrs=True,
         **more,
     )
+
+
+DUPLICATE_WINDOW_MAX_S: Final = 120.0
+
+BUCKET_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "description": ("description",),
+    "ttl": ("max_age",),
+    "max_bytes": ("max_bytes",),
+    "storage": ("storage",),
+    "num_replicas": ("num_replicas",),
+    "placement": ("placement",),
+    "compression": ("compression",),
+    "metadata": ("metadata",),
+}
+"""What each option that all kinds of buckets have sets of the stream behind it."""
+
+
+def duplicate_window(ttl: float) -> float:
+    """For how many seconds a bucket remembers message ids; 0 of ``ttl`` is none."""
+    return min(ttl or DUPLICATE_WINDOW_MAX_S, DUPLICATE_WINDOW_MAX_S)
+
+
+def changed_bucket(
+    present: StreamConfig,
+    wanted: StreamConfig,
+    named: Iterable[str],
+    fields: Mapping[str, tuple[str, ...]],
+) -> StreamConfig:
+    """``present`` with what the ``named`` options set of ``wanted``; ``fields`` says what they set."""
+    changes = {field: getattr(wanted, field) for option in named for field in fields[option]}
+    changed = msgspec.structs.replace(present, **changes)
+    if {"max_age", "mirror", "sources"}.isdisjoint(changes):
+        return changed
+    window = present.duplicate_window
+    if changed.mirror is not None or changed.sources:
+        window = 0.0
+    elif window in (0.0, duplicate_window(present.max_age)):
+        window = duplicate_window(changed.max_age)  # nobody has chosen another
+    elif changed.max_age:
+        window = min(window, changed.max_age)
+    return msgspec.structs.replace(changed, duplicate_window=window)
 
 
 def _checked(kind: type[Document], name: str, value: Any) -> Any:

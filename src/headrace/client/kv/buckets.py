@@ -13,10 +13,10 @@ import msgspec
 from ...api.errors import Errors
 from ...api.streams import StreamConfig
 from ...errors import JetStreamApiError
-from ..jetstream.configuration import known_bucket
+from ..jetstream.configuration import changed_bucket, known_bucket
 from ..jetstream.stream import Stream
 from ..jetstream.streams import Streams
-from .config import KeyValueOptions, bucket_config
+from .config import FIELDS, KeyValueOptions, bucket_config
 
 _EXISTS: Final = Errors.STREAM_NAME_EXISTS.err_code
 
@@ -36,14 +36,18 @@ async def create(streams: Streams, bucket: str, options: KeyValueOptions) -> Str
 
 
 async def update(streams: Streams, bucket: str, options: KeyValueOptions) -> Stream:
-    """Give the stream of a bucket what ``options`` say."""
+    """Change what ``options`` name of the stream of a bucket; the rest stays."""
     wanted = bucket_config(bucket, options)
     with known_bucket(bucket):
-        return await streams.put("UPDATE", await _kept(streams, wanted, options))
+        present = (await streams.info(wanted.name)).config
+        changed = changed_bucket(present, wanted, options, FIELDS)
+        if options.get("marker_ttl") and "message_ttl" not in options:
+            changed = msgspec.structs.replace(changed, allow_msg_ttl=True)
+        return await streams.put("UPDATE", changed)
 
 
 async def create_or_update(streams: Streams, bucket: str, options: KeyValueOptions) -> Stream:
-    """Make sure that there is a stream of a bucket that has what ``options`` say."""
+    """Make sure that there is a stream of a bucket that has what ``options`` name."""
     try:
         return await streams.put("CREATE", bucket_config(bucket, options))
     except JetStreamApiError as error:

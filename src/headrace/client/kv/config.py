@@ -20,11 +20,29 @@ from ...api.streams import (
 )
 from ...errors import ConfigurationError
 from ...field_docs import described
-from ..jetstream.configuration import bucket_name, bucket_stream, seconds
+from ..jetstream.configuration import (
+    BUCKET_FIELDS,
+    bucket_name,
+    bucket_stream,
+    duplicate_window,
+    seconds,
+)
 
 HISTORY_MAX: Final = 64
-DUPLICATE_WINDOW_MAX_S: Final = 120.0
 STREAM_PREFIX: Final = "KV_"
+
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    **BUCKET_FIELDS,
+    "history": ("max_msgs_per_subject",),
+    "marker_ttl": ("subject_delete_marker_ttl",),
+    "max_value_size": ("max_msg_size",),
+    "republish": ("republish",),
+    "mirror": ("mirror", "mirror_direct", "subjects"),
+    "sources": ("sources",),
+    "direct": ("allow_direct",),
+    "message_ttl": ("allow_msg_ttl",),
+}
+"""What each option sets of the stream behind a bucket."""
 
 
 @described
@@ -142,7 +160,6 @@ def bucket_config(bucket: str, options: KeyValueOptions) -> StreamConfig:
     copies = mirror is not None or bool(sources)
     if marker_ttl > 0 and not options.get("message_ttl", True):
         raise ConfigurationError("marker_ttl needs message_ttl, which is given as False")
-    window = min(ttl or DUPLICATE_WINDOW_MAX_S, DUPLICATE_WINDOW_MAX_S)
     return bucket_stream(
         "a bucket",
         KeyValueOptions.__annotations__,
@@ -156,7 +173,7 @@ def bucket_config(bucket: str, options: KeyValueOptions) -> StreamConfig:
         mirror_direct=mirror is not None,
         sources=tuple(_source(bucket, source) for source in sources),
         deny_delete=True,
-        duplicate_window=0.0 if copies else window,
+        duplicate_window=0.0 if copies else duplicate_window(ttl),
         allow_direct=options.get("direct", mirror is not None),
         allow_msg_ttl=options.get("message_ttl", mirror is None) or marker_ttl > 0,
         subject_delete_marker_ttl=marker_ttl,

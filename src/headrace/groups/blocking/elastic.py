@@ -25,9 +25,11 @@ __all__ = [
     "list",
     "set_mappings",
     "step_down",
+    "update",
 ]
 
 create = verb(aio.create)
+update = verb(aio.update)
 get = verb(aio.get)
 list = verb(aio.list)  # noqa: A001
 delete = verb(aio.delete)

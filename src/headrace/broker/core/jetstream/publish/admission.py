@@ -373,13 +373,14 @@ class Checks:
     def _check_room(self, arrival: Arrival, before: Overlay) -> int:
         """Refuse what is beyond a limit of a stream that discards new messages; what it would take."""
         config, store = self._config, self._store
-        size = self._size(arrival)
+        size = self._size_of(arrival.subject, arrival.headers, arrival.payload)
         is_full = self._is_full(arrival.subject, before)
         is_one_too_many = is_full and config.discard_new_per_subject and not arrival.rollup
         if not before.is_batch:
             if is_one_too_many:
                 raise _no_room("messages per subject")
-            if is_full:  # it takes the place of another
+            if is_full:
+                self._check_place(arrival.subject, size)
                 return size
         if 0 < config.max_msgs <= store.messages + before.count:
             raise _no_room("messages")
@@ -389,6 +390,17 @@ class Checks:
             raise _no_room("messages per subject")
         return size
 
+    def _check_place(self, subject: bytes, size: int) -> None:
+        """Refuse a message that would take the place of its subject's oldest, and fits no better."""
+        most, there = self._config.max_bytes, self._store.bytes
+        if not 0 < most < there + size:
+            return
+        state = self._store.subject(subject)
+        oldest = self._store.get(state.first_seq) if state is not None else None
+        freed = 0 if oldest is None else self._size_of(*oldest[1:4])
+        if freed < size and most < there - freed + size:
+            raise _no_room("bytes")
+
     def _is_full(self, subject: bytes, before: Overlay) -> bool:
         """Whether a subject has as many messages as it may."""
         if self._config.max_msgs_per_subject <= 0:
@@ -397,10 +409,9 @@ class Checks:
         there = state.count if state is not None else 0
         return there + before.counts.get(subject, 0) >= self._config.max_msgs_per_subject
 
-    def _size(self, arrival: Arrival) -> int:
+    def _size_of(self, subject: bytes, headers: bytes, payload: bytes) -> int:
         """What a message takes, as the public server accounts it."""
-        headers = arrival.headers
-        size = len(arrival.subject) + len(arrival.payload)
+        size = len(subject) + len(payload)
         if self._config.storage == "memory":
             return size + _MEMORY_OVERHEAD + len(headers)
         return size + _FILE_OVERHEAD + (_HEADER_OVERHEAD + len(headers) if headers else 0)

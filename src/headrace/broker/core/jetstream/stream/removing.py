@@ -50,8 +50,8 @@ class Removing:
         stream = self._stream
         if stream.is_closed or not self.writable():
             return True
-        limits = {"max_messages": stream.config.max_msgs, "max_bytes": stream.config.max_bytes}
-        if self._trim_some(**limits) > _MUCH or not self.store.is_within(**limits):
+        most = self._most()
+        if most and (self._trim_some(**most) > _MUCH or not self.store.is_within(**most)):
             return False
         return stream.expiry.remove_due() and stream.subject_limit.pass_some()
 
@@ -72,10 +72,16 @@ class Removing:
         """Remove the oldest while there are too many, or too many bytes. Raises StoreReadError."""
         if not self.writable() or self._behind is not None:
             return
-        config = self._stream.config
-        limits = {"max_messages": config.max_msgs, "max_bytes": config.max_bytes}
-        if self._trim_some(**limits) and not self.store.is_within(**limits):
+        most = self._most()
+        if most and self._trim_some(**most) and not self.store.is_within(**most):
             self._fall_behind()
+
+    def _most(self) -> dict[str, int]:
+        """What the oldest make room for; a stream that refuses new messages keeps what it has."""
+        config = self._stream.config
+        if config.discard != "old":
+            return {}
+        return {"max_messages": config.max_msgs, "max_bytes": config.max_bytes}
 
     def trim_old(self, before_ns: int) -> None:
         """Remove from the head some of what is older than that. Raises StoreReadError."""

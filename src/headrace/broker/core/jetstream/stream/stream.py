@@ -174,7 +174,8 @@ class Stream:
         self.subject_limit.configure()
         self.staging.configure()
         self.publishes.configure()
-        self._bounded = config.max_msgs > 0 or config.max_bytes > 0
+        is_bounded = config.max_msgs > 0 or config.max_bytes > 0
+        self._bounded = is_bounded and config.discard == "old"
 
     def _listen(self, subjects: Iterable[str]) -> None:
         wanted = dict.fromkeys(subject.encode() for subject in subjects)
