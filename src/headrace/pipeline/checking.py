@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ..errors import AuthorizationError, ConfigurationError, HeadraceError
+from ..sink_markers import SPACE
 from ..spark.control import Control
 from ..spark.link import Link
 from ..spark.options import Connection, SourceOptions, parse_options
@@ -26,6 +27,7 @@ CONNECT_S: Final = 0.7
 
 _QUOTED: Final = re.compile(r"option '([^']+)'|'([^']+)'")
 _WHO: Final = re.compile(r"^jetstream (?:source|sink): ")
+_MARKERS: Final = f"{SPACE}*.*.*"
 _USER_INFO: Final = "$SYS.REQ.USER.INFO"
 _NO_COLUMNS: Final = Layout("raw", -1, -1, -1, -1, -1, (), ())
 """The columns of a sink's rows, which only Spark knows."""
@@ -145,8 +147,13 @@ def _reading(source: Source) -> Use:
     def look(link: Link) -> list[str]:
         found = []
         for stream in options.streams:
-            state = Control(link, stream).stream_info().state
+            control = Control(link, stream)
+            state = control.stream_info().state
             found.append(f"stream {stream} has {state.messages:,} messages")
+            if not options.include_markers and control.has_subject(_MARKERS):
+                found.append(
+                    f"stream {stream} has markers of sinks, which are no rows (includeMarkers)"
+                )
         return found
 
     what = f"reading {', '.join(options.streams)}"

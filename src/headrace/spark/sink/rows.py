@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import ProtocolError
+from ...sink_markers import HEADER
 from ...subjects import SubjectFilter, is_subset, is_valid_subject, overlaps
 from ...wire import encode_headers
 from .layout import Layout
@@ -22,7 +23,8 @@ _KNOWN_SUBJECTS_MAX: Final = 10_000
 _FRONT: Final = len(b"NATS/1.0\r\n")
 _TTL: Final = re.compile(r"never|[1-9]\d*|(?=.*[1-9])(\d+(\.\d+)?(h|m|s))+")
 _DIGEST_BYTES: Final = 8
-_SERVERS_OWN: Final = "nats-"
+_NOT_A_ROWS: Final = ("nats-", HEADER.lower())
+"""Begins of headers that tell a server what to do, or that the message is no row."""
 
 
 class BadRow(NamedTuple):
@@ -179,7 +181,7 @@ def digest_of(subject: bytes, lines: bytes, payload: bytes) -> str:
 
 def _block(headers: Any, message_id: str | None, ttl: str | int | None) -> bytes:
     """The header lines of one row. Raises ProtocolError."""
-    pairs = [pair for pair in _pairs(headers) if not pair[0].lower().startswith(_SERVERS_OWN)]
+    pairs = [pair for pair in _pairs(headers) if not pair[0].lower().startswith(_NOT_A_ROWS)]
     if message_id is not None:
         if not message_id.strip():
             raise ProtocolError("the message id is empty")
