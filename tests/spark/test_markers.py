@@ -121,7 +121,7 @@ def test_markers_are_not_decoded_and_so_none_is_a_misfit(
     ]
     numbers = range(1, ROWS + 1)
     assert found == (
-        [*numbers] if value_format == "json" else ['{"n":%d}' % number for number in numbers]
+        [*numbers] if value_format == "json" else [f'{{"n":{number}}}' for number in numbers]
     )
 
 
@@ -149,8 +149,12 @@ def test_markers_of_earlier_releases_are_known_by_their_subject_and_copies_by_th
     send("SPARKCOPY.a", b"", b"row")
     left = [b"no headers: somebody's own", b"another subject", b"row"]
     assert [row["data"] for row in read(feed)] == left  # one by one, as a work queue is read
-    config = {"name": feed.name, "subjects": ["_sink.OTHER.>", "SPARKCOPY.>"]}
-    config |= {"retention": "workqueue", "allow_direct": True}
+    config = {
+        "name": feed.name,
+        "subjects": ["_sink.OTHER.>", "SPARKCOPY.>"],
+        "retention": "workqueue",
+        "allow_direct": True,
+    }
     assert "error" not in feed.call(f"STREAM.UPDATE.{feed.name}", config)
     assert [row["data"] for row in read(feed)] == left  # … and by direct gets
 

@@ -112,5 +112,12 @@ def _say(messages: list[WriterCommitMessage | None], stream: str, which: str = "
         _LOG.warning(
             "stream %r: %s%d of %d rows were bad; one is %s", stream, which, bad, rows + bad, first
         )
+    if outrun := sum(each.outrun for each in done):
+        _LOG.warning(
+            "stream %r: %s%d keys keep a value that another sink has stored since the batch began",
+            stream,
+            which,
+            outrun,
+        )
     if found := sum(each.found for each in done):
         _LOG.info("stream %r: %s%d of %d rows were stored before", stream, which, found, rows)
