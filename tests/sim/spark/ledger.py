@@ -96,7 +96,7 @@ class Ledger:
             assert key in last, f"key {key!r} has no value"
             found = each.index(last[key]) if last[key] in each else -1
             assert found >= sure[-1], (
-                f"key {key!r} ends with {last[key]!r}, the {found + 1}. of {len(each)}; the last is {each[-1]!r}"
+                f"key {key!r} ends with {last[key]!r}, which is number {found + 1} of {len(each)}"
             )
 
     def _judge_torn(self, there: set[bytes]) -> None:

@@ -53,8 +53,8 @@ def version(batch: int, run: int, row: int, partition: int, *, ordered: bool) ->
 def histories(draw: Any) -> tuple[list[list[Version]], bool, bool]:
     """Writes of one key, in the order in which they come to the server, each batch behind the one before.
 
-    A batch has rows in tasks, contiguous ones as its source reads them. Runs of it that fail have stored some of
-    their rows, and store the others when they like: all that come after the end of the history are zombies'.
+    A batch has rows in tasks, contiguous ones as its source reads them. Runs of it that were given up store
+    their rows when they like, also after the last run.
     """
     ordered, exactly = draw(st.booleans()), draw(st.booleans())
     run = 0

@@ -34,8 +34,8 @@ class Latest:
 
     Args:
         encoder: makes messages of rows.
-        on_bad: is told of rows that make no message. Where a later row of its key replaces a row, its value is
-            not looked at.
+        on_bad: is told of rows that make no message. The value of a row that a later one of its key replaces
+            is not looked at.
 
     Attributes:
         rows: how many rows there were, but for those that were found bad.

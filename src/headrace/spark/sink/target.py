@@ -24,7 +24,8 @@ class Target(NamedTuple):
     """A stream that can be written to as the options say.
 
     ``epoch`` is the time of its creation; ``rolls_up`` whether it keeps only the last marker of a subject;
-    ``direct`` whether it answers direct gets; ``mean_bytes`` about how large its messages are.
+    ``direct`` whether it answers direct gets; ``mean_bytes`` about how large its messages are; ``kept`` how
+    many messages of a subject it keeps at most, 0 for no limit.
     """
 
     epoch: str
@@ -32,6 +33,7 @@ class Target(NamedTuple):
     rolls_up: bool
     direct: bool = False
     mean_bytes: int = 0
+    kept: int = 0
 
 
 def target_of(link: Link, options: SinkOptions, layout: Layout) -> Target:
@@ -75,6 +77,7 @@ def target_of(link: Link, options: SinkOptions, layout: Layout) -> Target:
         config.allow_rollup_hdrs and not config.deny_purge,
         config.allow_direct,
         info.state.bytes // max(1, info.state.messages),
+        max(0, config.max_msgs_per_subject),
     )
 
 

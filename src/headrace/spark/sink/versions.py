@@ -78,8 +78,8 @@ def judge(stored: Version | None, mine: Version, *, exactly: bool) -> Verdict:
 
     Args:
         stored: the version of that; None for nobody's value, over which anything is stored.
-        exactly: a batch has the same rows when it runs again, so what an earlier run has stored of the row, or
-            of a later one, is not stored again. It takes columns that tell the order.
+        exactly: a batch has the same rows when it runs again, so what an earlier run has stored of the row,
+            or of a later one, is not stored again. It takes columns that tell the order.
 
     Raises:
         FencedError: a later batch of this sink, or a later run of this one, has stored it.
