@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from ..sentences import in_one_sentence
+from .fitting import check_types
 from .layout import columns_of, lay_out
 from .markers import PlanId
 from .options import ACCEPTED, parse_sink_options
@@ -62,6 +63,7 @@ def _checked(
         how = "outputMode('append'), or foreachBatch" if streaming else "mode('append')"
         raise ACCEPTED.error(f"a stream is only added to, it cannot be overwritten; use {how}")
     layout = lay_out(options, columns_of(schema))
+    check_types(layout, schema)
     encoder_of(layout, options.avro_schema)
     epoch = ""
     if _COMMIT_RUNNER not in sys.modules:  # there a batch is over, and nothing is left to check
