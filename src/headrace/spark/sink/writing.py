@@ -119,7 +119,11 @@ class _Writing:
         if isinstance(publisher, FencedPublisher):
             publisher.begin()
         for batch in batches:
-            publisher.add(encoder.encode(batch))
+            rows = encoder.encode(batch)
+            if isinstance(publisher, WindowPublisher):
+                publisher.add(rows, encoder.numbers)
+            else:
+                publisher.add(rows)
         publisher.finish()
         found = (
             publisher.found_stored
