@@ -94,6 +94,26 @@ async def test_messages_are_paged_both_ways_whatever_is_missing(world: Any, dire
     assert seen == left
 
 
+@pytest.mark.parametrize("direct", [True, False])
+async def test_markers_of_sinks_are_shown_when_they_are_asked_for(world: Any, direct: bool) -> None:
+    await world.js.create_stream(name="S", subjects=("s", "_sink.>"), allow_direct=direct)
+    rows = (1, 2, 60, 61)
+    for number in range(1, 62):
+        if number in rows:
+            await world.js.publish("s", b"row")
+        else:
+            await world.js.publish("_sink.S.a.0", b"{}", headers={"Headrace-Marker": "rows"})
+
+    async def page(query: str) -> list[int]:
+        found = await world.get(f"/streams/S/messages?{query}")
+        return [each["seq"] for each in found["messages"]]
+
+    assert await page("from=3&count=20") == [60, 61]
+    assert await page("before=60&count=20") == [1, 2]
+    assert await page("newest=1&count=3") == [2, 60, 61]
+    assert await page("newest=1&count=3&markers=1") == [59, 60, 61]
+
+
 async def test_a_time_finds_the_first_message_after_it(world: Any) -> None:
     await world.js.create_stream(name="S", subjects=("s",), allow_direct=True)
     await world.js.publish("s", b"1")

@@ -92,6 +92,26 @@ def test_a_stream_that_cannot_be_written_to_as_declared_is_told(
     assert "allow_atomic" in atomic.text
 
 
+def test_old_values_that_may_be_the_last_are_warned_of(write: Write, url: str, stream: str) -> None:
+    name = f"FEW{stream}"
+    with sync.connect(url) as connection:
+        connection.jetstream().create_stream(
+            name=name, subjects=[f"{name}.>"], max_msgs_per_subject=1
+        )
+
+    def warnings(*lines: str, reading: str = 'durable = "shown"') -> list[str]:
+        text = with_sink(url, name, f'subject = "{name}.{{id}}"', *lines)
+        problems, found = check(read(write(text.replace('durable = "shown"', reading))))
+        assert problems == []
+        return [each for each in found if each.startswith("warning: ")]
+
+    (said,) = warnings(reading='maxTasks = "2"')
+    assert f"stream {name} keeps 1 message of a subject, and several tasks write" in said
+    assert ":16: " in said
+    assert warnings('key = "id"') == []
+    assert warnings(reading='maxTasks = "1"') == [], "one task writes in the stream's order"
+
+
 SERVERS = [pytest.param("nats_server", marks=pytest.mark.peer), "headrace_server"]
 
 

@@ -32,9 +32,9 @@ def in_runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     make = Run.of
 
-    def of(payloads: list[bytes], raw: bytes, last_reply: bytes) -> Run:
+    def of(payloads: list[bytes], raw: bytes, last_reply: bytes, **more: bool) -> Run:
         counts.append(len(payloads))
-        return make(payloads, raw, last_reply)
+        return make(payloads, raw, last_reply, **more)
 
     monkeypatch.setattr(Run, "of", of)
     return counts

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import ConfigurationError
+from headrace.pipeline.checking import check
 from headrace.pipeline.checkpoints import Start, checkpoint_of
 from headrace.pipeline.frames import Frames, start
 from headrace.pipeline.model import Declared
@@ -173,3 +176,101 @@ def test_a_range_goes_through_a_query_again_into_results_of_its_own(
     replay(declared, spark, fours, out, "fours", first, Start("latest"))
     assert rows(folder / "out-fours") == [{"sequence": 4, "number": 4, "failed": ["number <> 4"]}]
     assert not (folder / "checkpoint").exists()
+
+
+KEYED = """[pipeline]
+checkpoint = "checkpoint"
+[sources.orders]
+schema = "sequence bigint, user string, n bigint"
+[sources.orders.options]
+stream = "{stream}"
+servers = "{url}"
+valueFormat = "json"
+maxOffsetsPerTrigger = 60
+minMessagesPerTask = 20
+[views.totals]
+sql = "SELECT user, count(*) AS orders, max(n) AS n FROM orders GROUP BY user"
+[sinks.last]
+from = "orders"
+format = "jetstream"
+options = {{ servers = "{url}", bucket = "last{stream}", key = "user" }}
+[sinks.totals]
+from = "totals"
+format = "jetstream"
+mode = "update"
+[sinks.totals.options]
+servers = "{url}"
+bucket = "totals{stream}"
+key = "user"
+delivery = "exactlyOnce"
+sinkId = "totals"
+[sinks.whole]
+from = "totals"
+format = "jetstream"
+mode = "complete"
+options = {{ servers = "{url}", stream = "{out}", subject = "{out}.whole.{{user}}", key = "user" }}
+[sinks.changes]
+from = "totals"
+format = "jetstream"
+mode = "update"
+[sinks.changes.options]
+servers = "{url}"
+stream = "{out}"
+subject = "{out}.changes"
+delivery = "exactlyOnce"
+sinkId = "changes"
+markerPrefix = "{out}._marks"
+"""
+
+
+def test_sinks_keep_the_latest_in_every_output_mode_and_numbered_batches_are_written_once(
+    spark: SparkSession, make_feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    feed, out = make_feed(), make_feed(allow_atomic=True)
+    buckets = [f"last{feed.name}", f"totals{feed.name}"]
+    for bucket in buckets:
+        config = {"subjects": [f"$KV.{bucket}.>"], "max_msgs_per_subject": 1, "allow_direct": True}
+        feed.call(f"STREAM.CREATE.KV_{bucket}", {"name": f"KV_{bucket}", **config})
+    file = tmp_path / "keyed.toml"
+    file.write_text(KEYED.format(stream=feed.name, url=feed.url, out=out.name))
+    declared = read(file)
+    problems, _ = check(declared)
+    assert not problems
+
+    def publish(first: int, last: int) -> None:
+        rows = [b'{"user":"u%d","n":%d}' % (number % 9, number) for number in range(first, last)]
+        feed.publish(["a"] * len(rows), rows.__getitem__)
+
+    def value(subject: str, stream: str) -> dict[str, int]:
+        answer = feed.call(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+        document: dict[str, int] = json.loads(base64.b64decode(answer["message"]["data"]))
+        return document
+
+    def check_all(last: int) -> None:
+        for user in range(9):
+            mine = [number for number in range(last) if number % 9 == user]
+            name = f"u{user}"
+            row = {"user": name, "n": mine[-1]}
+            assert value(f"$KV.{buckets[0]}.{name}", f"KV_{buckets[0]}") == {
+                "sequence": mine[-1] + 1, **row,
+            }  # fmt: skip
+            total = {**row, "orders": len(mine)}
+            assert value(f"$KV.{buckets[1]}.{name}", f"KV_{buckets[1]}") == total
+            assert value(f"{out.name}.whole.{name}", out.name) == total
+
+    publish(0, 100)
+    heard = Listening()
+    ended = run_here(declared, spark, heard, once=True)
+    assert [each.problem for each in ended] == [None] * 4
+    assert Counter(each.query for each in heard.batches) == Counter(
+        dict.fromkeys(declared.sinks, 2)
+    )
+    check_all(100)
+    last = out.control.stream_info().state.last_seq
+    found = [m for m in out.stored(range(1, last + 1)) if m.subject.endswith(b".changes")]
+    assert len(found) == 9 * 2, "each of the batches changes all totals once"
+    with pytest.raises(ConfigurationError, match="would put older ones over them"):
+        sink = declared.sinks["last"]
+        replay(declared, spark, sink, sink, "fix", Start("sequence", "1"), Start("latest"))
+    for bucket in buckets:
+        feed.call(f"STREAM.DELETE.KV_{bucket}")

@@ -49,12 +49,13 @@ def ack(number: int) -> bytes:
 
 def check_equal(data: bytes) -> int:
     """Check against the parser; how many messages were read as payloads."""
-    payloads, end, reply = PayloadReader(SID).read(data)
+    payloads, end, reply, has_headers = PayloadReader(SID).read(data)
     plain = Parser.for_client().feed(data)
     rest = Parser.for_client().feed(data[end:])
     count = len(payloads)
     assert payloads == [frame[5] for frame in plain[:count]]
     assert all(frame[2] == SID and frame[3] for frame in plain[:count])
+    assert has_headers == any(frame[4] for frame in plain[:count])
     assert [repr(frame) for frame in rest] == [repr(frame) for frame in plain[count:]]
     assert reply == (plain[count - 1][3] if count else b"")
     return count

@@ -14,6 +14,7 @@ from ..groups import ElasticGroup, StaticGroup, elastic, static
 from ..groups.errors import GroupNotFoundError
 from ..groups.lag import measure
 from ..spark.control import Control
+from ..spark.counted import counted_subjects
 from ..spark.link import Link, tls_context
 from ..spark.options import Connection, SourceOptions
 from .checking import JETSTREAM, source_options
@@ -92,7 +93,7 @@ def _states(
         for stream in options.streams:
             try:
                 control = Control(link, stream)
-                yield _state(source, control, durable, ends, options.subjects)
+                yield _state(source, control, durable, ends, options)
             except HeadraceError as error:
                 yield SourceState(source.name, stream, 0, error=str(error))
     finally:
@@ -122,9 +123,10 @@ def _state_beside_workers(source: Source, options: SourceOptions, consumer: str)
 
 
 def _state(
-    source: Source, control: Control, durable: str, ends: list[Any], subjects: tuple[str, ...]
+    source: Source, control: Control, durable: str, ends: list[Any], options: SourceOptions
 ) -> SourceState:
-    head, _ = control.head()
+    head, config = control.head()
+    subjects = counted_subjects(options, config)
     sequence = _position(ends, control.stream, head.epoch)
     after = max(sequence, head.first_seq - 1)
     if after >= head.last_seq:

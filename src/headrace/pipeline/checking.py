@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ..errors import AuthorizationError, ConfigurationError, HeadraceError
+from ..sink_markers import SPACE
 from ..spark.control import Control
 from ..spark.link import Link
 from ..spark.options import Connection, SourceOptions, parse_options
-from ..spark.sink.layout import Layout
+from ..spark.sink.layout import Column, Layout, lay_out
 from ..spark.sink.options import SinkOptions, parse_sink_options
 from ..spark.sink.target import target_of
 from ..subjects import matches
 from .graph import quarantined, sources_of
 from .model import Declared, Sink, Source
-from .problems import Place, Problem
+from .problems import PipelineError, Place, Problem
 
 JETSTREAM: Final = "jetstream"
 CONNECT_S: Final = 0.7
@@ -26,6 +27,8 @@ CONNECT_S: Final = 0.7
 
 _QUOTED: Final = re.compile(r"option '([^']+)'|'([^']+)'")
 _WHO: Final = re.compile(r"^jetstream (?:source|sink): ")
+_MARKERS: Final = f"{SPACE}*.*.*"
+_FEW: Final = 64  # the most that a bucket keeps of a key
 _USER_INFO: Final = "$SYS.REQ.USER.INFO"
 _NO_COLUMNS: Final = Layout("raw", -1, -1, -1, -1, -1, (), ())
 """The columns of a sink's rows, which only Spark knows."""
@@ -72,7 +75,7 @@ def check_options(declared: Declared) -> list[Problem]:
     problems = list(_check_members(declared))
     for each in _ours(declared):
         try:
-            _use_of(each)
+            _use_of(declared, each)
         except ConfigurationError as error:
             problems.append(_problem(each.lines, each.place, str(error)))
     return problems
@@ -124,7 +127,7 @@ def _by_connection(declared: Declared) -> dict[Connection, list[Use]]:
     """What uses each server."""
     grouped: dict[Connection, list[Use]] = {}
     for each in _ours(declared):
-        use = _use_of(each)
+        use = _use_of(declared, each)
         grouped.setdefault(use.connection, []).append(use)
     return grouped
 
@@ -135,8 +138,10 @@ def _ours(declared: Declared) -> list[Source | Sink]:
     return [each for each in parts if each.format == JETSTREAM]
 
 
-def _use_of(each: Source | Sink) -> Use:
-    return _reading(each) if isinstance(each, Source) else _writing(each)
+def _use_of(declared: Declared, each: Source | Sink) -> Use:
+    if isinstance(each, Source):
+        return _reading(each)
+    return _writing(each, each.mode == "append" and _is_one_task(declared, each))
 
 
 def _reading(source: Source) -> Use:
@@ -145,8 +150,13 @@ def _reading(source: Source) -> Use:
     def look(link: Link) -> list[str]:
         found = []
         for stream in options.streams:
-            state = Control(link, stream).stream_info().state
+            control = Control(link, stream)
+            state = control.stream_info().state
             found.append(f"stream {stream} has {state.messages:,} messages")
+            if not options.include_markers and control.has_subject(_MARKERS):
+                found.append(
+                    f"stream {stream} has markers of sinks, which are no rows (includeMarkers)"
+                )
         return found
 
     what = f"reading {', '.join(options.streams)}"
@@ -154,17 +164,43 @@ def _reading(source: Source) -> Use:
     return Use(options.connection, source.lines, source.place, what, needed, look)
 
 
-def _writing(sink: Sink) -> Use:
+def check_columns(sink: Sink, columns: Iterable[Column]) -> None:
+    """Whether a jetstream sink can write rows with these columns. Raises PipelineError if it cannot."""
+    if sink.format != JETSTREAM:
+        return
+    try:
+        lay_out(sink_options(sink), columns)
+    except ConfigurationError as error:
+        raise PipelineError([_problem(sink.lines, sink.place, str(error))]) from error
+
+
+def _is_one_task(declared: Declared, sink: Sink) -> bool:
+    """Whether the rows of a sink come from one task, as far as its sources say; views may shuffle."""
+    sources = sources_of(declared, sink.of or quarantined(declared, sink)[0])
+    ours = [each for each in sources if each.format == JETSTREAM]
+    return len(sources) == len(ours) == 1 and source_options(ours[0]).max_tasks == 1
+
+
+def _writing(sink: Sink, is_one_task: bool) -> Use:
     options = sink_options(sink)
     needed = [f"{options.connection.api_prefix}.STREAM.INFO.{options.stream}"]
     if options.subject is not None:
         needed.append(options.subject.example())
-    if options.delivery == "exactlyonce":
+    if options.key:
+        needed.append(f"{options.connection.api_prefix}.STREAM.MSG.GET.{options.stream}")
+    elif options.delivery == "exactlyonce":
         needed.append(f"{options.marker_prefix}.{options.sink_id}.0")
 
     def look(link: Link) -> list[str]:
-        target_of(link, options, _NO_COLUMNS)
-        return [f"stream {options.stream} takes the rows of {sink.name}"]
+        target = target_of(link, options, _NO_COLUMNS)
+        found = [f"stream {options.stream} takes the rows of {sink.name}"]
+        if 0 < target.kept <= _FEW and not options.key and not is_one_task:
+            what = "message" if target.kept == 1 else "messages"
+            found.append(
+                f"warning: {sink.place}: stream {options.stream} keeps {target.kept} {what} of a subject, "
+                "and several tasks write at the same time: old values may be the last. Give the sink a 'key'"
+            )
+        return found
 
     what = f"writing to {options.stream}"
     return Use(options.connection, sink.lines, sink.place, what, tuple(needed), look)

@@ -13,6 +13,7 @@ from . import conditions
 from .checkpoints import Generation, is_ahead
 from .graph import quarantined, sources_of, upstream
 from .model import Declared, Function, Sink, Source
+from .numbered import numbered_write
 from .problems import PipelineError, Place, Problem
 from .spark_errors import sentence_of
 from .triggers import Trigger
@@ -184,6 +185,8 @@ def start(
     try:
         if sink.function is not None:
             return writer.foreachBatch(loaded(sink.function)).start()
+        if sink.format == "jetstream" and sink.mode != "append":
+            return writer.foreachBatch(numbered_write(options)).start()
         return writer.format(sink.format).options(**options).start()
     except Exception as error:
         raise PipelineError([Problem(sink.place, sentence_of(error))]) from error

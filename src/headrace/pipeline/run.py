@@ -14,6 +14,7 @@ from .checking import JETSTREAM
 from .checkpoints import Start, checkpoint_of, exclusively, interrupted
 from .frames import FILE_FORMATS, Frames, loaded, options_of_sink, start
 from .model import Declared, Sink
+from .numbered import refuse_older_values
 from .problems import PipelineError, Problem
 from .queries import SparkQuery
 from .resets import streams_of
@@ -124,6 +125,7 @@ def replay(
         ConfigurationError: there are results of this name already, or a source cannot be read again.
         PipelineError: it failed, in the line of what failed.
     """
+    refuse_older_values(sink, into)
     bounds = {each.name: _bounds(begin, end) for each in streams_of(declared, sink)}
     frame = Frames(spark, declared, sink.name, bounds=bounds).of_sink(sink)
     options = options_of_sink(declared, into, f"-{name}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ..api.acks import parse_ack_subject
 from ..errors import ConfigurationError, ProtocolError
+from ..sink_markers import HEADER_LINE, SPACE, is_marker
 from ..subjects import SubjectFilter, partition
 from ..wire import parse_headers
 from .bad_messages import BadMessage, refuse
@@ -121,6 +122,7 @@ class BatchBuilder:
         decoder: Decoder | None = None,
         key_begins: int = 0,
         strip_partition: bool = False,
+        leave_out_markers: bool = True,
     ) -> None:
         import pyarrow as pa
 
@@ -144,6 +146,7 @@ class BatchBuilder:
         )
         self._key_begins = key_begins
         self._strip_partition = strip_partition
+        self._leaves_out_markers = leave_out_markers
         types = [field.type or _arrow_type(field.column, pa) for field in fields]
         self.schema = pa.schema(
             pa.field(field.name, kind, field.nullable)
@@ -161,6 +164,8 @@ class BatchBuilder:
 
     def build_of_payloads(self, chunk: PayloadChunk) -> pa.RecordBatch:
         """``build``, where ``needs_only_payloads``: the same rows of the same messages."""
+        if self._leaves_out_markers and chunk.may_hold_markers():
+            return self.build(chunk.as_rows())
         payloads = chunk.payloads()
         value = None
         if self._decoder is not None:
@@ -179,6 +184,8 @@ class BatchBuilder:
         Selected messages of which a wanted column cannot be made are handed to ``on_bad``, which raises or
         leaves them out.
         """
+        if self._leaves_out_markers:
+            chunk = _without_markers(chunk)
         while True:
             try:
                 return self._build(chunk)
@@ -371,6 +378,21 @@ def _without(chunk: Chunk, rows: Container[int]) -> Chunk:
         sequences=left(chunk.sequences),
         times=left(chunk.times),
     )
+
+
+def _without_markers(chunk: Chunk) -> Chunk:
+    """The chunk without markers of sinks; these have headers, and most messages have none."""
+    if not any(chunk.headers):
+        return chunk
+    begin = SPACE.encode()
+    found = {
+        row
+        for row, (subject, block) in enumerate(zip(chunk.subjects, chunk.headers, strict=True))
+        if block
+        and (HEADER_LINE in block or subject.startswith(begin))
+        and is_marker(subject, block)
+    }
+    return _without(chunk, found) if found else chunk
 
 
 def _bad_subjects(distinct: list[bytes], indices: list[int]) -> dict[int, str]:

@@ -15,7 +15,7 @@ from ..api.messages import (
     StoredMessageDocument,
     SuccessResponse,
 )
-from ..api.streams import StreamConfig, StreamInfo, StreamNamesResponse
+from ..api.streams import StreamConfig, StreamInfo, StreamInfoRequest, StreamNamesResponse
 from ..api.times import parse_time
 from ..errors import (
     ConfigurationError,
@@ -99,6 +99,11 @@ class Control:
                     "jetstream source: the server runs without JetStream; start it with JetStream"
                 ) from error
             raise
+
+    def has_subject(self, pattern: str) -> bool:
+        """Whether a message is stored on a subject that matches."""
+        body = base.encode(StreamInfoRequest(subjects_filter=pattern))
+        return bool(self._call(("STREAM", "INFO", self.stream), body, StreamInfo).state.subjects)
 
     def _others(self) -> str:
         """What streams there are, those with similar names first; "" where that may not be asked."""

@@ -17,6 +17,7 @@ from ..api.streams import StreamConfig
 from ..errors import HeadraceError
 from .calls import Calls
 from .control import Control, StreamMissingError, settled_head
+from .counted import counted_subjects
 from .link import Link
 from .loss import compacts, may_be_loss, stored_after
 from .offsets import Offset, StreamHead, check_epoch, check_range, reset_of
@@ -90,7 +91,7 @@ class Driver:
         self._target: Offset | None = None
         self.latest: Offset | None = None  # the stream's end as last seen, for the progress report
         self._tail: Tail | None = None
-        self._progress = Progress(options.durable, options.subjects) if options.durable else None
+        self._progress = Progress(options.durable) if options.durable else None
         self._progress_started = False
 
     def initial_offset(self) -> Offset:
@@ -130,8 +131,8 @@ class Driver:
         return self._call(lambda control: self._wait(control, look.config, look.last, timeout_s))
 
     def count(self, look: Look) -> int:
-        """How many messages there are of the subjects that are read."""
-        subjects = self._options.subjects
+        """How many messages there are of the subjects that are read; markers of sinks are none."""
+        subjects = counted_subjects(self._options, look.config)
 
         def ask(control: Control) -> int:
             return counter(control, look.head, look.config, subjects)(look.start.seq, look.last)
@@ -238,6 +239,7 @@ class Driver:
         wanted = self._options.starting
         seq = locate(control, wanted, head, as_end=False)
         if self._progress is not None:
+            self._progress.subjects = counted_subjects(self._options, config)
             shown = self._progress.start(control, config, seq)
             self._progress_started = True
             if wanted.kind == "latest":
@@ -298,6 +300,7 @@ class Driver:
         progress = self._progress
         if progress is None:
             return
+        progress.subjects = counted_subjects(self._options, config)
         if not self._progress_started:
             self._call(lambda control: progress.start(control, config, start.seq))
             self._progress_started = True

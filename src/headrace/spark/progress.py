@@ -26,11 +26,15 @@ _OWNER = "headrace.owner"
 
 
 class Progress:
-    """The progress consumer of one query."""
+    """The progress consumer of one query.
 
-    def __init__(self, name: str, subjects: tuple[str, ...]) -> None:
+    Attributes:
+        subjects: what its pending count counts; none: all of the stream.
+    """
+
+    def __init__(self, name: str, subjects: tuple[str, ...] = ()) -> None:
         self.name = name
-        self._subjects = subjects
+        self.subjects = subjects
         self._owner = secrets.token_hex(8)
         self._shown: int | None = None
 
@@ -57,16 +61,7 @@ class Progress:
             return seq
         self._check_role(info, control.stream)
         found = info.ack_floor.stream_seq or info.delivered.stream_seq
-        ours = self._config(found)
-        control.create_consumer(
-            structs.replace(
-                info.config,
-                filter_subject=ours.filter_subject,
-                filter_subjects=ours.filter_subjects,
-                metadata={**info.config.metadata, **ours.metadata},
-            ),
-            action="update",
-        )
+        control.create_consumer(self._updated(info, found), action="update")
         self._shown = found
         return found
 
@@ -92,10 +87,28 @@ class Progress:
         elif not control.reset_consumer(self.name, seq + 1):
             control.delete_consumer(self.name)
             control.create_consumer(self._config(seq))
+        elif not self._counts_the_same(info):  # the stream was given other subjects
+            control.create_consumer(self._updated(info, seq), action="update")
         self._shown = seq
 
+    def _counts_the_same(self, info: ConsumerInfo) -> bool:
+        ours = self._config(0)
+        return (info.config.filter_subject, info.config.filter_subjects) == (
+            ours.filter_subject,
+            ours.filter_subjects,
+        )
+
+    def _updated(self, info: ConsumerInfo, seq: int) -> ConsumerConfig:
+        ours = self._config(seq)
+        return structs.replace(
+            info.config,
+            filter_subject=ours.filter_subject,
+            filter_subjects=ours.filter_subjects,
+            metadata={**info.config.metadata, **ours.metadata},
+        )
+
     def _config(self, seq: int) -> ConsumerConfig:
-        one = self._subjects[0] if len(self._subjects) == 1 else ""
+        one = self.subjects[0] if len(self.subjects) == 1 else ""
         return ConsumerConfig(
             durable_name=self.name,
             description="progress of a Spark query; it delivers nothing",
@@ -103,7 +116,7 @@ class Progress:
             opt_start_seq=seq + 1 if seq else 0,
             ack_policy="explicit",
             filter_subject=one,
-            filter_subjects=() if one else self._subjects,
+            filter_subjects=() if one else self.subjects,
             metadata={_ROLE: _ROLE_VALUE, _OWNER: self._owner},
         )
 

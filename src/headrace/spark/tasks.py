@@ -78,6 +78,7 @@ def read_slice(
         decoder=decoder,
         key_begins=len(f"$KV.{options.bucket}."),
         strip_partition=options.group is not None,
+        leave_out_markers=not options.include_markers,
     )
     try:
         for chunk in _chunks(options, piece, connect, builder.needs_only_payloads):

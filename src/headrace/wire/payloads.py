@@ -25,11 +25,14 @@ _PATTERNS_MAX: Final = 256
 
 
 class Payloads(NamedTuple):
-    """What was read: the payloads, where the messages end, and the reply of the last one."""
+    """What was read: the payloads, where the messages end, the reply of the last one, and whether any has
+    headers.
+    """
 
     each: list[bytes]
     end: int
     last_reply: bytes
+    has_headers: bool = False
 
 
 class _Message(NamedTuple):
@@ -61,7 +64,7 @@ class PayloadReader:
     def read(self, buf: bytes) -> Payloads:
         """The messages at the start of ``buf``, possibly none."""
         payloads: list[bytes] = []
-        pos, reply = 0, b""
+        pos, reply, has_headers = 0, b"", False
         while (first := _message(buf, pos, self._sid)) is not None:
             stop = _boundary(buf, pos, first, self._sid)
             found = self._window(buf, pos, stop, first)
@@ -71,8 +74,9 @@ class PayloadReader:
             line_end = stop - 2 * len(_CRLF) - first.headers - len(found[-1])
             reply = buf[max(pos, buf.rfind(b"\n", pos, line_end) + 1) : line_end].split(b" ")[3]
             payloads += found
+            has_headers = has_headers or first.headers > 0
             pos = stop
-        return Payloads(payloads, pos, reply)
+        return Payloads(payloads, pos, reply, has_headers)
 
     def _window(self, buf: bytes, pos: int, stop: int, first: _Message) -> list[bytes]:
         """The payloads of all messages from ``pos`` to ``stop``; none if one of them is not as expected."""

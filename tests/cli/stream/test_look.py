@@ -44,6 +44,19 @@ def test_messages_are_shown_a_page_at_a_time(at_server: Run, stream: sync.Stream
     assert at_server("stream", "view", "A").err == "stream A has no such message\n"
 
 
+def test_markers_of_sinks_are_shown_when_they_are_asked_for(
+    at_server: Run, stream: sync.Stream, js: sync.JetStream
+) -> None:
+    js.update_stream(name="A", subjects=["a.*", "_sink.A.>"])
+    js.publish("_sink.A.s.0", b"{}", headers={"Headrace-Marker": "rows"})
+    js.publish("a.last", b"message 7")
+    done = at_server("stream", "view", "A", "--id", "6", "--raw")
+    assert done.lines == ["message 6", "message 7"]
+    assert done.err == "1 marker of Spark's sinks left out: --markers\n"
+    done = at_server("stream", "view", "A", "--id", "6", "--raw", "--markers")
+    assert (done.lines, done.err) == (["message 6", "{}", "message 7"], "")
+
+
 def test_one_message_is_shown(at_server: Run, stream: sync.Stream) -> None:
     told = at_server("stream", "get", "A", "3", "--json").told
     assert (told["seq"], told["payload"], told["headers"]) == (3, "message 3", {"Number": ["3"]})

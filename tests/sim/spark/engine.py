@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Callable, Generator
 from typing import Any
 
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.streaming.datasource import ReadLimit
@@ -28,7 +29,7 @@ from headrace.spark.overflow.query import OverflowQuery
 from headrace.spark.source import JetStreamDataSource
 from sim.spark.procs import Killed, Proc
 
-__all__ = ["HOOKS", "SCHEMA", "Attempt", "Checkpoint", "Driver", "SparkError"]
+__all__ = ["HOOKS", "SCHEMA", "Attempt", "Checkpoint", "Driver", "SparkError", "key_of"]
 
 SCHEMA = StructType(
     [
@@ -38,6 +39,9 @@ SCHEMA = StructType(
         StructField("headers", MapType(StringType(), ArrayType(StringType()))),
     ]
 )
+KEYS = 7
+KEYED = StructType([*SCHEMA.fields, StructField("k", StringType())])
+"""Rows as a sink with a key gets them."""
 HOOKS = (
     "initialOffset",
     "latestOffset",
@@ -105,10 +109,23 @@ class Attempt:
         try:
             for batch in batches:
                 self.seen.append(batch)
-                yield batch
+                yield with_key(batch) if self._driver.sink_schema is KEYED else batch
                 self.proc.pause(0.0)
         finally:
             batches.close()
+
+
+def with_key(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with a column for their key."""
+    keys = [key_of(payload) for payload in batch.column("data").to_pylist()]
+    return pa.RecordBatch.from_arrays(
+        [*batch.columns, pa.array(keys, pa.string())], names=[*batch.schema.names, "k"]
+    )
+
+
+def key_of(payload: bytes) -> str:
+    """The key of a row, by the number of its message."""
+    return f"k{int(payload.split(b':')[1]) % KEYS}"
 
 
 def read_back(batches: list[Any]) -> Generator[Any, None, None]:
@@ -144,6 +161,7 @@ class Driver:
         self._run_tasks = run_tasks
         self._hook = hook
         self._sink = sink
+        self.sink_schema = KEYED if "key" in sink else SCHEMA
         made = JetStreamDataSource(dict(source))
         self._reader = made.streamReader(SCHEMA)
         self._limit: ReadLimit = self._reader.getDefaultReadLimit()
@@ -194,13 +212,14 @@ class Driver:
         self._hook("streamWriter")
         # As in Spark: one for the tasks, another one for the commit.
         sink = JetStreamDataSource(dict(self._sink))
-        writer: Any = sink.streamWriter(SCHEMA, overwrite=False)
+        writer: Any = sink.streamWriter(self.sink_schema, overwrite=False)
         self.epoch = writer._job.epoch
         work = [pickle.dumps((self._reader, piece, writer, handed)) for piece in pieces]
         self._hook("tasks")
         messages = [pickle.loads(each) for each in self._run_tasks(self, batch, work)]
         self._hook("after tasks")
-        committer = JetStreamDataSource(dict(self._sink)).streamWriter(SCHEMA, overwrite=False)
+        again = JetStreamDataSource(dict(self._sink))
+        committer = again.streamWriter(self.sink_schema, overwrite=False)
         committer.commit(messages, batch)
         self._hook("after sink commit")
         self.checkpoint.commits.add(batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["Ledger"]
@@ -80,6 +81,23 @@ class Ledger:
             dead = set(letters)
             gone = [e for e in self._bad if e not in self._may_be_absent and e not in dead]
             assert not gone, f"no dead letter for {gone[0]!r}"
+
+    def judge_keys(self, last: dict[str, bytes], key_of: Callable[[bytes], str]) -> None:
+        """Raise AssertionError unless each key has its last good message, or one after the last sure one."""
+        keys: dict[str, list[bytes]] = {}
+        for payload in self._good:
+            keys.setdefault(key_of(payload), []).append(payload)
+        strange = last.keys() - keys.keys()
+        assert not strange, f"keys that nobody published: {sorted(strange)}"
+        for key, each in keys.items():
+            sure = [at for at, payload in enumerate(each) if payload not in self._may_be_absent]
+            if not sure:
+                continue
+            assert key in last, f"key {key!r} has no value"
+            found = each.index(last[key]) if last[key] in each else -1
+            assert found >= sure[-1], (
+                f"key {key!r} ends with {last[key]!r}, which is number {found + 1} of {len(each)}"
+            )
 
     def _judge_torn(self, there: set[bytes]) -> None:
         """A stream that was made again has a batch whole, or nothing of it."""

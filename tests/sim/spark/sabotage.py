@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from headrace.spark.sink import fenced
+from headrace.spark.sink import fenced, keyed
 from headrace.spark.sink.fenced import FencedPublisher
 from headrace.spark.sink.marker_store import MarkerStore
 from headrace.spark.sink.markers import next_plan
 from headrace.spark.sink.tally import Tally
+from headrace.spark.sink.versions import Verdict, judge
 
-__all__ = ["SABOTAGES"]
+__all__ = ["KEYED_SABOTAGES", "SABOTAGES"]
 
 Breaks = Callable[[pytest.MonkeyPatch], None]
 
@@ -41,6 +42,34 @@ def _a_later_run_is_not_minded(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(fenced, "next_plan", stubborn)
 
+
+def _no_comparison_of_what_is_stored(patch: pytest.MonkeyPatch) -> None:
+    """A value is stored over whatever is there."""
+    patch.setattr(keyed, "judge", lambda stored, mine, *, exactly: Verdict.STORE)
+
+
+def _versions_of_runs_are_not_minded(patch: pytest.MonkeyPatch) -> None:
+    """A batch or a run that was given up stores its rows."""
+    really = judge
+
+    def careless(stored: Any, mine: Any, *, exactly: bool) -> Any:
+        alike = stored and stored._replace(batch=mine.batch, plan=mine.plan)
+        verdict = really(alike, mine, exactly=exactly)
+        return Verdict.STORE if stored and stored.batch != mine.batch else verdict
+
+    patch.setattr(keyed, "judge", careless)
+
+
+def _nothing_is_expected(patch: pytest.MonkeyPatch) -> None:
+    """A value is stored though another one has come since the comparison."""
+    patch.setattr(keyed, "_EXPECTED", b"X-Expected")
+
+
+KEYED_SABOTAGES: dict[str, Breaks] = {
+    "no comparison": _no_comparison_of_what_is_stored,
+    "runs are not minded": _versions_of_runs_are_not_minded,
+    "nothing is expected": _nothing_is_expected,
+}
 
 SABOTAGES: dict[str, tuple[Breaks, dict[str, Any]]] = {
     "no fence of markers": (_no_fence_of_markers, {}),

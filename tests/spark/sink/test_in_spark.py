@@ -35,6 +35,11 @@ def server_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def out(make_feed: Callable[..., Feed]) -> Feed:
+    return with_markers(make_feed)
+
+
+def with_markers(make_feed: Callable[..., Feed]) -> Feed:
+    """A stream that an exactly-once sink can write to."""
     feed = make_feed(allow_atomic=True)
     config = {"name": feed.name, "subjects": [f"{feed.name}.>", f"_sink.{feed.name}.>"]}
     answer = feed.call(f"STREAM.UPDATE.{feed.name}", {**config, "allow_atomic": True})
@@ -94,7 +99,11 @@ def test_what_is_wrong_is_said_before_a_row_is_written(spark: SparkSession, out:
 
 
 def test_a_query_writes_each_row_once_and_goes_on_from_its_checkpoint(
-    spark: SparkSession, feed: Feed, out: Feed, checkpoint: str
+    spark: SparkSession,
+    feed: Feed,
+    out: Feed,
+    checkpoint: str,
+    make_feed: Callable[..., Feed],
 ) -> None:
     """The batch id of tasks comes from a property that Spark does not document: this pins it."""
     assert pyspark.__version__.startswith(PINNED), "look whether tasks still know their batch"
@@ -115,6 +124,14 @@ def test_a_query_writes_each_row_once_and_goes_on_from_its_checkpoint(
         run(df, out, checkpoint + "2", **options)
     assert len(payloads(out)) == 3000
     assert (BATCH_ID, QUERY_ID) == ("streaming.sql.batchId", "sql.streaming.queryId")
+    # A query that reads what was written exactly once has its rows, and none of the sink's markers.
+    end = with_markers(make_feed)
+    options = {"subject": f"{end.name}.a", "delivery": "exactlyOnce", "sinkId": "s"}
+    chained = source(spark, out, maxOffsetsPerTrigger=1000, minMessagesPerTask=300)
+    run(chained, end, checkpoint + "3", **options)
+    assert sorted(payloads(end)) == sorted(payloads(out))
+    read = spark.read.format("jetstream").option("servers", end.url).option("stream", end.name)
+    assert read.load().count() == 3000 < end.control.stream_info().state.messages
 
 
 def test_foreach_batch_writes_each_batch_once_by_its_number(

@@ -147,3 +147,45 @@ def test_a_batch_that_ended_in_the_middle_is_completed_once_wherever_the_next_ru
     assert bench.runs > 40
     assert len(bench.errors) > 25
     bench.check()
+
+
+@pytest.mark.parametrize(
+    ("delivery", "how"),
+    [("exactlyOnce", "half"), ("exactlyOnce", "after"), ("atLeastOnce", "after")],
+)
+def test_each_key_ends_with_its_last_row_wherever_a_connection_is_lost(
+    out: Feed, monkeypatch: pytest.MonkeyPatch, delivery: str, how: How
+) -> None:
+    losses = Losses(out.link, how)
+    losses.patch(monkeypatch)
+    steps = 0
+    for at in losses.each():
+        steps += 1
+        name = f"{out.name}.{at}"
+        options = {
+            "servers": out.url,
+            "stream": out.name,
+            "key": "subject",
+            "delivery": delivery,
+            "sinkId": f"k{at}",
+            "reconnectTimeout": "10s",
+        }
+        spark = Spark(options, lambda partition, written: None)
+        monkeypatch.setattr(Patience.__init__, "__defaults__", (spark.clock, spark.sleep))
+        keyed = [
+            [(f"{name}.{number % 4}", b"%d-%d" % (partition, number)) for number in range(size)]
+            for partition, size in enumerate(SIZES)
+        ]
+        spark.batch(0, keyed)
+        spark.batch(1, [[(f"{name}.0", b"later")], []])
+        close_idle()
+        losses.is_on = False
+        last: dict[bytes, bytes] = {}
+        begin = out.control.stream_info().state.last_seq
+        for message in out.stored(range(max(1, begin - 100), begin + 1)):
+            if message.subject.startswith(f"{name}.".encode()):
+                last[message.subject] = message.payload
+        expected = dict(row for rows_ in keyed for row in rows_) | {f"{name}.0": b"later"}
+        assert last == {subject.encode(): value for subject, value in expected.items()}, at
+        losses.is_on = True
+    assert steps > 15

@@ -68,16 +68,16 @@ def _plan(declared: Declared) -> dict[str, str]:
     """The columns of each sink, as Spark sees them."""
     from ...pipeline.frames import Frames
     from ...pipeline.run import session_of
+    from ...spark.sink.layout import columns_of
 
     spark = session_of(declared)
+    found = {}
     try:
-        return {
-            name: ", ".join(
-                f"{field.name} {field.dataType.simpleString()}"
-                for field in Frames(spark, declared, name).of_sink(sink).schema.fields
-            )
-            for name, sink in declared.sinks.items()
-        }
+        for name, sink in declared.sinks.items():
+            columns = columns_of(Frames(spark, declared, name).of_sink(sink).schema)
+            checking.check_columns(sink, columns)
+            found[name] = ", ".join(f"{column.name} {column.type}" for column in columns)
+        return found
     finally:
         spark.stop()
 

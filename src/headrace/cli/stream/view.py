@@ -9,7 +9,7 @@ from datetime import datetime
 import click
 
 from ...client import Stream, StreamMessage
-from ...client.jetstream.stored_message import if_found
+from ...client.jetstream.stored_message import if_found, is_marker
 from ...errors import JetStreamApiError
 from ..shared.asking import answer_to
 from ..shared.errors import Failure
@@ -29,6 +29,7 @@ from ..shared.verbs import Session, online
     ),
     click.option("--subject", metavar="PATTERN", default="", help="only those of these subjects"),
     click.option("-r", "--raw", is_flag=True, help="payloads alone, one a line"),
+    click.option("--markers", is_flag=True, help="also the markers that Spark's sinks keep there"),
     click.option("--all", "everything", is_flag=True, help="to the end, without asking"),
 )
 async def view(
@@ -39,6 +40,7 @@ async def view(
     since: datetime | None,
     subject: str,
     raw: bool,
+    markers: bool,
     everything: bool,
 ) -> None:
     """Show messages of a stream, SIZE (25) at a time.
@@ -49,21 +51,28 @@ async def view(
     headrace stream view ORDERS --all --json > orders.jsonl
 
     On a terminal it asks for the next page; elsewhere it ends after one, or goes on to the end with --all.
-    Reading leaves no trace in the stream.
+    Reading leaves no trace in the stream. What exactly-once sinks of Spark keep in it is left out.
     """
     found = await session.js.stream(stream)
     info = await found.info()
     pages = sys.stdin.isatty() and sys.stdout.isatty() and not everything
-    shown = 0
+    shown = hidden = 0
     total = info.state.messages if everything and not sys.stdout.isatty() else None
     with progress(session.output, "reading", total, wanted=total is not None) as advance:
         async for message in stored_messages(found, subject, first, since):
+            if not markers and is_marker(message):
+                hidden += 1
+                continue
             if shown and shown % size == 0 and not everything and not (pages and _next_page()):
                 session.output.note(f"there is more: --id {message.sequence}, or --all")
-                return
+                break
             _show(session, message, raw)
             shown += 1
             advance(1)
+    if hidden:
+        session.output.note(
+            f"{hidden:,} marker{'' if hidden == 1 else 's'} of Spark's sinks left out: --markers"
+        )
     if not shown:
         session.output.note(f"stream {stream} has no such message")
 

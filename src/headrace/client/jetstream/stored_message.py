@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
+from ... import sink_markers
 from ...api import names
 from ...api.base import read_typed
 from ...api.errors import Errors
@@ -40,6 +41,20 @@ async def if_found(message: Awaitable[StreamMessage]) -> StreamMessage | None:
         if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
             raise
         return None
+
+
+class _HasHeaders(Protocol):
+    @property
+    def subject(self) -> str: ...
+    @property
+    def headers(self) -> Headers: ...
+
+
+def is_marker(message: _HasHeaders) -> bool:
+    """Whether a sink of Spark keeps its place in the stream by this message."""
+    return sink_markers.HEADER in message.headers or (
+        len(message.headers) > 0 and sink_markers.is_former_marker(message.subject.encode())
+    )
 
 
 def from_document(document: StoredMessageDocument) -> StreamMessage:

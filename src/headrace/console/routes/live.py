@@ -11,6 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+from ...client.jetstream.stored_message import is_marker
 from ...errors import HeadraceError
 from ..answers import RefusedError
 from ..sources import FOLLOWERS_MAX, Sources
@@ -45,8 +46,11 @@ async def looks(sources: Sources, request: Request) -> StreamingResponse:
 
 
 async def follow(sources: Sources, request: Request) -> StreamingResponse:
-    """New messages of a stream, at most ``FOLLOWED_PER_S`` a second; the others are counted."""
-    subject = request.query_params.get("subject", "")
+    """New messages of a stream, at most ``FOLLOWED_PER_S`` a second; the others are counted.
+
+    Markers of Spark's sinks are left out, unless ``markers`` is set.
+    """
+    subject, markers = request.query_params.get("subject", ""), request.query_params.get("markers")
     stream = await sources.js.stream(request.path_params["stream"])
     consumer = await stream.ordered_consumer(
         deliver_policy="new", filter_subjects=(subject,) if subject else ()
@@ -59,6 +63,8 @@ async def follow(sources: Sources, request: Request) -> StreamingResponse:
         with _follower(sources), contextlib.suppress(HeadraceError):
             async with consumer.consume() as messages:
                 async for message in messages:
+                    if not markers and is_marker(message):
+                        continue
                     now = loop.time()
                     if now - window >= 1.0:
                         if skipped:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from ...api.times import format_time
-from ...client.jetstream.stored_message import StreamMessage, if_found
+from ...client.jetstream.stored_message import StreamMessage, if_found, is_marker
 from ...client.jetstream.stream import Stream
 from ...subjects import is_valid_pattern
 from .. import payloads
@@ -24,6 +24,7 @@ PAGE_MAX: Final = 500
 PAGE_BYTES: Final = 8 * 1024 * 1024
 SINGLE_MAX: Final = 50  # messages a page, where each is a question of its own
 BACK_TRIES: Final = 24  # doubling windows: 100 × 2²⁴ sequences
+MARKER_TRIES: Final = 100  # answers in a row with nothing but markers
 SEQUENCE_MAX: Final = (1 << 63) - 1
 
 
@@ -45,15 +46,16 @@ async def page(sources: Sources, request: Request) -> Any:
     """A page of messages, in the order of the stream.
 
     Query: ``from`` a sequence, ``time`` (RFC 3339), ``before`` a sequence (backwards), or ``newest``;
-    ``subject`` a filter, ``count``.
+    ``subject`` a filter, ``count``, ``markers``: also those that sinks of Spark keep in the stream.
     """
     stream = await sources.js.stream(request.path_params["stream"])
     subject = _filter(request.query_params.get("subject", ""))
     count = query_number(request, "count", PAGE, PAGE_MAX) or PAGE
     info = await stream.info()
     first, last = info.state.first_seq, info.state.last_seq
-    reader = _Reader(stream, subject, direct=info.config.allow_direct)
     asked = request.query_params
+    direct, markers = info.config.allow_direct, bool(asked.get("markers"))
+    reader = _Reader(stream, subject, direct=direct, markers=markers)
     if "before" in asked or "newest" in asked:
         before = query_number(request, "before", last + 1, SEQUENCE_MAX)
         found = await reader.before(min(before, last + 1), first, count)
@@ -90,13 +92,26 @@ async def one(sources: Sources, request: Request) -> Any:
 class _Reader:
     """Reads pages of one stream, with one filter."""
 
-    def __init__(self, stream: Stream, subject: str, *, direct: bool) -> None:
-        self._stream, self._subject, self._direct = stream, subject, direct
+    def __init__(self, stream: Stream, subject: str, *, direct: bool, markers: bool) -> None:
+        self._stream, self._subject = stream, subject
+        self._direct, self._markers = direct, markers
 
     async def after(
         self, begin: int, count: int, start: datetime | None = None
     ) -> list[StreamMessage]:
-        """Up to ``count`` messages at or after ``begin``, or stored at or after ``start``."""
+        """Up to ``count`` messages at or after ``begin``, or stored at or after ``start``; fewer where an
+        answer is large. None only if there are no more.
+        """
+        found: list[StreamMessage] = []
+        for _ in range(MARKER_TRIES):
+            got = await self._get(begin, count, start)
+            found = got if self._markers else [each for each in got if not is_marker(each)]
+            if found or not got:
+                break
+            begin, start = got[-1].sequence + 1, None
+        return found
+
+    async def _get(self, begin: int, count: int, start: datetime | None) -> list[StreamMessage]:
         if self._direct:
             batch = await self._stream.get_batch(
                 count, subject=self._subject, sequence=begin, start_time=start, max_bytes=PAGE_BYTES

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, TypeAlias
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +49,7 @@ def _fit_for(kind: pa.DataType) -> Fit:
         bound = 1 << (kind.bit_width - 1)
         return lambda value: _integer(value, bound)
     if types.is_floating(kind):
-        return lambda value: float(_number(value))
+        return _floating
     if types.is_decimal(kind):
         return lambda value: _decimal(value, kind.precision, kind.scale)
     if types.is_boolean(kind):
@@ -87,13 +88,37 @@ def _number(value: Any) -> int | float | Decimal:
     return value
 
 
+_NOT_FINITE: Final = {
+    "nan": math.nan,
+    "infinity": math.inf,
+    "+infinity": math.inf,
+    "-infinity": -math.inf,
+    "inf": math.inf,
+    "+inf": math.inf,
+    "-inf": -math.inf,
+}
+"""What ``from_json`` takes for numbers that JSON has not, in lower case."""
+
+
+def _floating(value: Any) -> float:
+    if isinstance(value, str):
+        found = _NOT_FINITE.get(value.lower())
+        if found is None:
+            raise MisfitError
+        return found
+    return float(_number(value))
+
+
+_EXACTLY: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
 def _decimal(value: Any, precision: int, scale: int) -> Decimal:
     """Only what is exact: rounding money silently is nobody's wish."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise MisfitError
     try:
         number = Decimal(repr(value) if isinstance(value, float) else value)
-        _, digits, exponent = number.normalize().as_tuple()
+        _, digits, exponent = number.normalize(_EXACTLY).as_tuple()
     except InvalidOperation:
         raise MisfitError from None
     if not isinstance(exponent, int):

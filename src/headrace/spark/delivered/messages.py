@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...api.acks import parse_ack_subject
+from ...sink_markers import is_marker
 from ...wire import Frame
 from ..rows import Chunk
 
@@ -51,6 +52,10 @@ class Messages(Protocol):
         """The payloads alone."""
         ...
 
+    def may_hold_markers(self) -> bool:
+        """False: none of them is a marker of a sink."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Frames:
@@ -81,6 +86,9 @@ class Frames:
     def payloads(self) -> list[bytes]:
         return list(map(_PAYLOAD, self.each))
 
+    def may_hold_markers(self) -> bool:
+        return any(frame[4] and is_marker(frame[1], frame[4]) for frame in self.each)
+
 
 def sequence_of(messages: Messages, row: int) -> int:
     """The stream sequence of one of them."""
@@ -109,6 +117,10 @@ class PayloadChunk(NamedTuple):
 
         each = chain.from_iterable([part.payloads() for part in self.parts])
         return pa.array(list(each), pa.binary())
+
+    def may_hold_markers(self) -> bool:
+        """False: none of them is a marker of a sink."""
+        return any(part.may_hold_markers() for part in self.parts)
 
     def as_rows(self) -> Chunk:
         """The same rows with all there is of each."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
+from ...sink_markers import may_hold_markers
 from ...wire import Frame, Parser, PayloadReader
 
 _RUN_BYTES_MIN: Final = 4 * 1024  # for less, it is not worth beginning
@@ -16,9 +17,14 @@ _PAUSE_MAX: Final = 64  # after runs that ended early, so many reads at most are
 class _Source:
     """The bytes of a run, and what is parsed of them only when something asks for it."""
 
-    def __init__(self, raw: bytes, last_reply: bytes) -> None:
+    def __init__(self, raw: bytes, last_reply: bytes, *, has_headers: bool) -> None:
         self.raw = raw
         self.last_reply = last_reply
+        self._has_headers = has_headers
+
+    @cached_property
+    def may_hold_markers(self) -> bool:
+        return self._has_headers and may_hold_markers(self.raw)
 
     @cached_property
     def frames(self) -> list[Frame]:
@@ -44,9 +50,12 @@ class Run:
         self._is_end = is_end
 
     @classmethod
-    def of(cls, payloads: list[bytes], raw: bytes, last_reply: bytes) -> Run:
+    def of(
+        cls, payloads: list[bytes], raw: bytes, last_reply: bytes, *, has_headers: bool = True
+    ) -> Run:
         """A whole run, from its bytes."""
-        return cls(payloads, _Source(raw, last_reply), 0, is_end=True)
+        source = _Source(raw, last_reply, has_headers=has_headers)
+        return cls(payloads, source, 0, is_end=True)
 
     def __len__(self) -> int:
         return len(self._each)
@@ -63,6 +72,9 @@ class Run:
 
     def payload_sizes(self) -> Sequence[int]:
         return list(map(len, self._each))
+
+    def may_hold_markers(self) -> bool:
+        return self._source.may_hold_markers
 
     def part(self, begin: int, end: int) -> Run:
         is_end = self._is_end and end == len(self._each)
@@ -95,7 +107,7 @@ class RunReader:
         if self._left_out:
             self._left_out -= 1
             return None, buf
-        payloads, end, last_reply = self._payloads.read(buf)
+        payloads, end, last_reply, has_headers = self._payloads.read(buf)
         # A message that is cut may be all there is after the run.
         if len(buf) - end <= max(end, _CUT_BYTES_MAX):
             self._pause = 1
@@ -104,4 +116,5 @@ class RunReader:
             self._pause = min(2 * self._pause, _PAUSE_MAX)
         if not payloads:
             return None, buf
-        return Run.of(payloads, buf[:end], last_reply), buf[end:]
+        run = Run.of(payloads, buf[:end], last_reply, has_headers=has_headers)
+        return run, buf[end:]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
+from ...sink_markers import SPACE
 from .connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
 from .decoding import DECODING_OPTIONS, DecodingOptions, decoding_of
 from .group import GROUP_OPTIONS, GroupOptions, group_of
@@ -86,6 +87,7 @@ class SourceOptions:
     max_tasks: int
     min_messages_per_task: int
     include_headers: bool
+    include_markers: bool
     poll_timeout_s: float
     read_timeout_s: float
     reconnect_timeout_s: float
@@ -196,6 +198,8 @@ SOURCE_OPTIONS: Final[tuple[Option, ...]] = (
     Option("minMessagesPerTask", "50000", "Limits the tasks so that each reads at least this many messages.",
         at_least(1)),
     Option("includeHeaders", "false", "Add the column headers.", flag),
+    Option("includeMarkers", "false",
+        "Read the markers that exactlyOnce sinks keep in the stream, too, as rows.", flag),
     Option("pollTimeout", "250ms", "How long an idle query waits before it polls again.", seconds),
     Option("readTimeout", "30s", "Fail a task that receives nothing for this long.", seconds),
     Option("reconnectTimeout", "2m",
@@ -273,6 +277,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
         or (partitions if split_by == "partition" else max(16, values["minPartitions"] or 1)),
         min_messages_per_task=values["minMessagesPerTask"],
         include_headers=values["includeHeaders"],
+        include_markers=values["includeMarkers"],
         poll_timeout_s=values["pollTimeout"],
         read_timeout_s=values["readTimeout"],
         reconnect_timeout_s=values["reconnectTimeout"],
@@ -298,6 +303,12 @@ def _check_together(
     if values["splitBy"] == "partition" and not values["partitions"]:
         raise ACCEPTED.error(
             "splitBy=partition needs the option 'partitions', the number of partitions"
+        )
+    wanted = values["subjects"] or ()
+    if wanted and not values["includeMarkers"] and all(each.startswith(SPACE) for each in wanted):
+        raise ACCEPTED.error(
+            f"'subjects' is {','.join(wanted)}, where sinks keep their markers, which are no rows; set "
+            "includeMarkers=true to read them"
         )
     least, most = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
     if least and most and least > most:

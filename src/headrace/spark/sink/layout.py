@@ -18,8 +18,10 @@ DATA: Final = "data"
 HEADERS: Final = "headers"
 MESSAGE_ID: Final = "msg_id"
 TTL: Final = "ttl"
+SEQUENCE: Final = "sequence"
 
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
+_IN_ORDER: Final = (*_WHOLE, "timestamp", "timestamp_ntz", "date")
 _IN_SUBJECTS: Final = ("string", *_WHOLE, "boolean", "date")
 _HEADERS: Final = re.compile(
     r"map<string,(string|array<string>)>|array<struct<key:string,value:(string|binary)>>"
@@ -45,6 +47,10 @@ class Layout(NamedTuple):
     values: tuple[int, ...]
     template: tuple[tuple[str, str], ...]
     """Columns of the template: the name in it, and the name that the rows have."""
+    order: tuple[int, ...] = ()
+    """With a key: the columns that tell which row is the last."""
+    checked: tuple[int, ...] = ()
+    """With a key: the columns that are all null in a row that deletes it."""
 
 
 def columns_of(schema: StructType) -> list[Column]:
@@ -85,16 +91,41 @@ def lay_out(options: SinkOptions, columns: Iterable[Column]) -> Layout:
     values = () if chosen == "raw" else tuple(set(range(len(finder.columns))) - own)
     if chosen != "raw" and not values:
         raise ACCEPTED.error(f"valueFormat={chosen} finds no column to encode")
+    order = _order(options, finder)
+    named = {finder.at(name) for _, name in in_template} | set(order)
     return Layout(
         chosen,
         subject,
         data if chosen == "raw" else -1,
         headers,
-        finder.find(MESSAGE_ID, "string"),
+        _message_id(options, finder),
         finder.find(TTL, "string", *_WHOLE),
         tuple(sorted(values)),
         tuple(in_template),
+        order,
+        tuple(sorted(({data} if chosen == "raw" else set(values)) - named)),
     )
+
+
+def _message_id(options: SinkOptions, finder: _Finder) -> int:
+    found = finder.find(MESSAGE_ID, "string")
+    if found >= 0 and options.key:
+        raise ACCEPTED.error(
+            "a key's value needs no message id: leave out the column msg_id, or 'key'"
+        )
+    return found
+
+
+def _order(options: SinkOptions, finder: _Finder) -> tuple[int, ...]:
+    """The columns that tell which row of a key is the last."""
+    if not options.key:
+        return ()
+    for name in options.order:
+        finder.needed(name, "the option 'order'")
+    if options.order:
+        return tuple(finder.find(name, *_IN_ORDER) for name in options.order)
+    found = finder.at(SEQUENCE)
+    return (found,) if found >= 0 and finder.columns[found].type == "bigint" else ()
 
 
 class _Finder:

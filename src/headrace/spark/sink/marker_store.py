@@ -12,6 +12,7 @@ from ...api.names import EXPECTED_LAST_SUBJECT_SEQ
 from ...api.streams import StreamInfo
 from ...api.times import parse_time
 from ...errors import JetStreamApiError
+from ...sink_markers import HEADER
 from ...wire import encode_headers
 from ..link import Link
 from .markers import PLAN, Marker, Plan, decode_marker, decode_plan
@@ -88,13 +89,15 @@ class MarkerStore:
         Raises:
             JetStreamApiError: another one was stored, with one of the codes ``WRONG_LAST``.
         """
-        pairs = [(EXPECTED_LAST_SUBJECT_SEQ, str(expected)), *self._rollup]
+        kind = "plan" if isinstance(record, Plan) else "rows"
+        pairs = [(EXPECTED_LAST_SUBJECT_SEQ, str(expected)), (HEADER, kind), *self._rollup]
         (reply,) = link.request_many([(subject, record.encode())], [encode_headers(pairs)])
         return decode_pub_ack(reply.payload).seq
 
     def marker_lines(self, expected: int) -> bytes:
         """The header lines of a marker that closes an atomic batch."""
-        lines = b"%b: %d\r\n" % (EXPECTED_LAST_SUBJECT_SEQ.encode(), expected)
+        fence = EXPECTED_LAST_SUBJECT_SEQ.encode()
+        lines = b"%b: %d\r\n%b: rows\r\n" % (fence, expected, HEADER.encode())
         return lines + (b"Nats-Rollup: sub\r\n" if self._rollup else b"")
 
     def _last(self, link: Link, subjects: list[str]) -> list[tuple[str, bytes, int] | None]:

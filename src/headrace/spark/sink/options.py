@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from ...subjects import is_valid_subject
 from ..options.connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
 from ..options.kafka import MOVED_OF_SINK
+from ..options.snapshot import STREAM_PREFIX
 from ..options.table import Accepted, Option
 from ..options.values import (
     BadRule,
@@ -21,6 +22,7 @@ from ..options.values import (
     seconds,
     subject,
     text,
+    texts,
 )
 from .template import Template, TemplateError
 
@@ -43,6 +45,9 @@ class SinkOptions:
     delivery: Delivery
     sink_id: str
     batch_id: int | None
+    bucket: str
+    key: tuple[str, ...]
+    order: tuple[str, ...]
     marker_prefix: str
     rows_per_atomic_batch: int
     on_bad_row: BadRule
@@ -66,6 +71,13 @@ def _sink_id(value: str) -> str:
     return value
 
 
+def _columns(value: str) -> tuple[str, ...]:
+    names = texts(value)
+    if not names or len(set(map(str.lower, names))) < len(names):
+        raise RefusedError("a column, or several that differ, separated by commas")
+    return names
+
+
 def _rows(value: str) -> int:
     number = at_least(1)(value)
     if number > ROWS_PER_BATCH_MAX:
@@ -79,6 +91,15 @@ SINK_OPTIONS: Final[tuple[Option, ...]] = (
     Option("subject", "",
         "The subject of every message, or a template with columns in it: orders.{region}.{id}. Default: the "
         "column subject.", _template),
+    Option("bucket", "",
+        "The key-value bucket to write to, instead of a stream and a subject; needs 'key'.", name),
+    Option("key", "",
+        "Store the latest value of each key alone: the column, or columns, of which the bucket's keys or the "
+        "subjects are made. Of a batch's rows with one key the last is stored; a null value deletes the key.",
+        _columns),
+    Option("order", "",
+        "With 'key': the columns that tell which row is the last: whole numbers, dates, timestamps. Default: "
+        "a column sequence, and without one the order of tasks and of their rows.", _columns),
     Option("valueFormat", "",
         "The payload: raw takes the column data; json, arrow (an IPC stream of one row) and avro encode all "
         "columns but subject, headers, msg_id and ttl. Default: raw with a column data, otherwise json.",
@@ -126,6 +147,7 @@ def parse_sink_options(raw: Mapping[str, str], *, streaming: bool) -> SinkOption
         ConfigurationError: an option is unknown, wrong or missing, or two contradict each other.
     """
     values = ACCEPTED.collect({k: v for k, v in raw.items() if k.lower() not in _SPARKS_OWN})
+    _check_key(values)
     if not values["stream"]:
         raise ACCEPTED.error('option \'stream\' is missing; add .option("stream", "NAME")')
     _check_together(values, streaming)
@@ -138,12 +160,49 @@ def parse_sink_options(raw: Mapping[str, str], *, streaming: bool) -> SinkOption
         delivery=values["delivery"],
         sink_id=values["sinkId"],
         batch_id=None if values["batchId"] == "" else values["batchId"],
+        bucket=values["bucket"],
+        key=values["key"] or (),
+        order=values["order"] or (),
         marker_prefix=values["markerPrefix"] or f"_sink.{values['stream']}",
         rows_per_atomic_batch=values["rowsPerAtomicBatch"],
         on_bad_row=values["onBadRow"],
         max_in_flight=values["maxInFlight"],
         reconnect_timeout_s=values["reconnectTimeout"],
     )
+
+
+def _check_key(values: dict[str, Any]) -> None:
+    """Check what belongs to keys; a bucket names its stream and its subjects."""
+    bucket, key, template = values["bucket"], values["key"], values["subject"]
+    if bucket and not key:
+        raise ACCEPTED.error(
+            "a bucket keeps the latest value of each key: name the columns of the key with the option 'key'"
+        )
+    if bucket and (values["stream"] or template):
+        raise ACCEPTED.error("give either 'bucket' or 'stream' and 'subject'")
+    if values["order"] and not key:
+        raise ACCEPTED.error(
+            "'order' tells which row of a key is the last: it needs the option 'key'"
+        )
+    if not key:
+        return
+    if values["delivery"] == "dedupe":
+        raise ACCEPTED.error(
+            "with 'key' nothing is stored twice in turn: leave out delivery=dedupe"
+        )
+    if bucket:
+        values["stream"] = STREAM_PREFIX + bucket
+        values["subject"] = Template.of_bucket(bucket, key)
+    elif template and set(map(str.lower, template.columns)) != set(map(str.lower, key)):
+        raise ACCEPTED.error(
+            "the latest value is that of a subject, so 'key' names the columns of the subject: it has "
+            + (", ".join(template.columns) or "none")
+        )
+    elif not template and tuple(map(str.lower, key)) != ("subject",):
+        raise ACCEPTED.error(
+            "the latest value is that of a subject: give 'subject' with the key's columns in it, or "
+            "key=subject"
+        )
 
 
 def _check_together(values: Mapping[str, Any], streaming: bool) -> None:

@@ -8,12 +8,14 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import ProtocolError
+from ...sink_markers import HEADER
 from ...subjects import SubjectFilter, is_subset, is_valid_subject, overlaps
 from ...wire import encode_headers
 from .layout import Layout
 from .options import SinkOptions
 from .template import Template
 from .values import Payload, UnfitValue, encoder_of
+from .versions import HEADER as VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +24,8 @@ _KNOWN_SUBJECTS_MAX: Final = 10_000
 _FRONT: Final = len(b"NATS/1.0\r\n")
 _TTL: Final = re.compile(r"never|[1-9]\d*|(?=.*[1-9])(\d+(\.\d+)?(h|m|s))+")
 _DIGEST_BYTES: Final = 8
-_SERVERS_OWN: Final = "nats-"
+_NOT_A_ROWS: Final = ("nats-", HEADER.lower(), VERSION.lower())
+"""Begins of headers that tell a server what to do, or say what another message was."""
 
 
 class BadRow(NamedTuple):
@@ -78,15 +81,28 @@ class RowEncoder:
         self._subjects = _Subjects(options.subject, layout, limits)
         self._has_lines = bool(id_prefix) or max(layout.headers, layout.message_id, layout.ttl) >= 0
         self.number = 0  # of rows seen, the bad ones included
+        self.numbers: Sequence[int] = ()  # of the rows that were made into messages last
 
-    def encode(self, batch: pa.RecordBatch) -> Rows:
-        """The messages of a batch's rows, in their order."""
+    def subjects_of(self, batch: pa.RecordBatch) -> Sequence[bytes | None]:
+        """The subject of each row; None where it can have none."""
+        return self._subjects.of(batch)
+
+    def complaint(self, subject: bytes | None) -> str | None:
+        """Why there can be no message on this subject; None if there can."""
+        return self._subjects.complaint(subject)
+
+    def encode(self, batch: pa.RecordBatch, numbers: Sequence[int] = ()) -> Rows:
+        """The messages of a batch's rows, in their order.
+
+        ``numbers`` are those of the rows in the task; by default each call has the rows that come next.
+        """
         count = batch.num_rows
         subjects = self._subjects.of(batch)
         payloads = self._encode_values(batch)
         lines: list[Payload] = self._lines(batch) if self._has_lines else [b""] * count
         if self._id_prefix:
             lines = self._with_ids(subjects, lines, payloads)
+        self.numbers = numbers or range(self.number, self.number + count)
         self.number += count
         most = self._limits.size_max
         plain = type(subjects) is list and not self._has_lines
@@ -99,9 +115,9 @@ class RowEncoder:
     ) -> Rows:
         good = Rows([], [], [])
         bad: list[BadRow] = []
-        first, most = self.number - len(payloads), self._limits.size_max
-        for index, (subject, own, payload) in enumerate(
-            zip(subjects, lines, payloads, strict=True)
+        most, numbers = self._limits.size_max, []
+        for number, subject, own, payload in zip(
+            self.numbers, subjects, lines, payloads, strict=True
         ):
             reason = ""
             if (why := self._subjects.complaint(subject)) is not None:
@@ -118,16 +134,18 @@ class RowEncoder:
                 good.subjects.append(subject)
                 good.lines.append(own)
                 good.payloads.append(payload)
+                numbers.append(number)
                 continue
             bad.append(
                 BadRow(
-                    str(first + index),
+                    str(number),
                     subject or b"",
                     b"" if isinstance(own, UnfitValue) else own,
                     b"" if isinstance(payload, UnfitValue) else payload,
                     reason,
                 )
             )
+        self.numbers = numbers
         if bad:
             self._on_bad(bad)
         return good
@@ -179,7 +197,7 @@ def digest_of(subject: bytes, lines: bytes, payload: bytes) -> str:
 
 def _block(headers: Any, message_id: str | None, ttl: str | int | None) -> bytes:
     """The header lines of one row. Raises ProtocolError."""
-    pairs = [pair for pair in _pairs(headers) if not pair[0].lower().startswith(_SERVERS_OWN)]
+    pairs = [pair for pair in _pairs(headers) if not pair[0].lower().startswith(_NOT_A_ROWS)]
     if message_id is not None:
         if not message_id.strip():
             raise ProtocolError("the message id is empty")
@@ -208,8 +226,8 @@ class _Subjects:
     def __init__(self, template: Template | None, layout: Layout, limits: Limits) -> None:
         patterns, reserved = limits.subjects, limits.reserved.encode()
         names = dict(layout.template)
-        self._template = template and Template(
-            tuple(names.get(p, p) if i % 2 else p for i, p in enumerate(template.parts))
+        self._template = template and template._replace(
+            parts=tuple(names.get(p, p) if i % 2 else p for i, p in enumerate(template.parts))
         )
         self._column = layout.subject
         self._takes = SubjectFilter([pattern.encode() for pattern in patterns]).matches
@@ -245,10 +263,7 @@ class _Subjects:
         """Why there can be no message on this subject; None if there can."""
         if subject is None:
             if self._template is not None:
-                return (
-                    "a column of its subject is null, empty, or no part of a token "
-                    "(blanks, '.', '*', '>')"
-                )
+                return self._template.complaint
             return "its subject is null"
         if self._is_good(subject):
             return None

@@ -23,12 +23,17 @@ _SIZE_LEAST: Final = 1024
 class Target(NamedTuple):
     """A stream that can be written to as the options say.
 
-    ``epoch`` is the time of its creation; ``rolls_up`` whether it keeps only the last marker of a subject.
+    ``epoch`` is the time of its creation; ``rolls_up`` whether it keeps only the last marker of a subject;
+    ``direct`` whether it answers direct gets; ``mean_bytes`` about how large its messages are; ``kept`` how
+    many messages of a subject it keeps at most, 0 for no limit.
     """
 
     epoch: str
     limits: Limits
     rolls_up: bool
+    direct: bool = False
+    mean_bytes: int = 0
+    kept: int = 0
 
 
 def target_of(link: Link, options: SinkOptions, layout: Layout) -> Target:
@@ -40,6 +45,11 @@ def target_of(link: Link, options: SinkOptions, layout: Layout) -> Target:
     try:
         info = Control(link, options.stream).stream_info()
     except StreamMissingError as error:
+        if options.bucket:
+            raise StreamMissingError(
+                f"{ACCEPTED.who}: the server has no bucket {options.bucket!r}; make it: headrace kv add "
+                f"{options.bucket}"
+            ) from error
         raise StreamMissingError(str(error).replace("jetstream source", ACCEPTED.who)) from error
     config = info.config
     _check_takes(config, options)
@@ -49,7 +59,9 @@ def target_of(link: Link, options: SinkOptions, layout: Layout) -> Target:
             "messages (allow_msg_ttl)"
         )
     exactly = options.delivery == "exactlyonce"
-    if exactly:
+    if options.key:
+        _check_keyed(config, options)
+    elif exactly:
         _check_atomic(config, options)
     most = link.info.max_payload
     if config.max_msg_size >= 0:
@@ -57,9 +69,16 @@ def target_of(link: Link, options: SinkOptions, layout: Layout) -> Target:
     limits = Limits(
         config.subjects,
         f"{options.marker_prefix}.>",
-        max(0, most - _HEADERS_RESERVED) if exactly else most,
+        max(0, most - _HEADERS_RESERVED) if exactly or options.key else most,
     )
-    return Target(info.created, limits, config.allow_rollup_hdrs and not config.deny_purge)
+    return Target(
+        info.created,
+        limits,
+        config.allow_rollup_hdrs and not config.deny_purge,
+        config.allow_direct,
+        info.state.bytes // max(1, info.state.messages),
+        max(0, config.max_msgs_per_subject),
+    )
 
 
 def check_before(options: SinkOptions, layout: Layout, *, streaming: bool) -> str:
@@ -114,6 +133,25 @@ def _check_takes(config: StreamConfig, options: SinkOptions) -> None:
     ):
         raise ACCEPTED.error(
             f"stream {name!r} has no subject {template.pattern()!r}; it has {', '.join(config.subjects)}"
+        )
+
+
+def _check_keyed(config: StreamConfig, options: SinkOptions) -> None:
+    name = options.stream
+    if config.retention != "limits":
+        raise ACCEPTED.error(
+            f"'key' compares each value with the last one of its subject; stream {name!r} has retention "
+            f"{config.retention!r}, which removes it. It needs retention limits"
+        )
+    if config.subject_transform is not None:
+        raise ACCEPTED.error(
+            f"'key' compares each value with the last one of its subject, and stream {name!r} renames "
+            "subjects (subject_transform)"
+        )
+    if config.discard_new_per_subject and config.max_msgs_per_subject > 0:
+        raise ACCEPTED.error(
+            f"stream {name!r} refuses new messages of a subject that is full (discard_new_per_subject), and "
+            "would refuse the latest value"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,6 +15,27 @@ PART_OF_LEVEL: Final = r"^[^\s.*>\x00-\x1f\x7f]+$"
 """What a column may put in a template: part of one token, so that nobody's value leads somewhere else."""
 
 
+PART_OF_KEY: Final = r"^[-/_=A-Za-z0-9]+$"
+"""What a column may be of a bucket's key, beside others."""
+
+WHOLE_KEY: Final = r"^[-/_=A-Za-z0-9]+(\.[-/_=A-Za-z0-9]+)*$"
+"""What a column may be that is the whole key."""
+
+_COMPLAINTS: Final = {
+    PART_OF_LEVEL: (
+        "a column of its subject is null, empty, or no part of a token (blanks, '.', '*', '>')"
+    ),
+    PART_OF_KEY: (
+        "a column of its key is null, empty, or has other characters than letters, digits, '-', '/', '_' and "
+        "'='"
+    ),
+    WHOLE_KEY: (
+        "its key is null, empty, or no key of a bucket: letters, digits, '-', '/', '_', '=', and '.' in "
+        "between"
+    ),
+}
+
+
 class TemplateError(ValueError):
     """A template is malformed; the text says how."""
 
@@ -22,6 +44,17 @@ class Template(NamedTuple):
     """A subject with columns in it: ``parts`` are text and, at odd places, names of columns."""
 
     parts: tuple[str, ...]
+    fits: str = PART_OF_LEVEL
+    """The expression for what a column may put in."""
+
+    @classmethod
+    def of_bucket(cls, bucket: str, columns: Sequence[str]) -> Template:
+        """The subjects of a bucket's keys, of these columns."""
+        parts = [f"$KV.{bucket}."]
+        for column in columns:
+            parts += [column, "."]
+        parts[-1] = ""
+        return cls(tuple(parts), WHOLE_KEY if len(columns) == 1 else PART_OF_KEY)
 
     @classmethod
     def parse(cls, text: str) -> Template:
@@ -33,6 +66,11 @@ class Template(NamedTuple):
             parts += [text[at : found.start()], found[1].strip()]
             at = found.end()
         return cls((*parts, text[at:]))
+
+    @property
+    def complaint(self) -> str:
+        """What is wrong where a row has no subject."""
+        return _COMPLAINTS[self.fits]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -51,7 +89,8 @@ class Template(NamedTuple):
     def pattern(self) -> str:
         """A pattern that every subject of it matches: a token with a column in it is a wildcard."""
         marked = "".join("{" if index % 2 else part for index, part in enumerate(self.parts))
-        return ".".join("*" if "{" in token else token for token in marked.split("."))
+        several = ">" if self.fits == WHOLE_KEY else "*"
+        return ".".join(several if "{" in token else token for token in marked.split("."))
 
     def render(self, batch: pa.RecordBatch) -> pa.Array:
         """The subjects of a batch's rows; null where a value is null or is no part of a token."""
@@ -65,6 +104,6 @@ class Template(NamedTuple):
                 continue
             column = batch.column(batch.schema.get_field_index(part))
             text = pc.cast(column, pa.string())
-            fits = pc.match_substring_regex(text, PART_OF_LEVEL)
+            fits = pc.match_substring_regex(text, self.fits)
             pieces.append(pc.if_else(fits, text, pa.scalar(None, pa.string())))
         return pc.binary_join_element_wise(*pieces, "", null_handling="emit_null")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -35,7 +36,8 @@ def encoder_of(layout: Layout, schema: str = "") -> Encode:
     if layout.format == "raw":
         return lambda batch: _raw(batch.column(layout.data))
     if layout.format == "json":
-        return lambda batch: _each(msgspec.json.Encoder().encode, _dicts(batch, layout))
+        encode_json = msgspec.json.Encoder(decimal_format="number").encode
+        return lambda batch: _each(encode_json, _spelled(batch, layout))
     if layout.format == "arrow":
         return lambda batch: _arrow(batch, layout)
     encode = _avro(schema)
@@ -51,14 +53,64 @@ def _raw(column: pa.Array) -> list[Payload]:
     return [value or b"" for value in values] if column.null_count else values
 
 
-def _dicts(batch: pa.RecordBatch, layout: Layout) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = batch.select(list(layout.values)).to_pylist(
-        maps_as_pydicts="strict"
-    )
+def _dicts(batch: pa.RecordBatch, layout: Layout) -> list[Any]:
+    """The rows; why there is none in the place of one that Python cannot hold, such as a year after 9999."""
+    values = batch.select(list(layout.values))
+    try:
+        rows: list[Any] = values.to_pylist(maps_as_pydicts="strict")
+    except (ValueError, OverflowError, KeyError):
+        return [_dict(values.slice(row, 1)) for row in range(values.num_rows)]
     return rows
 
 
-def _each(encode: Callable[[Any], bytes], rows: list[dict[str, Any]]) -> list[Payload]:
+def _dict(row: pa.RecordBatch) -> Any:
+    try:
+        return row.to_pylist(maps_as_pydicts="strict")[0]
+    except (ValueError, OverflowError, KeyError) as error:
+        return UnfitValue(f"it cannot be encoded: {error}")
+
+
+def _spelled(batch: pa.RecordBatch, layout: Layout) -> list[Any]:
+    """The rows for JSON, which has no numbers for NaN and infinity: they are text, as Spark writes them."""
+    rows: list[Any] = _dicts(batch, layout)
+    if all(_is_finite(batch.column(at)) for at in layout.values):
+        return rows
+    return [_with_text(row) for row in rows]
+
+
+def _is_finite(column: pa.Array) -> bool:
+    """Whether there is no NaN and no infinity in it, however deep."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return pc.all(pc.is_finite(column)).as_py() is not False
+    if pa.types.is_struct(kind):
+        return all(map(_is_finite, column.flatten()))
+    if pa.types.is_map(kind):
+        return _is_finite(column.items)
+    if pa.types.is_list(kind):
+        return _is_finite(column.flatten())
+    return True
+
+
+_NOT_FINITE: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
+
+
+def _with_text(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _NOT_FINITE.get(value, "NaN")
+    if isinstance(value, dict):
+        return {key: _with_text(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_text(each) for each in value]
+    return value
+
+
+def _each(encode: Callable[[Any], bytes], rows: list[Any]) -> list[Payload]:
+    if UnfitValue in set(map(type, rows)):
+        return [row if isinstance(row, UnfitValue) else _one(encode, row) for row in rows]
     try:
         return [encode(row) for row in rows]
     except (TypeError, ValueError, OverflowError):

@@ -5,7 +5,7 @@ without its own.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...api.envelope import decode_pub_ack
@@ -67,15 +67,14 @@ class WindowPublisher:
         self._link: Link | None = None
         self._prefix = b""
         self._sid = b""
-        self._sent = 0
         self._unacked: dict[bytes, _Entry] = {}
         self._unacked_bytes = 0
         self._refused: list[BadRow] = []
         self.stored = 0
         self.duplicates = 0
 
-    def add(self, rows: Rows) -> None:
-        """Publish rows; returns while some may still wait for their acks."""
+    def add(self, rows: Rows, numbers: Sequence[int]) -> None:
+        """Publish rows, which have these numbers in the task; returns while some may still wait for acks."""
         at = 0
         while at < len(rows):
             room = self._window - len(self._unacked)
@@ -84,7 +83,7 @@ class WindowPublisher:
                 continue
             end = at + min(room, SEND_AT_ONCE)
             part = Rows(*(column[at:end] for column in rows))
-            self._persist(self._sender(part))
+            self._persist(self._sender(part, numbers[at:end]))
             at = end
 
     def _make_room(self) -> None:
@@ -110,7 +109,7 @@ class WindowPublisher:
 
     # -- sending
 
-    def _sender(self, rows: Rows) -> Callable[[], None]:
+    def _sender(self, rows: Rows, numbers: Sequence[int]) -> Callable[[], None]:
         """Takes the rows in at its first call; at others only sends what waits."""
         taken = False
 
@@ -119,15 +118,14 @@ class WindowPublisher:
             link = self._linked(resend=taken)
             if not taken:
                 taken = True
-                link.send(b"".join(self._take(rows)))
+                link.send(b"".join(self._take(rows, numbers)))
 
         return send
 
-    def _take(self, rows: Rows) -> list[bytes]:
-        unacked, prefix, number, size = self._unacked, self._prefix, self._sent, 0
+    def _take(self, rows: Rows, numbers: Sequence[int]) -> list[bytes]:
+        unacked, prefix, size = self._unacked, self._prefix, 0
         out: list[bytes] = []
-        for subject, lines, payload in zip(*rows, strict=True):
-            number += 1
+        for number, subject, lines, payload in zip(numbers, *rows, strict=True):
             key = b"%d" % number
             length = len(payload)
             if lines:
@@ -143,7 +141,6 @@ class WindowPublisher:
                 unacked[key] = subject, b"", payload, length
                 size += length
             out.append(data)
-        self._sent = number
         self._unacked_bytes += size
         return out
 
@@ -204,7 +201,7 @@ class WindowPublisher:
             subject_, block, body, size = self._unacked.pop(key)
             self._unacked_bytes -= size
             lines = block[len(b"NATS/1.0\r\n") : -2]
-            self._refused.append(BadRow(f"sent-{key.decode()}", subject_, lines, body, str(error)))
+            self._refused.append(BadRow(key.decode(), subject_, lines, body, str(error)))
             return False
         if ack.stream != self._stream:
             raise ACCEPTED.error(

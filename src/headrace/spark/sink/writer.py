@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from ..sentences import in_one_sentence
+from .fitting import check_types
 from .layout import columns_of, lay_out
 from .markers import PlanId
 from .options import ACCEPTED, parse_sink_options
@@ -62,6 +63,7 @@ def _checked(
         how = "outputMode('append'), or foreachBatch" if streaming else "mode('append')"
         raise ACCEPTED.error(f"a stream is only added to, it cannot be overwritten; use {how}")
     layout = lay_out(options, columns_of(schema))
+    check_types(layout, schema)
     encoder_of(layout, options.avro_schema)
     epoch = ""
     if _COMMIT_RUNNER not in sys.modules:  # there a batch is over, and nothing is left to check
@@ -111,6 +113,13 @@ def _say(messages: list[WriterCommitMessage | None], stream: str, which: str = "
         first = next(each.first_bad for each in done if each.bad)
         _LOG.warning(
             "stream %r: %s%d of %d rows were bad; one is %s", stream, which, bad, rows + bad, first
+        )
+    if outrun := sum(each.outrun for each in done):
+        _LOG.warning(
+            "stream %r: %s%d keys keep a value that another sink has stored since the batch began",
+            stream,
+            which,
+            outrun,
         )
     if found := sum(each.found for each in done):
         _LOG.info("stream %r: %s%d of %d rows were stored before", stream, which, found, rows)

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ...errors import ConfigurationError
 from ..patience import FIRST_CONNECT_S, Patience
 from .dead_letters import BadRows
 from .fenced import FencedPublisher, Writer
+from .keyed import KeyedPublisher
+from .keyed import Writer as KeyWriter
+from .latest import Latest
 from .layout import Layout
 from .links import Links
 from .marker_store import MarkerStore
-from .markers import PlanId
+from .markers import PlanId, StreamResetError
 from .options import ACCEPTED, SinkOptions
 from .rows import RowEncoder
 from .target import Target, target_of
@@ -28,13 +32,17 @@ _LOG: Final = logging.getLogger("headrace.spark")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one task did. ``found`` of the ``rows`` were stored before it came to them."""
+    """What one task did. ``found`` of the ``rows`` were stored before it came to them.
+
+    With a key these are counts of keys; ``outrun`` of them keep a later value of another sink.
+    """
 
     partition: int
     rows: int
     found: int
     bad: int
     first_bad: str
+    outrun: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,8 @@ class _Writing:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Written:
         options = self._job.options
+        if options.key:
+            return self._run_keyed(batches)
         publisher = self._fenced() if options.delivery == "exactlyonce" else self._window()
         encoder = RowEncoder(
             options, self._job.layout, self._target.limits, self._id_prefix(), self._bad.take
@@ -109,7 +119,11 @@ class _Writing:
         if isinstance(publisher, FencedPublisher):
             publisher.begin()
         for batch in batches:
-            publisher.add(encoder.encode(batch))
+            rows = encoder.encode(batch)
+            if isinstance(publisher, WindowPublisher):
+                publisher.add(rows, encoder.numbers)
+            else:
+                publisher.add(rows)
         publisher.finish()
         found = (
             publisher.found_stored
@@ -118,6 +132,54 @@ class _Writing:
         )
         return Written(
             self._task.partition, publisher.stored, found, self._bad.count, self._bad.first
+        )
+
+    def _run_keyed(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        job, options, task = self._job, self._job.options, self._task
+        if self._batch is None and options.delivery == "exactlyonce":
+            raise self._no_number()
+        encoder = RowEncoder(options, job.layout, self._target.limits, "", self._bad.take)
+        latest = Latest(encoder, job.layout, self._bad.take)
+        sink = options.sink_id or task.query or job.plan.nonce
+        exactly = options.delivery == "exactlyonce"
+        publisher = KeyedPublisher(
+            options.stream,
+            KeyWriter(sink, self._batch or 0, job.plan, task.partition, exactly),
+            latest,
+            self._links,
+            self._patience,
+            self._bad,
+            direct=self._target.direct,
+            mean_bytes=self._target.mean_bytes,
+        )
+        for batch in batches:
+            latest.add(batch)
+            publisher.store(at_end=False)
+        publisher.store(at_end=True)
+        if exactly:
+            self._check_same_stream()
+        return Written(
+            task.partition,
+            publisher.rows,
+            publisher.found_stored,
+            self._bad.count,
+            self._bad.first,
+            publisher.outrun,
+        )
+
+    def _check_same_stream(self) -> None:
+        """Whether all that was stored is in the stream that the batch was planned for."""
+        now = _target(self._job, self._links, self._patience).epoch
+        if {now, self._target.epoch} != {self._job.epoch or now}:
+            raise StreamResetError(
+                f"jetstream sink: stream {self._job.options.stream!r} was deleted and made again while the "
+                "batch was written; it has to run again"
+            )
+
+    def _no_number(self) -> ConfigurationError:
+        return ACCEPTED.error(
+            "this version of Spark does not tell tasks which batch they write, so delivery=exactlyOnce "
+            "is not possible in writeStream; use foreachBatch and df.write with the option batchId"
         )
 
     def _id_prefix(self) -> str:
@@ -144,10 +206,7 @@ class _Writing:
     def _fenced(self) -> FencedPublisher:
         options = self._job.options
         if self._batch is None:
-            raise ACCEPTED.error(
-                "this version of Spark does not tell tasks which batch they write, so delivery=exactlyOnce "
-                "is not possible in writeStream; use foreachBatch and df.write with the option batchId"
-            )
+            raise self._no_number()
         space = f"{options.marker_prefix}.{options.sink_id}"
         epoch = self._job.epoch or self._target.epoch
         return FencedPublisher(

@@ -11,6 +11,7 @@ export function Messages({ stream, session }) {
   const [subject, setSubject] = useState("");
   const [place, setPlace] = useState({ newest: true });
   const [filter, setFilter] = useState("");
+  const [markers, setMarkers] = useState(false);
   const [following, setFollowing] = useState(false);
   const [open, setOpen] = useState(null);
   const go = (where) => { setFollowing(false); setPlace({ ...where }); };
@@ -32,11 +33,12 @@ export function Messages({ stream, session }) {
       <button class="primary">Show</button>
       <button type="button" onClick=${() => go({ from: "1" })}>First</button>
       <button type="button" onClick=${() => go({ newest: true })}>Newest</button>
+      <label><input type="checkbox" name="markers" checked=${markers} onChange=${(event) => setMarkers(event.target.checked)} /> markers of Spark's sinks</label>
       <button type="button" aria-pressed=${following} class=${following ? "primary" : ""} onClick=${() => setFollowing(!following)}>${following ? "Following" : "Follow"}</button>
     </form>
     ${following
-      ? html`<${Follow} key=${`follow ${filter}`} path=${path} filter=${filter} onOpen=${setOpen} />`
-      : html`<${Pages} key=${JSON.stringify([place, filter])} path=${path} filter=${filter} place=${place} onOpen=${setOpen} />`}
+      ? html`<${Follow} key=${`follow ${filter} ${markers}`} path=${path} filter=${filter} markers=${markers} onOpen=${setOpen} />`
+      : html`<${Pages} key=${JSON.stringify([place, filter, markers])} path=${path} filter=${filter} markers=${markers} place=${place} onOpen=${setOpen} />`}
     ${open !== null && html`<${Message} path=${path} sequence=${open} readOnly=${session.read_only} onClose=${() => setOpen(null)} />`}`;
 }
 
@@ -60,14 +62,14 @@ function useWindow(room, length) {
   return [view, measure];
 }
 
-function Pages({ path, filter, place, onOpen }) {
+function Pages({ path, filter, markers, place, onOpen }) {
   const room = useRef(null);
   const rows = useRef([]);
   const shift = useRef(0);
   const ends = useRef({ first: false, last: false, busy: false, gone: false });
   const [state, setState] = useState({ loaded: false, error: null, total: 0, first: 0, last: 0, version: 0 });
   const [view, measure] = useWindow(room, state.version);
-  const ask = (query) => api(`${path}/messages?subject=${enc(filter)}&${query}`);
+  const ask = (query) => api(`${path}/messages?subject=${enc(filter)}${markers ? "&markers=1" : ""}&${query}`);
 
   const fetchMore = async (forward) => {
     const edge = ends.current;
@@ -141,13 +143,13 @@ function Pages({ path, filter, place, onOpen }) {
     </div></div>`;
 }
 
-function Follow({ path, filter, onOpen }) {
+function Follow({ path, filter, markers, onOpen }) {
   const room = useRef(null);
   const rows = useRef([]);
   const [state, setState] = useState({ version: 0, skipped: 0, open: false, error: null });
   const [view, measure] = useWindow(room, state.version);
   useEffect(() => {
-    const source = new EventSource(`/api${path}/follow?subject=${enc(filter)}`);
+    const source = new EventSource(`/api${path}/follow?subject=${enc(filter)}${markers ? "&markers=1" : ""}`);
     let due = 0;
     const draw = () => {
       due = 0;

@@ -1,0 +1,113 @@
+"""Which of two values of a key is the later one: what a value says of itself, and how that is judged. Pure.
+
+A sink with ``key`` keeps no markers. Each value carries its **version** in a header: which sink wrote it, in
+which batch and run, and which row it was. A value is stored only over the one that it was compared with, and
+only if it is later. So tasks that write the same key at the same time leave the later row whoever comes
+first, a task that runs again finds what is stored, and one that was given up stores nothing over its
+successors.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from .markers import FencedError, PlanId
+
+HEADER: Final = "Headrace-Version"
+LINE: Final = b"\nHeadrace-Version: "
+
+
+class Place(NamedTuple):
+    """Which row it was: the values of the columns that tell the order, then the task, and the row of that."""
+
+    order: tuple[int, ...]
+    partition: int
+    row: int
+
+
+class Version(NamedTuple):
+    """What a value says of itself. ``digest`` tells values from each other."""
+
+    sink: str
+    batch: int
+    plan: PlanId
+    place: Place
+    digest: str
+
+    def encode(self) -> bytes:
+        """The header's line."""
+        order = ",".join(map(str, self.place.order)) or "-"
+        text = (
+            f"{HEADER}: {self.sink} {self.batch} {self.plan.made_ns} {self.plan.nonce} {order} "
+            f"{self.place.partition}.{self.place.row} {self.digest}\r\n"
+        )
+        return text.encode()
+
+
+class Verdict(Enum):
+    """What is to be done with a value."""
+
+    STORE = 1
+    IS_STORED = 2
+    REPLACED = 3
+    """The batch has a later row of this key, and that is stored."""
+    OUTRUN = 4
+    """Another sink has stored a value since this run of the batch began."""
+
+
+def read_version(headers: bytes) -> Version | None:
+    """The version in a header block; None if there is none, or none that we wrote."""
+    at = headers.find(LINE)
+    if at < 0:
+        return None
+    line = headers[at + len(LINE) :].split(b"\r\n", 1)[0].decode(errors="replace")
+    fields = line.split(" ")
+    try:
+        sink, batch, made_ns, nonce, order, place, digest = fields
+        partition, row = place.split(".")
+        values = tuple(map(int, order.split(","))) if order != "-" else ()
+        plan = PlanId(int(made_ns), nonce)
+        return Version(sink, int(batch), plan, Place(values, int(partition), int(row)), digest)
+    except ValueError:
+        return None
+
+
+def judge(stored: Version | None, mine: Version, *, exactly: bool) -> Verdict:
+    """Compare a value with the one that is stored.
+
+    Args:
+        stored: the version of that; None for nobody's value, over which anything is stored.
+        exactly: a batch has the same rows when it runs again, so what an earlier run has stored of the row,
+            or of a later one, is not stored again. It takes columns that tell the order.
+
+    Raises:
+        FencedError: a later batch of this sink, or a later run of this one, has stored it.
+    """
+    if stored is None:
+        return Verdict.STORE
+    if stored.sink != mine.sink:
+        return Verdict.OUTRUN if stored.plan > mine.plan else Verdict.STORE
+    if stored.batch > mine.batch:
+        raise FencedError(
+            f"jetstream sink: a key has a value of batch {stored.batch} of sink {mine.sink!r}, and this is "
+            f"a writer of batch {mine.batch}: either a task of long ago, which can be ignored, or the query "
+            "has a new or restored checkpoint. Use the checkpoint that wrote these batches, or a new "
+            "sinkId: then what it writes counts as later"
+        )
+    if stored.batch < mine.batch:
+        return Verdict.STORE
+    if stored.plan > mine.plan:
+        raise FencedError(
+            f"jetstream sink: a later run of batch {mine.batch} writes to sink {mine.sink!r}; this one ends"
+        )
+    if stored.plan == mine.plan:
+        if stored.place == mine.place:
+            return Verdict.IS_STORED
+        return Verdict.REPLACED if stored.place > mine.place else Verdict.STORE
+    if not (exactly and mine.place.order):
+        # Nothing tells which of the rows of two runs is later, so this run stores all of its own.
+        return Verdict.STORE
+    if stored.place.order == mine.place.order and stored.digest == mine.digest:
+        return Verdict.IS_STORED
+    return Verdict.REPLACED if stored.place > mine.place else Verdict.STORE
