@@ -44,6 +44,7 @@ def test_a_file_becomes_a_pipeline(write: Write) -> None:
 def test_everything_wrong_is_told_at_once_each_with_its_line(write: Write) -> None:
     file = write(
         """[pipeline]
+name = "orders"
 checkpoint = "checkpoint"
 triger = "continuous"
 on_failure = "panic"
@@ -71,14 +72,14 @@ format = "parquet"
 """
     )
     assert problems(file) == [
-        (3, "unknown key 'triger'; did you mean 'trigger'?"),
-        (4, "on_failure is 'panic'; accepted: 'stop', 'continue'"),
-        (7, "streaming is 'yes'; accepted: true or false"),
-        (12, "rows are to go to sink 'rejectd', which there is not; did you mean 'rejected'?"),
-        (17, "sink 'paid' is from 'payd', which there is not; did you mean 'paid'?"),
-        (20, "trigger: schedule '0 0 31 2 *' has no time that ever comes"),
-        (22, "sink 'rejected' has no 'from', and no expectation sends rows to it"),
-        (25, "unknown table 'sink'; did you mean 'sinks'?"),
+        (4, "unknown key 'triger'; did you mean 'trigger'?"),
+        (5, "on_failure is 'panic'; accepted: 'stop', 'continue'"),
+        (8, "streaming is 'yes'; accepted: true or false"),
+        (13, "rows are to go to sink 'rejectd', which there is not; did you mean 'rejected'?"),
+        (18, "sink 'paid' is from 'payd', which there is not; did you mean 'paid'?"),
+        (21, "trigger: schedule '0 0 31 2 *' has no time that ever comes"),
+        (23, "sink 'rejected' has no 'from', and no expectation sends rows to it"),
+        (26, "unknown table 'sink'; did you mean 'sinks'?"),
     ]
 
 
@@ -91,6 +92,7 @@ def test_what_is_no_toml_is_told_with_its_line(write: Write) -> None:
     ("change", "line", "said"),
     [
         (('checkpoint = "checkpoint"', ""), 2, "checkpoint is missing"),
+        (('name = "orders"', ""), 2, "name = 'orders' goes on with what is there"),
         (('name = "orders"', 'name = "my orders"'), 3, "accepted: letters, digits"),
         (('format = "parquet"', ""), 9, "neither format and python"),
         (('from = "orders"', 'from = "[]"'), 9, "which there is not"),
@@ -213,10 +215,15 @@ flow.sink("out", "few", format="console", options={"truncate": False})
     [
         ("x = 1\n\n1 / 0\n", 3, "ZeroDivisionError: division by zero"),
         ("x = (\n", 1, "no Python: '(' was never closed"),
+        (
+            "from headrace.pipeline import Pipeline\nflow = Pipeline(checkpoint='c')\n",
+            2,
+            "TypeError: Pipeline.__init__() missing 1 required positional argument: 'name'",
+        ),
         ("x = 1\n", 0, "a pipeline's file makes one Pipeline; this one makes none"),
         (
             (
-                "from headrace.pipeline import Pipeline\nflow = Pipeline(checkpoint='c')\n"
+                "from headrace.pipeline import Pipeline\nflow = Pipeline('p', checkpoint='c')\n"
                 "flow.sink('out', 'ordrs',\n  format='console')\n"
             ),
             3,

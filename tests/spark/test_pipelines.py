@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import ConfigurationError
+from headrace.pipeline import resets
 from headrace.pipeline.checkpoints import Start, checkpoint_of
 from headrace.pipeline.frames import Frames, start
 from headrace.pipeline.model import Declared
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 FILE = """[pipeline]
+name = "numbers"
 checkpoint = "checkpoint"
 [sources.orders]
 options = {{ stream = "{stream}", servers = "{url}" }}
@@ -83,10 +85,10 @@ def rows(folder: Path) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     ("change", "line", "said"),
     [
-        (("AS number FROM orders", "AS number, nothing FROM orders"), 5, "nothing"),
-        (('check = "number < 8"', 'check = "number <"'), 11, "PARSE_SYNTAX_ERROR"),
-        (('check = "number <> 4"', 'check = "amount > 4"'), 7, "amount"),
-        (("number * 10", "tenfold(number)"), 15, "tenfold"),
+        (("AS number FROM orders", "AS number, nothing FROM orders"), 6, "nothing"),
+        (('check = "number < 8"', 'check = "number <"'), 12, "PARSE_SYNTAX_ERROR"),
+        (('check = "number <> 4"', 'check = "amount > 4"'), 8, "amount"),
+        (("number * 10", "tenfold(number)"), 16, "tenfold"),
     ],
 )
 def test_what_spark_refuses_has_the_line_of_that_part(
@@ -116,7 +118,7 @@ def test_a_row_that_must_not_fail_ends_the_query_with_its_expectation(
     assert [row["number"] for row in rows(declared.file.parent / "out")] == [10, 20, 30, 50, 60]
     feed.publish_numbers(7, 9)
     query = start(spark, declared, sink, generation, AVAILABLE_NOW)
-    with pytest.raises(Exception, match=r"fails the expectation 'small' \(.*numbers.toml:11\)"):
+    with pytest.raises(Exception, match=r"fails the expectation 'small' \(.*numbers.toml:12\)"):
         query.awaitTermination()
     assert len(rows(declared.file.parent / "out")) == 5, "nothing of that batch"
 
@@ -173,3 +175,40 @@ def test_a_range_goes_through_a_query_again_into_results_of_its_own(
     replay(declared, spark, fours, out, "fours", first, Start("latest"))
     assert rows(folder / "out-fours") == [{"sequence": 4, "number": 4, "failed": ["number <> 4"]}]
     assert not (folder / "checkpoint").exists()
+
+
+def test_results_are_never_written_by_a_query_with_another_checkpoint(
+    spark: SparkSession, declare: Callable[..., Declared], feed: Feed
+) -> None:
+    """Here and below a URL, which only Spark reaches."""
+    name, checkpoint = 'name = "numbers"', 'checkpoint = "checkpoint"'
+    for folder, path in (("", "out"), ("url/", "file:{folder}/url/out")):
+        first = declare()
+        home = first.file.parent
+        place = path.format(folder=home)
+        at = f"file://{home}/url/checkpoint" if folder else "checkpoint"
+        changes = [(checkpoint, f'checkpoint = "{at}"'), ('path = "out"', f'path = "{place}"')]
+        changes += [('path = "fours"', f'path = "{folder}fours"')]
+        first = declare(*changes)
+        said = [each.problem for each in run_here(first, spark, Listening(), once=True)]
+        assert said == [None, None], folder
+        results = home / folder / "out"
+        before = rows(results)
+        assert len(before) == 5
+
+        renamed = declare(*changes, (name, 'name = "renamed"'))
+        ended = {each.query: each for each in run_here(renamed, spark, Listening(), once=True)}
+        assert ended["out"].state == "failed"
+        problem = ended["out"].problem
+        assert problem is not None
+        assert "has the results of query 'out' of pipeline 'numbers', generation 1" in problem.text
+        assert rows(results) == before
+        again = run_here(declare(*changes), spark, Listening(), once=True)
+        assert [each.problem for each in again] == [None, None], "with its name it goes on"
+    (anew,) = resets.chosen(renamed := declare((name, 'name = "renamed"')), ["out"])
+    ((_, generation, _),) = resets.reset(renamed, [anew], Start("earliest"))
+    query = start(spark, renamed, anew, generation, AVAILABLE_NOW)
+    query.awaitTermination()
+    assert rows(home / "out-g2") == rows(home / "out")
+    with pytest.raises(ConfigurationError, match="that of a generation"):
+        replay(renamed, spark, anew, anew, "g2", Start("earliest"), Start("latest"))

@@ -6,13 +6,13 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from . import conditions
-from .checkpoints import Generation, is_ahead
+from .bindings import bind, check_results
+from .checkpoints import Generation
 from .graph import quarantined, sources_of, upstream
-from .model import Declared, Function, Sink, Source
+from .model import FILE_SINKS, Declared, Function, Sink, Source
 from .problems import PipelineError, Place, Problem
 from .spark_errors import sentence_of
 from .triggers import Trigger
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-FILE_FORMATS: Final = frozenset({"parquet", "orc", "json", "csv", "text", "avro", "delta"})
+FILE_FORMATS: Final = FILE_SINKS | {"delta"}
 _URL: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|/)", re.IGNORECASE)
 
 
@@ -163,16 +163,25 @@ def options_of_sink(declared: Declared, sink: Sink, suffix: str) -> dict[str, st
     return options
 
 
+def place_of_results(declared: Declared, sink: Sink, suffix: str) -> str:
+    """Where Spark's file sink writes: a path or a URL; "" if the sink is another one."""
+    if sink.format.lower() not in FILE_SINKS:
+        return ""
+    options = options_of_sink(declared, sink, suffix)
+    return next((value for key, value in options.items() if key.lower() == "path"), "")
+
+
 def start(
     spark: SparkSession, declared: Declared, sink: Sink, generation: Generation, trigger: Trigger
 ) -> StreamingQuery:
     """Start a sink's query. Raises PipelineError."""
     options = options_of_sink(declared, sink, generation.suffix)
-    path = next((value for key, value in options.items() if key.lower() == "path"), "")
-    if sink.format.lower() in FILE_FORMATS and is_ahead(generation, Path(path)):
-        text = f"{path} holds batches of another checkpoint, which Spark would skip; choose another path"
-        raise PipelineError([Problem(sink.place, text)])
+    place = place_of_results(declared, sink, generation.suffix)
+    if place and (problem := check_results(declared, sink, generation, place, spark)):
+        raise PipelineError([problem])
     frame = Frames(spark, declared, sink.name, generation).of_sink(sink)
+    if place:
+        bind(declared, sink, generation, place, spark)
     writer = frame.writeStream.queryName(sink.name).outputMode(sink.mode)
     writer = writer.option("checkpointLocation", generation.path)
     if sink.partition_by:

@@ -102,7 +102,11 @@ _URL: Final = "nats://127.0.0.1:4222"
 
 TABLES: Final[dict[str, tuple[Key, ...]]] = {
     "pipeline": (
-        Key("name", _filled_text, "What the pipeline is called; default: the file's name."),
+        Key(
+            "name",
+            _filled_text,
+            "What the pipeline is called; checkpoints are kept under it. Required.",
+        ),
         Key(
             "checkpoint",
             _filled_text,

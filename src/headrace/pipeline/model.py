@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from .problems import Place
 from .triggers import CONTINUOUS, Trigger
 
 Otherwise = Literal["drop", "keep", "fail", "quarantine"]
 OnFailure = Literal["stop", "continue"]
+FILE_SINKS: Final = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
+"""Formats of Spark's own file sink, which skips the numbers of batches that its folder has."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,12 @@ class Declared:
     fast_local_checkpoint: bool = False
     lease: LeaseSettings | None = None
     stop_timeout_s: float = 60.0
+    profile: str = ""
+
+    def command(self, verb: str, *words: str) -> str:
+        """``headrace pipeline VERB FILE …`` for this pipeline, as it is typed."""
+        profile = ("--profile", self.profile) if self.profile else ()
+        return shlex.join(["headrace", "pipeline", verb, str(self.file), *profile, *words])
 
     @property
     def is_local_checkpoint(self) -> bool:

@@ -11,9 +11,11 @@ from ..api.times import format_time, parse_time
 from ..errors import ConfigurationError
 from ..spark.control import Control
 from ..spark.link import Link
+from .bindings import has_content
 from .checking import JETSTREAM, source_options
-from .checkpoints import Generation, Start, checkpoint_of, exclusively
-from .frames import FILE_FORMATS
+from .checkpoints import Generation, Start, checkpoint_of, exclusively, suffix_of
+from .folders import folder_of
+from .frames import FILE_FORMATS, place_of_results
 from .graph import quarantined, sources_of
 from .model import Declared, Sink, Source
 from .problems import did_you_mean
@@ -68,7 +70,9 @@ def reset(
         added = []
         for name, each in starts.items():
             sink = declared.sinks[name]
-            generation = checkpoint_of(declared, name).add(each)
+            checkpoint = checkpoint_of(declared, name)
+            number = _free_number(declared, sink, checkpoint.next_number())
+            generation = checkpoint.add(each, number)
             added.append((sink, generation, _consequence(sink, generation)))
         return added
 
@@ -120,6 +124,16 @@ def _fixed(source: Source, to: Start) -> Start:
     if len(last) == 1:
         return Start("sequence", str(last[options.stream] + 1))
     return Start("sequence", json.dumps({name: seq + 1 for name, seq in last.items()}))
+
+
+def _free_number(declared: Declared, sink: Sink, number: int) -> int:
+    """The first number from this on whose results are not there yet, of a checkpoint that was lost, say."""
+    while True:
+        place = place_of_results(declared, sink, suffix_of(number))
+        folder = folder_of(place) if place else None
+        if folder is None or not has_content(folder):
+            return number
+        number += 1
 
 
 def _consequence(sink: Sink, generation: Generation) -> str:

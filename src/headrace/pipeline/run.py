@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConfigurationError
 from . import backlog
+from .bindings import SPARK_LOG, newest
 from .checking import JETSTREAM
 from .checkpoints import Start, checkpoint_of, exclusively, interrupted
+from .folders import LocalFolder, is_local
 from .frames import FILE_FORMATS, Frames, loaded, options_of_sink, start
 from .model import Declared, Sink
 from .problems import PipelineError, Problem
@@ -101,7 +104,8 @@ def _runner(
     return runner
 
 
-_DONE = "_SUCCESS"
+_DONE: Final = "_SUCCESS"
+_GENERATION: Final = re.compile(r"g\d+")
 
 
 def replay(
@@ -124,6 +128,10 @@ def replay(
         ConfigurationError: there are results of this name already, or a source cannot be read again.
         PipelineError: it failed, in the line of what failed.
     """
+    if _GENERATION.fullmatch(name):
+        raise ConfigurationError(
+            f"the name {name!r} is that of a generation, whose results lie there; choose another name"
+        )
     bounds = {each.name: _bounds(begin, end) for each in streams_of(declared, sink)}
     frame = Frames(spark, declared, sink.name, bounds=bounds).of_sink(sink)
     options = options_of_sink(declared, into, f"-{name}")
@@ -153,10 +161,12 @@ def _bounds(begin: Start, end: Start) -> dict[str, str]:
 def _mode(into: Sink, options: dict[str, str]) -> str:
     """Files of a replay that was killed are replaced; those of a finished one are not."""
     path = next((value for key, value in options.items() if key.lower() == "path"), "")
-    if into.format.lower() not in FILE_FORMATS or "://" in path:
+    if into.format.lower() not in FILE_FORMATS or not is_local(path):
         return "append"
     if (Path(path) / _DONE).exists():
         raise ConfigurationError(
             f"{path} has the results of an earlier replay; choose another name"
         )
+    if newest(LocalFolder(Path(path)), SPARK_LOG) >= 0:
+        raise ConfigurationError(f"{path} has the results of a query; choose another name")
     return "overwrite"

@@ -37,6 +37,7 @@ def file(tmp_path: Path, url: str) -> Path:
     file.write_text(
         f"""
 [pipeline]
+name = "orders"
 checkpoint = "checkpoint"
 [sources.orders]
 options = {{ stream = "ORDERS", servers = "{url}" }}
@@ -62,13 +63,13 @@ def test_mistakes_are_told_as_compilers_do(file: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == (
-        f"{file}:6: sink 'out' has neither format and python\n"
-        f"{file}:8: unknown key 'fromat'; did you mean 'format'?\n"
+        f"{file}:7: sink 'out' has neither format and python\n"
+        f"{file}:9: unknown key 'fromat'; did you mean 'format'?\n"
     )
     assert main(["pipeline", "validate", "--json", str(file)]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["ok"] is False
-    assert document["problems"][1]["line"] == 8
+    assert document["problems"][1]["line"] == 9
     assert main(["pipeline", "run", str(file)]) == 1, "before Spark is started"
 
 

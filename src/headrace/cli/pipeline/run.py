@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...pipeline import checking, resets
+from ...pipeline import checking, resets, standing
 from ...pipeline.problems import PipelineError
 from .. import INTERRUPTED
 from ..shared.output import Output
@@ -44,6 +44,8 @@ def _run(output: Output, file: Path, profile: str, *, once: bool) -> int:
     if declared is None:
         return 1
     problems, _ = checking.check(declared)
+    if not problems and declared.lease is None:  # with a lease it may change until it is ours
+        problems = standing.refusals(declared)
     if problems:
         tell_problems(output, problems)
         return 1
