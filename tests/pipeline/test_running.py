@@ -14,6 +14,7 @@ from headrace.pipeline.reading import read
 from headrace.pipeline.running import Ended, Runner
 from headrace.pipeline.totals import Batch, Totals
 from headrace.pipeline.triggers import Trigger, parse_trigger
+from headrace.spark.lost import Loss
 
 from .conftest import ORDERS
 
@@ -89,6 +90,7 @@ class FakeQuery:
         self.in_batch = False
         self.failure: BaseException | None = None
         self.finished: list[Batch] = []
+        self.lost: list[Loss] = []
         self.stopped_at: float | None = None
 
     def is_active(self) -> bool:
@@ -102,6 +104,10 @@ class FakeQuery:
 
     def batches(self, after: int) -> list[Batch]:
         return [each for each in self.finished if each.number > after]
+
+    def losses(self) -> list[Loss]:
+        found, self.lost = self.lost, []
+        return found
 
     def stop(self) -> None:
         self.active, self.stopped_at = False, self.world.now

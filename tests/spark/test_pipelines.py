@@ -17,8 +17,10 @@ from headrace.pipeline.model import Declared
 from headrace.pipeline.problems import PipelineError
 from headrace.pipeline.reading import read
 from headrace.pipeline.run import replay, run_here
+from headrace.pipeline.status import status_of
 from headrace.pipeline.totals import Batch, Totals
 from headrace.pipeline.triggers import AVAILABLE_NOW
+from headrace.spark.lost import Loss
 
 from .conftest import Feed
 
@@ -128,12 +130,37 @@ class Listening:
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
+        self.losses: list[tuple[str, Loss]] = []
 
     def batch(self, batch: Batch, totals: Totals) -> None:
         self.batches.append(batch)
 
+    def lost(self, query: str, loss: Loss) -> None:
+        self.losses.append((query, loss))
+
     def __getattr__(self, event: str) -> Callable[..., None]:
         return lambda *what: None
+
+
+def test_messages_that_are_gone_are_told_with_their_range_and_number(
+    spark: SparkSession, declare: Callable[..., Declared], feed: Feed
+) -> None:
+    lax = ('servers = "', 'failOnDataLoss = false, servers = "')
+    declared = declare(lax)
+    run_here(declared, spark, Listening(), once=True)
+    feed.publish_numbers(5, 6)
+    feed.publish_numbers(1, 2)
+    feed.call(f"STREAM.PURGE.{feed.name}", {"seq": 10})
+    heard = Listening()
+    ended = run_here(declared, spark, heard, once=True)
+    assert [each.problem for each in ended] == [None, None]
+    loss = Loss(feed.name, 7, 9, 3)
+    assert sorted(heard.losses) == [("fours", loss), ("out", loss)]
+    assert [row["number"] for row in rows(declared.file.parent / "out")][-1] == 20
+    out, _ = status_of(declared)
+    assert out.lost == (loss,)
+    assert str(loss) in out.notes
+    assert out.document()["lost"] == [loss._asdict()]
 
 
 def test_a_batch_that_only_a_killed_runner_has_written_is_told_as_missing_in_the_sums(

@@ -5,6 +5,7 @@
     <root>/<pipeline>/<query>/0001/                 a checkpoint of Spark
     <root>/<pipeline>/<query>/0001.start.json       where a generation made by `reset` begins
     <root>/<pipeline>/<query>/0001.totals.json      what its batches did, in sum
+    <root>/<pipeline>/<query>/0001.losses.jsonl     messages that were gone before they were read
 
 A reset adds a generation; what was there before stays. Everything here is read and written without Spark.
 """
@@ -134,6 +135,13 @@ def checkpoint_of(declared: Declared, query: str) -> Checkpoint:
         return Checkpoint(query, f"{root}/{declared.name}/{query}")
     folder = declared.checkpoint_path / declared.name / query
     return Checkpoint(query, str(folder), folder)
+
+
+def losses_of(declared: Declared, generation: Generation, query: str) -> Path:
+    """Where the sources of a query note the messages that they found missing; of this machine."""
+    if declared.is_local_checkpoint:
+        return Path(f"{generation.path}.losses.jsonl")
+    return declared.file.parent.absolute() / declared.name / f"{query}.losses.jsonl"
 
 
 def read_log(generation: Generation, kind: Literal["offsets", "commits"]) -> LogEntry | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import secrets
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ..spark.options.pipeline import Use
 from . import conditions
 from .bindings import bind, check_results
-from .checkpoints import Generation
+from .checkpoints import Generation, losses_of
 from .graph import quarantined, sources_of, upstream
 from .model import FILE_SINKS, Declared, Function, Sink, Source
 from .problems import PipelineError, Place, Problem
@@ -45,6 +47,7 @@ class Frames:
         self._query = query
         self._generation = generation
         self._bounds = bounds
+        self._run = secrets.token_hex(8)
         self._made: dict[str, DataFrame] = {}
 
     def of_sink(self, sink: Sink) -> DataFrame:
@@ -77,6 +80,8 @@ class Frames:
 
     def _read(self, source: Source) -> DataFrame:
         options = options_of_source(self._declared, source, self._query, self._generation)
+        if source.format == "jetstream" and source.streaming and self._generation is not None:
+            options["pipeline"] = self._use_of(source, self._generation).text
         bounds = (self._bounds or {}).get(source.name)
         streaming = source.streaming and self._bounds is None
         reader: Any = self._spark.readStream if streaming else self._spark.read
@@ -85,6 +90,15 @@ class Frames:
             reader = reader.schema(source.schema)
         loaded: DataFrame = reader.load()
         return loaded
+
+    def _use_of(self, source: Source, generation: Generation) -> Use:
+        """What a source is told of the query it belongs to."""
+        sink = self._declared.sinks[self._query]
+        all_ = sources_of(self._declared, sink.of or quarantined(self._declared, sink)[0])
+        others = tuple(each.name for each in all_ if each.streaming and each is not source)
+        query = f"{self._declared.name}/{self._query}"
+        losses = losses_of(self._declared, generation, self._query)
+        return Use(source.name, others, query, self._run, str(losses))
 
     def _rows_of(self, name: str) -> DataFrame:
         view = self._declared.views[name]

@@ -13,7 +13,7 @@ from ..errors import ConfigurationError
 from . import backlog
 from .bindings import SPARK_LOG, newest
 from .checking import JETSTREAM
-from .checkpoints import Start, checkpoint_of, exclusively, interrupted
+from .checkpoints import Start, checkpoint_of, exclusively, interrupted, losses_of
 from .folders import LocalFolder, is_local
 from .frames import FILE_FORMATS, Frames, loaded, options_of_sink, start
 from .model import Declared, Sink
@@ -84,7 +84,9 @@ def _runner(
     def begin(sink: Sink, trigger: Trigger) -> SparkQuery:
         generation = checkpoint_of(declared, sink.name).current()
         again = interrupted(generation)
-        return SparkQuery(declared, start(spark, declared, sink, generation, trigger), again)
+        losses = losses_of(declared, generation, sink.name)
+        query = start(spark, declared, sink, generation, trigger)
+        return SparkQuery(declared, query, again, losses)
 
     def totals(sink: Sink) -> Totals:
         return Totals(checkpoint_of(declared, sink.name).current().totals)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from ..errors import HeadraceError
+from ..spark.lost import Loss
 from .model import Declared, Sink
 from .problems import PipelineError, Problem
 from .spark_errors import sentence_of
@@ -30,6 +31,9 @@ class Query(Protocol):
     def batches(self, after: int) -> list[Batch]:
         """The batches finished since the one of number ``after``."""
 
+    def losses(self) -> list[Loss]:
+        """Messages that its sources found missing, and that were not told before."""
+
     def stop(self) -> None: ...
 
 
@@ -45,6 +49,9 @@ class Watcher(Protocol):
 
     def started(self, query: str) -> None: ...
     def batch(self, batch: Batch, totals: Totals) -> None: ...
+    def lost(self, query: str, loss: Loss) -> None:
+        """Messages were gone before they were read, and the query goes on without them."""
+
     def waiting(self, query: str, why: str) -> None: ...
     def stopping(self, why: str) -> None: ...
     def ended(self, ended: Ended) -> None: ...
@@ -218,6 +225,8 @@ class Runner:
 
     def _count(self, run: _Run) -> None:
         assert run.query is not None
+        for loss in run.query.losses():
+            self._watcher.lost(run.sink.name, loss)
         for batch in run.query.batches(run.seen):
             run.seen = batch.number
             run.totals.add(batch)
