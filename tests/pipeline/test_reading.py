@@ -240,3 +240,35 @@ def test_what_is_wrong_with_a_python_file_has_its_line(
 def test_other_files_are_refused(write: Write, tmp_path: Path) -> None:
     assert problems(write("", "orders.yaml")) == [(0, "a pipeline is a .toml or a .py file")]
     assert problems(tmp_path / "none.toml") == [(0, "cannot be read: No such file or directory")]
+
+
+@pytest.mark.parametrize(
+    ("signature", "is_good"),
+    [
+        ("rows", False),
+        ("rows, number", True),
+        ("rows, number, run='', *, table='t'", True),
+        ("rows, *more", True),
+        ("rows, number, run, more", False),
+    ],
+)
+@pytest.mark.parametrize("is_python", [True, False])
+def test_a_function_of_a_sink_takes_rows_number_and_run(
+    write: Write, signature: str, is_good: bool, is_python: bool
+) -> None:
+    function = f"def add({signature}):\n    pass\n"
+    if is_python:
+        text = (
+            f"from headrace.pipeline import Pipeline\n{function}"
+            "flow = Pipeline('p', checkpoint='c')\nflow.source('orders')\n"
+            "flow.sink('out', 'orders', python=add)\n"
+        )
+        file = write(text, f"p{abs(hash(text))}.py")
+    else:
+        write(function, "sinks.py")
+        file = write(ORDERS.replace('format = "parquet"', 'python = "sinks.py:add"'))
+    if is_good:
+        assert read(file).sinks["out"].function is not None
+        return
+    ((_, said),) = problems(file)
+    assert "a sink's function takes the rows of a batch, its number and" in said

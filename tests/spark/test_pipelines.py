@@ -239,3 +239,77 @@ def test_results_are_never_written_by_a_query_with_another_checkpoint(
     assert rows(home / "out-g2") == rows(home / "out")
     with pytest.raises(ConfigurationError, match="that of a generation"):
         replay(renamed, spark, anew, anew, "g2", Start("earliest"), Start("latest"))
+
+
+SINKS = """
+import json
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def written(key, rows):
+    \"\"\"A table that has each key once.\"\"\"
+    file = HERE / "table.json"
+    table = json.loads(file.read_text()) if file.exists() else {}
+    table.setdefault(key, [row["number"] for row in rows.collect()])
+    file.write_text(json.dumps(table))
+
+
+def two(rows, number):
+    written(str(number), rows)
+
+
+def three(rows, number, run):
+    written(f"{run} {number}", rows)
+"""
+
+
+@pytest.mark.parametrize("function", ["two", "three"])
+def test_a_function_that_knows_its_batches_misses_no_run(
+    spark: SparkSession,
+    declare: Callable[..., Declared],
+    feed: Feed,
+    function: str,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "sinks.py").write_text(SINKS)
+    change = 'from = "tenfold"\nformat = "json"\noptions = { path = "out" }'
+    declared = declare((change, f'from = "tenfold"\npython = "sinks.py:{function}"'))
+    home = declared.file.parent
+    out = declared.sinks["out"]
+
+    def run() -> None:
+        generation = checkpoint_of(declared, "out").current()
+        start(spark, declared, out, generation, AVAILABLE_NOW).awaitTermination()
+
+    def table() -> dict[str, list[int]]:
+        return dict(json.loads((home / "table.json").read_text()))
+
+    run()
+    generation = Path(checkpoint_of(declared, "out").current().path)
+    (generation / "commits" / "0").unlink()  # what a kill leaves after the function
+    (generation / "commits" / ".0.crc").unlink(missing_ok=True)
+    run()
+    assert list(table().values()) == [[10, 20, 30, 50, 60]], "nothing twice"
+    first, last = Start("sequence", "2"), Start("latest")
+    replay(declared, spark, out, out, "fix", first, last)
+    with pytest.raises(ConfigurationError, match="there was a replay 'fix'"):
+        replay(declared, spark, out, out, "fix", first, last)
+    feed.publish_numbers(1, 2)
+    run()
+    resets.reset(declared, [out], Start("sequence", "5"))
+    run()
+    assert list(table().values()) == [
+        [10, 20, 30, 50, 60],
+        [20, 30, 50, 60],
+        [10, 20],
+        [50, 60, 10, 20],
+    ]
+    if function == "two":
+        assert list(table()) == ["0", "1", "2", "3"]
+        return
+    runs = [key.split()[0] for key in table()]
+    assert runs[0] == runs[2]
+    assert len(set(runs)) == 3
+    assert runs[1].startswith("numbers-out-replay-fix-")

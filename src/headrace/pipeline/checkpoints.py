@@ -93,6 +93,10 @@ class Checkpoint:
             return Generation(1, f"{self.url}/0001")
         return self._generation(max(self._numbers(), default=1))
 
+    def generations(self) -> list[Generation]:
+        """All there are, the first one first."""
+        return [self._generation(each) for each in sorted(set(self._numbers()))]
+
     def next_number(self) -> int:
         """Of the generation that would be added."""
         return max(self._numbers(), default=0) + 1

@@ -14,6 +14,7 @@ from . import conditions
 from .bindings import bind, check_results
 from .checkpoints import Generation, losses_of
 from .graph import quarantined, sources_of, upstream
+from .handlers import handler_of_query
 from .model import FILE_SINKS, Declared, Function, Sink, Source
 from .problems import PipelineError, Place, Problem
 from .spark_errors import sentence_of
@@ -206,7 +207,8 @@ def start(
         writer = writer.trigger(processingTime=f"{round(trigger.interval_s * 1000)} milliseconds")
     try:
         if sink.function is not None:
-            return writer.foreachBatch(loaded(sink.function)).start()
+            handler = handler_of_query(declared, sink, generation, loaded(sink.function), spark)
+            return writer.foreachBatch(handler).start()
         return writer.format(sink.format).options(**options).start()
     except Exception as error:
         raise PipelineError([Problem(sink.place, sentence_of(error))]) from error

@@ -19,12 +19,16 @@ FILE_SINKS: Final = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
 
 @dataclass(frozen=True)
 class Function:
-    """A Python function that the file names, or holds."""
+    """A Python function that the file names, or holds.
+
+    ``parameters``: those that are given by position; ``takes_more`` if it takes any number (``*rest``).
+    """
 
     name: str
     parameters: tuple[str, ...]
     load: Callable[[], Callable[..., Any]]
     place: Place
+    takes_more: bool = False
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,13 @@ def _sink(reader: Reader, name: str, raw: Any, trigger: Trigger) -> Sink:
     if bool(values["format"]) == bool(values["python"]):
         both = "both" if values["format"] else "neither"
         reader.note(path, f"sink {name!r} has {both} format and python")
+    function = _function(reader, values["python"], (*path, "python"))
+    if function is not None and len(function.parameters) not in (2, 3) and not function.takes_more:
+        text = (
+            f"{function.name} takes {len(function.parameters)} parameters; a sink's function takes the rows "
+            "of a batch, its number and, if it has a third, the identity of the run"
+        )
+        reader.note((*path, "python"), text)
     return Sink(
         name=name,
         place=reader.document.place(*path),
@@ -159,7 +166,7 @@ def _sink(reader: Reader, name: str, raw: Any, trigger: Trigger) -> Sink:
         mode=values["mode"],
         partition_by=values["partition_by"],
         options=values["options"],
-        function=_function(reader, values["python"], (*path, "python")),
+        function=function,
         trigger=values["trigger"] or trigger,
         after=values["after"],
         lines=_lines(reader, path, values["options"]),

@@ -16,10 +16,11 @@ from .checking import JETSTREAM
 from .checkpoints import Start, checkpoint_of, exclusively, interrupted, losses_of
 from .folders import LocalFolder, is_local
 from .frames import FILE_FORMATS, Frames, loaded, options_of_sink, start
+from .handlers import Replay
 from .model import Declared, Sink
 from .problems import PipelineError, Problem
 from .queries import SparkQuery
-from .resets import streams_of
+from .resets import last_of, streams_of
 from .running import Ended, Runner, Watcher
 from .session import check_java, settings_of, start_session
 from .spark_errors import sentence_of
@@ -134,14 +135,21 @@ def replay(
         raise ConfigurationError(
             f"the name {name!r} is that of a generation, whose results lie there; choose another name"
         )
-    bounds = {each.name: _bounds(begin, end) for each in streams_of(declared, sink)}
+    streams = streams_of(declared, sink)
+    bounds = {each.name: _bounds(begin, end) for each in streams}
+    again = Replay(declared, into, name) if into.function is not None else None
+    if again is not None:
+        asked = {"from": str(begin), "to": str(end), "of": sink.name}
+        bounds = again.bounds(
+            asked, lambda: {each.name: _bounds(begin, last_of(each, end)) for each in streams}
+        )
     frame = Frames(spark, declared, sink.name, bounds=bounds).of_sink(sink)
     options = options_of_sink(declared, into, f"-{name}")
     if into.format == JETSTREAM and "sinkid" in {each.lower() for each in options}:
         options["batchId"] = "0"  # a replay is one batch, and again the same one if it was killed
     try:
-        if into.function is not None:
-            loaded(into.function)(frame, 0)
+        if into.function is not None and again is not None:
+            again.call(into.function, loaded(into.function), frame)
             return
         writer: Any = frame.write.format(into.format).mode(_mode(into, options)).options(**options)
         if into.partition_by:
