@@ -204,6 +204,30 @@ def test_a_range_goes_through_a_query_again_into_results_of_its_own(
     assert not (folder / "checkpoint").exists()
 
 
+PAIRS = """
+[views.pairs]
+sql = "SELECT a.sequence, a.number + b.number AS number FROM numbers a JOIN numbers b USING (sequence)"
+"""
+
+
+def test_a_source_with_a_durable_is_joined_with_itself(
+    spark: SparkSession, declare: Callable[..., Declared], feed: Feed
+) -> None:
+    declared = declare(
+        ('servers = "', 'durable = "shown", servers = "'),
+        ('[sinks.out]\nfrom = "tenfold"', f'{PAIRS}[sinks.out]\nfrom = "pairs"'),
+    )
+    for _ in range(2):
+        ended = run_here(declared, spark, Listening(), once=True)
+        assert [each.problem for each in ended] == [None, None]
+        feed.publish_numbers(1, 2)
+    found = [row["number"] for row in rows(declared.file.parent / "out")]
+    assert found == [2, 4, 6, 10, 12, 2, 4]
+    out, _ = status_of(declared)
+    (state,) = out.sources
+    assert (state.sequence, state.durable) == (8, 2)
+
+
 def test_results_are_never_written_by_a_query_with_another_checkpoint(
     spark: SparkSession, declare: Callable[..., Declared], feed: Feed
 ) -> None:

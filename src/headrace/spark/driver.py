@@ -95,7 +95,11 @@ class Driver:
         self._target: Offset | None = None
         self.latest: Offset | None = None  # the stream's end as last seen, for the progress report
         self._tail: Tail | None = None
-        self._progress = Progress(options.durable, options.subjects) if options.durable else None
+        self._progress = (
+            Progress(options.durable, options.subjects, options.use.run)
+            if options.durable
+            else None
+        )
         self._progress_started = False
         self._lost: set[Loss] = set()
 

@@ -26,12 +26,17 @@ _OWNER = "headrace.owner"
 
 
 class Progress:
-    """The progress consumer of one query."""
+    """The progress consumer of one query.
 
-    def __init__(self, name: str, subjects: tuple[str, ...]) -> None:
+    Args:
+        owner: the same in all uses of the source in one query, which is joined with itself, say; "" if there
+            is one use.
+    """
+
+    def __init__(self, name: str, subjects: tuple[str, ...], owner: str = "") -> None:
         self.name = name
         self._subjects = subjects
-        self._owner = secrets.token_hex(8)
+        self._owner = owner or secrets.token_hex(8)
         self._shown: int | None = None
 
     def start(self, control: Control, config: StreamConfig, seq: int) -> int:
@@ -87,7 +92,8 @@ class Progress:
         elif info.config.metadata.get(_OWNER) != self._owner:
             raise ConfigurationError(
                 f"jetstream source: another query has started with durable {self.name!r} of stream "
-                f"{control.stream!r} and shows its progress there; give each query a 'durable' of its own"
+                f"{control.stream!r} and shows its progress there; give each query, and each reader of a "
+                "query that reads the stream twice, a 'durable' of its own"
             )
         elif not control.reset_consumer(self.name, seq + 1):
             control.delete_consumer(self.name)
