@@ -60,11 +60,12 @@ def of_sources(declared: Declared, sink: Sink) -> Iterator[SourceState]:
     done = read_end(generation) if declared.is_local_checkpoint else None
     texts = done.offsets if done is not None else ()
     ends = [end for end in map(json.loads, filter(None, texts)) if isinstance(end, dict)]
-    for source in _streams(declared, sink):
+    for source in streams_of_sink(declared, sink):
         yield from _states(declared, sink, source, ends)
 
 
-def _streams(declared: Declared, sink: Sink) -> list[Source]:
+def streams_of_sink(declared: Declared, sink: Sink) -> list[Source]:
+    """The streams that a query reads as such."""
     found = sources_of(declared, sink.of or quarantined(declared, sink)[0])
     return [each for each in found if each.streaming and each.format == JETSTREAM]
 
@@ -125,7 +126,7 @@ def _state(
     source: Source, control: Control, durable: str, ends: list[Any], subjects: tuple[str, ...]
 ) -> SourceState:
     head, _ = control.head()
-    sequence = _position(ends, control.stream, head.epoch)
+    sequence = position(ends, control.stream, head.epoch)
     after = max(sequence, head.first_seq - 1)
     if after >= head.last_seq:
         waiting = 0
@@ -138,7 +139,7 @@ def _state(
     return SourceState(source.name, control.stream, sequence, waiting, head.last_seq, shown)
 
 
-def _position(ends: list[Any], stream: str, epoch: str) -> int:
+def position(ends: list[Any], stream: str, epoch: str) -> int:
     """How far a query has read this stream: its offsets name streams, or the time of their creation."""
     for end in ends:
         offset = end.get("s", {}).get(stream) if "s" in end else end
@@ -149,7 +150,7 @@ def _position(ends: list[Any], stream: str, epoch: str) -> int:
 
 def _of_consumer(declared: Declared, sink: Sink, stream: str, consumer: str) -> int:
     """What waits for a consumer: what it was not sent, and what it did not acknowledge."""
-    connection = source_options(_streams(declared, sink)[0]).connection
+    connection = source_options(streams_of_sink(declared, sink)[0]).connection
     return _waiting(connection, stream, consumer)
 
 
@@ -168,7 +169,7 @@ def _waiting(connection: Connection, stream: str, consumer: str) -> int:
 
 def _of_group(declared: Declared, sink: Sink, stream: str, group: str) -> int:
     """What waits for the members of a group, an elastic or a static one."""
-    connection = source_options(_streams(declared, sink)[0]).connection
+    connection = source_options(streams_of_sink(declared, sink)[0]).connection
     return asyncio.run(_ask_group(connection, stream, group))
 
 

@@ -187,9 +187,15 @@ def place_of_results(declared: Declared, sink: Sink, suffix: str) -> str:
 
 
 def start(
-    spark: SparkSession, declared: Declared, sink: Sink, generation: Generation, trigger: Trigger
+    spark: SparkSession,
+    declared: Declared,
+    sink: Sink,
+    generation: Generation,
+    trigger: Trigger,
+    *,
+    again: bool = False,
 ) -> StreamingQuery:
-    """Start a sink's query. Raises PipelineError."""
+    """Start a sink's query. ``again``: though it ran before its checkpoint was lost. Raises PipelineError."""
     options = options_of_sink(declared, sink, generation.suffix)
     place = place_of_results(declared, sink, generation.suffix)
     if place and (problem := check_results(declared, sink, generation, place, spark)):
@@ -207,7 +213,8 @@ def start(
         writer = writer.trigger(processingTime=f"{round(trigger.interval_s * 1000)} milliseconds")
     try:
         if sink.function is not None:
-            handler = handler_of_query(declared, sink, generation, loaded(sink.function), spark)
+            function = loaded(sink.function)
+            handler = handler_of_query(declared, sink, generation, function, spark, again=again)
             return writer.foreachBatch(handler).start()
         return writer.format(sink.format).options(**options).start()
     except Exception as error:

@@ -6,11 +6,13 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConfigurationError
-from .bindings import Binding, identify
+from .bindings import Binding, identify, newest
 from .checkpoints import Checkpoint, Generation, checkpoint_of, load_json, write_atomically
+from .folders import LocalFolder
 from .model import Declared, Function, Sink
 from .numbers import Numbers
 
@@ -40,7 +42,8 @@ def handler_of_query(
     checkpoint = checkpoint_of(declared, sink.name)
     numbers = Numbers(checkpoint) if checkpoint.folder is not None else None
     if numbers is not None:
-        numbers.open(again=again)
+        is_new = newest(LocalFolder(Path(generation.path)), "offsets") < 0
+        numbers.open(again=again and is_new)
     run = run_of(identify(declared, sink.name, generation, spark))
     if takes_run(sink.function):
         return lambda frame, batch: function(frame, batch, run)

@@ -24,6 +24,7 @@ from .resets import last_of, streams_of
 from .running import Ended, Runner, Watcher
 from .session import check_java, settings_of, start_session
 from .spark_errors import sentence_of
+from .standing import refusal
 from .totals import Totals
 from .triggers import Trigger
 
@@ -56,18 +57,20 @@ def run_here(
     watcher: Watcher,
     *,
     once: bool = False,
+    again: bool = False,
     on_runner: Callable[[Runner], object] | None = None,
 ) -> list[Ended]:
     """Run a pipeline's queries in a session until they are done or stopped.
 
     Args:
         once: everything that is there, then an end, whatever the triggers say.
+        again: rows may be written again that were written before a checkpoint was lost.
         on_runner: is handed the runner, which another thread may stop.
 
     Raises:
         ConfigurationError: the pipeline runs already on this machine.
     """
-    runner = partial(_runner, declared, spark, watcher, once=once, on_runner=on_runner)
+    runner = partial(_runner, declared, spark, watcher, once=once, again=again, on_runner=on_runner)
     if declared.lease is not None:
         return runner().run()  # the lease sees to it, and a frozen holder must not be waited for
     with exclusively(declared):
@@ -80,14 +83,17 @@ def _runner(
     watcher: Watcher,
     *,
     once: bool,
+    again: bool,
     on_runner: Callable[[Runner], object] | None,
 ) -> Runner:
     def begin(sink: Sink, trigger: Trigger) -> SparkQuery:
         generation = checkpoint_of(declared, sink.name).current()
-        again = interrupted(generation)
+        if problem := refusal(declared, sink, again=again):
+            raise PipelineError([problem])
+        twice = interrupted(generation)
         losses = losses_of(declared, generation, sink.name)
-        query = start(spark, declared, sink, generation, trigger)
-        return SparkQuery(declared, query, again, losses)
+        query = start(spark, declared, sink, generation, trigger, again=again)
+        return SparkQuery(declared, query, twice, losses)
 
     def totals(sink: Sink) -> Totals:
         return Totals(checkpoint_of(declared, sink.name).current().totals)

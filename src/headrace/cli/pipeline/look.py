@@ -34,7 +34,8 @@ def validate(output: Output, file: Path, profile: str, plan: bool, no_server: bo
     problems, found = (
         (checking.check_options(declared), []) if no_server else checking.check(declared)
     )
-    problems = problems or standing.refusals(declared)
+    if not problems:
+        problems = standing.refusals(declared, again=no_server)
     columns: dict[str, str] = {}
     if plan and not problems:
         try:
