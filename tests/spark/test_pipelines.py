@@ -204,6 +204,60 @@ def test_a_range_goes_through_a_query_again_into_results_of_its_own(
     assert not (folder / "checkpoint").exists()
 
 
+TWO_SOURCES = """[pipeline]
+name = "numbers"
+checkpoint = "checkpoint"
+[sources.{a}]
+options = {{ stream = "{stream}", subjects = "{stream}.a", servers = "{url}", onStreamReset = "earliest" }}
+[sources.{b}]
+options = {{ stream = "{other}", subjects = "{other}.b", servers = "{url}", onStreamReset = "earliest" }}
+[views.{view}]
+sql = "SELECT sequence, CAST(substring(CAST(data AS string), 2) AS int) AS number FROM {first} UNION ALL \
+SELECT sequence, CAST(substring(CAST(data AS string), 2) AS int) AS number FROM {second}"
+[sinks.out]
+from = "{view}"
+format = "json"
+options = {{ path = "out" }}
+"""
+
+
+def test_sources_that_changed_places_or_streams_are_refused_with_their_cause(
+    spark: SparkSession, feed: Feed, make_feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    other = make_feed()
+    file = tmp_path / "numbers.toml"
+    names = {"a": "paid", "b": "refunds", "first": "paid", "second": "refunds", "view": "all"}
+    as_before = {**names, "stream": feed.name, "other": feed.name, "url": feed.url}
+
+    def said(*, is_turned: bool = False, **changes: str) -> str:
+        lines = TWO_SOURCES.format(**{**as_before, **changes}).splitlines(keepends=True)
+        if is_turned:
+            lines[3:7] = [*lines[5:7], *lines[3:5]]
+        file.write_text("".join(lines))
+        (ended,) = run_here(read(file), spark, Listening(), once=True)
+        return ended.problem.text if ended.problem is not None else ""
+
+    for each in (feed, other):
+        each.publish_numbers(1, 3, "a")
+        each.publish_numbers(4, 6, "b")
+    assert said() == ""
+    out = tmp_path / "out"
+    assert [row["number"] for row in rows(out)] == [1, 2, 3, 4, 5, 6]
+    swapped = said(first="refunds", second="paid")
+    assert "its sources were put in another order" in swapped
+    replaced = said(other=other.name)
+    assert (
+        f"the checkpoint is of stream '{feed.name}', and the source reads '{other.name}'"
+        in replaced
+    )
+    assert "onStreamReset" not in swapped + replaced
+    feed.publish_numbers(7, 8, "b")
+    assert len(rows(out)) == 6, "nothing of it was written"
+    renamed = {"a": "sales", "first": "sales", "view": "everything"}
+    assert said(is_turned=True, **renamed) == "", "names, and places in the file, change nothing"
+    assert [row["number"] for row in rows(out)] == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
 PAIRS = """
 [views.pairs]
 sql = "SELECT a.sequence, a.number + b.number AS number FROM numbers a JOIN numbers b USING (sequence)"

@@ -103,6 +103,7 @@ def _of_source(
     if not durable or options.group is not None or options.overflow is not None:
         return []
     found = []
+    all_ = streams_of_sink(declared, sink)
     link = Link.open(options.connection)
     try:
         for each in options.each():
@@ -111,7 +112,7 @@ def _of_source(
             info = control.consumer_info(durable)
             if info is None or each.starting.kind == "latest":
                 continue  # with latest the durable itself says where the query goes on
-            begin = position(ends, each.stream, head.epoch)
+            begin = position(ends, each.stream, head.epoch, source, all_)
             if not begin:
                 begin = locate(control, each.starting, head, as_end=False)
             end = info.ack_floor.stream_seq or info.delivered.stream_seq

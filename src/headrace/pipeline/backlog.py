@@ -93,7 +93,8 @@ def _states(
         for stream in options.streams:
             try:
                 control = Control(link, stream)
-                yield _state(source, control, durable, ends, options.subjects)
+                all_ = streams_of_sink(declared, sink)
+                yield _state(source, all_, control, durable, ends, options.subjects)
             except HeadraceError as error:
                 yield SourceState(source.name, stream, 0, error=str(error))
     finally:
@@ -123,10 +124,15 @@ def _state_beside_workers(source: Source, options: SourceOptions, consumer: str)
 
 
 def _state(
-    source: Source, control: Control, durable: str, ends: list[Any], subjects: tuple[str, ...]
+    source: Source,
+    all_: list[Source],
+    control: Control,
+    durable: str,
+    ends: list[Any],
+    subjects: tuple[str, ...],
 ) -> SourceState:
     head, _ = control.head()
-    sequence = position(ends, control.stream, head.epoch)
+    sequence = position(ends, control.stream, head.epoch, source, all_)
     after = max(sequence, head.first_seq - 1)
     if after >= head.last_seq:
         waiting = 0
@@ -139,9 +145,16 @@ def _state(
     return SourceState(source.name, control.stream, sequence, waiting, head.last_seq, shown)
 
 
-def position(ends: list[Any], stream: str, epoch: str) -> int:
-    """How far a query has read this stream: its offsets name streams, or the time of their creation."""
+def position(ends: list[Any], stream: str, epoch: str, source: Source, all_: list[Source]) -> int:
+    """How far a query has read this stream in one of its sources.
+
+    Offsets name the source and the streams, or have the time of the stream's creation. A source that is not
+    there any more was renamed.
+    """
+    others = {each.name for each in all_ if each is not source}
     for end in ends:
+        if end.get("source") in others or end.get("stream", stream) != stream:
+            continue
         offset = end.get("s", {}).get(stream) if "s" in end else end
         if offset and offset.get("epoch") in ("", epoch):
             return int(offset["seq"])
