@@ -14,6 +14,7 @@ Write = Callable[..., Path]
 
 TWO = """
 [pipeline]
+name = "orders"
 checkpoint = "checkpoint"
 
 [sources.orders]
@@ -34,7 +35,7 @@ def test_options_are_checked_in_their_lines(write: Write) -> None:
     text = text.replace('stream = "B"', 'stream = "B"\nmaxOfsetsPerTrigger = 5')
     declared = read(write(text))
     (problem,) = check_options(declared)
-    assert problem.place.line == 10
+    assert problem.place.line == 11
     assert problem.text.startswith("unknown option 'maxOfsetsPerTrigger'; did you mean")
     assert check(declared) == ([problem], []), "no server is asked"
 
@@ -44,14 +45,14 @@ def test_a_missing_stream_is_told_with_those_there_are(write: Write, url: str, s
     problems, found = check(declared)
     assert found == [f"stream {stream} has 10 messages"]
     ((place, text),) = problems
-    assert place.line == 8
+    assert place.line == 9
     assert f"the server has no stream '{stream}S'; there are: {stream}" in text
 
 
 def test_a_server_that_is_not_there_is_told(write: Write, free_port: int) -> None:
     servers = f"nats://127.0.0.1:{free_port}"
     problems, _ = check(read(write(TWO.format(stream="A", servers=servers, other="B"))))
-    assert [problem.place.line for problem in problems] == [5]
+    assert [problem.place.line for problem in problems] == [6]
     assert "Connection refused" in problems[0].text
 
 
@@ -70,12 +71,12 @@ def test_options_of_a_sink_are_checked_in_their_lines(write: Write, url: str, st
         return f"{problem.place.line}: {problem.text}"
 
     assert told('delivry = "dedupe"').startswith(
-        "22: unknown option 'delivry'; did you mean 'delivery'?"
+        "23: unknown option 'delivry'; did you mean 'delivery'?"
     )
     assert told('delivery = "exactlyOnce"').startswith(
-        "16: delivery=exactlyOnce needs the option 'sinkId'"
+        "17: delivery=exactlyOnce needs the option 'sinkId'"
     )
-    assert told('subject = "a.*"').startswith("22: option 'subject' is 'a.*'; accepted: a subject")
+    assert told('subject = "a.*"').startswith("23: option 'subject' is 'a.*'; accepted: a subject")
 
 
 def test_a_stream_that_cannot_be_written_to_as_declared_is_told(
@@ -88,7 +89,7 @@ def test_a_stream_that_cannot_be_written_to_as_declared_is_told(
     assert "has no subject 'elsewhere'" in elsewhere.text
     exactly = with_sink(url, stream, 'delivery = "exactlyOnce"', 'sinkId = "copies"')
     (atomic,), _ = check(read(write(exactly)))
-    assert atomic.place.line == 16
+    assert atomic.place.line == 17
     assert "allow_atomic" in atomic.text
 
 
@@ -145,7 +146,7 @@ def test_missing_permissions_are_told_by_subject(
     assert told("boss") == []
     without_durable, with_durable = reversed(told("ann"))
     assert with_durable.startswith(
-        "5: user 'ann' may not publish to $JS.API.CONSUMER.CREATE.ORDERS, "
+        "6: user 'ann' may not publish to $JS.API.CONSUMER.CREATE.ORDERS, "
     )
     assert "$JS.API.CONSUMER.INFO.ORDERS.shown" in with_durable
     assert "INFO" not in without_durable

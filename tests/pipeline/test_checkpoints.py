@@ -14,7 +14,6 @@ from headrace.pipeline.checkpoints import (
     checkpoint_of,
     exclusively,
     interrupted,
-    is_ahead,
     read_end,
     read_log,
 )
@@ -84,23 +83,6 @@ def test_a_root_that_is_a_url_is_left_to_spark(write: Callable[..., Path]) -> No
     assert checkpoint.current().path == "hdfs://host/c/orders/out/0001"
     with pytest.raises(ConfigurationError, match="needs a directory"):
         checkpoint.add({})
-
-
-def test_results_of_another_checkpoint_are_noticed(declared: Declared, tmp_path: Path) -> None:
-    generation = checkpoint_of(declared, "out").current()
-    results = tmp_path / "out"
-    assert not is_ahead(generation, results)
-    log = results / "_spark_metadata"
-    log.mkdir(parents=True)
-    (log / "0").write_text("v1")
-    assert not is_ahead(generation, results), "a kill came before the batch was finished"
-    (log / "9.compact").write_text("v1")
-    assert is_ahead(generation, results)
-    commits = Path(generation.path) / "commits"
-    commits.mkdir(parents=True)
-    (commits / "8").write_text("v1\n{}")
-    (Path(generation.path) / "offsets").mkdir()
-    assert not is_ahead(generation, results)
 
 
 def test_only_one_process_runs_a_pipeline(declared: Declared) -> None:

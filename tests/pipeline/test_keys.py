@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
 
 from headrace.pipeline.keys import TABLES
 from headrace.pipeline.reading import read
@@ -53,3 +59,28 @@ def test_the_example_of_the_page_is_a_pipeline(tmp_path: Path) -> None:
     made = tmp_path / "orders.py"
     made.write_text(python)
     assert list(read(made).views) == ["paid"]
+
+
+class Rows:
+    """Rows of a batch, as far as the page's function looks at them."""
+
+    def __init__(self, *sequences: int) -> None:
+        self._sequences = sequences
+
+    def toArrow(self) -> pa.Table:
+        return pa.table({"sequence": list(self._sequences), "amount": [1.5] * len(self._sequences)})
+
+
+def test_the_function_of_the_page_writes_each_batch_of_each_run_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = PAGE.read_text().partition("# totals.py\n")[2].partition("```")[0]
+    made: dict[str, Any] = {}
+    exec(code, made)
+    add = made["add"]
+    for run, number, sequence in (("a", 0, 1), ("a", 0, 1), ("a", 1, 2), ("replay", 0, 1)):
+        add(Rows(sequence), number, run)
+    with closing(sqlite3.connect("totals.db")) as table:
+        found = table.execute("SELECT sequence FROM paid ORDER BY sequence").fetchall()
+    assert found == [(1,), (1,), (2,)]

@@ -44,6 +44,7 @@ def test_a_file_becomes_a_pipeline(write: Write) -> None:
 def test_everything_wrong_is_told_at_once_each_with_its_line(write: Write) -> None:
     file = write(
         """[pipeline]
+name = "orders"
 checkpoint = "checkpoint"
 triger = "continuous"
 on_failure = "panic"
@@ -71,14 +72,14 @@ format = "parquet"
 """
     )
     assert problems(file) == [
-        (3, "unknown key 'triger'; did you mean 'trigger'?"),
-        (4, "on_failure is 'panic'; accepted: 'stop', 'continue'"),
-        (7, "streaming is 'yes'; accepted: true or false"),
-        (12, "rows are to go to sink 'rejectd', which there is not; did you mean 'rejected'?"),
-        (17, "sink 'paid' is from 'payd', which there is not; did you mean 'paid'?"),
-        (20, "trigger: schedule '0 0 31 2 *' has no time that ever comes"),
-        (22, "sink 'rejected' has no 'from', and no expectation sends rows to it"),
-        (25, "unknown table 'sink'; did you mean 'sinks'?"),
+        (4, "unknown key 'triger'; did you mean 'trigger'?"),
+        (5, "on_failure is 'panic'; accepted: 'stop', 'continue'"),
+        (8, "streaming is 'yes'; accepted: true or false"),
+        (13, "rows are to go to sink 'rejectd', which there is not; did you mean 'rejected'?"),
+        (18, "sink 'paid' is from 'payd', which there is not; did you mean 'paid'?"),
+        (21, "trigger: schedule '0 0 31 2 *' has no time that ever comes"),
+        (23, "sink 'rejected' has no 'from', and no expectation sends rows to it"),
+        (26, "unknown table 'sink'; did you mean 'sinks'?"),
     ]
 
 
@@ -91,6 +92,7 @@ def test_what_is_no_toml_is_told_with_its_line(write: Write) -> None:
     ("change", "line", "said"),
     [
         (('checkpoint = "checkpoint"', ""), 2, "checkpoint is missing"),
+        (('name = "orders"', ""), 2, "name = 'orders' goes on with what is there"),
         (('name = "orders"', 'name = "my orders"'), 3, "accepted: letters, digits"),
         (('format = "parquet"', ""), 9, "neither format and python"),
         (('from = "orders"', 'from = "[]"'), 9, "which there is not"),
@@ -213,10 +215,15 @@ flow.sink("out", "few", format="console", options={"truncate": False})
     [
         ("x = 1\n\n1 / 0\n", 3, "ZeroDivisionError: division by zero"),
         ("x = (\n", 1, "no Python: '(' was never closed"),
+        (
+            "from headrace.pipeline import Pipeline\nflow = Pipeline(checkpoint='c')\n",
+            2,
+            "TypeError: Pipeline.__init__() missing 1 required positional argument: 'name'",
+        ),
         ("x = 1\n", 0, "a pipeline's file makes one Pipeline; this one makes none"),
         (
             (
-                "from headrace.pipeline import Pipeline\nflow = Pipeline(checkpoint='c')\n"
+                "from headrace.pipeline import Pipeline\nflow = Pipeline('p', checkpoint='c')\n"
                 "flow.sink('out', 'ordrs',\n  format='console')\n"
             ),
             3,
@@ -233,3 +240,35 @@ def test_what_is_wrong_with_a_python_file_has_its_line(
 def test_other_files_are_refused(write: Write, tmp_path: Path) -> None:
     assert problems(write("", "orders.yaml")) == [(0, "a pipeline is a .toml or a .py file")]
     assert problems(tmp_path / "none.toml") == [(0, "cannot be read: No such file or directory")]
+
+
+@pytest.mark.parametrize(
+    ("signature", "is_good"),
+    [
+        ("rows", False),
+        ("rows, number", True),
+        ("rows, number, run='', *, table='t'", True),
+        ("rows, *more", True),
+        ("rows, number, run, more", False),
+    ],
+)
+@pytest.mark.parametrize("is_python", [True, False])
+def test_a_function_of_a_sink_takes_rows_number_and_run(
+    write: Write, signature: str, is_good: bool, is_python: bool
+) -> None:
+    function = f"def add({signature}):\n    pass\n"
+    if is_python:
+        text = (
+            f"from headrace.pipeline import Pipeline\n{function}"
+            "flow = Pipeline('p', checkpoint='c')\nflow.source('orders')\n"
+            "flow.sink('out', 'orders', python=add)\n"
+        )
+        file = write(text, f"p{abs(hash(text))}.py")
+    else:
+        write(function, "sinks.py")
+        file = write(ORDERS.replace('format = "parquet"', 'python = "sinks.py:add"'))
+    if is_good:
+        assert read(file).sinks["out"].function is not None
+        return
+    ((_, said),) = problems(file)
+    assert "a sink's function takes the rows of a batch, its number and" in said

@@ -14,6 +14,7 @@ from headrace.pipeline.reading import read
 from headrace.pipeline.running import Ended, Runner
 from headrace.pipeline.totals import Batch, Totals
 from headrace.pipeline.triggers import Trigger, parse_trigger
+from headrace.spark.lost import Loss
 
 from .conftest import ORDERS
 
@@ -89,6 +90,7 @@ class FakeQuery:
         self.in_batch = False
         self.failure: BaseException | None = None
         self.finished: list[Batch] = []
+        self.lost: list[Loss] = []
         self.stopped_at: float | None = None
 
     def is_active(self) -> bool:
@@ -102,6 +104,10 @@ class FakeQuery:
 
     def batches(self, after: int) -> list[Batch]:
         return [each for each in self.finished if each.number > after]
+
+    def losses(self) -> list[Loss]:
+        found, self.lost = self.lost, []
+        return found
 
     def stop(self) -> None:
         self.active, self.stopped_at = False, self.world.now
@@ -195,6 +201,29 @@ def test_a_failed_query_has_its_line_and_the_fate_of_the_others_is_declared(
         f"{declared.file}:9: query 'out' failed: RuntimeError: boom"
     )
     assert ended["other"].state == other
+
+
+@pytest.mark.parametrize("on_failure", ["stop", "continue"])
+def test_what_is_after_a_failed_query_is_not_run_and_that_is_said(
+    declared: Declared, on_failure: str
+) -> None:
+    declared = with_trigger(declared, "available now", on_failure)
+    out, other = declared.sinks["out"], declared.sinks["other"]
+    last = replace(other, name="last", after=("other",))
+    sinks = {"last": last, "out": out, "other": replace(other, after=("out",))}
+    world = World(replace(declared, sinks=sinks))
+    world.plans = {"out": lambda query: world.after(1, lambda: query.end(RuntimeError("boom")))}
+    ended = world.run()
+    assert world.queries["other"] == world.queries["last"] == []
+    assert ended["out"].state == "failed"
+    assert ended["other"].state == "not run"
+    assert str(ended["other"].problem) == (
+        f"{declared.file}:13: query 'other' was not run: it is after 'out', which failed"
+    )
+    if on_failure == "continue":
+        assert str(ended["last"].problem).endswith("it is after 'other', which was not run")
+    told = [what for event, what in world.heard if event == "ended"]
+    assert sum("state='not run'" in what for what in told) >= 1
 
 
 def test_a_query_that_cannot_start_is_a_failed_one(declared: Declared) -> None:

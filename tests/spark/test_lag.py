@@ -129,4 +129,4 @@ def test_lag_of_several_streams_is_the_sum_and_the_oldest() -> None:
     assert whole["at"] == "1970-01-01T00:00:01Z"
     text = prometheus("d", lags)
     assert 'headrace_spark_seconds_behind{stream="A",durable="d"} 1.25\n' in text
-    assert text.count("# TYPE") == 4
+    assert text.count("# TYPE") == 5

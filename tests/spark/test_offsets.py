@@ -13,6 +13,8 @@ from headrace.spark.offsets import (
     StreamHead,
     check_epoch,
     check_range,
+    read_offsets,
+    write_offsets,
 )
 
 EPOCH = "2026-01-02T03:04:05.000000006Z"
@@ -107,3 +109,32 @@ def test_a_start_that_moved_beyond_its_end_is_never_an_inverted_range() -> None:
 def test_the_mean_size_of_an_empty_stream_is_one() -> None:
     assert StreamHead(EPOCH, 0, 0, 0, 0).mean_bytes == 1
     assert StreamHead(EPOCH, 1, 4, 4, 400).mean_bytes == 100
+
+
+def test_offsets_name_their_streams_and_their_source_with_sorted_keys() -> None:
+    offset = Offset(7, "2026-01-01T00:00:00Z", 5, 3)
+    one = write_offsets({"S": offset}, ["S"], "orders")
+    assert list(one) == ["begin", "epoch", "seq", "since", "source", "stream", "v"]
+    assert read_offsets(one, ["S", "T"], "orders", ["refunds"]) == {"S": offset}
+    two = write_offsets({"S": offset, "T": offset}, ["S", "T"], "orders")
+    assert list(two) == ["s", "source", "v"]
+    assert read_offsets(two, ["T", "S"], "orders") == {"S": offset, "T": offset}
+    assert read_offsets(offset.to_dict(), ["S"], "orders") == {"S": offset}, "it names nothing"
+
+
+def test_a_source_may_be_renamed_but_not_take_the_place_of_another_one() -> None:
+    raw = write_offsets({"S": Offset(7, "e")}, ["S"], "orders")
+    assert read_offsets(raw, ["S"], "purchases", ["refunds"]) == {"S": Offset(7, "e")}
+    with pytest.raises(ConfigurationError, match="its sources were put in another order") as told:
+        read_offsets(raw, ["S"], "refunds", ["orders"])
+    assert "onStreamReset" not in str(told.value)
+
+
+@pytest.mark.parametrize("before", [["A"], ["A", "B"]])
+@pytest.mark.parametrize("now", [["C"], ["C", "D"]])
+def test_another_stream_is_no_reset_of_the_one_before(before: list[str], now: list[str]) -> None:
+    raw = write_offsets(dict.fromkeys(before, Offset(7, "e")), before)
+    with pytest.raises(ConfigurationError, match="it was given another stream, or") as told:
+        read_offsets(raw, now)
+    assert "onStreamReset" not in str(told.value)
+    assert "headrace pipeline reset" in str(told.value)

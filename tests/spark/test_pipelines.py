@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import ConfigurationError
+from headrace.pipeline import resets
 from headrace.pipeline.checking import check
 from headrace.pipeline.checkpoints import Start, checkpoint_of
 from headrace.pipeline.frames import Frames, start
@@ -19,8 +20,10 @@ from headrace.pipeline.model import Declared
 from headrace.pipeline.problems import PipelineError
 from headrace.pipeline.reading import read
 from headrace.pipeline.run import replay, run_here
+from headrace.pipeline.status import status_of
 from headrace.pipeline.totals import Batch, Totals
 from headrace.pipeline.triggers import AVAILABLE_NOW
+from headrace.spark.lost import Loss
 
 from .conftest import Feed
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 FILE = """[pipeline]
+name = "numbers"
 checkpoint = "checkpoint"
 [sources.orders]
 options = {{ stream = "{stream}", servers = "{url}" }}
@@ -86,10 +90,10 @@ def rows(folder: Path) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     ("change", "line", "said"),
     [
-        (("AS number FROM orders", "AS number, nothing FROM orders"), 5, "nothing"),
-        (('check = "number < 8"', 'check = "number <"'), 11, "PARSE_SYNTAX_ERROR"),
-        (('check = "number <> 4"', 'check = "amount > 4"'), 7, "amount"),
-        (("number * 10", "tenfold(number)"), 15, "tenfold"),
+        (("AS number FROM orders", "AS number, nothing FROM orders"), 6, "nothing"),
+        (('check = "number < 8"', 'check = "number <"'), 12, "PARSE_SYNTAX_ERROR"),
+        (('check = "number <> 4"', 'check = "amount > 4"'), 8, "amount"),
+        (("number * 10", "tenfold(number)"), 16, "tenfold"),
     ],
 )
 def test_what_spark_refuses_has_the_line_of_that_part(
@@ -119,7 +123,7 @@ def test_a_row_that_must_not_fail_ends_the_query_with_its_expectation(
     assert [row["number"] for row in rows(declared.file.parent / "out")] == [10, 20, 30, 50, 60]
     feed.publish_numbers(7, 9)
     query = start(spark, declared, sink, generation, AVAILABLE_NOW)
-    with pytest.raises(Exception, match=r"fails the expectation 'small' \(.*numbers.toml:11\)"):
+    with pytest.raises(Exception, match=r"fails the expectation 'small' \(.*numbers.toml:12\)"):
         query.awaitTermination()
     assert len(rows(declared.file.parent / "out")) == 5, "nothing of that batch"
 
@@ -129,12 +133,37 @@ class Listening:
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
+        self.losses: list[tuple[str, Loss]] = []
 
     def batch(self, batch: Batch, totals: Totals) -> None:
         self.batches.append(batch)
 
+    def lost(self, query: str, loss: Loss) -> None:
+        self.losses.append((query, loss))
+
     def __getattr__(self, event: str) -> Callable[..., None]:
         return lambda *what: None
+
+
+def test_messages_that_are_gone_are_told_with_their_range_and_number(
+    spark: SparkSession, declare: Callable[..., Declared], feed: Feed
+) -> None:
+    lax = ('servers = "', 'failOnDataLoss = false, servers = "')
+    declared = declare(lax)
+    run_here(declared, spark, Listening(), once=True)
+    feed.publish_numbers(5, 6)
+    feed.publish_numbers(1, 2)
+    feed.call(f"STREAM.PURGE.{feed.name}", {"seq": 10})
+    heard = Listening()
+    ended = run_here(declared, spark, heard, once=True)
+    assert [each.problem for each in ended] == [None, None]
+    loss = Loss(feed.name, 7, 9, 3)
+    assert sorted(heard.losses) == [("fours", loss), ("out", loss)]
+    assert [row["number"] for row in rows(declared.file.parent / "out")][-1] == 20
+    out, _ = status_of(declared)
+    assert out.lost == (loss,)
+    assert str(loss) in out.notes
+    assert out.document()["lost"] == [loss._asdict()]
 
 
 def test_a_batch_that_only_a_killed_runner_has_written_is_told_as_missing_in_the_sums(
@@ -274,3 +303,192 @@ def test_sinks_keep_the_latest_in_every_output_mode_and_numbered_batches_are_wri
         replay(declared, spark, sink, sink, "fix", Start("sequence", "1"), Start("latest"))
     for bucket in buckets:
         feed.call(f"STREAM.DELETE.KV_{bucket}")
+
+
+TWO_SOURCES = """[pipeline]
+name = "numbers"
+checkpoint = "checkpoint"
+[sources.{a}]
+options = {{ stream = "{stream}", subjects = "{stream}.a", servers = "{url}", onStreamReset = "earliest" }}
+[sources.{b}]
+options = {{ stream = "{other}", subjects = "{other}.b", servers = "{url}", onStreamReset = "earliest" }}
+[views.{view}]
+sql = "SELECT sequence, CAST(substring(CAST(data AS string), 2) AS int) AS number FROM {first} UNION ALL \
+SELECT sequence, CAST(substring(CAST(data AS string), 2) AS int) AS number FROM {second}"
+[sinks.out]
+from = "{view}"
+format = "json"
+options = {{ path = "out" }}
+"""
+
+
+def test_sources_that_changed_places_or_streams_are_refused_with_their_cause(
+    spark: SparkSession, feed: Feed, make_feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    other = make_feed()
+    file = tmp_path / "numbers.toml"
+    names = {"a": "paid", "b": "refunds", "first": "paid", "second": "refunds", "view": "all"}
+    as_before = {**names, "stream": feed.name, "other": feed.name, "url": feed.url}
+
+    def said(*, is_turned: bool = False, **changes: str) -> str:
+        lines = TWO_SOURCES.format(**{**as_before, **changes}).splitlines(keepends=True)
+        if is_turned:
+            lines[3:7] = [*lines[5:7], *lines[3:5]]
+        file.write_text("".join(lines))
+        (ended,) = run_here(read(file), spark, Listening(), once=True)
+        return ended.problem.text if ended.problem is not None else ""
+
+    for each in (feed, other):
+        each.publish_numbers(1, 3, "a")
+        each.publish_numbers(4, 6, "b")
+    assert said() == ""
+    out = tmp_path / "out"
+    assert [row["number"] for row in rows(out)] == [1, 2, 3, 4, 5, 6]
+    swapped = said(first="refunds", second="paid")
+    assert "its sources were put in another order" in swapped
+    replaced = said(other=other.name)
+    assert (
+        f"the checkpoint is of stream '{feed.name}', and the source reads '{other.name}'"
+        in replaced
+    )
+    assert "onStreamReset" not in swapped + replaced
+    feed.publish_numbers(7, 8, "b")
+    assert len(rows(out)) == 6, "nothing of it was written"
+    renamed = {"a": "sales", "first": "sales", "view": "everything"}
+    assert said(is_turned=True, **renamed) == "", "names, and places in the file, change nothing"
+    assert [row["number"] for row in rows(out)] == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+PAIRS = """
+[views.pairs]
+sql = "SELECT a.sequence, a.number + b.number AS number FROM numbers a JOIN numbers b USING (sequence)"
+"""
+
+
+def test_a_source_with_a_durable_is_joined_with_itself(
+    spark: SparkSession, declare: Callable[..., Declared], feed: Feed
+) -> None:
+    declared = declare(
+        ('servers = "', 'durable = "shown", servers = "'),
+        ('[sinks.out]\nfrom = "tenfold"', f'{PAIRS}[sinks.out]\nfrom = "pairs"'),
+    )
+    for _ in range(2):
+        ended = run_here(declared, spark, Listening(), once=True)
+        assert [each.problem for each in ended] == [None, None]
+        feed.publish_numbers(1, 2)
+    found = [row["number"] for row in rows(declared.file.parent / "out")]
+    assert found == [2, 4, 6, 10, 12, 2, 4]
+    out, _ = status_of(declared)
+    (state,) = out.sources
+    assert (state.sequence, state.durable) == (8, 2)
+
+
+def test_results_are_never_written_by_a_query_with_another_checkpoint(
+    spark: SparkSession, declare: Callable[..., Declared], feed: Feed
+) -> None:
+    """Here and below a URL, which only Spark reaches."""
+    name, checkpoint = 'name = "numbers"', 'checkpoint = "checkpoint"'
+    for folder, path in (("", "out"), ("url/", "file:{folder}/url/out")):
+        first = declare()
+        home = first.file.parent
+        place = path.format(folder=home)
+        at = f"file://{home}/url/checkpoint" if folder else "checkpoint"
+        changes = [(checkpoint, f'checkpoint = "{at}"'), ('path = "out"', f'path = "{place}"')]
+        changes += [('path = "fours"', f'path = "{folder}fours"')]
+        first = declare(*changes)
+        said = [each.problem for each in run_here(first, spark, Listening(), once=True)]
+        assert said == [None, None], folder
+        results = home / folder / "out"
+        before = rows(results)
+        assert len(before) == 5
+
+        renamed = declare(*changes, (name, 'name = "renamed"'))
+        ended = {each.query: each for each in run_here(renamed, spark, Listening(), once=True)}
+        assert ended["out"].state == "failed"
+        problem = ended["out"].problem
+        assert problem is not None
+        assert "has the results of query 'out' of pipeline 'numbers', generation 1" in problem.text
+        assert rows(results) == before
+        again = run_here(declare(*changes), spark, Listening(), once=True)
+        assert [each.problem for each in again] == [None, None], "with its name it goes on"
+    (anew,) = resets.chosen(renamed := declare((name, 'name = "renamed"')), ["out"])
+    ((_, generation, _),) = resets.reset(renamed, [anew], Start("earliest"))
+    query = start(spark, renamed, anew, generation, AVAILABLE_NOW)
+    query.awaitTermination()
+    assert rows(home / "out-g2") == rows(home / "out")
+    with pytest.raises(ConfigurationError, match="that of a generation"):
+        replay(renamed, spark, anew, anew, "g2", Start("earliest"), Start("latest"))
+
+
+SINKS = """
+import json
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def written(key, rows):
+    \"\"\"A table that has each key once.\"\"\"
+    file = HERE / "table.json"
+    table = json.loads(file.read_text()) if file.exists() else {}
+    table.setdefault(key, [row["number"] for row in rows.collect()])
+    file.write_text(json.dumps(table))
+
+
+def two(rows, number):
+    written(str(number), rows)
+
+
+def three(rows, number, run):
+    written(f"{run} {number}", rows)
+"""
+
+
+@pytest.mark.parametrize("function", ["two", "three"])
+def test_a_function_that_knows_its_batches_misses_no_run(
+    spark: SparkSession,
+    declare: Callable[..., Declared],
+    feed: Feed,
+    function: str,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "sinks.py").write_text(SINKS)
+    change = 'from = "tenfold"\nformat = "json"\noptions = { path = "out" }'
+    declared = declare((change, f'from = "tenfold"\npython = "sinks.py:{function}"'))
+    home = declared.file.parent
+    out = declared.sinks["out"]
+
+    def run() -> None:
+        generation = checkpoint_of(declared, "out").current()
+        start(spark, declared, out, generation, AVAILABLE_NOW).awaitTermination()
+
+    def table() -> dict[str, list[int]]:
+        return dict(json.loads((home / "table.json").read_text()))
+
+    run()
+    generation = Path(checkpoint_of(declared, "out").current().path)
+    (generation / "commits" / "0").unlink()  # what a kill leaves after the function
+    (generation / "commits" / ".0.crc").unlink(missing_ok=True)
+    run()
+    assert list(table().values()) == [[10, 20, 30, 50, 60]], "nothing twice"
+    first, last = Start("sequence", "2"), Start("latest")
+    replay(declared, spark, out, out, "fix", first, last)
+    with pytest.raises(ConfigurationError, match="there was a replay 'fix'"):
+        replay(declared, spark, out, out, "fix", first, last)
+    feed.publish_numbers(1, 2)
+    run()
+    resets.reset(declared, [out], Start("sequence", "5"))
+    run()
+    assert list(table().values()) == [
+        [10, 20, 30, 50, 60],
+        [20, 30, 50, 60],
+        [10, 20],
+        [50, 60, 10, 20],
+    ]
+    if function == "two":
+        assert list(table()) == ["0", "1", "2", "3"]
+        return
+    runs = [key.split()[0] for key in table()]
+    assert runs[0] == runs[2]
+    assert len(set(runs)) == 3
+    assert runs[1].startswith("numbers-out-replay-fix-")

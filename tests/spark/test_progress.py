@@ -6,6 +6,7 @@ import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.spark.offsets import Offset
+from headrace.spark.options.pipeline import Use
 
 from .conftest import Feed
 from .queries import driver, latest_offset, shown
@@ -47,6 +48,23 @@ def test_a_query_begun_anew_takes_its_durable_back_to_the_start(feed: Feed) -> N
     assert anew.initial_offset().seq == 10
     assert shown(feed, "d") == (10, 90)
     anew.close()
+
+
+def test_the_uses_of_a_source_in_one_query_of_a_pipeline_share_its_durable(feed: Feed) -> None:
+    feed.publish_numbers(1, 100)
+    use = Use("orders", (), "p/out", "run", "").text
+    uses = [driver(feed, durable="d", pipeline=use) for _ in range(2)]
+    starts = [each.initial_offset() for each in uses]
+    for at in (40, 100):
+        for one, start in zip(uses, starts, strict=True):
+            latest_offset(one, Offset(at, start.epoch), None)
+        assert shown(feed, "d") == (at, 100 - at)
+    later = driver(feed, durable="d", pipeline=Use("orders", (), "p/out", "next run").text)
+    later.initial_offset()
+    with pytest.raises(ConfigurationError, match="another query has started with durable"):
+        latest_offset(uses[0], Offset(70, starts[0].epoch), None)
+    for each in (*uses, later):
+        each.close()
 
 
 def test_progress_is_made_up_for_by_recreating_where_a_server_cannot_reset(feed: Feed) -> None:

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -29,6 +30,7 @@ from headrace.spark.delivered.messages import PayloadChunk
 from headrace.spark.direct import DirectGets
 from headrace.spark.gets import MessageGets, read_answers, read_answers_plainly
 from headrace.spark.link import Link
+from headrace.spark.lost import Loss, read_losses
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import Connection
 from headrace.spark.reader import ReadPlan, read_payloads, read_range
@@ -289,12 +291,17 @@ def test_a_user_who_may_not_get_single_messages_reads_a_few_by_a_consumer(
         assert sequences(list(found)) == list(range(1, 11))
 
 
-def test_a_few_messages_that_were_lost_meanwhile_are_missed(make_feed: Callable[..., Feed]) -> None:
+def test_a_few_messages_that_were_lost_meanwhile_are_missed(
+    make_feed: Callable[..., Feed], tmp_path: Path
+) -> None:
     feed = make_feed(max_msgs=10)
     feed.publish_numbers(1, 20)
     with pytest.raises(DataLossError, match="begins at sequence 11 now"):
         read(feed, plan(feed, 5, 15))
-    assert sequences(read(feed, plan(feed, 5, 15, fail_on_data_loss=False))) == list(range(11, 16))
+    file = tmp_path / "losses"
+    lax = plan(feed, 5, 15, fail_on_data_loss=False, losses=str(file))
+    assert sequences(read(feed, lax)) == list(range(11, 16))
+    assert read_losses(file)[0] == [Loss(feed.name, 6, 10, 5)]
 
 
 def test_answers_read_together_are_those_read_one_by_one(
@@ -410,13 +417,17 @@ def test_an_answer_of_a_copy_that_lags_is_not_taken_for_the_end(
     assert len(time.slept) == 1
 
 
-def test_messages_that_expire_during_the_read_are_reported(make_feed: Callable[..., Feed]) -> None:
+def test_messages_that_expire_during_the_read_are_reported(
+    make_feed: Callable[..., Feed], tmp_path: Path
+) -> None:
     feed = make_feed(max_msgs=1000)
     feed.publish_numbers(1, 1500)
     with pytest.raises(DataLossError, match="begins at sequence 501 now"):
         read(feed, plan(feed, 100, 1500))
-    kept = read(feed, plan(feed, 100, 1500, fail_on_data_loss=False))
+    file = tmp_path / "losses"
+    kept = read(feed, plan(feed, 100, 1500, fail_on_data_loss=False, losses=str(file)))
     assert sequences(kept) == list(range(501, 1501))
+    assert read_losses(file)[0] == [Loss(feed.name, 101, 500, 400)]
 
 
 def test_messages_that_expire_behind_the_last_one_read_are_reported_too(

@@ -61,11 +61,12 @@ def of_sources(declared: Declared, sink: Sink) -> Iterator[SourceState]:
     done = read_end(generation) if declared.is_local_checkpoint else None
     texts = done.offsets if done is not None else ()
     ends = [end for end in map(json.loads, filter(None, texts)) if isinstance(end, dict)]
-    for source in _streams(declared, sink):
+    for source in streams_of_sink(declared, sink):
         yield from _states(declared, sink, source, ends)
 
 
-def _streams(declared: Declared, sink: Sink) -> list[Source]:
+def streams_of_sink(declared: Declared, sink: Sink) -> list[Source]:
+    """The streams that a query reads as such."""
     found = sources_of(declared, sink.of or quarantined(declared, sink)[0])
     return [each for each in found if each.streaming and each.format == JETSTREAM]
 
@@ -93,7 +94,8 @@ def _states(
         for stream in options.streams:
             try:
                 control = Control(link, stream)
-                yield _state(source, control, durable, ends, options)
+                all_ = streams_of_sink(declared, sink)
+                yield _state(source, all_, control, durable, ends, options)
             except HeadraceError as error:
                 yield SourceState(source.name, stream, 0, error=str(error))
     finally:
@@ -123,11 +125,16 @@ def _state_beside_workers(source: Source, options: SourceOptions, consumer: str)
 
 
 def _state(
-    source: Source, control: Control, durable: str, ends: list[Any], options: SourceOptions
+    source: Source,
+    all_: list[Source],
+    control: Control,
+    durable: str,
+    ends: list[Any],
+    options: SourceOptions,
 ) -> SourceState:
     head, config = control.head()
     subjects = counted_subjects(options, config)
-    sequence = _position(ends, control.stream, head.epoch)
+    sequence = position(ends, control.stream, head.epoch, source, all_)
     after = max(sequence, head.first_seq - 1)
     if after >= head.last_seq:
         waiting = 0
@@ -140,9 +147,16 @@ def _state(
     return SourceState(source.name, control.stream, sequence, waiting, head.last_seq, shown)
 
 
-def _position(ends: list[Any], stream: str, epoch: str) -> int:
-    """How far a query has read this stream: its offsets name streams, or the time of their creation."""
+def position(ends: list[Any], stream: str, epoch: str, source: Source, all_: list[Source]) -> int:
+    """How far a query has read this stream in one of its sources.
+
+    Offsets name the source and the streams, or have the time of the stream's creation. A source that is not
+    there any more was renamed.
+    """
+    others = {each.name for each in all_ if each is not source}
     for end in ends:
+        if end.get("source") in others or end.get("stream", stream) != stream:
+            continue
         offset = end.get("s", {}).get(stream) if "s" in end else end
         if offset and offset.get("epoch") in ("", epoch):
             return int(offset["seq"])
@@ -151,7 +165,7 @@ def _position(ends: list[Any], stream: str, epoch: str) -> int:
 
 def _of_consumer(declared: Declared, sink: Sink, stream: str, consumer: str) -> int:
     """What waits for a consumer: what it was not sent, and what it did not acknowledge."""
-    connection = source_options(_streams(declared, sink)[0]).connection
+    connection = source_options(streams_of_sink(declared, sink)[0]).connection
     return _waiting(connection, stream, consumer)
 
 
@@ -170,7 +184,7 @@ def _waiting(connection: Connection, stream: str, consumer: str) -> int:
 
 def _of_group(declared: Declared, sink: Sink, stream: str, group: str) -> int:
     """What waits for the members of a group, an elastic or a static one."""
-    connection = source_options(_streams(declared, sink)[0]).connection
+    connection = source_options(streams_of_sink(declared, sink)[0]).connection
     return asyncio.run(_ask_group(connection, stream, group))
 
 

@@ -19,7 +19,7 @@ class Pipeline:
     Keywords are the keys of the file's tables. Nothing is run here: ``headrace pipeline run FILE`` does.
 
     Args:
-        name: what it is called; default: the file's name.
+        name: what it is called; checkpoints are kept under it.
         settings: the keys of ``[pipeline]``, ``checkpoint`` among them.
         spark: the table ``[spark]``.
         lease: the table ``[lease]``.
@@ -28,7 +28,7 @@ class Pipeline:
 
     def __init__(
         self,
-        name: str = "",
+        name: str,
         *,
         spark: Mapping[str, Any] | None = None,
         lease: Mapping[str, Any] | None = None,
@@ -36,9 +36,7 @@ class Pipeline:
         **settings: Any,
     ) -> None:
         self._lines: dict[Keys, int] = {}
-        self._tree: dict[str, Any] = {"pipeline": dict(settings)}
-        if name:
-            self._tree["pipeline"]["name"] = name
+        self._tree: dict[str, Any] = {"pipeline": {"name": name, **settings}}
         for key, table in (("spark", spark), ("lease", lease), ("profiles", profiles)):
             if table is not None:
                 self._tree[key] = dict(table)

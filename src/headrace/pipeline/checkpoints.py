@@ -5,6 +5,7 @@
     <root>/<pipeline>/<query>/0001/                 a checkpoint of Spark
     <root>/<pipeline>/<query>/0001.start.json       where a generation made by `reset` begins
     <root>/<pipeline>/<query>/0001.totals.json      what its batches did, in sum
+    <root>/<pipeline>/<query>/0001.losses.jsonl     messages that were gone before they were read
 
 A reset adds a generation; what was there before stays. Everything here is read and written without Spark.
 """
@@ -50,6 +51,11 @@ class Start:
         return f"{self.kind} {self.value}".strip()
 
 
+def suffix_of(generation: int) -> str:
+    """What sets the results of a generation apart."""
+    return f"-g{generation}" if generation > 1 else ""
+
+
 @dataclass(frozen=True)
 class Generation:
     """One checkpoint of a query. ``starts``: where it begins, by source; none where the options say."""
@@ -62,7 +68,7 @@ class Generation:
     @property
     def suffix(self) -> str:
         """What sets the results of later generations apart: "" for the first, then ``-g2`` and so on."""
-        return f"-g{self.number}" if self.number > 1 else ""
+        return suffix_of(self.number)
 
 
 @dataclass(frozen=True)
@@ -87,8 +93,16 @@ class Checkpoint:
             return Generation(1, f"{self.url}/0001")
         return self._generation(max(self._numbers(), default=1))
 
-    def add(self, starts: Mapping[str, Start]) -> Generation:
-        """Begin a new generation; the ones before stay.
+    def generations(self) -> list[Generation]:
+        """All there are, the first one first."""
+        return [self._generation(each) for each in sorted(set(self._numbers()))]
+
+    def next_number(self) -> int:
+        """Of the generation that would be added."""
+        return max(self._numbers(), default=0) + 1
+
+    def add(self, starts: Mapping[str, Start], number: int = 0) -> Generation:
+        """Begin a new generation; the ones before stay. ``number``: its own, or 0 for the next one.
 
         Raises:
             ConfigurationError: the root is a URL, which is not written here.
@@ -97,7 +111,7 @@ class Checkpoint:
             raise ConfigurationError(
                 f"the checkpoint is below {self.url}; a reset needs a directory of this machine"
             )
-        number = max(self._numbers(), default=0) + 1
+        number = max(number, self.next_number())
         self.folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps({source: asdict(start) for source, start in starts.items()})
         write_atomically(self.folder / f"{number:04d}.start.json", text)
@@ -125,6 +139,13 @@ def checkpoint_of(declared: Declared, query: str) -> Checkpoint:
         return Checkpoint(query, f"{root}/{declared.name}/{query}")
     folder = declared.checkpoint_path / declared.name / query
     return Checkpoint(query, str(folder), folder)
+
+
+def losses_of(declared: Declared, generation: Generation, query: str) -> Path:
+    """Where the sources of a query note the messages that they found missing; of this machine."""
+    if declared.is_local_checkpoint:
+        return Path(f"{generation.path}.losses.jsonl")
+    return declared.file.parent.absolute() / declared.name / f"{query}.losses.jsonl"
 
 
 def read_log(generation: Generation, kind: Literal["offsets", "commits"]) -> LogEntry | None:
@@ -158,20 +179,6 @@ def interrupted(generation: Generation) -> int | None:
     """The number of the batch that was planned and is not finished: Spark runs it again."""
     planned = _newest(generation, "offsets")
     return planned if planned > _newest(generation, "commits") else None
-
-
-def is_ahead(generation: Generation, results: Path) -> bool:
-    """Whether a folder of Spark's file sink has batches that the checkpoint has not: those of another one.
-
-    Spark would skip these numbers, and lose their rows. One more than finished is what a kill leaves.
-    """
-    log = results / "_spark_metadata"
-    if "://" in generation.path or not log.is_dir():
-        return False
-    numbers = (_BATCH.match(each.name) for each in log.iterdir())
-    written = max((int(each[0]) for each in numbers if each), default=-1)
-    done = read_log(generation, "commits")
-    return written > (done.batch if done is not None else -1) + 1
 
 
 def _entry(file: Path) -> LogEntry:

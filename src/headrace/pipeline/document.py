@@ -38,6 +38,7 @@ class Document:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.file = file
+        self.profile = profile
         self._lines = dict(found)
         self.profiles = dict(tree.get("profiles", {}))
         self._environment = os.environ if environment is None else environment

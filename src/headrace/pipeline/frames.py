@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import secrets
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..spark.options.pipeline import Use
 from . import conditions
-from .checkpoints import Generation, is_ahead
+from .bindings import bind, check_results
+from .checkpoints import Generation, losses_of
 from .graph import quarantined, sources_of, upstream
-from .model import Declared, Function, Sink, Source
+from .handlers import handler_of_query
+from .model import FILE_SINKS, Declared, Function, Sink, Source
 from .numbered import numbered_write
 from .problems import PipelineError, Place, Problem
 from .spark_errors import sentence_of
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-FILE_FORMATS: Final = frozenset({"parquet", "orc", "json", "csv", "text", "avro", "delta"})
+FILE_FORMATS: Final = FILE_SINKS | {"delta"}
 _URL: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|/)", re.IGNORECASE)
 
 
@@ -46,6 +49,7 @@ class Frames:
         self._query = query
         self._generation = generation
         self._bounds = bounds
+        self._run = secrets.token_hex(8)
         self._made: dict[str, DataFrame] = {}
 
     def of_sink(self, sink: Sink) -> DataFrame:
@@ -78,6 +82,8 @@ class Frames:
 
     def _read(self, source: Source) -> DataFrame:
         options = options_of_source(self._declared, source, self._query, self._generation)
+        if source.format == "jetstream" and source.streaming and self._generation is not None:
+            options["pipeline"] = self._use_of(source, self._generation).text
         bounds = (self._bounds or {}).get(source.name)
         streaming = source.streaming and self._bounds is None
         reader: Any = self._spark.readStream if streaming else self._spark.read
@@ -86,6 +92,15 @@ class Frames:
             reader = reader.schema(source.schema)
         loaded: DataFrame = reader.load()
         return loaded
+
+    def _use_of(self, source: Source, generation: Generation) -> Use:
+        """What a source is told of the query it belongs to."""
+        sink = self._declared.sinks[self._query]
+        all_ = sources_of(self._declared, sink.of or quarantined(self._declared, sink)[0])
+        others = tuple(each.name for each in all_ if each.streaming and each is not source)
+        query = f"{self._declared.name}/{self._query}"
+        losses = losses_of(self._declared, generation, self._query)
+        return Use(source.name, others, query, self._run, str(losses))
 
     def _rows_of(self, name: str) -> DataFrame:
         view = self._declared.views[name]
@@ -164,16 +179,31 @@ def options_of_sink(declared: Declared, sink: Sink, suffix: str) -> dict[str, st
     return options
 
 
+def place_of_results(declared: Declared, sink: Sink, suffix: str) -> str:
+    """Where Spark's file sink writes: a path or a URL; "" if the sink is another one."""
+    if sink.format.lower() not in FILE_SINKS:
+        return ""
+    options = options_of_sink(declared, sink, suffix)
+    return next((value for key, value in options.items() if key.lower() == "path"), "")
+
+
 def start(
-    spark: SparkSession, declared: Declared, sink: Sink, generation: Generation, trigger: Trigger
+    spark: SparkSession,
+    declared: Declared,
+    sink: Sink,
+    generation: Generation,
+    trigger: Trigger,
+    *,
+    again: bool = False,
 ) -> StreamingQuery:
-    """Start a sink's query. Raises PipelineError."""
+    """Start a sink's query. ``again``: though it ran before its checkpoint was lost. Raises PipelineError."""
     options = options_of_sink(declared, sink, generation.suffix)
-    path = next((value for key, value in options.items() if key.lower() == "path"), "")
-    if sink.format.lower() in FILE_FORMATS and is_ahead(generation, Path(path)):
-        text = f"{path} holds batches of another checkpoint, which Spark would skip; choose another path"
-        raise PipelineError([Problem(sink.place, text)])
+    place = place_of_results(declared, sink, generation.suffix)
+    if place and (problem := check_results(declared, sink, generation, place, spark)):
+        raise PipelineError([problem])
     frame = Frames(spark, declared, sink.name, generation).of_sink(sink)
+    if place:
+        bind(declared, sink, generation, place, spark)
     writer = frame.writeStream.queryName(sink.name).outputMode(sink.mode)
     writer = writer.option("checkpointLocation", generation.path)
     if sink.partition_by:
@@ -184,7 +214,9 @@ def start(
         writer = writer.trigger(processingTime=f"{round(trigger.interval_s * 1000)} milliseconds")
     try:
         if sink.function is not None:
-            return writer.foreachBatch(loaded(sink.function)).start()
+            function = loaded(sink.function)
+            handler = handler_of_query(declared, sink, generation, function, spark, again=again)
+            return writer.foreachBatch(handler).start()
         if sink.format == "jetstream" and sink.mode != "append":
             return writer.foreachBatch(numbered_write(options)).start()
         return writer.format(sink.format).options(**options).start()

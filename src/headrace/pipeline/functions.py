@@ -25,7 +25,8 @@ def find(given: str | Callable[..., Any], file: Path, place: Place) -> Function:
     if callable(given):
         code = inspect.unwrap(given).__code__
         at = Place(Path(code.co_filename), code.co_firstlineno)
-        return Function(given.__name__, _parameters(given), lambda: given, at)
+        parameters, takes_more = _parameters(given)
+        return Function(given.__name__, parameters, lambda: given, at, takes_more)
     where, _, name = given.rpartition(":")
     source = file.parent / where
     try:
@@ -45,7 +46,8 @@ def find(given: str | Callable[..., Any], file: Path, place: Place) -> Function:
         loaded: Callable[..., Any] = getattr(load_module(source), name)
         return loaded
 
-    return Function(name, parameters, load, Place(source, node.lineno))
+    takes_more = node.args.vararg is not None
+    return Function(name, parameters, load, Place(source, node.lineno), takes_more)
 
 
 def read_python(
@@ -93,8 +95,12 @@ def load_module(file: Path) -> ModuleType:
     return module
 
 
-def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    return tuple(inspect.signature(function).parameters)
+def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool]:
+    """The parameters that are given by position, and whether there may be more."""
+    found = inspect.signature(function).parameters.values()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    takes_more = any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in found)
+    return tuple(each.name for each in found if each.kind in kinds), takes_more
 
 
 def _no_python(file: Path, error: Exception) -> Problem:

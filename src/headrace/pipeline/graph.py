@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from .model import Declared, Expectation, Sink, Source
+from .model import FILE_SINKS, Declared, Expectation, Sink, Source
 from .problems import Problem, did_you_mean
 
 _SQL_WORDS: Final = re.compile(
@@ -60,6 +60,7 @@ def check_graph(declared: Declared) -> list[Problem]:
         *_check_sinks(declared),
         *_check_order(declared),
         *_check_expectations(declared),
+        *_check_places(declared),
     ]
 
 
@@ -171,3 +172,16 @@ def _check_expectations(declared: Declared) -> Iterator[Problem]:
                     "one sink for each view"
                 )
                 yield Problem(each.place, text)
+
+
+def _check_places(declared: Declared) -> Iterator[Problem]:
+    """Whether each file sink has a folder of its own: the numbers of its batches are counted there."""
+    owners: dict[str, str] = {}
+    for sink in declared.sinks.values():
+        path = next((each for key, each in sink.options.items() if key.lower() == "path"), "")
+        if sink.format.lower() not in FILE_SINKS or not path:
+            continue
+        owner = owners.setdefault(path.rstrip("/"), sink.name)
+        if owner != sink.name:
+            text = f"sinks {owner!r} and {sink.name!r} write to {path}: a folder for each"
+            yield Problem(sink.place, text)

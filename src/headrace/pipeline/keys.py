@@ -102,7 +102,11 @@ _URL: Final = "nats://127.0.0.1:4222"
 
 TABLES: Final[dict[str, tuple[Key, ...]]] = {
     "pipeline": (
-        Key("name", _filled_text, "What the pipeline is called; default: the file's name."),
+        Key(
+            "name",
+            _filled_text,
+            "What the pipeline is called; checkpoints are kept under it. Required.",
+        ),
         Key(
             "checkpoint",
             _filled_text,
@@ -152,7 +156,11 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
     "sinks": (
         Key("from", _filled_text, "The source or view whose rows it gets.", ""),
         Key("format", _filled_text, "Any format that Spark can write a stream to.", ""),
-        Key("python", _function, "Instead of a format: a function of each batch and its number."),
+        Key(
+            "python",
+            _function,
+            "Instead of a format: a function of each batch, its number and, as a third parameter, the run.",
+        ),
         Key("mode", _one_of("append", "update", "complete"), "Spark's output mode.", "append"),
         Key("partition_by", _texts, "Columns that make folders.", ()),
         Key("trigger", parse_trigger, "When this query runs."),

@@ -27,14 +27,21 @@ _REASONS: Final = {signal.SIGINT: "interrupted", signal.SIGTERM: "asked to end"}
 class Life:
     """One runner of a pipeline, from its start to its end.
 
+    Args:
+        once: what is there now, then an end.
+        again: rows may be written again that were written before a checkpoint was lost.
+
     Attributes:
         signals: how often each signal came, by name.
     """
 
-    def __init__(self, declared: Declared, watcher: Watcher, *, once: bool = False) -> None:
+    def __init__(
+        self, declared: Declared, watcher: Watcher, *, once: bool = False, again: bool = False
+    ) -> None:
         self._declared = declared
         self._watcher = watcher
         self._once = once
+        self._again = again
         self._runner: Runner | None = None
         self._why = ""
         self._lost_why = ""
@@ -68,7 +75,12 @@ class Life:
             return []
         try:
             return run_here(
-                self._declared, spark, self._watcher, once=self._once, on_runner=self._take
+                self._declared,
+                spark,
+                self._watcher,
+                once=self._once,
+                again=self._again,
+                on_runner=self._take,
             )
         finally:
             self._runner = None

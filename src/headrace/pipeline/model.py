@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from .problems import Place
 from .triggers import CONTINUOUS, Trigger
 
 Otherwise = Literal["drop", "keep", "fail", "quarantine"]
 OnFailure = Literal["stop", "continue"]
+FILE_SINKS: Final = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
+"""Formats of Spark's own file sink, which skips the numbers of batches that its folder has."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """A Python function that the file names, or holds."""
+    """A Python function that the file names, or holds.
+
+    ``parameters``: those that are given by position; ``takes_more`` if it takes any number (``*rest``).
+    """
 
     name: str
     parameters: tuple[str, ...]
     load: Callable[[], Callable[..., Any]]
     place: Place
+    takes_more: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,6 +129,12 @@ class Declared:
     fast_local_checkpoint: bool = False
     lease: LeaseSettings | None = None
     stop_timeout_s: float = 60.0
+    profile: str = ""
+
+    def command(self, verb: str, *words: str) -> str:
+        """``headrace pipeline VERB FILE …`` for this pipeline, as it is typed."""
+        profile = ("--profile", self.profile) if self.profile else ()
+        return shlex.join(["headrace", "pipeline", verb, str(self.file), *profile, *words])
 
     @property
     def is_local_checkpoint(self) -> bool:

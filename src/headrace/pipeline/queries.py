@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from py4j.protocol import Py4JNetworkError
 
 from ..errors import HeadraceError
+from ..spark.lost import Loss, read_losses
 from . import conditions
 from .model import Declared
 from .totals import Batch, ViewRows
@@ -22,14 +24,27 @@ _PROCESSING: Final = "Processing new data"
 
 
 class SparkQuery:
-    """One started query. ``again``: the batch that was interrupted before, and runs again."""
+    """One started query.
 
-    def __init__(self, declared: Declared, query: StreamingQuery, again: int | None = None) -> None:
+    ``again``: the batch that was interrupted before, and runs again. ``losses``: where its sources note what
+    they found missing.
+    """
+
+    def __init__(
+        self,
+        declared: Declared,
+        query: StreamingQuery,
+        again: int | None = None,
+        losses: Path | None = None,
+    ) -> None:
         self._declared = declared
         self._query = query
         self._again = again
         self._last = ""
         self._gone: HeadraceError | None = None
+        self._losses = losses
+        self._told: set[Loss] = set()
+        self._read_up_to = read_losses(losses)[1] if losses is not None else 0
 
     def is_active(self) -> bool:
         return self._ask(lambda: bool(self._query.isActive), otherwise=False)
@@ -46,6 +61,14 @@ class SparkQuery:
 
     def batches(self, after: int) -> list[Batch]:
         return self._ask(lambda: self._batches(after), otherwise=[])
+
+    def losses(self) -> list[Loss]:
+        if self._losses is None:
+            return []
+        found, self._read_up_to = read_losses(self._losses, self._read_up_to)
+        new = [each for each in dict.fromkeys(found) if each not in self._told]
+        self._told.update(new)
+        return new
 
     def stop(self) -> None:
         self._ask(lambda: self._query.stop(), otherwise=None)

@@ -48,8 +48,14 @@ def declare(document: Document) -> Declared:
             reader.note((section,), f"unknown table {section!r}{did_you_mean(section, _SECTIONS)}")
     pipeline = reader.table("pipeline", tree.get("pipeline", {}), ("pipeline",))
     spark = reader.table("spark", tree.get("spark", {}), ("spark",))
-    name = pipeline["name"] or document.file.stem
-    if _PIPELINE_NAME.fullmatch(name) is None:
+    name = pipeline["name"] or ""
+    if not name:
+        reader.note(
+            ("pipeline",),
+            "name is missing: checkpoints and results are kept under it. Where it was left out the file's "
+            f"name was taken: name = {document.file.stem!r} goes on with what is there",
+        )
+    elif _PIPELINE_NAME.fullmatch(name) is None:
         reader.note(("pipeline", "name"), f"name is {name!r}; accepted: letters, digits, - and _")
     if not pipeline["checkpoint"]:
         reader.note(("pipeline",), "checkpoint is missing: where the queries keep how far they are")
@@ -74,6 +80,7 @@ def declare(document: Document) -> Declared:
         fast_local_checkpoint=pipeline["fast_local_checkpoint"],
         lease=_lease(reader, tree["lease"]) if "lease" in tree else None,
         stop_timeout_s=pipeline["stop_timeout"],
+        profile=document.profile,
     )
     if declared.fast_local_checkpoint and not declared.is_local_checkpoint:
         reader.note(
@@ -144,6 +151,13 @@ def _sink(reader: Reader, name: str, raw: Any, trigger: Trigger) -> Sink:
     if bool(values["format"]) == bool(values["python"]):
         both = "both" if values["format"] else "neither"
         reader.note(path, f"sink {name!r} has {both} format and python")
+    function = _function(reader, values["python"], (*path, "python"))
+    if function is not None and len(function.parameters) not in (2, 3) and not function.takes_more:
+        text = (
+            f"{function.name} takes {len(function.parameters)} parameters; a sink's function takes the rows "
+            "of a batch, its number and, if it has a third, the identity of the run"
+        )
+        reader.note((*path, "python"), text)
     return Sink(
         name=name,
         place=reader.document.place(*path),
@@ -152,7 +166,7 @@ def _sink(reader: Reader, name: str, raw: Any, trigger: Trigger) -> Sink:
         mode=values["mode"],
         partition_by=values["partition_by"],
         options=values["options"],
-        function=_function(reader, values["python"], (*path, "python")),
+        function=function,
         trigger=values["trigger"] or trigger,
         after=values["after"],
         lines=_lines(reader, path, values["options"]),

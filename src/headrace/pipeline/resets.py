@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ..api.times import format_time, parse_time
 from ..errors import ConfigurationError
 from ..spark.control import Control
 from ..spark.link import Link
+from ..spark.options import SourceOptions
+from .bindings import has_content
 from .checking import JETSTREAM, source_options
-from .checkpoints import Generation, Start, checkpoint_of, exclusively
-from .frames import FILE_FORMATS
+from .checkpoints import Generation, Start, checkpoint_of, exclusively, suffix_of
+from .folders import folder_of
+from .frames import FILE_FORMATS, place_of_results
 from .graph import quarantined, sources_of
 from .model import Declared, Sink, Source
 from .problems import did_you_mean
@@ -68,7 +71,9 @@ def reset(
         added = []
         for name, each in starts.items():
             sink = declared.sinks[name]
-            generation = checkpoint_of(declared, name).add(each)
+            checkpoint = checkpoint_of(declared, name)
+            number = _free_number(declared, sink, checkpoint.next_number())
+            generation = checkpoint.add(each, number)
             added.append((sink, generation, _consequence(sink, generation)))
         return added
 
@@ -107,19 +112,44 @@ def _starts(declared: Declared, sink: Sink, to: Start) -> dict[str, Start]:
     return {each.name: _fixed(each, to) for each in streams}
 
 
+def last_of(source: Source, to: Start) -> Start:
+    """``latest``, as an end, as the sequences that are the last ones now."""
+    last = _last(source_options(source)) if to.kind == "latest" else {}
+    if not all(last.values()) or not last:
+        return to  # a stream that never held a message has no last one
+    return Start("sequence", _text(last))
+
+
 def _fixed(source: Source, to: Start) -> Start:
     """``latest`` as the sequence it is now: a query that starts later misses nothing in between."""
     if to.kind != "latest":
         return to
-    options = source_options(source)
+    last = _last(source_options(source))
+    return Start("sequence", _text({name: seq + 1 for name, seq in last.items()}))
+
+
+def _last(options: SourceOptions) -> dict[str, int]:
+    """The last sequence of each stream."""
     link = Link.open(options.connection)
     try:
-        last = {name: Control(link, name).head()[0].last_seq for name in options.streams}
+        return {name: Control(link, name).head()[0].last_seq for name in options.streams}
     finally:
         link.close()
-    if len(last) == 1:
-        return Start("sequence", str(last[options.stream] + 1))
-    return Start("sequence", json.dumps({name: seq + 1 for name, seq in last.items()}))
+
+
+def _text(sequences: Mapping[str, int]) -> str:
+    """Sequences as the source's options have them."""
+    return json.dumps(sequences) if len(sequences) > 1 else str(*sequences.values())
+
+
+def _free_number(declared: Declared, sink: Sink, number: int) -> int:
+    """The first number from this on whose results are not there yet, of a checkpoint that was lost, say."""
+    while True:
+        place = place_of_results(declared, sink, suffix_of(number))
+        folder = folder_of(place) if place else None
+        if folder is None or not has_content(folder):
+            return number
+        number += 1
 
 
 def _consequence(sink: Sink, generation: Generation) -> str:
@@ -133,4 +163,6 @@ def _consequence(sink: Sink, generation: Generation) -> str:
         )
     if "sinkid" in options:
         return f"its rows are published again, as sinkId {options['sinkid']}{generation.suffix}"
+    if sink.function is not None:
+        return "its function gets the rows again, as another run; state of aggregates begins empty"
     return "its rows are written again; state of aggregates begins empty"

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConfigurationError
 from . import backlog
+from .bindings import SPARK_LOG, newest
 from .checking import JETSTREAM
-from .checkpoints import Start, checkpoint_of, exclusively, interrupted
+from .checkpoints import Start, checkpoint_of, exclusively, interrupted, losses_of
+from .folders import LocalFolder, is_local
 from .frames import FILE_FORMATS, Frames, loaded, options_of_sink, start
+from .handlers import Replay
 from .model import Declared, Sink
 from .numbered import refuse_older_values
 from .problems import PipelineError, Problem
 from .queries import SparkQuery
-from .resets import streams_of
+from .resets import last_of, streams_of
 from .running import Ended, Runner, Watcher
 from .session import check_java, settings_of, start_session
 from .spark_errors import sentence_of
+from .standing import refusal
 from .totals import Totals
 from .triggers import Trigger
 
@@ -53,18 +58,20 @@ def run_here(
     watcher: Watcher,
     *,
     once: bool = False,
+    again: bool = False,
     on_runner: Callable[[Runner], object] | None = None,
 ) -> list[Ended]:
     """Run a pipeline's queries in a session until they are done or stopped.
 
     Args:
         once: everything that is there, then an end, whatever the triggers say.
+        again: rows may be written again that were written before a checkpoint was lost.
         on_runner: is handed the runner, which another thread may stop.
 
     Raises:
         ConfigurationError: the pipeline runs already on this machine.
     """
-    runner = partial(_runner, declared, spark, watcher, once=once, on_runner=on_runner)
+    runner = partial(_runner, declared, spark, watcher, once=once, again=again, on_runner=on_runner)
     if declared.lease is not None:
         return runner().run()  # the lease sees to it, and a frozen holder must not be waited for
     with exclusively(declared):
@@ -77,12 +84,17 @@ def _runner(
     watcher: Watcher,
     *,
     once: bool,
+    again: bool,
     on_runner: Callable[[Runner], object] | None,
 ) -> Runner:
     def begin(sink: Sink, trigger: Trigger) -> SparkQuery:
         generation = checkpoint_of(declared, sink.name).current()
-        again = interrupted(generation)
-        return SparkQuery(declared, start(spark, declared, sink, generation, trigger), again)
+        if problem := refusal(declared, sink, again=again):
+            raise PipelineError([problem])
+        twice = interrupted(generation)
+        losses = losses_of(declared, generation, sink.name)
+        query = start(spark, declared, sink, generation, trigger, again=again)
+        return SparkQuery(declared, query, twice, losses)
 
     def totals(sink: Sink) -> Totals:
         return Totals(checkpoint_of(declared, sink.name).current().totals)
@@ -102,7 +114,8 @@ def _runner(
     return runner
 
 
-_DONE = "_SUCCESS"
+_DONE: Final = "_SUCCESS"
+_GENERATION: Final = re.compile(r"g\d+")
 
 
 def replay(
@@ -126,14 +139,25 @@ def replay(
         PipelineError: it failed, in the line of what failed.
     """
     refuse_older_values(sink, into)
-    bounds = {each.name: _bounds(begin, end) for each in streams_of(declared, sink)}
+    if _GENERATION.fullmatch(name):
+        raise ConfigurationError(
+            f"the name {name!r} is that of a generation, whose results lie there; choose another name"
+        )
+    streams = streams_of(declared, sink)
+    bounds = {each.name: _bounds(begin, end) for each in streams}
+    again = Replay(declared, into, name) if into.function is not None else None
+    if again is not None:
+        asked = {"from": str(begin), "to": str(end), "of": sink.name}
+        bounds = again.bounds(
+            asked, lambda: {each.name: _bounds(begin, last_of(each, end)) for each in streams}
+        )
     frame = Frames(spark, declared, sink.name, bounds=bounds).of_sink(sink)
     options = options_of_sink(declared, into, f"-{name}")
     if into.format == JETSTREAM and "sinkid" in {each.lower() for each in options}:
         options["batchId"] = "0"  # a replay is one batch, and again the same one if it was killed
     try:
-        if into.function is not None:
-            loaded(into.function)(frame, 0)
+        if into.function is not None and again is not None:
+            again.call(into.function, loaded(into.function), frame)
             return
         writer: Any = frame.write.format(into.format).mode(_mode(into, options)).options(**options)
         if into.partition_by:
@@ -155,10 +179,12 @@ def _bounds(begin: Start, end: Start) -> dict[str, str]:
 def _mode(into: Sink, options: dict[str, str]) -> str:
     """Files of a replay that was killed are replaced; those of a finished one are not."""
     path = next((value for key, value in options.items() if key.lower() == "path"), "")
-    if into.format.lower() not in FILE_FORMATS or "://" in path:
+    if into.format.lower() not in FILE_FORMATS or not is_local(path):
         return "append"
     if (Path(path) / _DONE).exists():
         raise ConfigurationError(
             f"{path} has the results of an earlier replay; choose another name"
         )
+    if newest(LocalFolder(Path(path)), SPARK_LOG) >= 0:
+        raise ConfigurationError(f"{path} has the results of a query; choose another name")
     return "overwrite"

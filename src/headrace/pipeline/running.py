@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from ..errors import HeadraceError
+from ..spark.lost import Loss
 from .model import Declared, Sink
 from .problems import PipelineError, Problem
 from .spark_errors import sentence_of
@@ -18,7 +19,7 @@ from .triggers import Trigger
 
 POLL_S: Final = 0.2
 
-State = Literal["waiting", "running", "done", "failed", "stopped"]
+State = Literal["waiting", "running", "done", "failed", "not run", "stopped"]
 
 
 class Query(Protocol):
@@ -29,6 +30,9 @@ class Query(Protocol):
     def error(self) -> BaseException | None: ...
     def batches(self, after: int) -> list[Batch]:
         """The batches finished since the one of number ``after``."""
+
+    def losses(self) -> list[Loss]:
+        """Messages that its sources found missing, and that were not told before."""
 
     def stop(self) -> None: ...
 
@@ -45,6 +49,9 @@ class Watcher(Protocol):
 
     def started(self, query: str) -> None: ...
     def batch(self, batch: Batch, totals: Totals) -> None: ...
+    def lost(self, query: str, loss: Loss) -> None:
+        """Messages were gone before they were read, and the query goes on without them."""
+
     def waiting(self, query: str, why: str) -> None: ...
     def stopping(self, why: str) -> None: ...
     def ended(self, ended: Ended) -> None: ...
@@ -52,7 +59,7 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Ended:
-    """How a query ended. ``problem``: why it failed; ``batches``: finished in this run."""
+    """How a query ended. ``problem``: why it failed, or was not run; ``batches``: finished in this run."""
 
     query: str
     state: State
@@ -128,7 +135,7 @@ class Runner:
         while not self._stop_why:
             for run in self._runs:
                 self._look_at(run)
-            if all(run.state in ("done", "failed") for run in self._runs):
+            if all(run.state in ("done", "failed", "not run") for run in self._runs):
                 break
             self._check_failures()
             if not self._stop_why:
@@ -142,7 +149,11 @@ class Runner:
             self.stop(f"query {failed[0]!r} failed")
 
     def _look_at(self, run: _Run) -> None:
-        if run.state == "waiting" and self._is_due(run):
+        if run.state == "waiting" and (failed := self._failed_before(run)):
+            text = f"query {run.sink.name!r} was not run: it is after {failed}"
+            run.problem, run.state = Problem(run.sink.place, text), "not run"
+            self._watcher.ended(self._ended(run))
+        elif run.state == "waiting" and self._is_due(run):
             self._begin(run)
         elif run.state == "running":
             assert run.query is not None
@@ -163,6 +174,14 @@ class Runner:
         if trigger.kind == "lag":
             return self._is_behind(run, now)
         return True
+
+    def _failed_before(self, run: _Run) -> str:
+        """A query that this one is to run after, and what became of it, if that was nothing good."""
+        if run.trigger.kind != "available now":
+            return ""
+        words = {"failed": "which failed", "not run": "which was not run"}
+        over = {each.sink.name: words[each.state] for each in self._runs if each.state in words}
+        return next((f"{name!r}, {over[name]}" for name in run.sink.after if name in over), "")
 
     def _are_done(self, names: tuple[str, ...]) -> bool:
         """Whether these queries are over; one that never ends is not waited for."""
@@ -218,6 +237,8 @@ class Runner:
 
     def _count(self, run: _Run) -> None:
         assert run.query is not None
+        for loss in run.query.losses():
+            self._watcher.lost(run.sink.name, loss)
         for batch in run.query.batches(run.seen):
             run.seen = batch.number
             run.totals.add(batch)

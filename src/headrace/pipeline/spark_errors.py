@@ -14,9 +14,19 @@ _WHERE: Final = re.compile(r"(?:; line \d+ pos \d+;?.*)| SQLSTATE: \w+", re.DOTA
 LONGEST: Final = 400
 
 
+_SOURCES: Final = re.compile(
+    r"There are \[(\d+)\] sources in the checkpoint offsets and now there are \[(\d+)\] sources"
+)
+
+
 def sentence_of(error: BaseException | str) -> str:
     """One sentence about an error of Spark, or of ours or a user's that travelled through it."""
     text = str(error)
+    if counts := _SOURCES.search(text):
+        return (
+            f"the query read {counts[1]} sources when its checkpoint was made and reads {counts[2]} now: one "
+            "came or went. Put it back, or begin a new generation with headrace pipeline reset"
+        )
     for pattern in (_USER_RAISED, _OURS):
         found = pattern.findall(text)
         if found:

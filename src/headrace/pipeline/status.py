@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..spark.lost import Loss, merged, read_losses
 from . import backlog
 from .backlog import SourceState
-from .checkpoints import checkpoint_of, read_log
+from .checkpoints import checkpoint_of, losses_of, read_log
 from .model import Declared
 from .totals import Totals
 
@@ -28,6 +29,7 @@ class QueryStatus:
     sources: tuple[SourceState, ...]
     totals: Totals
     notes: tuple[str, ...] = field(default=())
+    lost: tuple[Loss, ...] = ()
 
     @property
     def waiting(self) -> int | None:
@@ -52,6 +54,7 @@ class QueryStatus:
                 name: {"rows": view.rows, "failed": dict(view.failed)}
                 for name, view in self.totals.views.items()
             },
+            "lost": [each._asdict() for each in self.lost],
             "notes": list(self.notes),
         }
 
@@ -68,9 +71,13 @@ def status_of(declared: Declared) -> list[QueryStatus]:
 def _status(declared: Declared, name: str) -> QueryStatus:
     generation = checkpoint_of(declared, name).current()
     sources = tuple(backlog.of_sources(declared, declared.sinks[name]))
+    lost = tuple(merged(read_losses(losses_of(declared, generation, name))[0]))
     if not declared.is_local_checkpoint:
         note = f"the checkpoint is below {declared.checkpoint}, which only Spark reads"
-        return QueryStatus(name, 1, generation.path, -1, -1, sources, Totals(None), (note,))
+        notes = [note, *map(str, lost)]
+        return QueryStatus(
+            name, 1, generation.path, -1, -1, sources, Totals(None), tuple(notes), lost
+        )
     planned, done = read_log(generation, "offsets"), read_log(generation, "commits")
     finished = done.batch if done is not None else -1
     totals = Totals(generation.totals)
@@ -83,6 +90,7 @@ def _status(declared: Declared, name: str) -> QueryStatus:
         notes.append(
             f"{missed} finished batches are not in the sums: they ended as the runner was killed"
         )
+    notes += map(str, lost)
     return QueryStatus(
         query=name,
         generation=generation.number,
@@ -92,4 +100,5 @@ def _status(declared: Declared, name: str) -> QueryStatus:
         sources=sources,
         totals=totals,
         notes=tuple(notes),
+        lost=lost,
     )

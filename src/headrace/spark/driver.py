@@ -20,6 +20,7 @@ from .control import Control, StreamMissingError, settled_head
 from .counted import counted_subjects
 from .link import Link
 from .loss import compacts, may_be_loss, stored_after
+from .lost import Loss, tell
 from .offsets import Offset, StreamHead, check_epoch, check_range, reset_of
 from .options import LATEST, SourceOptions
 from .patience import Patience
@@ -59,13 +60,17 @@ class Look(NamedTuple):
 
 
 class StreamLag(NamedTuple):
-    """How far a query is behind one stream: messages, and seconds since the oldest of them was stored."""
+    """How far a query is behind one stream: messages, and seconds since the oldest of them was stored.
+
+    ``lost``: messages that were removed before they were read, since this process began.
+    """
 
     stream: str
     committed: int
     last: int
     messages: int
     seconds: float
+    lost: int = 0
 
 
 class Driver:
@@ -91,8 +96,11 @@ class Driver:
         self._target: Offset | None = None
         self.latest: Offset | None = None  # the stream's end as last seen, for the progress report
         self._tail: Tail | None = None
-        self._progress = Progress(options.durable) if options.durable else None
+        self._progress = (
+            Progress(options.durable, owner=options.use.run) if options.durable else None
+        )
         self._progress_started = False
+        self._lost: set[Loss] = set()
 
     def initial_offset(self) -> Offset:
         """Where a new query begins; the same answer on every call."""
@@ -118,6 +126,7 @@ class Driver:
             known = start._replace(epoch=before.head.epoch)
         head, config = self._head_for(known)
         if self._is_reset(known, head):
+            self._tell(Loss(self._options.stream, known.seq + 1, 0, 0))
             return self._begin_anew(head, config)
         self._show_progress(start, config)
         since_ns = self._since(start, head)
@@ -150,7 +159,8 @@ class Driver:
             stored_ns = self._call(lambda control: control.next_time(start.seq + 1, pattern))
             now_ns = head.now_ns or time.time_ns()
             seconds = max(0.0, (now_ns - stored_ns) / 1e9) if stored_ns else 0.0
-        return StreamLag(self._options.stream, start.seq, head.last_seq, messages, seconds)
+        lost = sum(each.messages for each in self._lost)
+        return StreamLag(self._options.stream, start.seq, head.last_seq, messages, seconds, lost)
 
     def publish(self, subject: str, payload: bytes) -> None:
         """Publish a message, once, without waiting for anybody to store it."""
@@ -184,8 +194,13 @@ class Driver:
         if end.begin is not None:
             start = Offset(end.begin, end.epoch)
         since_ns = self._since(start, head)
-        fail = options.fail_on_data_loss and may_be_loss(config, head, since_ns)
+        is_loss = may_be_loss(config, head, since_ns)
+        fail = options.fail_on_data_loss and is_loss
         lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
+        if is_loss and start.seq > end.seq:
+            self._tell(Loss(options.stream, 0, end.seq, 0))
+        elif is_loss and lo > start.seq:
+            self._tell(Loss(options.stream, start.seq + 1, lo, lo - start.seq))
         self._say_gaps(lo, hi, head, config)
         return self._call(
             lambda control: plan_tasks(
@@ -200,6 +215,12 @@ class Driver:
                 min_tasks=min_tasks,
             )
         )
+
+    def _tell(self, loss: Loss) -> None:
+        """Say, once, that messages were lost."""
+        if loss not in self._lost:
+            self._lost.add(loss)
+            tell(loss, self._options.use.losses)
 
     def _say_gaps(self, lo: int, hi: int, head: StreamHead, config: StreamConfig) -> None:
         """Say that messages were deleted before they were read, by sequence or by a purge of a subject.

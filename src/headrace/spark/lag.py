@@ -25,6 +25,10 @@ _METRICS: Final = (
     ("headrace_spark_seconds_behind", "Age of the oldest of them; 0 if there are none."),
     ("headrace_spark_committed_sequence", "The last stream sequence of the last committed batch."),
     ("headrace_spark_last_sequence", "The last sequence of the stream."),
+    (
+        "headrace_spark_messages_lost_total",
+        "Messages removed before the query read them, at most, since its process began.",
+    ),
 )
 
 
@@ -88,12 +92,14 @@ def document(durable: str, lags: Sequence[StreamLag], now_ns: int) -> bytes:
             "at": format_time(now_ns),
             "durable": durable,
             "messages_behind": sum(lag.messages for lag in lags),
+            "messages_lost": sum(lag.lost for lag in lags),
             "seconds_behind": round(max(lag.seconds for lag in lags), 3),
             "streams": {
                 lag.stream: {
                     "committed_sequence": lag.committed,
                     "last_sequence": lag.last,
                     "messages_behind": lag.messages,
+                    "messages_lost": lag.lost,
                     "seconds_behind": round(lag.seconds, 3),
                 }
                 for lag in lags
@@ -107,6 +113,7 @@ class _Values(NamedTuple):
     seconds: float
     committed: int
     last: int
+    lost: int
 
 
 def prometheus(durable: str, lags: Iterable[StreamLag]) -> str:
@@ -114,13 +121,13 @@ def prometheus(durable: str, lags: Iterable[StreamLag]) -> str:
     samples = [
         (
             f'{{stream="{lag.stream}",durable="{durable}"}}',
-            _Values(lag.messages, round(lag.seconds, 3), lag.committed, lag.last),
+            _Values(lag.messages, round(lag.seconds, 3), lag.committed, lag.last, lag.lost),
         )
         for lag in lags
     ]
     lines = []
     for index, (name, meaning) in enumerate(_METRICS):
-        lines += described(name, "gauge", meaning)
+        lines += described(name, "counter" if name.endswith("_total") else "gauge", meaning)
         lines += [f"{name}{labels} {values[index]}" for labels, values in samples]
     return "\n".join(lines) + "\n"
 

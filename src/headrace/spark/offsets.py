@@ -8,7 +8,7 @@ so the dictionary's keys are always in the same (sorted) order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 from ..errors import ConfigurationError, HeadraceError
 
@@ -87,30 +87,75 @@ class Offset(NamedTuple):
         return cls(seq, epoch, since, begin)
 
 
-def read_offsets(raw: object, streams: Sequence[str]) -> dict[str, Offset]:
-    """The offset of each stream, from what ``write_offsets`` wrote. An offset without names, of a query of
+def read_offsets(
+    raw: object, streams: Sequence[str], source: str = "", others: Sequence[str] = ()
+) -> dict[str, Offset]:
+    """The offset of each stream, from what ``write_offsets`` wrote. An offset that names none, of a query of
     one stream, is the first one's.
+
+    Args:
+        source, others: the name of the source in its query, and those of the query's other sources.
 
     Raises:
         ConfigurationError: it is no offset of this source; the text says what was found.
     """
-    if not isinstance(raw, dict) or "s" not in raw:
+    if not isinstance(raw, dict):
         return {streams[0]: Offset.from_dict(raw)}
+    _check_source(raw.get("source", ""), source, others)
+    if "s" not in raw:
+        name = raw.get("stream", streams[0])
+        _check_streams([name], streams)
+        return {name: Offset.from_dict(raw)}
     each = raw["s"]
     if not isinstance(each, dict) or not all(isinstance(one, dict) for one in each.values()):
         raise ConfigurationError(f"not an offset of the jetstream source: {raw!r}")
+    _check_streams(list(each), streams)
     return {name: Offset.from_dict({**one, "v": raw.get("v")}) for name, one in each.items()}
 
 
-def write_offsets(offsets: Mapping[str, Offset], streams: Sequence[str]) -> dict[str, Any]:
-    """The form Spark keeps in its checkpoint: one offset, or one for each of several streams."""
+def write_offsets(
+    offsets: Mapping[str, Offset], streams: Sequence[str], source: str = ""
+) -> dict[str, Any]:
+    """The form Spark keeps in its checkpoint: one offset, or one for each of several streams.
+
+    It names its streams, and the source if that has a name in its query.
+    """
     if len(streams) == 1:
-        return dict(offsets[streams[0]].to_dict())
-    each = {}
-    for name in sorted(offsets):
-        each[name] = dict(offsets[name].to_dict())
-        del each[name]["v"]
-    return {"s": each, "v": VERSION}
+        raw: dict[str, Any] = {**offsets[streams[0]].to_dict(), "stream": streams[0]}
+    else:
+        each = {}
+        for name in sorted(offsets):
+            each[name] = dict(offsets[name].to_dict())
+            del each[name]["v"]
+        raw = {"s": each, "v": VERSION}
+    if source:
+        raw["source"] = source
+    return dict(sorted(raw.items()))
+
+
+_ANEW: Final = (
+    "begin the query anew with a new checkpoint (headrace pipeline reset begins a new generation)"
+)
+
+
+def _check_source(found: object, source: str, others: Sequence[str]) -> None:
+    """Whether what another source of the query has read stands where this one's offset is to stand."""
+    if found and source and found != source and found in others:
+        raise ConfigurationError(
+            f"the checkpoint has here what source {found!r} has read, and the query now reads source "
+            f"{source!r} here: its sources were put in another order, as the two sides of a join or a union. "
+            f"Put them back in that order, or {_ANEW}"
+        )
+
+
+def _check_streams(found: Sequence[str], streams: Sequence[str]) -> None:
+    """Whether the offset is of other streams altogether."""
+    if not set(found) & set(streams):
+        raise ConfigurationError(
+            f"the checkpoint is of stream {', '.join(map(repr, found))}, and the source reads "
+            f"{', '.join(map(repr, streams))} here: it was given another stream, or the query's sources were "
+            f"put in another order. Put it back, or {_ANEW}"
+        )
 
 
 def _is_count(value: object) -> TypeGuard[int]:
@@ -147,6 +192,12 @@ def reset_of(offset: Offset, head: StreamHead, stream: str) -> str:
 
 def check_epoch(offset: Offset, head: StreamHead, stream: str) -> None:
     """Raise DataLossError if ``head`` cannot be the stream of this offset."""
+    if reason := _made_again(offset.epoch, head, stream):
+        raise DataLossError(
+            f"{reason}. If it was made again, set onStreamReset=earliest or latest to go on with it; if the "
+            "query read another stream before, or its sources in another order, start again with a new "
+            "checkpoint"
+        )
     if reason := reset_of(offset, head, stream):
         raise DataLossError(
             f"{reason}. Set onStreamReset=earliest or latest to go on with the stream that is there now, or "

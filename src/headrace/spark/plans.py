@@ -13,6 +13,7 @@ from ..errors import ConfigurationError, HeadraceError
 from .control import Control, StreamMissingError
 from .link import Link
 from .loss import may_be_loss, stored_after
+from .lost import Loss, tell
 from .offsets import Offset, StreamHead, check_range
 from .options import Bounds, SourceOptions, StartPosition
 from .planning import Count, Slice, share_out, split_by_count, split_by_partition
@@ -170,9 +171,12 @@ def _bounds(options: SourceOptions, control: Control) -> _Bounds:
         lo, hi = _narrowed(options.bounds, control, head, lo, hi)
     since_ns = stored_after(head, lo)
     if hi > lo:
-        fail = options.fail_on_data_loss and may_be_loss(config, head, since_ns)
+        is_loss = may_be_loss(config, head, since_ns)
+        fail = options.fail_on_data_loss and is_loss
         start, end = Offset(lo, head.epoch), Offset(hi, head.epoch)
         lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
+        if is_loss and lo > start.seq:
+            tell(Loss(options.stream, start.seq + 1, lo, lo - start.seq))
     return _Bounds(lo, max(lo, hi), since_ns, control, head, config)
 
 

@@ -28,14 +28,19 @@ _OWNER = "headrace.owner"
 class Progress:
     """The progress consumer of one query.
 
-    Attributes:
+    Args:
         subjects: what its pending count counts; none: all of the stream.
+        owner: the same in all uses of the source in one query, which is joined with itself, say; "" if there
+            is one use.
+
+    Attributes:
+        subjects: as given.
     """
 
-    def __init__(self, name: str, subjects: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str, subjects: tuple[str, ...] = (), owner: str = "") -> None:
         self.name = name
         self.subjects = subjects
-        self._owner = secrets.token_hex(8)
+        self._owner = owner or secrets.token_hex(8)
         self._shown: int | None = None
 
     def start(self, control: Control, config: StreamConfig, seq: int) -> int:
@@ -82,7 +87,8 @@ class Progress:
         elif info.config.metadata.get(_OWNER) != self._owner:
             raise ConfigurationError(
                 f"jetstream source: another query has started with durable {self.name!r} of stream "
-                f"{control.stream!r} and shows its progress there; give each query a 'durable' of its own"
+                f"{control.stream!r} and shows its progress there; give each query, and each reader of a "
+                "query that reads the stream twice, a 'durable' of its own"
             )
         elif not control.reset_consumer(self.name, seq + 1):
             control.delete_consumer(self.name)

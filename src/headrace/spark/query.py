@@ -238,11 +238,12 @@ class Query:
         return rows
 
     def _read(self, raw: dict[str, Any]) -> dict[str, Offset]:
-        offsets = read_offsets(raw, self._options.streams)
+        use = self._options.use
+        offsets = read_offsets(raw, self._options.streams, use.source, use.others)
         gone = sorted(set(offsets) - set(self.drivers))
         if gone:
             _LOG.warning("the query no longer reads %s; the checkpoint still did", ", ".join(gone))
         return {name: offset for name, offset in offsets.items() if name in self.drivers}
 
     def _write(self, offsets: Mapping[str, Offset]) -> dict[str, Any]:
-        return write_offsets(offsets, self._options.streams)
+        return write_offsets(offsets, self._options.streams, self._options.use.source)

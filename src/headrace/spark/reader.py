@@ -31,6 +31,7 @@ from .direct import DirectGets
 from .gets import MessageGets
 from .link import Link
 from .loss import can_lose, may_be_loss
+from .lost import lost_before, lost_in_task
 from .offsets import DataLossError, Offset, StreamHead, check_epoch, reset_of
 from .patience import Patience, may_pass
 from .rows import Chunk, no_rows
@@ -66,6 +67,7 @@ class ReadPlan(NamedTuple):
     epoch: str = ""  # when the stream was created; "" for whichever has this name
     fail_on_reset: bool = True  # False: of a stream made again before the first row, read none
     reconnect_timeout_s: float = 120.0  # how long to wait for a server that is away
+    losses: str = ""  # the file in which lost messages are noted; "" for none
 
 
 def read_range(
@@ -386,15 +388,12 @@ class _RangeReader(ConsumerReader):
         and a gapless sequence of messages is complete whatever happened since. What newer messages have
         replaced is no loss.
         """
-        before = self._checked
-        if self._limited and self._plan.fail_on_data_loss and last - before != rows:
+        before, plan = self._checked, self._plan
+        if self._limited and last - before != rows:
             head, config = control.head()
-            if head.first_seq > before + 1 and may_be_loss(config, head, self._plan.since_ns):
-                raise DataLossError(
-                    f"stream {self._plan.stream!r} begins at sequence {head.first_seq} now: messages after "
-                    f"{before} were removed while a task was reading them (limits or purge). Read more "
-                    "often, keep messages longer, or set failOnDataLoss=false to go on without them"
-                )
+            if head.first_seq > before + 1 and may_be_loss(config, head, plan.since_ns):
+                loss = lost_before(plan.stream, before, last, rows, head)
+                lost_in_task(loss, head, plan.losses, fail=plan.fail_on_data_loss)
         self._checked = last
 
     def _get(self, control: Control, head: StreamHead, config: StreamConfig) -> Iterator[Chunk]:

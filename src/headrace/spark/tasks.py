@@ -124,6 +124,7 @@ def _range_plan(options: SourceOptions, piece: Slice) -> ReadPlan:
         piece.epoch,
         options.on_stream_reset == "fail",
         options.reconnect_timeout_s,
+        options.use.losses,
     )
 
 

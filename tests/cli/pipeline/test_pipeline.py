@@ -18,6 +18,7 @@ from headrace.pipeline.problems import Place, Problem
 from headrace.pipeline.reading import read
 from headrace.pipeline.running import Ended
 from headrace.pipeline.totals import Batch, Totals, ViewRows
+from headrace.spark.lost import Loss
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,7 @@ def file(tmp_path: Path, url: str) -> Path:
     file.write_text(
         f"""
 [pipeline]
+name = "orders"
 checkpoint = "checkpoint"
 [sources.orders]
 options = {{ stream = "ORDERS", servers = "{url}" }}
@@ -62,13 +64,13 @@ def test_mistakes_are_told_as_compilers_do(file: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == (
-        f"{file}:6: sink 'out' has neither format and python\n"
-        f"{file}:8: unknown key 'fromat'; did you mean 'format'?\n"
+        f"{file}:7: sink 'out' has neither format and python\n"
+        f"{file}:9: unknown key 'fromat'; did you mean 'format'?\n"
     )
     assert main(["pipeline", "validate", "--json", str(file)]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["ok"] is False
-    assert document["problems"][1]["line"] == 8
+    assert document["problems"][1]["line"] == 9
     assert main(["pipeline", "run", str(file)]) == 1, "before Spark is started"
 
 
@@ -114,7 +116,8 @@ def test_lines_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     totals.add(batch())
     lines.batch(batch(), totals)
     lines.ended(Ended("out", "failed", totals, 1, 10, Problem(Place(Path("f"), 3), "boom")))
-    one, two = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    lines.lost("out", Loss("S", 51, 700, 650))
+    one, two, three = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert one.pop("time").endswith("Z")
     assert one == {
         "event": "batch",
@@ -127,6 +130,16 @@ def test_lines_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
         "ends": ['{"seq": 4}'],
         "failed": {"v": {"a": 2, "b": 0}},
         "total_rows": 10,
+    }
+    assert three.pop("time")
+    assert three == {
+        "event": "lost",
+        "query": "out",
+        "stream": "S",
+        "first": 51,
+        "last": 700,
+        "messages": 650,
+        "why": "up to 650 messages of stream 'S', sequences 51 to 700, were removed before they were read",
     }
     assert (two["state"], two["problem"], two["last_batch"]) == ("failed", "f:3: boom", 3)
 
@@ -149,5 +162,8 @@ def test_the_picture_shows_rates_lag_and_failed_expectations(
         *("query", "batch", "rows", "rows/s", "waiting", "failed", "expectations")
     ]
     assert shown.splitlines()[2].split() == ["out", "3", "10", "20", "7", "a:", "2", "running"]
+    picture.lost("out", Loss("S", 51, 700, 650))
     picture.summary([Ended("out", "stopped", totals, 1, 10)])
-    assert capsys.readouterr().out == "out: stopped after batch 3; 10 rows in 1 batches\n"
+    stopped, lost = capsys.readouterr().out.split("\n", 1)
+    assert stopped == "out: stopped after batch 3; 10 rows in 1 batches"
+    assert "up to 650 messages of stream 'S', sequences 51 to 700" in " ".join(lost.split())

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ...pipeline import checking, resets
+from ...pipeline import checking, resets, standing
 from ...pipeline.model import Declared
 from ...pipeline.problems import PipelineError
 from ...pipeline.status import QueryStatus, status_of
@@ -34,6 +34,8 @@ def validate(output: Output, file: Path, profile: str, plan: bool, no_server: bo
     problems, found = (
         (checking.check_options(declared), []) if no_server else checking.check(declared)
     )
+    if not problems:
+        problems = standing.refusals(declared, again=no_server)
     columns: dict[str, str] = {}
     if plan and not problems:
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...pipeline import checking, resets
+from ...pipeline import checking, resets, standing
 from ...pipeline.problems import PipelineError
 from .. import INTERRUPTED
 from ..shared.output import Output
@@ -19,31 +19,38 @@ if TYPE_CHECKING:
     from ...pipeline.running import Ended
 
 
-@offline(FILE, PROFILE)
-def run(output: Output, file: Path, profile: str) -> int:
+AGAIN = click.option(
+    "--again", is_flag=True, help="write rows again that were written before a checkpoint was lost"
+)
+
+
+@offline(FILE, PROFILE, AGAIN)
+def run(output: Output, file: Path, profile: str, again: bool) -> int:
     """Run the queries of a pipeline's FILE, each by its trigger, until Ctrl-C.
 
     Ctrl-C lets running batches finish; a second one ends at once. The next run goes on where this one
     stopped. On a terminal it shows each query's progress, elsewhere (or with --json) a line of JSON for
     each batch.
     """
-    return _run(output, file, profile, once=False)
+    return _run(output, file, profile, once=False, again=again)
 
 
-@offline(FILE, PROFILE)
-def once(output: Output, file: Path, profile: str) -> int:
+@offline(FILE, PROFILE, AGAIN)
+def once(output: Output, file: Path, profile: str, again: bool) -> int:
     """Process what is in the sources now, then end: 0 if every query did, 1 if one failed.
 
     Triggers of the file are ignored.
     """
-    return _run(output, file, profile, once=True)
+    return _run(output, file, profile, once=True, again=again)
 
 
-def _run(output: Output, file: Path, profile: str, *, once: bool) -> int:
+def _run(output: Output, file: Path, profile: str, *, once: bool, again: bool) -> int:
     declared = opened(output, file, profile)
     if declared is None:
         return 1
     problems, _ = checking.check(declared)
+    if not problems and declared.lease is None:  # with a lease it may change until it is ours
+        problems = standing.refusals(declared, again=again)
     if problems:
         tell_problems(output, problems)
         return 1
@@ -51,7 +58,7 @@ def _run(output: Output, file: Path, profile: str, *, once: bool) -> int:
     from .screen import screen_of
 
     with screen_of(output, declared) as screen:
-        life = Life(declared, screen, once=once)
+        life = Life(declared, screen, once=once, again=again)
         ended = life.run()
         screen.summary(ended)
     return _status(ended, life.signals)

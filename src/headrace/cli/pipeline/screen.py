@@ -7,16 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ...pipeline.model import Declared
 from ...pipeline.running import Ended, Watcher
 from ...pipeline.totals import Batch, Totals
+from ...spark.lost import Loss
 from ..shared.output import Output, json_text, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
+
+
+LOST_SHOWN: Final = 3
 
 
 class Screen(Watcher, Protocol):
@@ -65,6 +69,9 @@ class Lines:
             total_rows=totals.rows,
         )
 
+    def lost(self, query: str, loss: Loss) -> None:
+        self._line("lost", query=query, **loss._asdict(), why=str(loss))
+
     def waiting(self, query: str, why: str) -> None:
         self._line("waiting", query=query, why=why)
 
@@ -110,6 +117,7 @@ class Picture:
         self._rows = {name: _Row() for name in declared.sinks}
         self._since = time.monotonic()
         self._note = ""
+        self._lost: list[str] = []
         self._live: Live | None = None
 
     @contextmanager
@@ -141,6 +149,9 @@ class Picture:
             for name, count in view.failed.items():
                 row.failed[name] = row.failed.get(name, 0) + count
 
+    def lost(self, query: str, loss: Loss) -> None:
+        self._lost.append(f"{query}: {loss}")
+
     def waiting(self, query: str, why: str) -> None:
         self._rows[query].state = f"waits {why}"
 
@@ -160,6 +171,8 @@ class Picture:
                 f"{each.query}: {each.state}{where}; {each.rows:,} rows in {each.batches:,} batches"
             )
             self._console.print(text, markup=False)
+        for text in self._lost:
+            self._console.print(text, style="yellow", markup=False)
 
     def _draw(self) -> Any:
         from rich.console import Group
@@ -176,7 +189,10 @@ class Picture:
             table.add_row(name, *self._cells(row))
         seconds = time.monotonic() - self._since
         head = Text(f"{self._declared.name}  {seconds:,.0f} s", style="bold")
-        return Group(head, table, *([Text(self._note, style="yellow")] if self._note else []))
+        lost = [Text(text, style="yellow") for text in self._lost[-LOST_SHOWN:]]
+        return Group(
+            head, table, *lost, *([Text(self._note, style="yellow")] if self._note else [])
+        )
 
     def _cells(self, row: _Row) -> tuple[str, ...]:
         batch = row.batch

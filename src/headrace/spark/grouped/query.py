@@ -24,6 +24,7 @@ from ..calls import Calls
 from ..control import Control
 from ..link import Link
 from ..loss import may_be_loss, stored_after
+from ..lost import Loss, tell
 from ..offsets import Offset, StreamHead, check_range, check_same_stream
 from ..options import SourceOptions
 from ..options.group import GroupOptions
@@ -145,13 +146,16 @@ class GroupQuery:
         slices = []
         for piece in pieces:
             since_ns = stored_after(head, piece.lo)
+            is_loss = may_be_loss(config, head, since_ns)
             lo, hi = check_range(
                 Offset(piece.lo, head.epoch),
                 Offset(piece.hi, head.epoch),
                 head,
                 self._stream,
-                fail_on_loss=options.fail_on_data_loss and may_be_loss(config, head, since_ns),
+                fail_on_loss=options.fail_on_data_loss and is_loss,
             )
+            if is_loss and lo > piece.lo:
+                tell(Loss(self._stream, piece.lo + 1, lo, lo - piece.lo), options.use.losses)
             subjects = group.filter_subjects(piece.partitions)
             slices.append(
                 Slice(

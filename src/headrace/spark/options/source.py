@@ -14,6 +14,7 @@ from .group import GROUP_OPTIONS, GroupOptions, group_of
 from .kafka import IN_MS, MOVED
 from .lag import LAG_OPTIONS, LagRule, lag_of
 from .overflow import OVERFLOW_OPTIONS, OverflowOptions, overflow_of
+from .pipeline import NO_USE, PIPELINE_OPTIONS, Use
 from .positions import (
     ALL,
     EARLIEST,
@@ -98,6 +99,7 @@ class SourceOptions:
     group: GroupOptions | None = None
     overflow: OverflowOptions | None = None
     bounds: Bounds = ALL
+    use: Use = NO_USE
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -219,6 +221,7 @@ ACCEPTED: Final = Accepted(
         DECODING_OPTIONS,
         GROUP_OPTIONS,
         OVERFLOW_OPTIONS,
+        PIPELINE_OPTIONS,
         CONNECTION_OPTIONS,
     ),
     {
@@ -287,6 +290,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
         bucket=values["bucket"],
         group=group_of(values, ACCEPTED, streaming=streaming),
         overflow=overflow_of(values, ACCEPTED, streaming=streaming),
+        use=values["pipeline"] or NO_USE,
     )
 
 
