@@ -18,7 +18,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-python docs lint format types contracts blocking keywords bench soak faults cluster groups jobs-soak spark-kills spark-cluster fuzz lock clean
+.PHONY: help env demo test test-python docs lint format types contracts blocking keywords bench soak faults cluster groups bookings jobs-soak spark-kills spark-cluster fuzz lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,10 @@ cluster: env  ## kill, restart, freeze and cut off the leaders of three nats-ser
 groups: env  ## members of groups as processes: HEADRACE_GROUP_EVENTS (200) random events on each kind of server
 	@HEADRACE_GROUP_EVENTS=$${HEADRACE_GROUP_EVENTS:-200} \
 		$(BIN)/pytest -s tests/group_processes --timeout=3600 $(PYTEST_ARGS)
+
+bookings: env  ## HEADRACE_BOOKINGS (10,000) payments on each server while workers, the broker or both are killed
+	@HEADRACE_BOOKINGS=$${HEADRACE_BOOKINGS:-10000} \
+		$(BIN)/pytest -s tests/group_processes/test_booking.py --timeout=3600 $(PYTEST_ARGS)
 
 jobs-soak: env  ## 100,000 jobs while workers, the service and PostgreSQL are killed
 	@$(BIN)/python tests/jobs_load.py $(SOAK_ARGS)

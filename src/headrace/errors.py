@@ -9,6 +9,7 @@ HeadraceError
 │   ├── AuthorizationError      … because the server rejected the credentials
 │   └── ConnectFailedError      … because no server could be reached
 ├── DisconnectedError           the connection was lost before the answer came; it is being restored
+│   └── AckUnknownError         … of an acknowledgement, and asking again would tell nothing
 ├── BufferFullError             the unsent output has reached its limit; nothing was queued
 ├── ServerError                 the server sent -ERR
 ├── TimeoutError_               no answer came in time (also a builtin TimeoutError)
@@ -35,6 +36,7 @@ from __future__ import annotations
 import builtins
 
 __all__ = [
+    "AckUnknownError",
     "AuthorizationError",
     "BucketNotFoundError",
     "BufferFullError",
@@ -110,6 +112,20 @@ class DisconnectedError(HeadraceError, ConnectionError):
 
     The client is restoring the connection.
     """
+
+
+class AckUnknownError(DisconnectedError):
+    """Whether a message is acknowledged is not known, and its reply subject is not asked again: the server
+    was restarted, or left for another one, since the message was delivered. There the same subject may
+    mean another delivery of the message, to somebody else. If it is not acknowledged, it comes again.
+
+    Attributes:
+        asked: False: nothing was sent. If it is acknowledged all the same, that was not by this call.
+    """
+
+    def __init__(self, text: str, *, asked: bool = True) -> None:
+        super().__init__(text)
+        self.asked = asked
 
 
 class BufferFullError(HeadraceError):

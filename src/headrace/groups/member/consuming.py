@@ -160,7 +160,8 @@ class Consuming:
             self._finish(Lost())
             return False
         number = pinned.number(info)
-        self.generation = Generation(number, self._plan.partitions, lease, self._time)
+        is_copied = not crew.settings.is_static
+        self.generation = Generation(number, self._plan.partitions, lease, self._time, is_copied)
         self._keeper = self._spawn(self._keep(pinned, lease), "pin")
         messages = await self._gather(first, info)
         if messages is None:
