@@ -128,12 +128,16 @@ class SessionSubscriptions:
         guarded = self._guarded(client_id, output, pattern, queue, sid, self._drop)
         return guarded.guard(deny, answers)
 
+    def most(self, options: HubOptions) -> int:
+        """How many there may be: the least that the server, the account and the user allow."""
+        listener = self._listener
+        limits = (listener.account.options.subscriptions_max, listener.identity.subscriptions_max)
+        return min([options.subscriptions_max, *(limit for limit in limits if limit >= 0)])
+
     def _why_not(self, options: HubOptions, pattern: bytes, queue: bytes) -> str:
         """Why a subscription is refused, in the words of nats-server; empty if it is not."""
         identity = self._listener.identity
-        count, most = len(self.by_sid), identity.subscriptions_max
-        is_full = count >= options.subscriptions_max or 0 <= most <= count
-        if is_full or not self._listener.account.may_subscribe:
+        if len(self.by_sid) >= self.most(options):
             return "maximum subscriptions exceeded"
         if not is_valid_pattern(pattern):
             return "Invalid Subject"
