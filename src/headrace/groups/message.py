@@ -13,7 +13,6 @@ from ..errors import (
     ProtocolError,
     TimeoutError_,
 )
-from ..wire.headers import header_value
 from .errors import NotConfirmedError, NotOwnedError
 from .names import split_subject
 
@@ -27,7 +26,7 @@ else:
     JetStreamMessage = Generation = Any  # msgspec evaluates the annotations of a struct
 
 
-_SOURCE: Final = b"Nats-Stream-Source"
+_SOURCE: Final = "Nats-Stream-Source"
 
 
 class GroupMessage(msgspec.Struct, eq=False):
@@ -69,8 +68,8 @@ class GroupMessage(msgspec.Struct, eq=False):
         group. In an elastic group ``metadata`` has another one, that of the copy in its work queue."""
         if not self._generation.is_copied:
             return self._message.metadata.stream_seq
-        origin = header_value(self._message.raw_headers, _SOURCE)
-        fields = (origin or b"").split(b" ")
+        origin = self._message.headers.get(_SOURCE) or ""
+        fields = origin.split(" ")
         if len(fields) < 2 or not fields[1].isdigit():
             raise ProtocolError(f"the copy does not say where it comes from: {origin!r}")
         return int(fields[1])

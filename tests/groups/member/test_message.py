@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.api.acks import parse_ack_subject
+from headrace.client.message import Headers
 from headrace.errors import (
     AckUnknownError,
     DisconnectedError,
@@ -25,7 +26,7 @@ class Delivered:
     payload = b"x"
 
     clustered = False
-    raw_headers = b"NATS/1.0\r\nNats-Stream-Source: ORDERS 17 > > orders.eu.1\r\n\r\n"
+    headers = Headers([("Nats-Stream-Source", "ORDERS 17 > > orders.eu.1")])
     metadata = parse_ack_subject("$JS.ACK.ORDERS-g.a.1.4.9.1.0")
 
     def __init__(self, *answers: Exception | None) -> None:
@@ -68,7 +69,7 @@ def test_the_sequence_is_that_of_the_stream_it_was_published_to() -> None:
     assert made.sequence == 4  # of a static group: there are no copies
     made._generation.is_copied = True
     assert made.sequence == 17
-    delivered.raw_headers = b""
+    delivered.headers = Headers()
     with pytest.raises(ProtocolError, match="does not say where it comes from"):
         _ = made.sequence
 

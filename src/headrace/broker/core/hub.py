@@ -23,7 +23,7 @@ from .budget import Budget
 from .monitor.connections import EndedConnections
 from .net.output import Output
 from .net.session import Session
-from .net.session_subscriptions import Leaving
+from .net.session_subscriptions import Leaving, subscriptions_max
 from .options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
 from .peer import Peer
 from .ports.bus import Randomness
@@ -193,7 +193,9 @@ class Hub:
         for session in list(self.sessions.values()):
             session.authenticate_again()
             session.apply_limits(session.identity)
-            session.apply_fewer_subscriptions()
+            most = subscriptions_max(session, options)
+            if session.authenticated and len(session.subscriptions) > most:
+                session.close("maximum subscriptions exceeded")
         self._close_excess_of_accounts()
         excess = max(0, len(self.sessions) - options.connections_max)
         for session in list(self.sessions.values())[len(self.sessions) - excess :]:

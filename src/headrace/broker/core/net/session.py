@@ -280,13 +280,6 @@ class Session:
         self._parser.max_payload = self.payload_max
         self._parser.max_control_line = options.max_control_line
 
-    def apply_fewer_subscriptions(self) -> None:
-        """Hang up if it has more subscriptions than the operator allows by now."""
-        if self.state.is_in and len(self._subscriptions.by_sid) > self._subscriptions.most(
-            self._hub.options
-        ):
-            self.close("maximum subscriptions exceeded")
-
     def change_identity(self, identity: Identity | None) -> None:
         """Act for ``identity`` from here on, with the subscriptions it may have."""
         if identity != self.identity and self._become(identity):

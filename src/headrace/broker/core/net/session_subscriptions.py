@@ -128,16 +128,10 @@ class SessionSubscriptions:
         guarded = self._guarded(client_id, output, pattern, queue, sid, self._drop)
         return guarded.guard(deny, answers)
 
-    def most(self, options: HubOptions) -> int:
-        """How many there may be: the least that the server, the account and the user allow."""
-        listener = self._listener
-        limits = (listener.account.options.subscriptions_max, listener.identity.subscriptions_max)
-        return min([options.subscriptions_max, *(limit for limit in limits if limit >= 0)])
-
     def _why_not(self, options: HubOptions, pattern: bytes, queue: bytes) -> str:
         """Why a subscription is refused, in the words of nats-server; empty if it is not."""
         identity = self._listener.identity
-        if len(self.by_sid) >= self.most(options):
+        if len(self.by_sid) >= subscriptions_max(self._listener, options):
             return "maximum subscriptions exceeded"
         if not is_valid_pattern(pattern):
             return "Invalid Subject"
@@ -148,6 +142,12 @@ class SessionSubscriptions:
             using = f' using queue "{shown(queue)}"' if queue else ""
             return f'Permissions Violation for Subscription to "{shown(pattern)}"{using}'
         return ""
+
+
+def subscriptions_max(listener: Session, options: HubOptions) -> int:
+    """How many a client may have: the least that the server, its account and its user allow."""
+    limits = (listener.account.options.subscriptions_max, listener.identity.subscriptions_max)
+    return min([options.subscriptions_max, *(limit for limit in limits if limit >= 0)])
 
 
 def shown(subject: bytes) -> str:
