@@ -1,9 +1,10 @@
-"""A consumer group that books each payment exactly once into SQLite, however often its members die.
+"""A consumer group that books each payment exactly once into SQLite, whatever dies: workers, broker, or both.
 
 python examples/exactly_once.py [nats://127.0.0.1:4222]
 
-A payment is prepared in the database, then its message is acknowledged, then the payment is booked. Who takes
-a partition over looks at what its former owner has prepared and neither booked nor undone.
+A payment is booked in one transaction with a note of its sequence, and acknowledged afterwards. What is
+delivered again finds its note, and is acknowledged only. The same transaction refuses a former owner of the
+partition, which has not noticed yet that it is none any more.
 """
 
 import asyncio
@@ -14,94 +15,47 @@ from pathlib import Path
 
 import headrace
 from headrace.groups import GroupMessage, PartitioningFilter, elastic
-from headrace.groups.exactly_once import exactly_once, was_acknowledged
 
 SCHEMA = """
+PRAGMA journal_mode = WAL;
 CREATE TABLE IF NOT EXISTS owner (partition INTEGER PRIMARY KEY, generation INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS prepared (
-    sequence INTEGER PRIMARY KEY, partition INTEGER NOT NULL, generation INTEGER NOT NULL,
-    account TEXT NOT NULL, amount INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS booked (
     sequence INTEGER PRIMARY KEY, account TEXT NOT NULL, amount INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS accounts (account TEXT PRIMARY KEY, total INTEGER NOT NULL);
+"""
+FENCE = """
+INSERT INTO owner VALUES (?1, ?2)
+ON CONFLICT (partition) DO UPDATE SET generation = ?2 WHERE generation <= ?2
+"""
+ADD = """
+INSERT INTO accounts VALUES (?1, ?2) ON CONFLICT (account) DO UPDATE SET total = total + ?2
 """
 
 
-class LateError(Exception):
-    """A later owner of the partition has been here."""
-
-
 class Bank:
-    """The destination. All its changes are fenced by the generation of whoever makes them."""
+    """The destination: accounts, and what it must remember to book each payment once."""
 
     def __init__(self, path: Path) -> None:
-        self.db = sqlite3.connect(path, timeout=10, isolation_level=None)
+        self.db = sqlite3.connect(path, timeout=30, isolation_level=None)
         self.db.executescript(SCHEMA)
 
-    def fence(self, message: GroupMessage) -> bool:
-        """Be the owner of the message's partition. True: somebody else was before."""
-        row = (message.partition, message.generation)
-        last = self.db.execute(
-            "SELECT generation FROM owner WHERE partition = ?", row[:1]
-        ).fetchone()
-        if last and last[0] > message.generation:
-            raise LateError(f"partition {message.partition} has a later owner")
-        self.db.execute("INSERT OR REPLACE INTO owner VALUES (?, ?)", row)
-        return last is not None and last[0] < message.generation
-
-    async def recover(self, js: headrace.JetStream, message: GroupMessage) -> None:
-        """Book or undo what former owners of the partition have only prepared."""
-        stream = message.metadata.stream
-        left = self.db.execute(
-            "SELECT sequence FROM prepared WHERE partition = ? AND generation < ? ORDER BY sequence",
-            (message.partition, message.generation),
-        ).fetchall()
-        for (sequence,) in left:
-            if await was_acknowledged(js, stream, sequence):
-                self.book(sequence)
-            self.undo(sequence)
-
-    def book(self, sequence: int) -> None:
-        self.db.execute(
-            "INSERT OR IGNORE INTO booked SELECT sequence, account, amount FROM prepared "
-            "WHERE sequence = ?",
-            (sequence,),
-        )
+    def book(self, message: GroupMessage) -> bool:
+        """Book a payment, unless it is booked. False: the partition has a later owner, who does it."""
+        account, amount = message.subject.removeprefix("pay."), int(message.payload)
+        with self.db:  # rolls back what raises
+            self.db.execute("BEGIN IMMEDIATE")
+            fenced = self.db.execute(FENCE, (message.partition, message.generation))
+            if not fenced.rowcount:
+                return False
+            note = (message.sequence, account, amount)
+            noted = self.db.execute("INSERT OR IGNORE INTO booked VALUES (?, ?, ?)", note)
+            if noted.rowcount:
+                self.db.execute(ADD, (account, amount))
+        return True
 
     def booked(self) -> int:
         count: int = self.db.execute("SELECT count(*) FROM booked").fetchone()[0]
         return count
-
-    def undo(self, sequence: int) -> None:
-        self.db.execute("DELETE FROM prepared WHERE sequence = ?", (sequence,))
-
-
-class Payment:
-    """One payment: a transaction that is prepared, and then booked or undone."""
-
-    def __init__(self, bank: Bank, message: GroupMessage) -> None:
-        self.bank = bank
-        self.message = message
-        self.sequence = message.metadata.stream_seq
-
-    def prepare(self) -> None:
-        account = self.message.subject.removeprefix("pay.")
-        row = (self.sequence, self.message.partition, self.message.generation, account)
-        with self.bank.db:
-            self.bank.db.execute("BEGIN IMMEDIATE")
-            self.bank.fence(self.message)
-            self.bank.db.execute(
-                "INSERT OR REPLACE INTO prepared VALUES (?, ?, ?, ?, ?)",
-                (*row, int(self.message.payload)),
-            )
-
-    def commit(self) -> None:
-        with self.bank.db:
-            self.bank.db.execute("BEGIN IMMEDIATE")
-            self.bank.book(self.sequence)
-            self.bank.undo(self.sequence)
-
-    def rollback(self) -> None:
-        self.bank.undo(self.sequence)
 
 
 async def work(
@@ -110,14 +64,12 @@ async def work(
     """Be a member until ``done``, which comes with the last one of ``payments``."""
 
     async def handle(message: GroupMessage) -> None:
-        if bank.fence(message):
-            await bank.recover(js, message)
-        async with exactly_once(message, Payment(bank, message), recoverable=True):
-            pass  # everything is in the payment
-        if bank.booked() == payments:
+        if bank.book(message):
+            message.ack()  # if that is lost, it comes again, and is found booked
+        if payments and bank.booked() == payments:
             done.set()
 
-    config = headrace.ConsumerConfig(ack_wait=1.0, max_ack_pending=1)
+    config = headrace.ConsumerConfig(ack_wait=1.0)
     async with elastic.join(js, "PAYMENTS", "books", member, handle, config):
         await done.wait()
 
@@ -140,7 +92,7 @@ async def main(url: str, path: Path | None = None, payments: int = 100) -> None:
             bank = Bank(path or Path(directory) / "bank.db")
             done = asyncio.Event()
             await asyncio.gather(*(work(js, bank, name, done, payments) for name in ("a", "b")))
-            total = bank.db.execute("SELECT sum(amount) FROM booked").fetchone()[0]
+            total = bank.db.execute("SELECT sum(total) FROM accounts").fetchone()[0]
             print("booked", bank.booked(), "payments of", total)
             bank.db.close()
         await elastic.delete(js, "PAYMENTS", "books")

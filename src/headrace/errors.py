@@ -12,6 +12,7 @@ HeadraceError
 ├── OutcomeUnknownError         it was sent, and no answer came: it may have been done or not
 │   ├── TimeoutUnknownError     … in time (also a TimeoutError_)
 │   └── DisconnectedUnknownError … before the connection was lost (also a DisconnectedError)
+│       └── AckUnknownError     … of an acknowledgement, and asking again would tell nothing
 ├── UnsentError                 the connection ended before this could be sent
 ├── BufferFullError             the unsent output has reached its limit; nothing was queued
 ├── ServerError                 the server sent -ERR
@@ -39,6 +40,7 @@ from __future__ import annotations
 import builtins
 
 __all__ = [
+    "AckUnknownError",
     "AuthorizationError",
     "BucketNotFoundError",
     "BufferFullError",
@@ -155,6 +157,20 @@ class TimeoutUnknownError(OutcomeUnknownError, TimeoutError_):
 
 class DisconnectedUnknownError(OutcomeUnknownError, DisconnectedError):
     """It was sent, and the connection was lost before the answer came: it may have been done or not."""
+
+
+class AckUnknownError(DisconnectedUnknownError):
+    """Whether a message is acknowledged is not known, and its reply subject is not asked again: the server
+    was restarted, or left for another one, since the message was delivered. There the same subject may
+    mean another delivery of the message, to somebody else. If it is not acknowledged, it comes again.
+
+    Attributes:
+        asked: False: nothing was sent. If it is acknowledged all the same, that was not by this call.
+    """
+
+    def __init__(self, text: str, *, asked: bool = True) -> None:
+        super().__init__(text)
+        self.asked = asked
 
 
 class UnsentError(HeadraceError):

@@ -20,9 +20,11 @@ from .errors import InvalidSubjectError
 
 __all__ = [
     "SubjectFilter",
+    "carried",
     "check_pattern",
     "check_subject",
     "fnv1a_32",
+    "is_carried",
     "is_literal",
     "is_subset",
     "is_valid_pattern",
@@ -43,6 +45,9 @@ _SUBJECT: Final = re.compile(rb"%b(?:\.%b)*" % (_TOKEN, _TOKEN))
 _PATTERN_TOKEN: Final = rb"(?!>(?:\.|\Z))[^\x00-\x20\x7f.]+"
 _PATTERN: Final = re.compile(rb"(?:%b\.)*(?:%b|>)" % (_PATTERN_TOKEN, _PATTERN_TOKEN))
 _FORBIDDEN: Final = re.compile(rb"[\x00-\x20\x7f]")
+_CARRIED_TOKEN: Final = rb"(?![*>](?:\.|\Z))[^\t\n\r .]+"
+_CARRIED: Final = re.compile(rb"%b(?:\.%b)*" % (_CARRIED_TOKEN, _CARRIED_TOKEN))
+_ENDS_A_WORD: Final = re.compile(rb"[\t\n\r ]")
 
 _Tree: TypeAlias = "dict[bytes, _Tree]"
 
@@ -55,6 +60,20 @@ def is_valid_subject(subject: bytes) -> bool:
 def is_valid_pattern(pattern: bytes) -> bool:
     """Whether ``pattern`` may be subscribed to: a subject, possibly with wildcards."""
     return _PATTERN.fullmatch(pattern) is not None and _is_text(pattern)
+
+
+def is_carried(subject: bytes) -> bool:
+    """Whether a control line can carry ``subject`` as one word that names one place: what of a message
+    that did not come through the parser has to be so, before it is stored or sent.
+
+    Less than ``is_valid_subject`` asks: publishers have always been let have other bytes in a token.
+    """
+    return _CARRIED.fullmatch(subject) is not None
+
+
+def carried(subject: bytes) -> bytes:
+    """``subject`` with ``_`` in place of each byte that would end its word in a control line."""
+    return _ENDS_A_WORD.sub(b"_", subject) if _ENDS_A_WORD.search(subject) else subject
 
 
 def is_literal(pattern: bytes) -> bool:

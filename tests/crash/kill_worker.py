@@ -20,11 +20,17 @@ _ANSWER = re.compile(rb"MSG _INBOX\.ack\.(\d+) 2 0\r\n\r\n")
 
 
 class Worker:
-    """Works through a durable consumer; ``answered`` are the sequences whose ack was confirmed."""
+    """Works through a durable consumer; ``answered`` are the sequences whose ack was confirmed.
+
+    What had no answer when the server was killed is asked again of the next one, by the same reply subject;
+    ``asked_again`` counts that.
+    """
 
     def __init__(self) -> None:
         self.answered: set[int] = set()
         self.delivered: list[int] = []
+        self.asked_again = 0
+        self._unanswered: dict[int, bytes] = {}
 
     def work(self, host: str, port: int, seconds: float, kill: Callable[[], None]) -> None:
         """Pull and acknowledge for so long, kill the server, take what it had still said."""
@@ -77,6 +83,8 @@ class Worker:
         wire = connect(host, port)
         wire.sendall(b"SUB _INBOX.work 1\r\nSUB _INBOX.ack.* 2\r\n")
         self._asked = 0
+        self.asked_again += len(self._unanswered)
+        wire.sendall(b"".join(map(_ack, self._unanswered.values(), self._unanswered)))
         self._ask(wire)
         return wire
 
@@ -94,10 +102,12 @@ class Worker:
             sequence = int(found[2])
             self.delivered.append(sequence)
             self._asked -= 1
-            acks.append(b"PUB %s _INBOX.ack.%d 4\r\n+ACK\r\n" % (found[1], sequence))
+            self._unanswered[sequence] = found[1]
+            acks.append(_ack(found[1], sequence))
         for found in _ANSWER.finditer(data):
             end = max(end, found.end())
             self.answered.add(int(found[1]))
+            self._unanswered.pop(int(found[1]), None)
         try:
             if acks:
                 wire.sendall(b"".join(acks))
@@ -106,3 +116,7 @@ class Worker:
         except ConnectionError:
             pass  # killed meanwhile: reading tells
         return data[end:]
+
+
+def _ack(reply: bytes, sequence: int) -> bytes:
+    return b"PUB %s _INBOX.ack.%d 4\r\n+ACK\r\n" % (reply, sequence)

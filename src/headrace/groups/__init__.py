@@ -21,6 +21,7 @@ from .errors import (
     HandlerFailedError,
     MemberNotActiveError,
     NotAMemberError,
+    NotConfirmedError,
     NotOwnedError,
 )
 from .member import DeadLetter, Membership, OnFailure, Retry, Stop
@@ -43,6 +44,7 @@ __all__ = [
     "MemberNotActiveError",
     "Membership",
     "NotAMemberError",
+    "NotConfirmedError",
     "NotOwnedError",
     "OnFailure",
     "PartitioningFilter",

@@ -9,6 +9,7 @@ GroupError
 ├── MemberNotActiveError        no instance of the member reads, so none can step down
 ├── NotAMemberError             the name is in no membership list of the group
 ├── NotOwnedError               the message's partition has another owner by now
+│   └── NotConfirmedError       … and whether it was acknowledged is not known
 └── HandlerFailedError          a member's handler failed, and its policy is to stop
 """
 
@@ -59,6 +60,15 @@ class NotOwnedError(GroupError):
     def __init__(self, text: str, *, in_doubt: bool = False) -> None:
         super().__init__(text)
         self.in_doubt = in_doubt
+
+
+class NotConfirmedError(NotOwnedError):
+    """An acknowledgement was sent, and no confirmation came that counts: no answer, and the server was
+    restarted; or an answer when the partition might have had another owner. The message may be
+    acknowledged or not; ``in_doubt`` is true."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, in_doubt=True)
 
 
 class HandlerFailedError(GroupError):

@@ -1,13 +1,17 @@
-"""Handling a message exactly once: prepare, acknowledge, commit; or roll back.
+"""Prepare, acknowledge, commit; or roll back: for destinations that cannot remember what they have.
 
-The pattern of the partitioned consumer groups document. What a handler changes elsewhere it does in a
-transaction there. The transaction is prepared, then the message is acknowledged and the confirmation awaited,
-then the transaction is committed. Without the confirmation it is rolled back, and the message is delivered
-again to whoever owns its partition.
+Where a destination can store the message's ``sequence`` in the transaction of the work, do that, and
+acknowledge afterwards (``docs/groups.md``). It needs nothing of this module, and holds whatever dies.
 
-Between the confirmation and the commit a process can die. Then the message is acknowledged and its effect
-only prepared. Where what is prepared outlives the process, ``was_acknowledged`` tells the next owner what to
-do with it: commit if so, roll back if not. Where it does not, that effect is lost.
+Here the transaction is prepared, then the message is acknowledged and the confirmation awaited, then the
+transaction is committed. What that takes:
+
+- Between the confirmation and the commit a process can die, and the broker can die between storing the
+  acknowledgement and saying so (``NotConfirmedError``). Then the message may be acknowledged and its effect
+  only prepared. Where what is prepared outlives the process (``recoverable=True``), ``was_acknowledged``
+  tells the next owner what to do with it: commit if so, roll back if not. Where it does not, it is lost.
+- A confirmation must be final. Headrace's broker has it on disk before it confirms. nats-server may forget
+  after a kill what it has confirmed, and deliver it again: the effect comes about twice.
 """
 
 from __future__ import annotations

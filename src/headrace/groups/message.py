@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ..errors import DisconnectedError, NoRespondersError, TimeoutError_
-from .errors import NotOwnedError
+from ..errors import (
+    AckUnknownError,
+    DisconnectedError,
+    NoRespondersError,
+    ProtocolError,
+    TimeoutError_,
+)
+from .errors import NotConfirmedError, NotOwnedError
 from .names import split_subject
 
 if TYPE_CHECKING:
@@ -18,6 +24,9 @@ if TYPE_CHECKING:
     from .member.lease import Generation
 else:
     JetStreamMessage = Generation = Any  # msgspec evaluates the annotations of a struct
+
+
+_SOURCE: Final = "Nats-Stream-Source"
 
 
 class GroupMessage(msgspec.Struct, eq=False):
@@ -52,6 +61,18 @@ class GroupMessage(msgspec.Struct, eq=False):
         """Whether this instance surely still owns the partition. False: it was given to another one, or may
         have been, and the message is delivered again there."""
         return self._generation.is_owned
+
+    @property
+    def sequence(self) -> int:
+        """Its sequence in the stream it was published to: the same whenever it is delivered, and in whatever
+        group. In an elastic group ``metadata`` has another one, that of the copy in its work queue."""
+        if not self._generation.is_copied:
+            return self._message.metadata.stream_seq
+        origin = self._message.headers.get(_SOURCE) or ""
+        fields = origin.split(" ")
+        if len(fields) < 2 or not fields[1].isdigit():
+            raise ProtocolError(f"the copy does not say where it comes from: {origin!r}")
+        return int(fields[1])
 
     @property
     def payload(self) -> bytes:
@@ -109,30 +130,43 @@ class GroupMessage(msgspec.Struct, eq=False):
         return self._message.in_progress()
 
     async def ack_sync(self, timeout: float | None = None) -> None:
-        """Acknowledge, and return once the server has it on disk.
+        """Acknowledge, and return once the server has it on disk, and the partition is still ours.
 
         Without an answer, as when the link is lost, it asks again, as long as this instance owns the
-        partition.
+        partition and the server is the one that delivered the message. One that was restarted knows nothing
+        of that delivery; what it said would be of another one.
 
         Args:
             timeout: seconds to wait for the one answer to one question, instead of asking again.
 
         Raises:
-            NotOwnedError: the partition has another owner by now, or may have. Undo what was done: the
-                message is delivered again. Unless its ``in_doubt`` says that we asked and had no answer.
+            NotOwnedError: the partition has another owner by now, or may have. The message is not
+                acknowledged, and delivered again.
+            NotConfirmedError: the same, but it may be acknowledged: we asked, and had no answer that counts.
             TimeoutError, DisconnectedError: with ``timeout``: no answer came; it may be acknowledged or not.
         """
-        in_doubt = False
-        while self._generation.is_owned:
+        generation, in_doubt = self._generation, False
+        while generation.is_owned:
             try:
-                return await self._message.ack_sync(timeout)
+                await self._message._confirm(timeout, must_be_current=True)
             except NoRespondersError as error:
-                self._generation.lease.end()
+                generation.lease.end()
                 raise self._not_owned("its consumer is gone", in_doubt) from error
+            except AckUnknownError as error:
+                generation.lease.end()
+                raise self._not_owned(
+                    "the server was restarted", in_doubt or error.asked
+                ) from error
             except (TimeoutError_, DisconnectedError):
                 if timeout is not None:
                     raise
                 in_doubt = True
+                if self._message._is_decided_elsewhere():
+                    generation.lease.end()
+            else:
+                if generation.is_owned:
+                    return
+                raise self._not_owned("the confirmation came late", in_doubt=True)
         raise self._not_owned("it has another owner, or may have", in_doubt)
 
     def _not_owned(self, why: str, in_doubt: bool) -> NotOwnedError:
@@ -141,7 +175,6 @@ class GroupMessage(msgspec.Struct, eq=False):
             if in_doubt
             else "the message was not acknowledged and is delivered again"
         )
-        return NotOwnedError(
-            f"partition {self.partition} is not ours any more (generation {self.generation}): {why}; {then}",
-            in_doubt=in_doubt,
-        )
+        whose = f"partition {self.partition} is not ours any more (generation {self.generation})"
+        text = f"{whose}: {why}; {then}"
+        return NotConfirmedError(text) if in_doubt else NotOwnedError(text)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from .contents import (
     DOCUMENT_BYTES_MAX,
+    DOCUMENTS_BYTES_MAX,
     MESSAGE_BYTES_MAX,
     Began,
     ConsumerContent,
@@ -103,6 +104,7 @@ class ArchiveReader:
         self._magic = False
         self._began: Began | None = None
         self._consumers = 0
+        self._documents_left = DOCUMENTS_BYTES_MAX
         self._last = 0
         self.ended = False
 
@@ -162,6 +164,9 @@ class ArchiveReader:
             return self._begin(name, payload)
         if self._consumers:
             self._consumers -= 1
+            self._documents_left -= len(payload)
+            if self._documents_left < 0:
+                raise SnapshotFormatError(f"consumers take more than {DOCUMENTS_BYTES_MAX} bytes")
             return _consumer(name, payload)
         if name or stamp_ns or headers or payload:
             raise SnapshotFormatError("an entry is neither a message nor the end")

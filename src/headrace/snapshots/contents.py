@@ -10,6 +10,8 @@ from ..errors import SnapshotFormatError as SnapshotFormatError
 
 DOCUMENT_BYTES_MAX: Final = 8 << 20
 """Of a configuration or a consumer's state: read in one go, in a tenth of a second; more is refused."""
+DOCUMENTS_BYTES_MAX: Final = 64 << 20
+"""Of all consumers' configurations and states together, which are kept until the end; more is refused."""
 MESSAGE_BYTES_MAX: Final = (64 << 20) + (64 << 10)
 """Of a message's headers and payload: the most nats-server can be set to; more is refused."""
 

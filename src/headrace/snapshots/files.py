@@ -15,6 +15,7 @@ from typing import Any, Final
 from .consumer_state import decode_state
 from .contents import (
     DOCUMENT_BYTES_MAX,
+    DOCUMENTS_BYTES_MAX,
     Began,
     ConsumerContent,
     ConsumerState,
@@ -28,6 +29,7 @@ from .highwayhash import HighwayHash
 from .records import BlockReader
 from .tar import BLOCK, EXTENDED, FILE, decimal, padding, read_extended, read_header
 
+_DELETED_MAX: Final = 1 << 24  # sequences, eight bytes each, kept until the end
 _EXTENDED_BYTES_MAX: Final = 64 << 10
 _WORK: Final = 150  # packets of hashing in one step: about a millisecond
 
@@ -45,6 +47,7 @@ class FilesReader:
         self._body = bytearray()
         self._block: BlockReader | None = None
         self._documents: dict[str, bytes] = {}
+        self._documents_left = DOCUMENTS_BYTES_MAX
         self._checked: dict[str, dict[str, Any]] = {}
         self._began = False
         self._deleted = array("Q")
@@ -152,6 +155,8 @@ class FilesReader:
             raise SnapshotFormatError(f"{self._name} ends within a record")
         self._last = max(self._last, block.last_seq)
         self._deleted.extend(block.deleted)
+        if len(self._deleted) > _DELETED_MAX:
+            raise SnapshotFormatError(f"more than {_DELETED_MAX} messages are deleted in it")
         self._block = None
         self._left = -1
 
@@ -167,6 +172,9 @@ class FilesReader:
                 f"the server could not finish it: {body.decode(errors='replace')}"
             )
         if name == "meta.inf" or (folder.startswith("obs/") and file in ("meta.inf", "o.dat")):
+            self._documents_left -= len(name) + len(body)
+            if self._documents_left < 0:
+                raise SnapshotFormatError(f"documents take more than {DOCUMENTS_BYTES_MAX} bytes")
             self._documents[name] = body
         elif name == "meta.sum":
             return [self._begin(body)]

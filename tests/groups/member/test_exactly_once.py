@@ -18,7 +18,7 @@ from member_world import GROUP, STREAM, World
 from peers import ServerProcess
 from waiting import until
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+BANK = Path(__file__).with_name("recoverable_bank.py")
 
 
 class Message:
@@ -177,7 +177,7 @@ async def test_processes_that_die_between_preparing_and_booking_book_each_paymen
             await js.publish(f"pay.account-{number % 5}", b"%d" % number)
 
     def run(die_in: str, at: int) -> int:
-        arguments = [EXAMPLES / "exactly_once.py", server.url, database, "a", die_in, at]
+        arguments = [BANK, server.url, database, "a", die_in, at]
         command = [sys.executable, "-c", WORKER, *map(str, arguments)]
         return subprocess.run(command, timeout=60, check=False).returncode
 

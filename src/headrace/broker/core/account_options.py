@@ -147,7 +147,7 @@ class Import(msgspec.Struct, frozen=True, kw_only=True):
 class AccountOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One account; ``jetstream`` of None: it has no streams.
 
-    ``connections_max`` and ``subscriptions_max``, both of the whole account, of -1 are no limit.
+    ``connections_max``, ``subscriptions_max`` and ``payload_max`` of -1 are no limit.
     """
 
     name: str
@@ -166,7 +166,10 @@ class AccountOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How many clients the account may have; -1, the default: any number."""
 
     subscriptions_max: int = -1
-    """How many subscriptions the account may have; -1, the default: any number."""
+    """How many subscriptions each of its clients may have; -1, the default: what the server allows."""
+
+    payload_max: int = -1
+    """The most bytes of a message of its clients; -1, the default: what the server allows."""
 
 
 def check_accounts(accounts: Iterable[AccountOptions]) -> None:

@@ -23,7 +23,7 @@ from .budget import Budget
 from .monitor.connections import EndedConnections
 from .net.output import Output
 from .net.session import Session
-from .net.session_subscriptions import Leaving
+from .net.session_subscriptions import Leaving, subscriptions_max
 from .options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
 from .peer import Peer
 from .ports.bus import Randomness
@@ -137,8 +137,7 @@ class Hub:
             document["tls_required"] = True
             if options.tls_verify:
                 document["tls_verify"] = True
-        own = session.identity.payload_max
-        document["max_payload"] = min(own, options.max_payload) if own >= 0 else options.max_payload
+        document["max_payload"] = session.payload_max
         if self.storage is not None:
             document["jetstream"] = True
             if options.domain:
@@ -186,16 +185,32 @@ class Hub:
     def reconfigure(self, options: HubOptions, authenticator: Authenticator) -> None:
         """Apply new limits, credentials and permissions, to connected clients as well.
 
-        If there are now too many connections, the newest are closed.
+        If there are now too many connections, of an account or of all, the newest are closed; so is one
+        that has more subscriptions than it may.
         """
         self.options = options
         self.authenticator = authenticator
         for session in list(self.sessions.values()):
             session.authenticate_again()
             session.apply_limits(session.identity)
+            most = subscriptions_max(session, options)
+            if session.authenticated and len(session.subscriptions) > most:
+                session.close("maximum subscriptions exceeded")
+        self._close_excess_of_accounts()
         excess = max(0, len(self.sessions) - options.connections_max)
         for session in list(self.sessions.values())[len(self.sessions) - excess :]:
             session.close("maximum connections exceeded")
+
+    def _close_excess_of_accounts(self) -> None:
+        excess = {
+            account: account.connections - account.options.connections_max
+            for account in self.accounts
+            if 0 <= account.options.connections_max < account.connections
+        }
+        for session in reversed(list(self.sessions.values())) if excess else ():
+            if session.account in excess and session.authenticated and excess[session.account] > 0:
+                excess[session.account] -= 1
+                session.close("maximum account active connections exceeded")
 
     def _offer_services(self) -> None:
         """Answer ``$SYS.REQ.…`` once accounts are configured. Without accounts nothing asks for it."""

@@ -211,8 +211,8 @@ class Broker:
     def reload(self, options: BrokerOptions) -> list[str]:
         """Change to these settings as far as that goes while serving; all or nothing.
 
-        Credentials and permissions hold at once, for those who are connected, too: who has lost them
-        is hung up on. Limits hold for new connections, and certificates are read again. Returns the
+        Credentials, permissions and limits hold at once, for those who are connected, too: who has lost
+        them, or is beyond them, is hung up on. Certificates are read again. Returns the
         names of changed settings that need a restart; they stay as they are. To be called in the
         broker's own loop. Raises ConfigurationError, and then nothing has changed.
         """

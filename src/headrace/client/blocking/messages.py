@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...api.acks import ACK
 from ...wire.frames import Frame
 from ...wire.inprocess import Chunk
 from ..jetstream.message import Batch as AioBatch
@@ -47,14 +46,16 @@ class JetStreamMessage(DeliveredMessage, eq=False, kw_only=True):
     def ack_sync(self, timeout: float | None = None) -> None:
         """Acknowledge, and return once the server has it on disk.
 
+        Where this was called before and had no answer, the server is asked again only if it is the one
+        that delivered the message, and was not restarted since.
+
         Raises:
             TimeoutError: no confirmation within ``timeout`` seconds (None: ``request_timeout``).
+            DisconnectedError: the link was lost before the confirmation came: it may be acknowledged or not.
+            AckUnknownError: the same, and it cannot be asked again.
             NoRespondersError: the consumer is gone, or takes no acks.
         """
-        session = self._session
-        seconds = session.options.request_timeout if timeout is None else timeout
-        self._thread.run(session.requests.ask(self.reply, b"", ACK, seconds))
-        self._answered = True
+        self._thread.run(self._confirm(timeout, must_be_current=self._asked))
 
     def _send(self, data: bytes) -> None:
         self._thread.post(partial(self._session.send_answers, data))

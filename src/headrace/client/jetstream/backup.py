@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import stat
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
-from ...api.base import Document, DocumentError, encode, from_wire, to_wire
+from ...api.base import Document, DocumentError, encode, from_wire, read_json, to_wire
 from ...api.envelope import decode_response
 from ...api.snapshots import (
     CHUNK_BYTES_MAX,
@@ -34,6 +35,7 @@ ABOUT_FILE: Final = "backup.json"
 
 _SILENCE_S: Final = 15.0  # the server itself gives up after five
 _UNANSWERED_MAX: Final = 8
+_ABOUT_BYTES_MAX: Final = 8 << 20
 
 
 class BackupError(HeadraceError):
@@ -71,17 +73,35 @@ def read_backup(directory: str | os.PathLike[str]) -> Backup:
     """What a backup in a directory is of. Raises ConfigurationError if there is none."""
     place = Path(directory)
     try:
-        about = json.loads((place / ABOUT_FILE).read_bytes())
-        nbytes = (place / DATA_FILE).stat().st_size
+        about = read_json(_whole(place / ABOUT_FILE))
+        nbytes = _regular((place / DATA_FILE).stat(), DATA_FILE).st_size
         config = from_wire(about["config"], StreamConfig)
         state = from_wire(about["state"], StreamStateInfo)
     except OSError as error:
         raise ConfigurationError(f"no backup in {place}: {error}") from error
-    except (DocumentError, ValueError, KeyError, TypeError) as error:
+    except (DocumentError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigurationError(
             f"{place / ABOUT_FILE} is not that of a backup: {error}"
         ) from error
     return Backup(place, config, state, nbytes, about)
+
+
+def _whole(path: Path) -> bytes:
+    """A document of a backup. Raises OSError, DocumentError if it is none."""
+    # Whoever wrote the backup may have put a pipe here, on which an ordinary open waits for ever.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        _regular(os.fstat(handle), path.name)
+        found = file.read(_ABOUT_BYTES_MAX + 1)
+    if len(found) > _ABOUT_BYTES_MAX:
+        raise DocumentError(f"it is larger than {_ABOUT_BYTES_MAX} bytes")
+    return found
+
+
+def _regular(found: os.stat_result, name: str) -> os.stat_result:
+    if not stat.S_ISREG(found.st_mode):
+        raise DocumentError(f"{name} is no regular file")
+    return found
 
 
 async def backup_stream(
@@ -252,5 +272,5 @@ async def _ask(
     body = request if isinstance(request, bytes) else encode(request)
     frame = await api.session.requests.ask(api.subject(*tokens), b"", body, api.timeout)
     decode_response(frame[5], kind)
-    found: dict[str, Any] = json.loads(frame[5])
+    found: dict[str, Any] = read_json(frame[5])
     return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from ...api.acks import ACK, IN_PROGRESS, NAK, TERM, AckTokens, parse_ack_subject
+from ...errors import AckUnknownError, TimeoutError_
 from ...wire.encode import pub
 from ...wire.frames import Frame
 from ...wire.inprocess import Chunk
@@ -42,6 +44,19 @@ class DeliveredMessage(MessageView, eq=False):
 
     _answered: bool | str = False  # True of an acknowledgement, else its name
     _metadata: AckTokens | None = None
+    _asked: bool = False
+    """Whether an acknowledgement was sent that is to be confirmed."""
+
+    @property
+    def is_of_former_server(self) -> bool:
+        """Whether the server that delivered it was restarted since, or left for another one. There its reply
+        subject may mean another delivery of the same message."""
+        return int(self._frame[2]) < self._session.routes.first
+
+    def _is_decided_elsewhere(self) -> bool:
+        """Whether another server than the one we talk to may be the one that confirms, as in a cluster: that
+        one may be restarted without our noticing."""
+        return bool(self._session.info.cluster)
 
     @property
     def metadata(self) -> AckTokens:
@@ -78,6 +93,30 @@ class DeliveredMessage(MessageView, eq=False):
             self._send(pub(self._frame[3], b"", b"", IN_PROGRESS))
         return _QUEUED
 
+    async def _confirm(self, timeout: float | None, *, must_be_current: bool) -> None:
+        """``ack_sync``; ``must_be_current``: ask nobody but who delivered it."""
+        session = self._session
+        seconds = session.options.request_timeout if timeout is None else timeout
+        if must_be_current:
+            if session.link is None:
+                await self._until_linked(seconds)
+            if self.is_of_former_server:
+                raise AckUnknownError(
+                    "the server was restarted, or left for another one, since the message was delivered",
+                    asked=self._asked,
+                )
+        self._asked = True
+        await session.requests.ask(self.reply, b"", ACK, seconds)
+        self._answered = True
+
+    async def _until_linked(self, seconds: float) -> None:
+        """Raises TimeoutError, DisconnectedError if the link to come is lost at once, too."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._session.flush()
+        except TimeoutError:
+            raise TimeoutError_(f"no connection within {seconds} s") from None
+
     def _answer(self, body: bytes, name: str) -> Queued:
         if not self._answered:
             self._send(pub(self._frame[3], b"", b"", body))
@@ -103,14 +142,16 @@ class JetStreamMessage(DeliveredMessage, Message, eq=False):
     async def ack_sync(self, timeout: float | None = None) -> None:
         """Acknowledge, and return once the server has it on disk.
 
+        Where this was called before and had no answer, the server is asked again only if it is the one
+        that delivered the message, and was not restarted since.
+
         Raises:
             TimeoutError: no confirmation within ``timeout`` seconds (None: ``request_timeout``).
+            DisconnectedError: the link was lost before the confirmation came: it may be acknowledged or not.
+            AckUnknownError: the same, and it cannot be asked again.
             NoRespondersError: the consumer is gone, or takes no acks.
         """
-        session = self._session
-        seconds = session.options.request_timeout if timeout is None else timeout
-        await session.requests.ask(self.reply, b"", ACK, seconds)
-        self._answered = True
+        await self._confirm(timeout, must_be_current=self._asked)
 
 
 M = TypeVar("M", bound=DeliveredMessage)

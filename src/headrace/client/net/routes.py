@@ -45,7 +45,19 @@ class RouteTable:
 
     def __init__(self) -> None:
         self.by_sid: dict[bytes, Route] = {}
+        self.first = 1
+        """What has a lower number came from a server that has been restarted since, or left for another."""
         self._last = 0
+
+    def renew(self) -> None:
+        """Give every route another number, as on the link to come another server answers."""
+        routes = list(self.by_sid.values())
+        self.by_sid.clear()
+        self.first = self._last + 1
+        for route in routes:
+            self._last += 1
+            route.sid = b"%d" % self._last
+            self.by_sid[route.sid] = route
 
     def add(
         self, subject: bytes, receive: Callable[[list[Frame]], None], queue: bytes = b""

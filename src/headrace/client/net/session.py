@@ -335,7 +335,10 @@ class Session:
         link.on_lost = self._lost
         self._last_error = None
         self.pool.succeeded(found.address)
+        before = self.info.server_id
         self._read_info(link.info)
+        if before and self.info.server_id != before:
+            self.routes.renew()
         pings = PING_COMMAND * self.keepalive.waiting
         self.outbox.attach(link.transport, self.routes.commands() + pings)
         self.keepalive.start(link)

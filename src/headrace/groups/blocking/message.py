@@ -48,17 +48,19 @@ class GroupMessage(AioGroupMessage, eq=False):
         return self._noted(self._message.term(reason))
 
     def ack_sync(self, timeout: float | None = None) -> None:  # type: ignore[override]
-        """Acknowledge, and return once the server has it on disk.
+        """Acknowledge, and return once the server has it on disk, and the partition is still ours.
 
         Without an answer, as when the link is lost, it asks again, as long as this instance owns the
-        partition.
+        partition and the server is the one that delivered the message. One that was restarted knows nothing
+        of that delivery; what it said would be of another one.
 
         Args:
             timeout: seconds to wait for the one answer to one question, instead of asking again.
 
         Raises:
-            NotOwnedError: the partition has another owner by now, or may have. Undo what was done: the
-                message is delivered again. Unless its ``in_doubt`` says that we asked and had no answer.
+            NotOwnedError: the partition has another owner by now, or may have. The message is not
+                acknowledged, and delivered again.
+            NotConfirmedError: the same, but it may be acknowledged: we asked, and had no answer that counts.
             TimeoutError, DisconnectedError: with ``timeout``: no answer came; it may be acknowledged or not.
         """
         self._thread.run(self._source.ack_sync(timeout))

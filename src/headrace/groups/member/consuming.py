@@ -164,7 +164,8 @@ class Consuming:
             self._finish(Lost())
             return False
         number = pinned.number(info)
-        self.generation = Generation(number, self._plan.partitions, lease, self._time)
+        is_copied = not crew.settings.is_static
+        self.generation = Generation(number, self._plan.partitions, lease, self._time, is_copied)
         settings = crew.settings
         renewal = Renewal(pinned, lease, settings.ack_wait / 3, settings.lease_s)
         self._keeper = self._spawn(self._keep(renewal), "pin")

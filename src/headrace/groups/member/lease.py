@@ -84,12 +84,14 @@ class Generation:
         partitions: those of the consumer.
         lease: until when it is surely ours.
         time: the loop's clock.
+        is_copied: whether what comes of it are copies of the stream's messages, as in an elastic group.
     """
 
     number: int
     partitions: tuple[int, ...]
     lease: Lease
     time: Callable[[], float]
+    is_copied: bool = False
 
     @property
     def is_owned(self) -> bool:

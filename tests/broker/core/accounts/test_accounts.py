@@ -440,6 +440,125 @@ def test_connections_and_subscriptions_of_an_account_are_limited() -> None:
     assert world.user("A").errors == []
 
 
+def told(world: Accounts, *accounts: AccountOptions) -> None:
+    """The operator changed the accounts."""
+    world.hub.configure_accounts(accounts)
+    world.hub.reconfigure(world.hub.options, world.hub.authenticator)
+    world.tick()
+
+
+def test_an_account_that_may_have_fewer_connections_loses_the_newest() -> None:
+    world = Accounts(AccountOptions(name="A", connections_max=5), AccountOptions(name="B"))
+    clients = [world.user("A") for _ in range(4)]
+    other = world.user("B")
+    told(world, AccountOptions(name="A", connections_max=2), AccountOptions(name="B"))
+    said = "maximum account active connections exceeded"
+    assert [client.errors for client in clients] == [[], [], [said], [said]]
+    assert [client.session.closed for client in clients] == [False, False, True, True]
+    assert not other.session.closed
+    account = world.hub.accounts.get("A")
+    assert account is not None
+    assert account.connections == 2
+    assert world.user("A").errors == [said]
+
+
+def test_who_has_more_subscriptions_than_the_account_allows_by_now_is_hung_up_on() -> None:
+    world = Accounts(AccountOptions(name="A", subscriptions_max=5))
+    few, many = world.user("A"), world.user("A")
+    few.subscribe(b"a")
+    for subject in (b"a", b"b", b"c"):
+        many.subscribe(subject)
+    told(world, AccountOptions(name="A", subscriptions_max=2))
+    assert (few.errors, many.errors) == ([], ["maximum subscriptions exceeded"])
+    few.subscribe(b"b")
+    assert few.errors == []  # each connection has its own number of them
+    few.subscribe(b"c")
+    assert few.errors == ["maximum subscriptions exceeded"]
+    assert not few.session.closed
+
+
+def test_a_lower_payload_holds_for_the_next_message_of_who_is_connected() -> None:
+    world = Accounts(AccountOptions(name="A", payload_max=100), AccountOptions(name="B"))
+    a, b = world.user("A"), world.user("B")
+    a.publish(b"x", b"y" * 100)
+    assert not a.session.closed
+    told(world, AccountOptions(name="A", payload_max=10), AccountOptions(name="B"))
+    assert b'"max_payload":10,' in world.hub.info(a.session)
+    for client in (a, b):
+        client.publish(b"x", b"y" * 11)
+    assert a.errors == ["Maximum Payload Violation"]
+    assert a.session.closed
+    assert not b.session.closed
+
+
+API = Import(kind="service", account="A", subject=b"$JS.API.>", local=b"$JS.API.>")
+ONE = Import(
+    kind="service", account="A", subject=b"$JS.API.STREAM.INFO.*", local=b"$JS.API.STREAM.INFO.*"
+)
+ELSEWHERE = Import(kind="service", account="A", subject=b"$JS.API.>", local=b"JS.far.API.>")
+
+
+def importing(*imports: Import) -> list[AccountOptions]:
+    exports = tuple(
+        Export(kind="service", subject=subject, many_answers=True)
+        for subject in (b"$JS.API.>", b"$JS.API.STREAM.INFO.*")
+    )
+    return [
+        AccountOptions(name="A", jetstream=STREAMS, exports=exports),
+        AccountOptions(name="B", imports=imports),
+    ]
+
+
+def answers(client: Client, verb: str, body: Any = None) -> list[Any]:
+    """Of each answer its error's number, or its status, or True."""
+    payload = b"" if body is None else json.dumps(body).encode()
+    got = client.request(f"$JS.API.{verb}".encode(), payload)
+    client.world.settle()
+    return [
+        int(each.status)
+        if each.status
+        else json.loads(each.payload).get("error", {}).get("err_code", True)
+        for each in got.take()
+    ]
+
+
+def test_who_imports_the_api_of_another_account_is_answered_from_there_alone() -> None:
+    world = Accounts(*importing(API))
+    a, b = world.user("A"), world.user("B")
+    config = {"name": "S", "subjects": ["s.>"]}
+    assert answers(b, "STREAM.CREATE.S", config) == [True]
+    assert answers(a, "STREAM.INFO.S") == answers(b, "STREAM.INFO.S") == [True]
+    assert answers(b, "STREAM.INFO.T") == [10059]
+    assert answers(b, "STREAM.DELETE.S") == [True]
+    assert answers(a, "INFO") == answers(b, "INFO") == [True]
+
+
+def test_calls_that_are_not_imported_beside_others_have_no_responders() -> None:
+    world = Accounts(*importing(ONE))
+    a, b = world.user("A"), world.user("B")
+    a.stream()
+    assert answers(b, "STREAM.INFO.S") == [True]
+    for verb in ("INFO", "STREAM.NAMES", "STREAM.CREATE.T", "STREAM.DELETE.S"):
+        assert answers(b, verb, {}) == [503]
+
+
+def test_an_import_under_another_name_leaves_the_accounts_own_answer() -> None:
+    world = Accounts(*importing(ELSEWHERE))
+    assert answers(world.user("B"), "INFO") == [10039]
+
+
+def test_imports_that_come_and_go_while_serving_decide_who_answers() -> None:
+    world = Accounts(*importing())
+    client = world.user("B")
+    assert answers(client, "INFO") == [10039]
+    told(world, *importing(API))
+    assert answers(client, "INFO") == [True]
+    told(world, *importing(ONE))
+    assert answers(client, "INFO") == [503]
+    told(world, *importing())
+    assert answers(client, "INFO") == [10039]
+
+
 def test_a_user_that_moves_takes_its_subscriptions_along() -> None:
     world = Accounts(AccountOptions(name="A"), AccountOptions(name="B"))
     ann = world.user("A")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ....errors import ConfigurationError
+from ....subjects import overlaps
 from ..account_options import (
     DEFAULT_ACCOUNT,
     SYSTEM_ACCOUNT,
@@ -58,12 +59,6 @@ class Account:
     def is_full(self) -> bool:
         """Whether one more connection would be too many."""
         return 0 <= self.options.connections_max <= self.connections
-
-    @property
-    def may_subscribe(self) -> bool:
-        """Whether there is room for one more subscription."""
-        most = self.options.subscriptions_max
-        return most < 0 or self.router.subscriptions < most
 
 
 class Accounts:
@@ -212,13 +207,27 @@ class _Shared:
         return engine
 
     def stand_in(self, accounts: Iterable[Account]) -> None:
-        """Make accounts without JetStream say so when they are asked."""
+        """Make accounts without JetStream say so when they are asked.
+
+        One that imports calls of another's is answered from there alone; what it does not import nobody
+        answers.
+        """
         for account in accounts:
-            if account.engine is None and account not in self._stand_ins:
+            if account.engine is not None:
+                continue
+            is_elsewhere = any(
+                wanted.kind == "service" and overlaps(wanted.pattern, _API)
+                for wanted in account.options.imports
+            )
+            sink = self._stand_ins.get(account)
+            if sink is None and not is_elsewhere:
                 if self._nobodys is None:
                     self._nobodys = self._without_account()
                 sink = self._stand_ins[account] = self._nobodys.stand_in(account.router)
                 account.router.add_sink(_API, sink)
+            elif sink is not None and is_elsewhere:
+                del self._stand_ins[account]
+                account.router.remove_sink(_API, sink)
 
     def _without_account(self) -> JetStream:
         """An engine without an account, which knows every API call: there may be no other engine."""

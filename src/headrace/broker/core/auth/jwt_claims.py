@@ -30,6 +30,7 @@ def account_options(claims: Claims) -> AccountOptions:
         imports=tuple(_import(item) for item in content.get("imports") or ()),
         connections_max=_limit(limits.get("conn", -1)),
         subscriptions_max=_limit(limits.get("subs", -1)),
+        payload_max=_limit(limits.get("payload", -1)),
     )
 
 

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from .session_subscriptions import Leaving
 
 
+class LimitsOfClients(Protocol):
+    """What an account allows each of its clients; -1: what the server allows."""
+
+    @property
+    def subscriptions_max(self) -> int: ...
+    @property
+    def payload_max(self) -> int: ...
+
+
 class HostedAccount(Protocol):
     """The account a session belongs to; see ``accounts.accounts.Account``."""
 
@@ -26,9 +35,9 @@ class HostedAccount(Protocol):
     """Kept by the sessions."""
 
     @property
-    def is_full(self) -> bool: ...
+    def options(self) -> LimitsOfClients: ...
     @property
-    def may_subscribe(self) -> bool: ...
+    def is_full(self) -> bool: ...
 
 
 class HostedAccounts(Protocol):

@@ -54,7 +54,7 @@ class Session:
     __slots__ = (
         "_budget", "_hub", "_input", "_keepalive", "_last_words", "_login", "_parser", "_relaxed",
         "_subscriptions", "account", "answers", "client_id", "close_reason", "identity", "in_bytes",
-        "in_messages", "options", "output", "peer", "router", "started_ns", "state",
+        "in_messages", "options", "output", "payload_max", "peer", "router", "started_ns", "state",
     )  # fmt: skip
 
     subscription_kinds: ClassVar[tuple[type[Subscription] | None, type[GuardedSubscription]]] = (
@@ -80,6 +80,7 @@ class Session:
         self.started_ns = hub.clock.now_ns()
         self.in_messages = 0
         self.in_bytes = 0
+        self.payload_max = options.max_payload
         self.output = Output(self, hub.touched, options.outbound_bytes_max)
         self._subscriptions = SessionSubscriptions(self, *self.subscription_kinds)
         self._parser = Parser.for_server(
@@ -273,10 +274,10 @@ class Session:
 
     def apply_limits(self, identity: Identity) -> None:
         """Apply the limits of the hub and of the user from here on."""
-        options, most = self._hub.options, identity.payload_max
-        self._parser.max_payload = (
-            options.max_payload if most < 0 else min(most, options.max_payload)
-        )
+        options = self._hub.options
+        limits = (self.account.options.payload_max, identity.payload_max)
+        self.payload_max = min([options.max_payload, *(limit for limit in limits if limit >= 0)])
+        self._parser.max_payload = self.payload_max
         self._parser.max_control_line = options.max_control_line
 
     def change_identity(self, identity: Identity | None) -> None:

@@ -131,9 +131,7 @@ class SessionSubscriptions:
     def _why_not(self, options: HubOptions, pattern: bytes, queue: bytes) -> str:
         """Why a subscription is refused, in the words of nats-server; empty if it is not."""
         identity = self._listener.identity
-        count, most = len(self.by_sid), identity.subscriptions_max
-        is_full = count >= options.subscriptions_max or 0 <= most <= count
-        if is_full or not self._listener.account.may_subscribe:
+        if len(self.by_sid) >= subscriptions_max(self._listener, options):
             return "maximum subscriptions exceeded"
         if not is_valid_pattern(pattern):
             return "Invalid Subject"
@@ -144,6 +142,12 @@ class SessionSubscriptions:
             using = f' using queue "{shown(queue)}"' if queue else ""
             return f'Permissions Violation for Subscription to "{shown(pattern)}"{using}'
         return ""
+
+
+def subscriptions_max(listener: Session, options: HubOptions) -> int:
+    """How many a client may have: the least that the server, its account and its user allow."""
+    limits = (listener.account.options.subscriptions_max, listener.identity.subscriptions_max)
+    return min([options.subscriptions_max, *(limit for limit in limits if limit >= 0)])
 
 
 def shown(subject: bytes) -> str:

@@ -59,7 +59,7 @@ def _account(name: str, entry: ConfigValue) -> tuple[AccountOptions, list[User]]
     streams = fields.take("jetstream")
     exports, imports = fields.take("exports"), fields.take("imports")
     limits = fields.take("limits")
-    connections, subscriptions = _limits(limits, name)
+    connections, subscriptions, payload = _limits(limits, name)
     fields.no_more(f"not supported in an account; accepted are {_KNOWN}")
     options = AccountOptions(
         name=name,
@@ -68,22 +68,27 @@ def _account(name: str, entry: ConfigValue) -> tuple[AccountOptions, list[User]]
         imports=tuple(_import(item) for item in _items(imports, "imports")),
         connections_max=connections,
         subscriptions_max=subscriptions,
+        payload_max=payload,
     )
     return options, users
 
 
-def _limits(value: ConfigValue | None, name: str) -> tuple[int, int]:
-    """How many connections and subscriptions the account may have; -1: any number."""
+def _limits(value: ConfigValue | None, name: str) -> tuple[int, int, int]:
+    """The most connections of the account, and subscriptions and bytes of a message of each of them; -1: any
+    number."""
     if value is None:
-        return -1, -1
+        return -1, -1, -1
     fields = Fields(value, f"accounts.{name}.limits")
-    connections = fields.number("max_connections", "max_conn")
-    subscriptions = fields.number("max_subscriptions", "max_subs")
-    fields.no_more("not supported in limits; accepted are max_connections and max_subscriptions")
-    return (
-        -1 if connections is None else connections,
-        -1 if subscriptions is None else subscriptions,
+    found = (
+        fields.number("max_connections", "max_conn"),
+        fields.number("max_subscriptions", "max_subs"),
+        fields.number("max_payload", "max_pay"),
     )
+    fields.no_more(
+        "not supported in limits; accepted are max_connections, max_subscriptions and max_payload"
+    )
+    connections, subscriptions, payload = (-1 if number is None else number for number in found)
+    return connections, subscriptions, payload
 
 
 def read_jetstream_limits(value: ConfigValue) -> JetStreamLimits | None:

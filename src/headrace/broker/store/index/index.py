@@ -16,6 +16,7 @@ from itertools import compress
 
 import msgspec
 
+from ....subjects import carried
 from ..format.expiries import Expiries
 
 
@@ -269,6 +270,7 @@ class SubjectTable:
         "ids",
         "lasts",
         "loose",
+        "mended",
         "names",
     )
 
@@ -280,6 +282,8 @@ class SubjectTable:
         self.lasts: array[int] = array("Q")
         self.loose: set[int] = set()
         self.empty = 0
+        self.mended = 0
+        """How many subjects were found that no control line can carry."""
         self._by_token: dict[bytes, array[int]] = {}
         self._listed = 0  # so many subjects are in there
 
@@ -288,8 +292,15 @@ class SubjectTable:
         return len(self.names) - self.empty
 
     def intern(self, subject: bytes) -> int:
-        """The id of ``subject``, made if it has none."""
+        """The id of ``subject``, made if it has none.
+
+        Whatever way a subject came here, of files that somebody else has written too, it goes out in
+        control lines: bytes that would end one stand as ``_``, one for one.
+        """
         sid = self.ids.get(subject)
+        if sid is None and (name := carried(subject)) is not subject:
+            self.mended += 1
+            return self.intern(name)
         if sid is None:
             sid = self.ids[subject] = len(self.names)
             self.names.append(subject)

@@ -384,6 +384,9 @@ class _Opening:
         self._apply_removals()
         self._report_blanks()
         self._count_subjects()
+        if self._table.mended:
+            what = "subjects that no protocol line can carry are shown with _ for such bytes"
+            self._report(self._directory, 0, what)
         if tail.rel is not None or tail.base + len(tail) != self._expected:
             self._unfit = True
         self._log = log = FileLog(

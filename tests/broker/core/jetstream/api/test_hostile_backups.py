@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from hashlib import sha256
 
 import pytest
@@ -10,9 +11,18 @@ import pytest
 from headrace.snapshots import tar
 from headrace.snapshots.archive import END, MAGIC, message_entry, state_entry
 from headrace.snapshots.consumer_state import encode_state
-from headrace.snapshots.contents import ConsumerState, Delivery
+from headrace.snapshots.contents import (
+    ConsumerContent,
+    ConsumerState,
+    Delivery,
+    SnapshotFormatError,
+)
+from headrace.snapshots.crc32c import crc32c, masked
 from headrace.snapshots.framing import FRAME_BYTES_MAX, IDENTIFIER, frame
 from headrace.snapshots.highwayhash import HighwayHash
+from headrace.snapshots.records import block_hash, encode_record
+from headrace.snapshots.unpacking import Unpacker
+from headrace.snapshots.varint import uvarint, varint
 from jetstream_world import World
 
 from .test_restores import nothing_stays, restore
@@ -83,6 +93,50 @@ def extended(field: bytes) -> bytes:
     return bytes(block) + fields + bytes(tar.padding(len(fields))) + file("msgs/1.blk", b"")
 
 
+def with_message(
+    subject: bytes = b"s.1", headers: bytes = b"", payload: bytes = b"m", sequence: int = 1
+) -> bytes:
+    state = state_entry({"first_seq": 1, "last_seq": sequence}, THEN)
+    entry = message_entry(sequence, subject, headers, payload, THEN)
+    return framed(MAGIC + state + entry + END)
+
+
+def named(name: bytes) -> bytes:
+    """An archive with one consumer of this name."""
+    state = state_entry({"first_seq": 1, "last_seq": 1, "consumer_count": 1}, THEN)
+    zero = b'{"consumer_seq":0,"stream_seq":0}'
+    body = b'{"config":{"ack_policy":"explicit"},"state":{"delivered":%b,"ack_floor":%b}}' % (
+        zero,
+        zero,
+    )
+    entry = message_entry(0, b"consumers/" + name, b"", body, THEN)
+    return framed(MAGIC + state + entry + ONE + END)
+
+
+def bomb(size: int) -> bytes:
+    """A frame of some 20 bytes that decodes to so many spaces, up to 4 MiB."""
+    block = uvarint(size) + b"\x00 \x05\x01"  # a space, and five more of it
+    left = size - 6
+    while left:
+        some = min(left, 1 << 20)
+        block += b"\x1d\x00" + (some - (1 << 16) - 4).to_bytes(3, "little")  # so many again
+        left -= some
+    body = masked(crc32c(b" " * size)).to_bytes(4, "little") + block
+    return b"\x00" + len(body).to_bytes(3, "little") + body
+
+
+INJECTED = b"s.x\r\nINFO {}\r\nMSG s.1 1 1\r\nx"
+
+
+def pipe(name: str) -> bytes:
+    """A named pipe, as tar has them."""
+    block = bytearray(tar.header(name, 0, 0))
+    block[156] = ord("6")
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
 OBS = "obs/C/"
 HOSTILE = {
     "a state nested without end": with_state(DEEP),
@@ -125,6 +179,29 @@ HOSTILE = {
         described(OBS, "S/C", b"{}"),
         file(OBS + "o.dat", encode_state(ConsumerState((1 << 63, 1 << 63), (0, 0)), THEN)),
     ),
+    "a subject that is more than one line": with_message(INJECTED),
+    "a subject with a line's end": with_message(b"s.x\n"),
+    "a subject with a space": with_message(b"s. x"),
+    "a subject with a tab": with_message(b"s.\tx"),
+    "a subject with an empty token": with_message(b"s..x"),
+    "a subject with a wildcard": with_message(b"s.*"),
+    "a subject with all below it": with_message(b"s.>"),
+    "no subject": with_message(b""),
+    "headers that are none": with_message(headers=b"MSG s.1 1 1\r\nx\r\n\r\n"),
+    "headers without their end": with_message(headers=b"NATS/1.0\r\nA: b\r\n"),
+    "headers of 128 KiB": with_message(headers=b"NATS/1.0\r\nA: %b\r\n\r\n" % bytes(128 << 10)),
+    "a consumer whose name is two lines": named(b"C\r\nINFO"),
+    "a consumer whose name has a space": named(b"C D"),
+    "a consumer in another directory": named(b"../C"),
+    "a consumer that delivers to two lines": with_consumer(
+        b'{"config":{"name":"C","deliver_subject":"a\\r\\nINFO {}","ack_policy":"none"},"state":{'
+        b'"delivered":{"consumer_seq":0,"stream_seq":0},'
+        b'"ack_floor":{"consumer_seq":0,"stream_seq":0}}}'
+    ),
+    "a pipe": framed(described("", "S", b'{"name":"S"}') + pipe("obs/C/meta.inf")),
+    "a message file's subject that is more than one line": in_files(
+        file("msgs/1.blk", encode_record(block_hash("S", 1), 1, INJECTED, b"", b"m", THEN))
+    ),
     "a time far away": in_files(
         described(OBS, "S/C", b"{}"),
         file(
@@ -141,3 +218,31 @@ def test_it_is_refused_and_nothing_stays(data: bytes) -> None:
     answer = restore(client, data)
     assert answer.get("error"), json.dumps(answer)[:200]
     nothing_stays(client)
+
+
+def entry_head(name: bytes, size: int) -> bytes:
+    """The front of an entry of an archive whose body has ``size`` bytes."""
+    return b"".join((uvarint(len(name)), varint(THEN), uvarint(0), uvarint(0), uvarint(size), name))
+
+
+def many_documents(count: int, size: int) -> Iterator[bytes]:
+    """The frames of an archive of consumers, as large as they may be, of spaces that say nothing."""
+    state = state_entry({"first_seq": 1, "last_seq": 0, "consumer_count": count}, THEN)
+    yield IDENTIFIER + frame(MAGIC + state)
+    zero = b'{"consumer_seq":0,"stream_seq":0}'
+    body = b'{"config":{},"state":{"delivered":%b,"ack_floor":%b}}' % (zero, zero)
+    spaces = bomb(size)
+    for number in range(count):
+        head = entry_head(b"consumers/c%d" % number, len(body) + size)
+        yield frame(head + body) + spaces
+
+
+def test_what_blows_up_into_documents_is_refused_before_it_fills_the_memory() -> None:
+    unpacker, sent, kept = Unpacker("S"), 0, 0
+    with pytest.raises(SnapshotFormatError, match="more than 67108864 bytes"):
+        for chunk in many_documents(40, FRAME_BYTES_MAX):
+            sent += len(chunk)
+            unpacker.feed(chunk)
+            while (found := unpacker.step()) is not None:
+                kept += sum(isinstance(each, ConsumerContent) for each in found)
+    assert (sent < 10_000, kept) == (True, 15)

@@ -13,7 +13,12 @@ from typing import Any, Final
 
 from .....api.streams import StreamConfig
 from .....errors import StoreError
-from .....limits import RESTORE_IDLE_S, RESTORE_PENDING_BYTES, RESTORE_WAITING_BYTES_MAX
+from .....limits import (
+    HEADER_BYTES_MAX,
+    RESTORE_IDLE_S,
+    RESTORE_PENDING_BYTES,
+    RESTORE_WAITING_BYTES_MAX,
+)
 from .....snapshots.contents import (
     Began,
     ConsumerContent,
@@ -23,10 +28,12 @@ from .....snapshots.contents import (
     SnapshotFormatError,
 )
 from .....snapshots.unpacking import Unpacker
+from .....subjects import is_carried
 from ...ports.bus import Bus, Origin, Timer
 from ...ports.storage import StreamStore
 from ..config.refused import Refused
 from ..context import Context
+from ..headers.published import is_block
 from ..headers.ttl import expires_at
 from ..stream.copy_target import leave_gap
 from .restoring import RestoredConsumer, RestoredStreams
@@ -37,6 +44,8 @@ _SLICE_NS: Final = 1_000_000
 _SLICE_STEPS: Final = 8
 _STORED_AT_ONCE: Final = 64
 _GAP_AT_ONCE: Final = 500
+_SHOWN_BYTES: Final = 100  # of a subject, in an error
+_COPIED_BYTES_MAX: Final = 8 << 10  # of headers that a server adds to what was published
 
 
 class Receiving:
@@ -209,9 +218,8 @@ class Receiving:
         sequence, subject, headers, payload, stamp_ns = message
         if sequence < self._first_seq:
             return True  # removed before the backup, if not from its file
+        _check(message)
         size = len(subject) + len(headers) + len(payload)
-        if not 0 < sequence <= _SEQUENCE_MAX or not subject or not 0 <= stamp_ns <= _SEQUENCE_MAX:
-            raise SnapshotFormatError(f"message {sequence} has no subject, or no time, that can be")
         most = self.config.max_msg_size
         if 0 <= most < len(headers) + len(payload):
             raise SnapshotFormatError(f"message {sequence} is larger than max_msg_size")
@@ -298,3 +306,20 @@ class Receiving:
         for origin in held:
             origin.release()
         self._on_end(self, error)
+
+
+def _check(message: MessageContent) -> None:
+    """Refuse what no publish could have brought here. Raises SnapshotFormatError."""
+    sequence, subject, headers, _, stamp_ns = message
+    if not 0 < sequence <= _SEQUENCE_MAX or not 0 <= stamp_ns <= _SEQUENCE_MAX:
+        raise SnapshotFormatError(f"message {sequence} has no sequence, or no time, that can be")
+    if not is_carried(subject):
+        shown = repr(subject[:_SHOWN_BYTES].decode(errors="backslashreplace"))
+        raise SnapshotFormatError(
+            f"message {sequence} has the subject {shown}: accepted are tokens without whitespace, "
+            "separated by dots, and no wildcards"
+        )
+    if headers and not is_block(headers):
+        raise SnapshotFormatError(f"the headers of message {sequence} are no header block")
+    if len(headers) > HEADER_BYTES_MAX + _COPIED_BYTES_MAX:
+        raise SnapshotFormatError(f"message {sequence} has {len(headers)} bytes of headers")

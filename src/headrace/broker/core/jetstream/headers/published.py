@@ -14,8 +14,14 @@ from ..config.ranges import read_number
 MARK: Final = b"\r\nNats-"
 """What a header of the server's own begins with, in a block."""
 _MSG_ID: Final = b"\r\nNats-Msg-Id:"
+_VERSION: Final = b"NATS/1.0"
 _BEGIN, _END = b"NATS/1.0\r\nNats-Msg-Id: ", b"\r\n\r\n"  # of a block that has nothing else
 _BETWEEN: Final = b"\0"
+
+
+def is_block(headers: bytes) -> bool:
+    """Whether it is a header block: the version in front, an empty line at the end."""
+    return headers.startswith(_VERSION) and headers.endswith(_END)
 
 
 def read_headers(block: bytes) -> dict[bytes, bytes]:
