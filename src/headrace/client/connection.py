@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from ..errors import ConfigurationError, ConnectionClosedError, TimeoutError_
 from ..subjects import check_pattern, check_subject, is_valid_subject
 from ..wire.encode import pub
+from .ending import wind_up
 from .events import Event
-from .jetstream.consume import Consumption
+from .jetstream.feed import Feed
 from .message import HeadersLike, Message, header_block, payload_bytes, raise_if_failed
 from .metrics import ConnectionStats, stats_of
 from .net.handshake import ServerInfo, parse_servers
@@ -355,7 +356,7 @@ class Connection:
         """
         await self._drain(asyncio.current_task())
 
-    async def _drain(self, caller: asyncio.Future[Any] | None) -> None:
+    async def _drain(self, caller: object) -> None:
         """``drain``, without waiting for ``caller`` to take its messages."""
         session = self._session
         session.raise_if_closed()
@@ -363,9 +364,9 @@ class Connection:
             async with asyncio.timeout(session.options.drain_timeout):
                 drains = [each._drain_for(caller) for each in list(session.subscriptions)]
                 drains += [
-                    each._drain_for(caller)
+                    each.drain_for(caller)
                     for each in list(session.observers)
-                    if isinstance(each, Consumption)
+                    if isinstance(each, Feed)
                 ]
                 session.change(Change.DRAIN)
                 for error in await asyncio.gather(*drains, return_exceptions=True):
@@ -376,8 +377,21 @@ class Connection:
         except (TimeoutError, ConnectionError) as error:
             session.report(error)
         finally:
-            await session.close()
+            await self._close(caller)
 
     async def close(self) -> None:
-        """Send what is queued and end for good. Whoever waits gets ConnectionClosedError."""
-        await self._session.close()
+        """Send what is queued and end for good. Whoever waits gets ConnectionClosedError.
+
+        No callback begins any more. Messages of consumers that nobody took go back at once, to be delivered
+        again. One in hand may still be handled and acknowledged, for ``close_timeout`` seconds; it is not
+        waited for where its handler is what calls.
+        """
+        await self._close(asyncio.current_task())
+
+    async def _close(self, caller: object) -> None:
+        """``close``, without waiting for ``caller`` to handle its message."""
+        try:
+            if not self._session.is_closed:
+                await wind_up(self._session, caller)
+        finally:
+            await self._session.close()

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ...api.acks import NAK
 from ...errors import (
@@ -65,7 +65,7 @@ class Subscriber(Protocol):
     @property
     def pending_bytes(self) -> int: ...
 
-    async def _drain_for(self, caller: asyncio.Future[Any] | None) -> None: ...
+    async def _drain_for(self, caller: object) -> None: ...
 
     def end(self) -> None: ...
 
