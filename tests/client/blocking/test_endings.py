@@ -169,3 +169,63 @@ def test_a_push_listener_on_a_thread_gives_back_what_was_not_handled(
             rest.append(message.metadata.stream_seq)
     assert len(handled) == at_close
     assert sorted(handled + rest) == list(range(1, 301))
+
+
+def test_iteration_that_is_left_ends_the_consume_and_sends_the_buffer_back(
+    connection: sync.Connection, stream: sync.Stream
+) -> None:
+    consumer = stream.create_consumer(durable_name="c", max_deliver=3)
+
+    def leave() -> int:
+        for message in consumer.consume(max_messages=500):
+            message.ack()
+            return message.metadata.stream_seq
+        raise AssertionError
+
+    with pytest.warns(ResourceWarning, match=r"left open, made in .*test_endings\.py:\d+"):
+        assert leave() == 1
+    assert rest_of(consumer, 299) == list(range(2, 301))
+
+
+def test_a_watch_that_is_left_ends(connection: sync.Connection) -> None:
+    js = connection.jetstream()
+    bucket = js.create_key_value("LEFT", storage="memory")
+    bucket.put("a", b"1")
+
+    def leave() -> None:
+        for _ in bucket.watch():
+            break
+
+    with pytest.warns(ResourceWarning, match=r"left open, made in .*test_endings\.py:\d+"):
+        leave()
+    until_here(lambda: not list(js.stream("KV_LEFT").consumer_names()))
+    js.delete_key_value("LEFT")
+
+
+@pytest.mark.parametrize("most", [0, 500], ids=["default", "500"])
+@pytest.mark.parametrize("how", ["callback", "iterated"])
+def test_what_is_ahead_of_a_slow_handler_is_not_delivered_again(
+    connection: sync.Connection, stream: sync.Stream, how: str, most: int
+) -> None:
+    consumer = stream.create_consumer(durable_name="c", ack_wait=0.4)
+    runs: list[int] = []
+    done = threading.Event()
+
+    def handle(message: sync.JetStreamMessage) -> None:
+        work_for(0.003)
+        message.ack()
+        runs.append(message.metadata.stream_seq)
+        if len(set(runs)) == 300:
+            done.set()
+
+    if how == "callback":
+        consumption = consumer.consume(handle, max_messages=most)
+        assert done.wait(20)
+        consumption.stop()
+    else:
+        with consumer.consume(max_messages=most) as messages:
+            for message in messages:
+                handle(message)
+                if done.is_set():
+                    break
+    assert sorted(runs) == list(range(1, 301))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -283,3 +284,118 @@ async def test_what_a_push_consumer_sent_goes_back_when_its_listener_goes(
             message.ack()
     assert len(begun) == at_close
     assert sorted(begun + list(map(sequence, rest))) == list(range(1, 41))
+
+
+# Left behind, which the standard library warns of
+
+
+async def taken_one(consumer: Consumer) -> int:
+    """Leave the iteration after its first message."""
+    async for message in consumer.consume(max_messages=100):
+        message.ack()
+        return sequence(message)
+    raise AssertionError
+
+
+async def taken_a_batch(consumer: Consumer) -> int:
+    """As ``taken_one``, of batches."""
+    async for messages in consumer.consume(max_messages=100).batches(1):
+        messages[0].ack()
+        break
+    return sequence(messages[0])
+
+
+async def held_and_left(consumer: Consumer) -> int:
+    """As ``taken_one``, long after all has come."""
+    messages = consumer.consume(max_messages=100)
+    message = await anext(messages)
+    message.ack()
+    await until(lambda: messages.buffered == 9)
+    return sequence(message)
+
+
+@pytest.mark.parametrize("leave", [taken_one, taken_a_batch, held_and_left])
+async def test_iteration_that_is_left_ends_the_consume_and_sends_the_buffer_back(
+    js: JetStream, stream: Stream, leave: Callable[[Consumer], Awaitable[int]]
+) -> None:
+    await fill(js, stream, 10)
+    consumer = await stream.create_consumer(durable_name="c", max_deliver=3)
+    with pytest.warns(ResourceWarning, match=r"'c' of stream .* left open, made in .*\.py:\d+"):
+        assert await leave(consumer) == 1
+        await until(lambda: not js.connection._session.observers)
+    assert await rest_of(consumer, 9) == list(range(2, 11))
+    assert (await consumer.info()).num_waiting == 0  # nobody pulls
+
+
+async def test_the_warning_names_the_line_that_let_go(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 1)
+    consumer = await stream.create_consumer(durable_name="c")
+    with pytest.warns(ResourceWarning) as warned:
+        await taken_one(consumer)
+    first = taken_one.__code__.co_firstlineno
+    assert (warned[0].filename, warned[0].lineno) == (__file__, first + 4)
+    assert f"{__file__}:{first + 2};" in str(warned[0].message)
+
+
+async def test_a_consume_with_a_callback_needs_nobody_who_holds_it(
+    js: JetStream, stream: Stream
+) -> None:
+    consumer = await stream.create_consumer(durable_name="c")
+    seen: list[int] = []
+
+    def handle(message: JetStreamMessage) -> None:
+        message.ack()
+        seen.append(sequence(message))
+
+    consumer.consume(handle)
+    gc.collect()
+    await fill(js, stream, 10)
+    await until(lambda: len(seen) == 10)
+    await js.connection.close()
+
+
+async def test_what_reads_in_order_and_is_left_ends_and_so_does_the_consumer_behind_it(
+    js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 10)
+
+    async def leave() -> None:
+        ordered = await stream.ordered_consumer()
+        async for _ in ordered.consume():
+            return
+
+    with pytest.warns(ResourceWarning, match="OrderedConsumption of"):
+        await leave()
+
+        async def is_gone() -> bool:
+            return not js.connection._session.observers and not [
+                name async for name in stream.consumer_names()
+            ]
+
+        await until(is_gone)
+
+
+async def test_a_watch_and_a_reader_that_are_left_end(js: JetStream) -> None:
+    bucket = await js.create_key_value("LEFT", storage="memory")
+    await bucket.put("a", b"1")
+    store = await js.create_object_store("LEFT", storage="memory")
+    await store.put("a", b"x" * 400_000)
+
+    async def leave() -> None:
+        async for _ in await bucket.watch():
+            break
+        reader = await store.open("a").__aenter__()
+        async for _ in reader:
+            break
+
+    with pytest.warns(ResourceWarning):
+        await leave()
+
+        async def are_gone() -> bool:
+            streams = [await js.stream(name) for name in ("KV_LEFT", "OBJ_LEFT")]
+            names = [name for each in streams async for name in each.consumer_names()]
+            return not js.connection._session.observers and not names
+
+        await until(are_gone)
+    await js.delete_key_value("LEFT")
+    await js.delete_object_store("LEFT")

@@ -19,7 +19,7 @@ from ..callbacks import (
     check_plain,
     tell,
 )
-from .feed import Feed, State
+from .feed import Deadline, Feed, State
 from .leaving import place_of_call, warn_of_left
 from .message import JetStreamMessage, Queued
 from .pin import Pin
@@ -28,7 +28,6 @@ from .pull import ConsumeLimits, PriorityOptions
 if TYPE_CHECKING:
     from ..net.session import Session
 
-MESSAGES_PER_TURN: Final = 256  # a plain callback lets the loop breathe after so many
 LEAVE_BY: Final = "leave it by `async with` or stop() it"
 
 MessageCallback = Callable[[JetStreamMessage], object]
@@ -47,6 +46,8 @@ class Consumption:
     ResourceWarning. Whatever ends it, messages in the buffer go back.
     """
 
+    _is_owned = False  # whether it is part of something that ends it
+
     def __init__(
         self,
         session: Session,
@@ -57,6 +58,7 @@ class Consumption:
         pin: Pin,
         callback: MessageCallback | None,
         on_error: Callable[[Exception], object] | None,
+        deadline: Deadline,
     ) -> None:
         session.raise_if_closed()
         check_callback("callback", callback)
@@ -69,7 +71,7 @@ class Consumption:
             owner = me()
             tell(None if owner is None else owner._on_error, session.report, error)
 
-        self._feed = Feed(session, subject, consumer, limits, priority, pin, report)
+        self._feed = Feed(session, subject, consumer, limits, priority, pin, report, deadline)
         self._frames = self._feed.frames
         if callback is not None:
             if session.spans is not None:
@@ -83,7 +85,7 @@ class Consumption:
         return f"<Consumption of {feed.consumer} buffered={self.buffered} {feed.state}>"
 
     def __del__(self) -> None:
-        if not hasattr(self, "_feed"):  # refused by its arguments
+        if self._is_owned or not hasattr(self, "_feed"):  # … or refused by its arguments
             return
         feed, session = self._feed, self._session
         if (feed.is_over and not feed.frames) or session.is_closed or not session.loop.is_running():
@@ -132,10 +134,10 @@ class Consumption:
         return self
 
     async def __anext__(self) -> JetStreamMessage:
-        if not self._frames:
-            await self._wait()
-        frame = self._frames.popleft()
-        feed = self._feed
+        feed, frames = self._feed, self._frames
+        if not frames or feed.clock() >= feed.breathe_at:
+            await self._turn()
+        frame = frames.popleft()
         feed.taken += 1
         if feed.taken >= feed.tell_at:
             feed.tell(frame)
@@ -150,9 +152,9 @@ class Consumption:
     async def next_batch(self, max_messages: int = 0) -> list[JetStreamMessage]:
         """The next of ``batches()``; empty at the end. Raises the error it ended with, if any."""
         frames, session, feed = self._frames, self._session, self._feed
-        if not frames:
+        if not frames or feed.clock() >= feed.breathe_at:
             try:
-                await self._wait()
+                await self._turn()
             except StopAsyncIteration:
                 return []
         count = min(max_messages or len(frames), len(frames))
@@ -164,10 +166,16 @@ class Consumption:
         feed.last = messages[-1]
         return messages
 
-    async def _wait(self) -> None:
-        """Until a message is there. Raises StopAsyncIteration or the error at the end."""
+    async def _turn(self) -> None:
+        """Let the loop turn where it is time, and wait until a message is there. Raises StopAsyncIteration or
+        the error at the end."""
         feed = self._feed
-        feed.came_back()
+        if self._frames:
+            await asyncio.sleep(0)
+            feed.breathed()
+            if self._frames:
+                return
+        feed.begin_wait()
         while not self._frames:
             if feed.is_over:
                 if feed.error is not None:
@@ -179,10 +187,11 @@ class Consumption:
                 task = asyncio.current_task()
                 feed.reader = None if task is None else weakref.ref(task)
             await feed.waiter
+        feed.end_wait()
 
     async def _work(self, callback: MessageCallback) -> None:
         """Call back for each message, until the end."""
-        feed, done = self._feed, 0
+        feed = self._feed
         try:
             async for message in self:
                 waits = False
@@ -196,9 +205,6 @@ class Consumption:
                         self._send_back(message)
                         raise  # of this task
                     feed.report(as_exception(error))
-                done += 1
-                if not waits and done % MESSAGES_PER_TURN == 0:
-                    await asyncio.sleep(0)
         except Exception as error:
             if error is not feed.error:
                 raise

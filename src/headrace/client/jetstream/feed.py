@@ -10,7 +10,7 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ...errors import (
     ConnectionClosedError,
@@ -21,6 +21,8 @@ from ...errors import (
 )
 from ...wire.encode import pub, unsub
 from ...wire.frames import Frame
+from .ahead import Pace
+from .keeping import BREATH_S, Keeper, clock_of
 from .message import DeliveredMessage
 from .pin import Pin
 from .pull import (
@@ -42,6 +44,14 @@ if TYPE_CHECKING:
 PULLS_AT_ONCE_MAX: Final = 16  # when the consumer allows only small batches
 
 State = Literal["running", "draining", "ended", "failed"]
+
+
+class Deadline(NamedTuple):
+    """When what is not acknowledged is delivered again: after ``ack_wait`` seconds, 0: never, and
+    ``max_deliver`` times in all, 0 or less: without limit."""
+
+    ack_wait: float = 0.0
+    max_deliver: int = 0
 
 
 class Feed:
@@ -69,6 +79,7 @@ class Feed:
         priority: PriorityOptions,
         pin: Pin,
         report: Callable[[Exception], None],
+        deadline: Deadline,
     ) -> None:
         self.session = session
         self.consumer = consumer
@@ -88,6 +99,24 @@ class Feed:
         self._pin = pin
         self._grouped = bool(priority.get("group"))
         self._account = PullAccount(limits, priority)
+        self._keeper: Keeper | None = None
+        self._pace: Pace | None = None
+        if deadline.ack_wait:
+            self._keeper = Keeper(
+                session,
+                self.frames,
+                self.lent,
+                label=consumer,
+                ack_wait=deadline.ack_wait,
+                max_deliver=deadline.max_deliver,
+                forget=self._forget,
+            )
+            if limits.are_defaults:
+                self._pace = Pace(deadline.ack_wait, limits.messages)
+                self._account.limit(1)
+        self.clock = clock_of(session.loop)
+        self.breathe_at = self._since = self.clock()
+        self._handed = self._open = 0  # since then, and in hand then
         self._drained: asyncio.Future[None] | None = None  # all has come; made when draining
         self._returned: asyncio.Future[None] | None = None  # whoever took the last has come back
         self._pulling = True
@@ -125,6 +154,8 @@ class Feed:
         self.session.close_route(self.route)
         self.end(None)
         self.session.observers.pop(self, None)
+        if self._keeper is not None:
+            self._keeper.stop()
 
     def left(self) -> None:
         """Nobody holds the user's end any more."""
@@ -165,6 +196,8 @@ class Feed:
             self._pause.cancel()
 
     def _all_taken(self) -> None:
+        if self._keeper is not None:
+            self._keeper.stop()
         self.session.observers.pop(self, None)
         if not self.ended.done():
             self.ended.set_result(None)
@@ -232,6 +265,8 @@ class Feed:
             size = sum(map(message_size, messages)) if account.counts_bytes else 0
             account.arrived(len(messages), size)
             self.frames.extend(messages)
+            if self._keeper is not None:
+                self._keeper.arrived(len(messages))
             if self._grouped:
                 self._pin.learn(messages[-1][4])
         if len(messages) != len(frames):  # only statuses can make a pull due
@@ -266,10 +301,50 @@ class Feed:
             )
         return PullError(status.code, status.description)
 
+    # Taking
+
+    def breathed(self) -> None:
+        """The loop has turned, which whoever handles messages may have kept it from."""
+        now = self.clock()
+        if self._keeper is not None:
+            self._keeper.turned(now)
+        self.breathe_at = now + BREATH_S
+
+    def begin_wait(self) -> None:
+        """Whoever takes has handled everything, and waits."""
+        self.came_back()
+        if self._pace is not None:
+            self._measure(0)
+            self._account_for_taken()
+            self._account.limit(max(1, self._pace.room))
+            self._refill()
+
+    def end_wait(self) -> None:
+        """A message is there, or the end."""
+        self._since = now = self.clock()
+        self.breathe_at = now + BREATH_S
+
+    def _measure(self, in_hand: int) -> None:
+        """How long it took to handle what was handed over before those that are in hand now."""
+        now = self.clock()
+        handled = self._open + self._handed + self.taken - in_hand
+        if handled > 0 and self._pace is not None:
+            self._pace.handled(handled, now - self._since)
+        self._open, self._handed, self._since = in_hand, -self.taken, now
+
+    def _forget(self, frames: list[Frame]) -> None:
+        """They are not for whoever takes here."""
+        size = sum(map(message_size, frames)) if self._account.counts_bytes else 0
+        self._account.processed(len(frames), size)
+        self._refill()
+
     # Pulling
 
     def tell(self, *frames: Frame) -> None:
         """Account for what was taken; a pull may be due."""
+        if self._pace is not None:
+            self._measure(len(frames))
+            self._account.limit(self._pace.room)
         if self._account.counts_bytes:
             self._account.processed(len(frames), sum(map(message_size, frames)))
             self.taken = 0
@@ -281,6 +356,7 @@ class Feed:
     def _account_for_taken(self) -> None:
         if self.taken:
             self._account.processed(self.taken, 0)
+            self._handed += self.taken
             self.taken = 0
 
     def _refill(self) -> None:
@@ -350,6 +426,8 @@ class Feed:
     def connection_restored(self) -> None:
         """After a reconnect: pull again; what was asked for on the lost connection is forgotten."""
         self.last_heard = self.session.loop.time()
+        if self._keeper is not None:
+            self._keeper.tend()
         self._account_for_taken()
         self._account.restart()
         self._refill()
