@@ -113,7 +113,7 @@ async def test_a_consume_is_drained_from_its_own_callback(js: JetStream, stream:
             await consumption.drain()
 
     consumer = await stream.create_consumer()
-    consumption = consumer.consume(handle)
+    consumption = consumer.consume(handle, max_messages=500)
     await asyncio.wait_for(consumption.wait(), 5)
     assert len(seen) == 10
 

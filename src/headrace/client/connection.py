@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from ..errors import ConfigurationError, ConnectionClosedError, TimeoutError_
 from ..subjects import check_pattern, check_subject, is_valid_subject
 from ..wire.encode import pub
+from .ending import wind_up
 from .events import Event
-from .jetstream.consume import Consumption
+from .jetstream.feed import Feed
 from .message import HeadersLike, Message, Payload, header_block, payload_bytes, raise_if_failed
 from .metrics import ConnectionStats, stats_of
 from .net.handshake import ServerInfo, parse_servers
@@ -368,7 +369,7 @@ class Connection:
         """
         await self._drain(asyncio.current_task())
 
-    async def _drain(self, caller: asyncio.Future[Any] | None) -> None:
+    async def _drain(self, caller: object) -> None:
         """``drain``, without waiting for ``caller`` to take its messages."""
         session = self._session
         session.raise_if_closed()
@@ -377,9 +378,9 @@ class Connection:
             async with asyncio.timeout(session.options.drain_timeout):
                 drains = [each._drain_for(caller) for each in drained]
                 drains += [
-                    each._drain_for(caller)
+                    each.drain_for(caller)
                     for each in list(session.observers)
-                    if isinstance(each, Consumption)
+                    if isinstance(each, Feed)
                 ]
                 session.change(Change.DRAIN)
                 for error in await asyncio.gather(*drains, return_exceptions=True):
@@ -394,7 +395,7 @@ class Connection:
         except ConnectionError as error:
             session.report(error)
         finally:
-            await session.close()
+            await self._close(caller)
 
     def _gave_up_draining(self, drained: Sequence[Subscriber]) -> TimeoutError_:
         left = [each for each in drained if each.pending_messages]
@@ -409,7 +410,17 @@ class Connection:
     async def close(self) -> None:
         """Send what is queued and end for good. Whoever waits gets ConnectionClosedError.
 
-        Without a connection, or where the server takes nothing, what could not be sent is an event, with
-        an UnsentError.
+        No callback begins any more. Messages of consumers that nobody took go back at once, to be delivered
+        again. One in hand may still be handled and acknowledged, for ``close_timeout`` seconds; it is not
+        waited for where its handler is what calls. Without a connection, or where the server takes nothing,
+        what could not be sent is an event, with an UnsentError.
         """
-        await self._session.close()
+        await self._close(asyncio.current_task())
+
+    async def _close(self, caller: object) -> None:
+        """``close``, without waiting for ``caller`` to handle its message."""
+        try:
+            if not self._session.is_closed:
+                await wind_up(self._session, caller)
+        finally:
+            await self._session.close()

@@ -45,6 +45,7 @@ class Subscription:
     """
 
     _message_type: type[Message] = Message
+    _error: Exception | None = None  # that it ended with; there is none
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class Subscription:
         self._answers_errors = answer_errors
         self._session = session
         self._frames: deque[Frame] = deque()
+        self._lent: deque[Any] = deque()  # taken for a thread, and not handed out there
         self._bytes = 0
         self._max_messages = pending_messages
         self._max_bytes = pending_bytes
@@ -180,7 +182,7 @@ class Subscription:
         """
         await self._drain_for(asyncio.current_task())
 
-    async def _drain_for(self, caller: asyncio.Future[Any] | None, is_reader: bool = False) -> None:
+    async def _drain_for(self, caller: object, is_reader: bool = False) -> None:
         """``drain``, without waiting for ``caller``, or whoever takes, to take the messages."""
         is_reader = is_reader or (caller is not None and caller in (self._worker, self._reader))
         if not self._over:
@@ -212,6 +214,17 @@ class Subscription:
         self._over = True
         self._session.subscriptions.pop(self, None)
         self._wake()
+
+    def _stop_calling(self) -> bool:
+        """The connection is about to be closed: no callback begins any more. Whether something goes back."""
+        if self._callback is not None or self._worker is not None:
+            self._frames.clear()
+            self._lent.clear()
+            self._bytes = 0
+            self._note_emptied()
+            self._session.close_route(self._route)
+            self.end()
+        return False
 
     # The connection's side
 

@@ -121,7 +121,7 @@ async def test_an_error_in_a_callback_is_reported_and_the_next_message_comes(
 async def test_stopping_sends_the_buffer_back_at_once(js: JetStream, stream: Stream) -> None:
     await fill(js, stream, 50)
     consumer = await stream.create_consumer(durable_name="c", ack_wait=30)
-    async with consumer.consume() as messages:
+    async with consumer.consume(max_messages=500) as messages:
         first = await anext(messages)
         await first.ack()
         await until(lambda: messages.buffered == 49)

@@ -31,7 +31,7 @@ async def test_nothing_more_is_handed_out_of_what_came_with_it(tmp_path: Path) -
         tasks = [asyncio.create_task(close_at_first()), asyncio.create_task(read())]
         await connection.flush()
         frames: list[Frame] = [
-            (MSG, f"s.{name}".encode(), reader._route.sid, b"$JS.ACK.x", b"", b"payload")
+            (MSG, f"s.{name}".encode(), reader._feed.route.sid, b"$JS.ACK.x", b"", b"payload")
             for name, reader in zip("ab", readers, strict=True)
         ]
         link = connection._session.link

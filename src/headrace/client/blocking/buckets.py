@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Coroutine, Iterator
 from typing import Any, Generic, Self
 
+from ..jetstream.leaving import place_of_call
 from ..jetstream.watch import T
 from ..jetstream.watch import Watch as AioWatch
 from ..kv.keyvalue import KeyValue as AioKeyValue
@@ -24,6 +25,7 @@ class Watch(Blocking, Generic[T]):
 
     def __init__(self, thread: LoopThread, inner: AioWatch[T]) -> None:
         super().__init__(thread, inner)
+        inner._messages._place = place_of_call()
         self._entries: deque[T] = deque()  # brought from the loop many at a time
 
     def initial(self) -> Iterator[T]:

@@ -16,7 +16,7 @@ from ..net.handshake import ServerInfo
 from ..net.options import Options
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .jetstream import JetStream
-from .loop_thread import LoopThread, callback_here, iterate
+from .loop_thread import LoopThread, caller_here, iterate
 from .messages import Message
 from .methods import Blocking, anywhere, blocking, calling, returning, wrapping
 from .services import Service
@@ -190,7 +190,7 @@ class Connection(Blocking):
         it waits for no other one: what could not be sent is an event, too, with an UnsentError.
         """
         try:
-            self._thread.run(self._inner._drain(callback_here()))
+            self._thread.run(self._inner._drain(caller_here()))
         finally:
             self._thread.stop()
 
@@ -199,9 +199,13 @@ class Connection(Blocking):
 
         The background thread ends, too. May be called twice. In a forked child it does nothing: the
         connection is the parent's.
+
+        No callback begins any more. Messages of consumers that nobody took go back at once, to be delivered
+        again. One in hand may still be handled and acknowledged, for ``close_timeout`` seconds; it is not
+        waited for where its handler is what calls.
         """
         if self._thread.is_forked:
             return
         if not self.is_closed:
-            self._thread.run(self._inner.close())
+            self._thread.run(self._inner._close(caller_here()))
         self._thread.stop()

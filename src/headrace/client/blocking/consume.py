@@ -2,51 +2,59 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from ...errors import ConfigurationError
 from ..jetstream.consume import Consumption as AioConsumption
-from .loop_thread import LoopThread, call_on_thread, callback_here
+from ..jetstream.feed import State
+from .loop_thread import LoopThread, call_on_thread, callback_here, caller_here
 from .messages import JetStreamMessage
 from .methods import Blocking
 
 BROUGHT_MAX: Final = 100  # messages brought from the loop in one go when iterating
 
 
+T = TypeVar("T")
+
+
 class JetStreamMessages(Blocking, ABC):
     """Messages of a consumer, to be iterated until ``stop``."""
 
-    __slots__ = ("_messages", "_taking")
+    __slots__ = ("_messages",)
 
     def __init__(self, thread: LoopThread, inner: Any) -> None:
         super().__init__(thread, inner)
         self._messages: deque[JetStreamMessage] = deque()
-        self._taking = 0  # the thread that takes messages
 
     def __iter__(self) -> Iterator[JetStreamMessage]:
         return self
 
     def __next__(self) -> JetStreamMessage:
-        if not self._messages:
-            self._messages.extend(self._bring(BROUGHT_MAX))
-        if not self._messages:
-            raise StopIteration
-        return self._messages.popleft()
+        held = self._messages
+        while True:
+            try:
+                return held.popleft()
+            except IndexError:  # also where the loop has taken back what was brought
+                if not self._thread.run(self._bring(BROUGHT_MAX)):
+                    raise StopIteration from None
 
     def _next_batch(self, max_messages: int) -> list[JetStreamMessage]:
         held = self._messages
         if not held:
-            return self._bring(max_messages)
-        return [held.popleft() for _ in range(min(max_messages or len(held), len(held)))]
+            self._thread.run(self._bring(max_messages))
+        return list(take(held, min(max_messages or len(held), len(held))))
 
-    def _bring(self, max_messages: int) -> list[JetStreamMessage]:
-        self._taking = threading.get_ident()
+    async def _bring(self, max_messages: int) -> bool:
+        """On the loop: have some messages more, at least one; False at the end."""
         of, thread = JetStreamMessage._of, self._thread
-        return [of(thread, m) for m in thread.run(self._inner.next_batch(max_messages))]
+        brought = [of(thread, m) for m in await self._inner.next_batch(max_messages)]
+        self._messages.extend(brought)
+        return bool(brought)
 
     def __enter__(self) -> Self:
         return self
@@ -59,6 +67,13 @@ class JetStreamMessages(Blocking, ABC):
         """End it."""
 
 
+def take(held: deque[T], count: int) -> Iterator[T]:
+    """The first ``count`` of what a thread holds, or less where the loop has taken it back meanwhile."""
+    with contextlib.suppress(IndexError):
+        for _ in range(count):
+            yield held.popleft()
+
+
 class Consumption(JetStreamMessages):
     """Messages of a consumer as they come. Made by ``Consumer.consume``.
 
@@ -69,11 +84,18 @@ class Consumption(JetStreamMessages):
 
     It goes on through lost connections, missed heartbeats and refused pulls; those are reported, to
     ``on_error`` or else as connection events. It ends by ``stop``, by ``drain``, or with an error: when
-    the consumer was deleted or is push based, and when the connection is closed.
+    the consumer was deleted or is push based, and when the connection is closed. Without a callback it
+    ends, too, when nobody holds it any more, as after ``for …: return``; that is a
+    ResourceWarning. Whatever ends it, messages in the buffer go back.
     """
 
     __slots__ = ()
     _inner: AioConsumption
+
+    def __init__(self, thread: LoopThread, inner: AioConsumption, place: str) -> None:
+        super().__init__(thread, inner)
+        self._messages = inner._feed.lent  # what is not handed out goes back as the rest does
+        inner._place = place
 
     # Taking messages
 
@@ -81,6 +103,16 @@ class Consumption(JetStreamMessages):
     def buffered(self) -> int:
         """Messages that came and were not taken yet."""
         return self._inner.buffered + len(self._messages)
+
+    @property
+    def state(self) -> State:
+        """``running``, ``draining``, ``ended``, or ``failed``: by ``error``."""
+        return self._inner.state
+
+    @property
+    def error(self) -> Exception | None:
+        """Why it ended, if that was nobody's wish: what ``wait`` and iterating raise."""
+        return self._inner.error
 
     def batches(self, max_messages: int = 0) -> Iterator[list[JetStreamMessage]]:
         """What has come, as lists of at least one message, and of at most ``max_messages`` if given."""
@@ -90,6 +122,20 @@ class Consumption(JetStreamMessages):
     def next_batch(self, max_messages: int = 0) -> list[JetStreamMessage]:
         """The next of ``batches()``; empty at the end. Raises the error it ended with, if any."""
         return self._next_batch(max_messages)
+
+    def _next_batch(self, max_messages: int) -> list[JetStreamMessage]:
+        self._inner._feed.reader = threading.get_ident()
+        return super()._next_batch(max_messages)
+
+    def __next__(self) -> JetStreamMessage:
+        self._inner._feed.reader = threading.get_ident()
+        return super().__next__()
+
+    async def _bring(self, max_messages: int) -> bool:
+        if not await super()._bring(max_messages):
+            return False
+        self._inner._feed.last = self._messages[-1]
+        return True
 
     def _start(self, callback: Callable[[JetStreamMessage], object] | None) -> Self:
         """Call back with each message on a thread of its own."""
@@ -110,16 +156,16 @@ class Consumption(JetStreamMessages):
         self._thread.run(self._inner.wait())
 
     def stop(self) -> None:
-        """End now. Messages in the buffer are sent back (NAK), so that they are delivered again soon."""
-        for message in self._messages:
-            message.nak()
-        self._messages.clear()
+        """End now. Messages in the buffer are sent back (NAK), so that they are delivered again soon.
+
+        Waits until the callback that runs has ended, unless it is that which calls.
+        """
         self._thread.run(self._inner._stop(callback_here()))
 
     def drain(self) -> None:
-        """End, but first receive what is under way and wait until all of it has been taken.
+        """End, but first receive what is under way and wait until all of it has been handled: until who
+        iterates has come back for more, or the callback has ended.
 
         Called by whoever takes the messages, also by the callback, it does not wait for that.
         """
-        taking = self._taking == threading.get_ident()
-        self._thread.run(self._inner._drain_for(callback_here(), taking))
+        self._thread.run(self._inner._feed.drain_for(caller_here()))

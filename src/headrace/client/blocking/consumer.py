@@ -8,6 +8,7 @@ from typing import Unpack
 from ...api.consumers import ConsumerInfo
 from ..callbacks import check_plain
 from ..jetstream.consumer import Consumer as AioConsumer
+from ..jetstream.leaving import place_of_call
 from ..jetstream.message import Queued
 from ..jetstream.pull import EXPIRES_DEFAULT_S, PriorityOptions
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
@@ -86,7 +87,7 @@ class Consumer(Blocking):
             on_error=on_error,
             **priority,
         )
-        return Consumption(self._thread, inner)._start(callback)
+        return Consumption(self._thread, inner, place_of_call())._start(callback)
 
     def listen(
         self,

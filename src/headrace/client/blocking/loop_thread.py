@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Final, ParamSpec, TypeVar
 
-from ...errors import ConfigurationError, ConnectionClosedError, PullError
+from ...errors import ConfigurationError, ConnectionClosedError
 from ..jetstream.consume import Consumption
 from ..subscription import Subscription
 
@@ -223,8 +223,10 @@ def call_on_thread(
                         thread.report(error)
                     else:
                         failed(message, error)
-        except (ConnectionClosedError, PullError):
-            return  # the end; whoever waits for it gets the reason
+        except Exception as error:
+            # The end; whoever waits for it gets the reason.
+            if not isinstance(error, ConnectionClosedError) and error is not inner._error:
+                raise
         finally:
             thread.settle(worker)
 
@@ -234,6 +236,11 @@ def call_on_thread(
 def callback_here() -> asyncio.Future[None] | None:
     """What stands for this thread on the loop, if it is one that calls back."""
     return getattr(_here, "worker", None)
+
+
+def caller_here() -> asyncio.Future[None] | int:
+    """Who calls: what stands for a thread that calls back, or the number of any other."""
+    return callback_here() or threading.get_ident()
 
 
 def _settle(future: asyncio.Future[None]) -> None:

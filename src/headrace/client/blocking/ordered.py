@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ...api.consumers import ConsumerInfo
+from ..jetstream.leaving import place_of_call
 from ..jetstream.ordered import OrderedConsumer as AioOrderedConsumer
 from ..jetstream.ordered import OrderedConsumption as AioOrderedConsumption
 from .consume import JetStreamMessages
+from .loop_thread import LoopThread
 from .messages import Batch, JetStreamMessage
 from .methods import Blocking, blocking, calling, returning, wrapping
 
@@ -13,11 +15,16 @@ from .methods import Blocking, blocking, calling, returning, wrapping
 class OrderedConsumption(JetStreamMessages):
     """Messages of an ordered consumer as they come, each once and in order.
 
-    Iterating raises JetStreamApiError when the stream is gone, ConnectionClosedError when closed.
+    Iterating raises JetStreamApiError when the stream is gone, ConnectionClosedError when closed. It ends by
+    ``stop``, and when nobody holds it any more, which is a ResourceWarning.
     """
 
     __slots__ = ()
     _inner: AioOrderedConsumption
+
+    def __init__(self, thread: LoopThread, inner: AioOrderedConsumption) -> None:
+        super().__init__(thread, inner)
+        inner._place = place_of_call()
 
     def next_batch(self, max_messages: int = 0) -> list[JetStreamMessage]:
         """What has come, at least one message, and at most ``max_messages`` if given; empty at the end."""

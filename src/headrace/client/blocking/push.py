@@ -7,6 +7,7 @@ from typing import cast
 
 from ..jetstream.push import PushSubscription as AioPushSubscription
 from .messages import JetStreamMessage
+from .methods import blocking
 from .subscription import Subscription
 
 
@@ -44,3 +45,7 @@ class PushSubscription(Subscription):
     def next_batch(self, max_messages: int = 1000) -> list[JetStreamMessage]:  # type: ignore[override]
         """What is there, at least one message, at most ``max_messages``; empty when it is over."""
         return cast(list[JetStreamMessage], super().next_batch(max_messages))
+
+    # Ending
+
+    unsubscribe = blocking(AioPushSubscription.unsubscribe)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final, Self
 
 from ..subscription import Subscription as AioSubscription
+from .consume import take
 from .loop_thread import LoopThread, call_on_thread, callback_here
 from .messages import Message
 from .methods import Blocking, blocking
@@ -35,7 +36,7 @@ class Subscription(Blocking):
 
     def __init__(self, thread: LoopThread, inner: AioSubscription) -> None:
         super().__init__(thread, inner)
-        self._messages: deque[Message] = deque()
+        self._messages: deque[Message] = inner._lent
         self._taking = 0  # the thread that takes messages
 
     @property
@@ -69,11 +70,13 @@ class Subscription(Blocking):
         return self
 
     def __next__(self) -> Message:
-        if not self._messages:
-            self._messages.extend(self.next_batch(BROUGHT_MAX))
-        if not self._messages:
-            raise StopIteration
-        return self._messages.popleft()
+        self._taking = threading.get_ident()
+        while True:
+            try:
+                return self._messages.popleft()
+            except IndexError:  # also where the loop has taken back what was brought
+                if not self._thread.run(self._bring(BROUGHT_MAX)):
+                    raise StopIteration from None
 
     def next(self, timeout: float | None = None) -> Message:
         """The next message.
@@ -82,19 +85,27 @@ class Subscription(Blocking):
             TimeoutError: none came within ``timeout`` seconds.
             ConnectionClosedError: the subscription is over.
         """
-        if self._messages:
+        try:
             return self._messages.popleft()
-        message: Message = self._kind._of(self._thread, self._thread.run(self._inner.next(timeout)))
+        except IndexError:
+            taking = self._inner.next(timeout)
+        message: Message = self._kind._of(self._thread, self._thread.run(taking))
         return message
 
     def next_batch(self, max_messages: int = 1000) -> list[Message]:
         """What is there, at least one message, at most ``max_messages``; empty when it is over."""
         self._taking = threading.get_ident()
         held = self._messages
-        if held:
-            return [held.popleft() for _ in range(min(max_messages, len(held)))]
+        if not held:
+            self._thread.run(self._bring(max_messages))
+        return list(take(held, min(max_messages, len(held))))
+
+    async def _bring(self, max_messages: int) -> bool:
+        """On the loop: have some messages more, at least one; False at the end."""
         of, thread = self._kind._of, self._thread
-        return [of(thread, m) for m in thread.run(self._inner.next_batch(max_messages))]
+        brought = [of(thread, m) for m in await self._inner.next_batch(max_messages)]
+        self._messages.extend(brought)
+        return bool(brought)
 
     def _start(self, callback: Callable[[Any], object] | None) -> Self:
         """Call back with each message on a thread of its own."""

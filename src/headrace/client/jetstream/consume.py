@@ -1,24 +1,16 @@
-"""A running consume: one subscription, a buffer, and the pulls that keep it filled."""
+"""A running consume: its user's end. What comes, and the pulls for it, are the ``Feed``'s."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
-from collections import deque
+import weakref
 from collections.abc import AsyncIterator, Callable
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ...errors import (
-    ConfigurationError,
-    ConnectionClosedError,
-    HeartbeatMissedError,
-    NoRespondersError,
-    ProtocolError,
-    PullError,
-)
-from ...wire.encode import pub, unsub
-from ...wire.frames import Frame
+from ...errors import ConfigurationError
 from ..callbacks import (
     CALLBACK_ERRORS,
     as_exception,
@@ -27,26 +19,16 @@ from ..callbacks import (
     check_plain,
     tell,
 )
+from .feed import Deadline, Feed, State
+from .leaving import place_of_call, warn_of_left
 from .message import JetStreamMessage, Queued
 from .pin import Pin
-from .pull import (
-    ConsumeLimits,
-    Meaning,
-    PriorityOptions,
-    PullAccount,
-    Status,
-    encode_request,
-    message_size,
-    read_status,
-)
-from .waiter import Waiter
+from .pull import ConsumeLimits, PriorityOptions
 
 if TYPE_CHECKING:
-    from ...api.consumers import PullRequest
     from ..net.session import Session
 
-PULLS_AT_ONCE_MAX: Final = 16  # when the consumer allows only small batches
-MESSAGES_PER_TURN: Final = 256  # a plain callback lets the loop breathe after so many
+LEAVE_BY: Final = "leave it by `async with` or stop() it"
 
 MessageCallback = Callable[[JetStreamMessage], object]
 
@@ -59,8 +41,12 @@ class Consumption:
 
     It goes on through lost connections, missed heartbeats and refused pulls; those are reported, to
     ``on_error`` or else as connection events. It ends by ``stop``, by ``drain``, or with an error: when
-    the consumer was deleted or is push based, and when the connection is closed.
+    the consumer was deleted or is push based, and when the connection is closed. Without a callback it
+    ends, too, when nobody holds it any more, as after ``async for …: return``; that is a
+    ResourceWarning. Whatever ends it, messages in the buffer go back.
     """
+
+    _is_owned = False  # whether it is part of something that ends it
 
     def __init__(
         self,
@@ -72,43 +58,60 @@ class Consumption:
         pin: Pin,
         callback: MessageCallback | None,
         on_error: Callable[[Exception], object] | None,
+        deadline: Deadline,
     ) -> None:
         session.raise_if_closed()
         check_callback("callback", callback)
         self._session = session
-        self._subject = subject
-        self._consumer = consumer
-        self._pin = pin
-        self._grouped = bool(priority.get("group"))
         self._on_error = check_plain("on_error", on_error)
-        self._account = PullAccount(limits, priority)
-        self._frames: deque[Frame] = deque()
-        self._taken = 0  # handed over since the account was last told
-        self._tell_at = 1  # how many may be, before a pull could be due
-        self._waiter = Waiter(session.loop, at_once=session.may_run_readers)
-        self._reader: asyncio.Task[Any] | None = None  # the task that iterates, if it ever waited
-        self._drained: asyncio.Future[None] | None = None  # all has come; made when draining
-        self._pulling = True
-        self._over = False
-        self._error: Exception | None = None
-        self._ended: asyncio.Future[None] = session.loop.create_future()
-        self._pause: asyncio.TimerHandle | None = None
-        self._last_heard = self._last_pull = session.loop.time()
-        self._inbox = session.new_inbox().encode()
-        self._route = session.open_route(self._inbox, self._receive)
-        session.observers[self] = None
-        self._monitor = session.loop.call_later(2 * self._account.heartbeat, self._check)
-        self._refill()
-        self._worker: asyncio.Future[None] | None = None  # done when the callback is called no more
+        self._place = place_of_call()
+        me = weakref.ref(self)
+
+        def report(error: Exception) -> None:
+            owner = me()
+            tell(None if owner is None else owner._on_error, session.report, error)
+
+        self._feed = Feed(session, subject, consumer, limits, priority, pin, report, deadline)
+        self._frames = self._feed.frames
         if callback is not None:
             if session.spans is not None:
                 callback = session.spans.traced(callback)
-            self._worker = session.loop.create_task(
+            self._feed.worker = session.loop.create_task(
                 self._work(callback), name=f"consume {consumer}"
             )
 
     def __repr__(self) -> str:
-        return f"<Consumption of {self._consumer} buffered={len(self._frames)} over={self._over}>"
+        feed = self._feed
+        return f"<Consumption of {feed.consumer} buffered={self.buffered} {feed.state}>"
+
+    def __del__(self) -> None:
+        if self._is_owned or not hasattr(self, "_feed"):  # … or refused by its arguments
+            return
+        feed, session = self._feed, self._session
+        if (feed.is_over and not feed.frames) or session.is_closed or not session.loop.is_running():
+            return
+        if not feed.is_over:
+            warn_of_left(self, self._place, LEAVE_BY)
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            session.loop.call_soon_threadsafe(feed.left)
+
+    @property
+    def _worker(self) -> asyncio.Future[None] | None:
+        """Done when the callback is called no more."""
+        return self._feed.worker
+
+    @_worker.setter
+    def _worker(self, worker: asyncio.Future[None]) -> None:
+        self._feed.worker = worker
+
+    @property
+    def _last_heard(self) -> float:
+        """When something came last, in the loop's time."""
+        return self._feed.last_heard
+
+    @property
+    def _error(self) -> Exception | None:
+        return self._feed.error
 
     # Taking messages
 
@@ -117,17 +120,29 @@ class Consumption:
         """Messages that came and were not taken yet."""
         return len(self._frames)
 
+    @property
+    def state(self) -> State:
+        """``running``, ``draining``, ``ended``, or ``failed``: by ``error``."""
+        return self._feed.state
+
+    @property
+    def error(self) -> Exception | None:
+        """Why it ended, if that was nobody's wish: what ``wait`` and iterating raise."""
+        return self._feed.error
+
     def __aiter__(self) -> AsyncIterator[JetStreamMessage]:
         return self
 
     async def __anext__(self) -> JetStreamMessage:
-        if not self._frames:
-            await self._wait()
-        frame = self._frames.popleft()
-        self._taken += 1
-        if self._taken >= self._tell_at:
-            self._tell(frame)
-        return JetStreamMessage(self._session, frame)
+        feed, frames = self._feed, self._frames
+        if not frames or feed.clock() >= feed.breathe_at:
+            await self._turn()
+        frame = frames.popleft()
+        feed.taken += 1
+        if feed.taken >= feed.tell_at:
+            feed.tell(frame)
+        feed.last = message = JetStreamMessage(self._session, frame)
+        return message
 
     async def batches(self, max_messages: int = 0) -> AsyncIterator[list[JetStreamMessage]]:
         """What has come, as lists of at least one message, and of at most ``max_messages`` if given."""
@@ -136,34 +151,47 @@ class Consumption:
 
     async def next_batch(self, max_messages: int = 0) -> list[JetStreamMessage]:
         """The next of ``batches()``; empty at the end. Raises the error it ended with, if any."""
-        frames, session = self._frames, self._session
-        if not frames:
+        frames, session, feed = self._frames, self._session, self._feed
+        if not frames or feed.clock() >= feed.breathe_at:
             try:
-                await self._wait()
+                await self._turn()
             except StopAsyncIteration:
                 return []
         count = min(max_messages or len(frames), len(frames))
         taken = [frames.popleft() for _ in range(count)]
-        self._taken += count
-        if self._taken >= self._tell_at:
-            self._tell(*taken)
-        return list(map(JetStreamMessage, repeat(session), taken))
+        feed.taken += count
+        if feed.taken >= feed.tell_at:
+            feed.tell(*taken)
+        messages = list(map(JetStreamMessage, repeat(session), taken))
+        feed.last = messages[-1]
+        return messages
 
-    async def _wait(self) -> None:
-        """Until a message is there. Raises StopAsyncIteration or the error at the end."""
+    async def _turn(self) -> None:
+        """Let the loop turn where it is time, and wait until a message is there. Raises StopAsyncIteration or
+        the error at the end."""
+        feed = self._feed
+        if self._frames:
+            await asyncio.sleep(0)
+            feed.breathed()
+            if self._frames:
+                return
+        feed.begin_wait()
         while not self._frames:
-            if self._over:
-                if self._error is not None:
-                    raise self._error
+            if feed.is_over:
+                if feed.error is not None:
+                    raise feed.error
                 raise StopAsyncIteration
-            if self._waiter.is_awaited:
+            if feed.waiter.is_awaited:
                 raise ConfigurationError("a consume is iterated by one task at a time")
-            self._reader = asyncio.current_task()
-            await self._waiter
+            if type(feed.reader) is not int:
+                task = asyncio.current_task()
+                feed.reader = None if task is None else weakref.ref(task)
+            await feed.waiter
+        feed.end_wait()
 
     async def _work(self, callback: MessageCallback) -> None:
         """Call back for each message, until the end."""
-        done = 0
+        feed = self._feed
         try:
             async for message in self:
                 waits = False
@@ -174,248 +202,64 @@ class Consumption:
                         await await_result(result)
                 except CALLBACK_ERRORS as error:
                     if waits and isinstance(error, asyncio.CancelledError):
+                        self._send_back(message)
                         raise  # of this task
-                    self._report(as_exception(error))
-                done += 1
-                if not waits and done % MESSAGES_PER_TURN == 0:
-                    await asyncio.sleep(0)
-        except (PullError, ConnectionClosedError):
-            pass  # the end, and its reason: `wait` raises it
+                    feed.report(as_exception(error))
+        except Exception as error:
+            if error is not feed.error:
+                raise
+            # the end, and its reason: `wait` raises it
         finally:
-            self._stop_now()  # where the task was cancelled; else it is over
+            feed.stop_now()  # where the task was cancelled; else it is over
+
+    def _send_back(self, message: JetStreamMessage) -> None:
+        """The callback was cancelled: whoever is next may begin at once."""
+        if not message.is_answered and not self._session.is_closed:
+            self._session.send_back([message._frame[3]])
 
     # Ending
 
     async def wait(self) -> None:
         """Until it has ended. Raises the error it ended with, if any."""
-        if self._worker is not None:
-            if self._worker is asyncio.current_task():
+        feed = self._feed
+        if feed.worker is not None:
+            if feed.worker is asyncio.current_task():
                 raise ConfigurationError(
                     "a consume cannot be waited for inside its own callback; stop() or drain() end it"
                 )
-            await asyncio.wait([self._worker])
-        await asyncio.shield(self._ended)
-        if self._error is not None:
-            raise self._error
+            await asyncio.wait([feed.worker])
+        await asyncio.shield(feed.ended)
+        if feed.error is not None:
+            raise feed.error
 
     async def stop(self) -> None:
-        """End now. Messages in the buffer are sent back (NAK), so that they are delivered again soon."""
+        """End now. Messages in the buffer are sent back (NAK), so that they are delivered again soon.
+
+        Waits until the callback that runs has ended, unless it is that which calls.
+        """
         await self._stop(asyncio.current_task())
 
-    async def _stop(self, caller: asyncio.Future[Any] | None) -> None:
-        self._stop_now()
-        if self._worker is not None and self._worker is not caller:
-            await asyncio.wait([self._worker])
-
-    def _stop_now(self) -> None:
-        if self._over:
-            return
-        frames = list(self._frames)
-        self._frames.clear()
-        self._session.refuse_rest(self._route, frames)
-        self._end(None)
+    async def _stop(self, caller: object) -> None:
+        feed = self._feed
+        feed.stop_now()
+        feed.came_back()
+        if feed.worker is not None and feed.worker is not caller:
+            await asyncio.wait([feed.worker])
 
     async def drain(self) -> None:
-        """End, but first receive what is under way and wait until all of it has been taken.
+        """End, but first receive what is under way and wait until all of it has been handled: until who
+        iterates has come back for more, or the callback has ended.
 
         Called by whoever takes the messages, also by the callback, it does not wait for that.
         """
-        await self._drain_for(asyncio.current_task())
-
-    async def _drain_for(self, caller: asyncio.Future[Any] | None, is_reader: bool = False) -> None:
-        """``drain``, without waiting for ``caller``, or whoever takes, to take the messages."""
-        is_reader = is_reader or (caller is not None and caller in (self._worker, self._reader))
-        if not self._over:
-            await asyncio.shield(self._begin_drain())
-        if self._worker is not None:
-            if not is_reader:
-                await asyncio.wait([self._worker])
-        elif self._frames and not is_reader:
-            await asyncio.shield(self._ended)
-
-    def _begin_drain(self) -> asyncio.Future[None]:
-        """Pull no more, and end when everything that was under way has come, or the link is lost."""
-        if self._drained is None:
-            self._drained = self._session.loop.create_future()
-            self._session.send_control(unsub(self._route.sid))
-            self._session.keepalive.call_when_read(self._end_drain)
-            self._pulling_ends()
-        return self._drained
-
-    def _end_drain(self) -> None:
-        self._session.routes.remove(self._route)
-        self._end(None)
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+        await self._feed.drain_for(asyncio.current_task())
 
     def _abandon(self) -> None:
         """End without a word to anybody; what is in the buffer can still be taken."""
-        self._session.close_route(self._route)
-        self._end(None)
+        self._feed.abandon()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.stop()
-
-    def _end(self, error: Exception | None) -> None:
-        if self._over:
-            return
-        self._over = True
-        self._error = error
-        self._pulling_ends()
-        if not self._frames:
-            self._all_taken()
-        self._waiter.wake()
-
-    def _pulling_ends(self) -> None:
-        self._pulling = False
-        self._tell_at = 1
-        self._session.observers.pop(self, None)
-        self._monitor.cancel()
-        if self._pause is not None:
-            self._pause.cancel()
-
-    def _all_taken(self) -> None:
-        if not self._ended.done():
-            self._ended.set_result(None)
-
-    # Messages and statuses: handled as they arrive, however slow the taker is
-
-    def _receive(self, frames: list[Frame]) -> None:
-        self._last_heard = self._session.loop.time()
-        account = self._account
-        messages = [frame for frame in frames if frame[3]]
-        if messages:
-            size = sum(map(message_size, messages)) if account.counts_bytes else 0
-            account.arrived(len(messages), size)
-            self._frames.extend(messages)
-            if self._grouped:
-                self._pin.learn(messages[-1][4])
-        if len(messages) != len(frames):  # only statuses can make a pull due
-            self._account_for_taken()
-            for frame in frames:
-                if not frame[3]:
-                    self._handle_status(frame[4])
-            self._refill()
-        if messages:
-            self._waiter.wake_now()  # last: whoever takes them may do anything, such as end this
-
-    def _handle_status(self, headers: bytes) -> None:
-        try:
-            status = read_status(headers)
-        except ProtocolError as error:
-            self._report(error)
-            return
-        meaning = self._account.status(status)
-        if meaning in (Meaning.WARNING, Meaning.ERROR):
-            self._report(self._error_for(status))
-        elif meaning is Meaning.UNPINNED:
-            self._pin.lost()
-        elif meaning is Meaning.TERMINAL:
-            self._session.close_route(self._route)
-            self._end(PullError(status.code, f"{status.description}: {self._consumer}"))
-
-    def _error_for(self, status: Status) -> Exception:
-        if status.code == 503:
-            return NoRespondersError(
-                f"no consumer {self._consumer}: it does not exist (any more), or its stream is not "
-                "available; trying on"
-            )
-        return PullError(status.code, status.description)
-
-    def _report(self, error: Exception) -> None:
-        tell(self._on_error, self._session.report, error)
-
-    # Pulling
-
-    def _tell(self, *frames: Frame) -> None:
-        """Account for what was taken; a pull may be due."""
-        if self._account.counts_bytes:
-            self._account.processed(len(frames), sum(map(message_size, frames)))
-            self._taken = 0
-        self._account_for_taken()
-        self._refill()
-        if self._over and not self._frames:
-            self._all_taken()
-
-    def _account_for_taken(self) -> None:
-        if self._taken:
-            self._account.processed(self._taken, 0)
-            self._taken = 0
-
-    def _refill(self) -> None:
-        """Send the pulls that are due, unless they must wait."""
-        if not self._pulling:
-            return
-        if self._session.link is not None and self._pause is None:
-            pause = self._account.pause
-            if pause and self._account.due:
-                self._pause = self._session.loop.call_later(pause, self._resume)
-            else:
-                self._pull_what_is_due()
-        self._tell_at = self._account.taken_until_due
-
-    def _resume(self) -> None:
-        """The pause after a refusal is over."""
-        self._pause = None
-        if self._session.link is not None:
-            self._pull_what_is_due()
-        self._tell_at = self._account.taken_until_due
-
-    def _pull_what_is_due(self) -> None:
-        for _ in range(PULLS_AT_ONCE_MAX):
-            if not self._account.due:
-                return
-            self._pull(self._account.request(self._pin.use()))
-
-    def _pull(self, request: PullRequest) -> None:
-        self._last_pull = self._session.loop.time()
-        body = encode_request(request)
-        self._session.counts.pulls += 1
-        self._session.send_control(pub(self._subject, self._inbox, b"", body))
-
-    def _check(self) -> None:
-        """The heartbeat monitor; also keeps the pin of a client whose buffer is full for long."""
-        account, now = self._account, self._session.loop.time()
-        allowed = 2 * account.heartbeat
-        silent = now - self._last_heard
-        if self._session.link is None or not account.outstanding:
-            self._last_heard = now
-        elif silent >= allowed:
-            self._last_heard = now
-            self._report(
-                HeartbeatMissedError(
-                    f"no message and no heartbeat from consumer {self._consumer} for {silent:.1f} s: "
-                    "it may be gone, or the server has too many pulls waiting; pulling anew"
-                )
-            )
-            self._account_for_taken()
-            account.restart()
-            self._refill()
-        if self._pin.id and self._grouped and now - self._last_pull >= account.expires:
-            self._pull(account.keep_pin_request(self._pin.use()))
-        wait = allowed - (now - self._last_heard)
-        if self._grouped and self._last_pull + account.expires > now:
-            wait = min(wait, self._last_pull + account.expires - now)  # the pin's sake
-        self._monitor = self._session.loop.call_later(wait, self._check)
-
-    # The connection
-
-    def connection_lost(self) -> None:
-        """No pull is sent and no heartbeat is expected until it is back."""
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
-
-    def connection_restored(self) -> None:
-        """After a reconnect: pull again; what was asked for on the lost connection is forgotten."""
-        self._last_heard = self._session.loop.time()
-        self._account_for_taken()
-        self._account.restart()
-        self._refill()
-
-    def connection_closed(self, reason: Exception) -> None:
-        """The connection is over for good, and the consume with it."""
-        self._end(ConnectionClosedError(str(reason)))

@@ -23,6 +23,7 @@ from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .calls import Api, D
 from .configuration import time_text
 from .consume import Consumption, MessageCallback
+from .feed import Deadline
 from .fetch import Fetch, FetchPlan
 from .message import Batch, JetStreamMessage, Queued
 from .pin import Pin
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ..net.session import Session
 
 MAX_WAIT_DEFAULT_S = 5.0
+ACK_WAIT_DEFAULT_S = 30.0
 HEARTBEAT_ABOVE_S = 30.0  # longer fetches ask for heartbeats unless told otherwise
 
 
@@ -63,6 +65,7 @@ class Consumer:
         self.name = name
         self.cached_info = info
         self._resumes = True  # whether a fetch pulls again when a lost link is back
+        self._renews = True  # whether a consume keeps what it holds from being delivered again
         self._pin = Pin(api.session.report)
         self._next_subject = api.subject("CONSUMER", "MSG", "NEXT", stream_name, name).encode()
 
@@ -188,6 +191,7 @@ class Consumer:
             self._pin,
             callback,
             on_error,
+            self._deadline(),
         )
 
     async def listen(
@@ -370,6 +374,13 @@ class Consumer:
         if expires != EXPIRES_DEFAULT_S or not config.priority_timeout:
             return expires
         return min(expires, max(EXPIRES_MIN_S, config.priority_timeout / 2))
+
+    def _deadline(self) -> Deadline:
+        config = None if self.cached_info is None else self.cached_info.config
+        if config is None or config.ack_policy == "none" or not self._renews:
+            return Deadline()
+        wait = min([config.ack_wait or ACK_WAIT_DEFAULT_S, *config.backoff])
+        return Deadline(wait, config.max_deliver)
 
     def _plan(self, request: PullRequest, max_wait: float) -> FetchPlan:
         return FetchPlan(

@@ -69,6 +69,7 @@ class Fetch:
         self._retried = False
         self._pulls = 0
         self._unsubscribed = False
+        self._given_up = False
 
     async def collect(self) -> Batch:
         """Pull, and wait until the pull has ended.
@@ -98,7 +99,9 @@ class Fetch:
             self._timer.cancel()
             if self._beat_timer is not None:
                 self._beat_timer.cancel()
-        if self._is_over:
+        if self._given_up:
+            pass
+        elif self._is_over:
             session.inboxes.give_back(self._route)
         else:
             session.close_route(self._route)
@@ -219,7 +222,16 @@ class Fetch:
 
     def _give_up(self) -> None:
         """Nobody wants the messages: send back those that came and those that will."""
-        self._session.refuse_rest(self._route, self._frames)
+        if not self._given_up:
+            self._given_up = True
+            self._session.refuse_rest(self._route, self._frames)
+            self._frames = []
+
+    def give_up(self, reason: Exception) -> None:
+        """The connection is about to be closed, after which nothing could be acknowledged."""
+        if not self._done.done():
+            self._give_up()
+            self._finish(error=reason)
 
     # The connection
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -11,6 +13,7 @@ import msgspec
 
 from ...api.consumers import ConsumerConfig, ConsumerInfo
 from ...errors import (
+    ConnectionClosedError,
     DisconnectedError,
     HeartbeatMissedError,
     JetStreamApiError,
@@ -19,12 +22,14 @@ from ...errors import (
     TimeoutError_,
 )
 from ..callbacks import tell
-from .consume import Consumption
+from .consume import LEAVE_BY, Consumption
 from .consumers import Consumers
 from .fetch import REMAINING_MIN_S
+from .leaving import place_of_call, warn_of_left
 from .message import Batch, JetStreamMessage
 
 if TYPE_CHECKING:
+    from ..net.session import Session
     from .calls import Api
     from .consumer import Consumer
 
@@ -238,14 +243,55 @@ async def _delete(consumer: Consumer) -> None:
     """Delete a consumer nobody needs; if that fails it goes by itself, being unused."""
     try:
         await consumer.delete()
-    except (JetStreamApiError, *_UNREACHABLE):
+    except (JetStreamApiError, ConnectionClosedError, *_UNREACHABLE):
         return
+
+
+class _Link:
+    """What the session tells an ordered consumption, without holding it."""
+
+    __slots__ = ("_consumption",)
+
+    def __init__(self, consumption: OrderedConsumption) -> None:
+        self._consumption = weakref.ref(consumption)
+
+    def trouble(self, error: Exception) -> None:
+        """Of the consume behind it."""
+        if (consumption := self._consumption()) is not None:
+            consumption._trouble(error)
+
+    def connection_lost(self) -> None:
+        """What was under way will not come again; see ``connection_restored``."""
+
+    def connection_restored(self) -> None:
+        if (consumption := self._consumption()) is not None:
+            consumption._restart()
+
+    def connection_closed(self, reason: Exception) -> None:
+        """The consume behind it raises that."""
+
+
+_deletions: set[asyncio.Task[None]] = set()
+
+
+def _left(
+    session: Session, link: _Link, inner: Consumption | None, consumer: Consumer | None
+) -> None:
+    """Nobody holds the ordered consumption any more."""
+    session.observers.pop(link, None)
+    if inner is not None:
+        inner._abandon()
+    if consumer is not None and not session.is_closed:
+        task = session.loop.create_task(_delete(consumer), name=f"delete {consumer.name}")
+        _deletions.add(task)
+        task.add_done_callback(_deletions.discard)
 
 
 class OrderedConsumption:
     """Messages of an ordered consumer as they come, each once and in order.
 
-    Iterating raises JetStreamApiError when the stream is gone, ConnectionClosedError when closed.
+    Iterating raises JetStreamApiError when the stream is gone, ConnectionClosedError when closed. It ends by
+    ``stop``, and when nobody holds it any more, which is a ResourceWarning.
     """
 
     def __init__(
@@ -266,7 +312,21 @@ class OrderedConsumption:
         )
         self._futile = 0  # how often it began since a message came
         self._begun_at = 0.0
-        self._session.observers[self] = None
+        self._place = place_of_call()
+        self._link = _Link(self)
+        self._session.observers[self._link] = None
+
+    def __repr__(self) -> str:
+        return f"<OrderedConsumption of {self._ordered!r}>"
+
+    def __del__(self) -> None:
+        session = self._session
+        if self._over or session.is_closed or not session.loop.is_running():
+            return
+        warn_of_left(self, self._place, LEAVE_BY)
+        consumer = self._ordered._consumer
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            session.loop.call_soon_threadsafe(_left, session, self._link, self._inner, consumer)
 
     def __aiter__(self) -> AsyncIterator[JetStreamMessage]:
         return self
@@ -316,7 +376,7 @@ class OrderedConsumption:
         if self._over:
             return
         self._over = True
-        self._session.observers.pop(self, None)
+        self._session.observers.pop(self._link, None)
         if self._inner is not None:
             self._inner._abandon()
         if not self._session.is_closed:
@@ -336,7 +396,9 @@ class OrderedConsumption:
         self._begun_at = loop.time()
         fresh, self._is_fresh = self._is_fresh and ordered._consumer is not None, False
         consumer = await (ordered._current() if fresh else ordered._replace(self._report))
-        return consumer.consume(expires=EXPIRES_S, on_error=self._trouble, **self._limits)
+        inner = consumer.consume(expires=EXPIRES_S, on_error=self._link.trouble, **self._limits)
+        inner._is_owned = True
+        return inner
 
     def _trouble(self, error: Exception) -> None:
         """Silence, or a missing consumer: what is buffered is still good, then begin anew."""
@@ -350,14 +412,3 @@ class OrderedConsumption:
 
     def _report(self, error: Exception) -> None:
         tell(self._on_error, self._session.report, error)
-
-    # The connection
-
-    def connection_lost(self) -> None:
-        """What was under way will not come again; see ``connection_restored``."""
-
-    def connection_restored(self) -> None:
-        self._restart()
-
-    def connection_closed(self, reason: Exception) -> None:
-        """The consume behind it raises that."""

@@ -162,7 +162,8 @@ class ConsumeLimits:
     """How much a consume keeps ready, and how it pulls. Durations in seconds, sizes in bytes.
 
     Attributes:
-        max_messages: messages kept ready; not together with ``max_bytes``. Default 500.
+        max_messages: messages kept ready; not together with ``max_bytes``. Default: as many as are handled in
+            half of the consumer's ``ack_wait``, at most 500; the first one shows how long that takes.
         max_bytes: bytes kept ready, counted as the server does.
         expires: how long one pull may wait, at least 1 second.
         heartbeat: how long the server may be silent; None: half of ``expires``, 0.5 to 30 seconds.
@@ -200,6 +201,12 @@ class ConsumeLimits:
             )
         _check_threshold("messages", self.threshold_messages, self.messages)
         _check_threshold("bytes", self.threshold_bytes, self.max_bytes)
+
+    @property
+    def are_defaults(self) -> bool:
+        """Whether it was left open how much is kept ready."""
+        given = (self.max_messages or None, self.max_bytes or None)
+        return (*given, self.threshold_messages, self.threshold_bytes) == 4 * (None,)
 
     @property
     def messages(self) -> int:
@@ -250,6 +257,11 @@ class PullAccount:
         self._too_small = False  # the next message did not fit into what was asked for
         self._refusals = 0
         self._late_refusals = 0
+
+    def limit(self, messages: int) -> None:
+        """Keep so many ready from now on, and refill when half of it is left. 0: pull nothing."""
+        self._messages = messages
+        self._threshold_messages = messages // 2
 
     # Step 1
 

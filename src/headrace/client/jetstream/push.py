@@ -54,6 +54,7 @@ class PushSubscription(Subscription):
     ) -> None:
         self._on_error = check_plain("on_error", on_error)
         self._consumer = consumer
+        self._is_acked = config.ack_policy in ("explicit", "all")
         self._is_shared = bool(config.deliver_group)  # then the numbers of our messages have gaps
         self._last_seq = 0  # of the consumer's
         self._flow: deque[tuple[int, bytes]] = deque()  # after how many to say so, and to whom
@@ -157,6 +158,33 @@ class PushSubscription(Subscription):
         taken = self._route.received - len(self._frames)
         while self._flow and self._flow[0][0] <= taken:
             self._session.send_control(pub(self._flow.popleft()[1], b"", b"", b""))
+
+    # Ending
+
+    async def unsubscribe(self, max_messages: int = 0) -> None:
+        """End it: now, or once ``max_messages`` have been received since it began. What was not taken goes
+        back, to be delivered again to whoever listens."""
+        if max_messages > self._route.received:
+            await super().unsubscribe(max_messages)
+        else:
+            self._give_back()
+
+    def _stop_calling(self) -> bool:
+        """The connection is about to be closed, after which nothing could be acknowledged."""
+        self._give_back()
+        return True
+
+    def _give_back(self) -> None:
+        frames = [*(message._frame for message in self._lent), *self._frames]
+        self._frames.clear()
+        self._lent.clear()
+        self._bytes = 0
+        self._note_emptied()
+        if not self._over:
+            self._session.refuse_rest(self._route, frames if self._is_acked else [])
+            self.end()
+        elif self._is_acked:
+            self._session.refuse(frames)
 
     # Silence
 

@@ -106,6 +106,10 @@ class ConnectOptions(TypedDict, total=False):
     drain_timeout: float
     """Seconds that ``drain`` waits for the takers of messages; 30 by default."""
 
+    close_timeout: float
+    """Seconds that ``close`` waits for messages in hand to be handled, 5 by default: callbacks that run, and
+    who iterates a consumer. Then such callbacks are cancelled."""
+
     inbox_prefix: str
     """First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default."""
 

@@ -33,6 +33,7 @@ _POSITIVE: Final = (
 )
 _LEAST: Final = (
     ("drain_timeout", 0, "0 seconds or more"),
+    ("close_timeout", 0, "0 seconds or more"),
     ("max_pings_out", 1, "1 or more"),
     ("outbound_bytes", 1, "1 or more"),
     ("reconnect_buffer_bytes", 0, "0 or more"),
@@ -136,6 +137,10 @@ class Options:
 
     drain_timeout: float = 30.0
     """Seconds that ``drain`` waits for the takers of messages; 30 by default."""
+
+    close_timeout: float = 5.0
+    """Seconds that ``close`` waits for messages in hand to be handled, 5 by default: callbacks that run, and
+    who iterates a consumer. Then such callbacks are cancelled."""
 
     inbox_prefix: str = "_INBOX"
     """First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default."""

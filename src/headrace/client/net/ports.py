@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any, Protocol
+from typing import Protocol
 
 
 class Observer(Protocol):
@@ -25,7 +24,7 @@ class Subscriber(Protocol):
     @property
     def pending_bytes(self) -> int: ...
 
-    async def _drain_for(self, caller: asyncio.Future[Any] | None) -> None: ...
+    async def _drain_for(self, caller: object) -> None: ...
 
     def end(self) -> None: ...
 

@@ -250,7 +250,7 @@ class Service:
         """Take no more requests, answer those that came, and be found no more. May be called again."""
         await self._stop(asyncio.current_task())
 
-    async def _stop(self, caller: asyncio.Future[Any] | None) -> None:
+    async def _stop(self, caller: object) -> None:
         """``stop``, without waiting for ``caller``, which may be a handler."""
         if self._stopped.is_set():
             return

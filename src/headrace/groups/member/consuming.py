@@ -62,6 +62,7 @@ class Consuming:
         self.outcome: asyncio.Future[Event] = loop.create_future()
         consumer.on_pinned(self._on_pinned)
         consumer.on_unpinned(lambda: self._finish(Lost()))
+        consumer._renews = False  # that is done here, for what was taken and not begun, too
         self._consumption = consumer.consume(
             expires=crew.settings.pull_s, on_error=self._trouble, group=PRIORITY_GROUP
         )

@@ -1,0 +1,441 @@
+"""What comes from a consumer by itself: a subscription, a buffer, and the pulls that keep it filled.
+
+The session holds a feed. Its user holds a ``Consumption``, and that the feed; from here to there is no strong
+reference, so who lets go of a consumption ends its feed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from ...errors import (
+    ConnectionClosedError,
+    HeartbeatMissedError,
+    NoRespondersError,
+    ProtocolError,
+    PullError,
+)
+from ...wire.encode import pub, unsub
+from ...wire.frames import Frame
+from .ahead import Pace
+from .keeping import BREATH_S, Keeper, clock_of
+from .message import DeliveredMessage
+from .pin import Pin
+from .pull import (
+    ConsumeLimits,
+    Meaning,
+    PriorityOptions,
+    PullAccount,
+    Status,
+    encode_request,
+    message_size,
+    read_status,
+)
+from .waiter import Waiter
+
+if TYPE_CHECKING:
+    from ...api.consumers import PullRequest
+    from ..net.session import Session
+
+PULLS_AT_ONCE_MAX: Final = 16  # when the consumer allows only small batches
+
+State = Literal["running", "draining", "ended", "failed"]
+
+
+class Deadline(NamedTuple):
+    """When what is not acknowledged is delivered again: after ``ack_wait`` seconds, 0: never, and
+    ``max_deliver`` times in all, 0 or less: without limit."""
+
+    ack_wait: float = 0.0
+    max_deliver: int = 0
+
+
+class Feed:
+    """The messages of one consumption, as far as they have come. Attributes are for this package only.
+
+    Args:
+        report: told of what does not end it.
+
+    Attributes:
+        frames: what came and was not taken.
+        lent: what was taken many at a time, for a thread, and not handed out yet.
+        taken, tell_at: handed over since ``tell``, and how many may be before a pull could be due.
+        last: the message handed over last; None once its taker has come back for more.
+        reader: the task that iterates, weakly, or the number of the thread.
+        worker: done when the callback is called no more.
+        error: why it ended, if that was nobody's wish.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        subject: bytes,
+        consumer: str,
+        limits: ConsumeLimits,
+        priority: PriorityOptions,
+        pin: Pin,
+        report: Callable[[Exception], None],
+        deadline: Deadline,
+    ) -> None:
+        self.session = session
+        self.consumer = consumer
+        self.frames: deque[Frame] = deque()
+        self.lent: deque[Any] = deque()
+        self.taken = 0
+        self.tell_at = 1
+        self.last: DeliveredMessage | None = None
+        self.waiter = Waiter(session.loop, at_once=session.may_run_readers)
+        self.reader: weakref.ref[asyncio.Task[Any]] | int | None = None
+        self.worker: asyncio.Future[None] | None = None
+        self.error: Exception | None = None
+        self.is_over = False
+        self.ended: asyncio.Future[None] = session.loop.create_future()
+        self.report = report
+        self._subject = subject
+        self._pin = pin
+        self._grouped = bool(priority.get("group"))
+        self._account = PullAccount(limits, priority)
+        self._keeper: Keeper | None = None
+        self._pace: Pace | None = None
+        if deadline.ack_wait:
+            self._keeper = Keeper(
+                session,
+                self.frames,
+                self.lent,
+                label=consumer,
+                ack_wait=deadline.ack_wait,
+                max_deliver=deadline.max_deliver,
+                forget=self._forget,
+            )
+            if limits.are_defaults:
+                self._pace = Pace(deadline.ack_wait, limits.messages)
+                self._account.limit(1)
+        self.clock = clock_of(session.loop)
+        self.breathe_at = self._since = self.clock()
+        self._handed = self._open = 0  # since then, and in hand then
+        self._drained: asyncio.Future[None] | None = None  # all has come; made when draining
+        self._returned: asyncio.Future[None] | None = None  # whoever took the last has come back
+        self._pulling = True
+        self._pause: asyncio.TimerHandle | None = None
+        self.last_heard = self._last_pull = session.loop.time()
+        self._inbox = session.new_inbox().encode()
+        self.route = session.open_route(self._inbox, self._receive)
+        session.observers[self] = None
+        self._monitor = session.loop.call_later(2 * self._account.heartbeat, self._check)
+        self._refill()
+
+    @property
+    def state(self) -> State:
+        """What its user is told."""
+        if self.is_over:
+            return "ended" if self.error is None else "failed"
+        return "running" if self._pulling else "draining"
+
+    # Ending
+
+    def stop_now(self, error: Exception | None = None) -> None:
+        """End at once: what nobody took goes back, also if it had ended before."""
+        session = self.session
+        frames = [*self._take_back_lent(), *self.frames]
+        self.frames.clear()
+        if self.is_over:
+            session.refuse(frames)
+            self._all_taken()
+        else:
+            session.refuse_rest(self.route, frames)
+            self.end(error)
+
+    def abandon(self) -> None:
+        """End without a word to anybody; what is in the buffer can still be taken."""
+        self.session.close_route(self.route)
+        self.end(None)
+        self.session.observers.pop(self, None)
+        if self._keeper is not None:
+            self._keeper.stop()
+
+    def left(self) -> None:
+        """Nobody holds the user's end any more."""
+        self.stop_now()
+        self.came_back()
+
+    def begin_drain(self) -> asyncio.Future[None]:
+        """Pull no more, and end when everything that was under way has come, or the link is lost."""
+        if self._drained is None:
+            self._drained = self.session.loop.create_future()
+            self.session.send_control(unsub(self.route.sid))
+            self.session.keepalive.call_when_read(self._end_drain)
+            self._pulling_ends()
+        return self._drained
+
+    def _end_drain(self) -> None:
+        self.session.routes.remove(self.route)
+        self.end(None)
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    def end(self, error: Exception | None) -> None:
+        """Nothing more comes. What is in the buffer can still be taken, then ``error`` is raised."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self.error = error
+        self._pulling_ends()
+        if not self.frames:
+            self._all_taken()
+        self.waiter.wake()
+
+    def _pulling_ends(self) -> None:
+        self._pulling = False
+        self.tell_at = 1
+        self._monitor.cancel()
+        if self._pause is not None:
+            self._pause.cancel()
+
+    def _all_taken(self) -> None:
+        if self._keeper is not None:
+            self._keeper.stop()
+        self.session.observers.pop(self, None)
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _take_back_lent(self) -> list[Frame]:
+        """What a thread was lent and has not handed out: from here on it is not to be had there."""
+        frames: list[Frame] = []
+        while self.lent:
+            try:
+                frames.append(self.lent.popleft()._frame)
+            except IndexError:  # the thread was faster
+                break
+        return frames
+
+    # What is in somebody's hands
+
+    def came_back(self) -> None:
+        """Whoever took the last message wants another one, or will never take one: it is handled."""
+        self.last = None
+        if self._returned is not None and not self._returned.done():
+            self._returned.set_result(None)
+
+    def is_taken_by(self, caller: object) -> bool:
+        """Whether ``caller``, a task or the number of a thread, takes the messages."""
+        reader = self.reader() if isinstance(self.reader, weakref.ref) else self.reader
+        return caller is not None and caller in (self.worker, reader)
+
+    def in_hand(self, caller: object) -> list[asyncio.Future[Any]]:
+        """What is to be waited for, until one of it is done, until the message in hand is handled; nothing
+        if none is, as far as is known, or if it is ``caller`` who has it."""
+        if self.is_taken_by(caller):
+            return []
+        if self.worker is not None:
+            return [] if self.worker.done() else [self.worker]
+        if self.last is None or self.last.is_answered:
+            return []
+        waits: list[asyncio.Future[Any]] = []
+        if isinstance(self.reader, weakref.ref):
+            task = self.reader()
+            if task is None or task.done():
+                return []
+            waits.append(task)
+        if self._returned is None or self._returned.done():
+            self._returned = self.session.loop.create_future()
+        return [*waits, self._returned]
+
+    async def drain_for(self, caller: object) -> None:
+        """Drain, without waiting for ``caller``, or whoever takes, to handle the messages."""
+        if not self.is_over:
+            await asyncio.shield(self.begin_drain())
+        if self.is_taken_by(caller):
+            return
+        if self.worker is None and (self.frames or self.lent):
+            await asyncio.shield(self.ended)
+        if waits := self.in_hand(caller):
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+
+    # Messages and statuses: handled as they arrive, however slow the taker is
+
+    def _receive(self, frames: list[Frame]) -> None:
+        self.last_heard = self.session.loop.time()
+        account = self._account
+        messages = [frame for frame in frames if frame[3]]
+        if messages:
+            size = sum(map(message_size, messages)) if account.counts_bytes else 0
+            account.arrived(len(messages), size)
+            self.frames.extend(messages)
+            if self._keeper is not None:
+                self._keeper.arrived(len(messages))
+            if self._grouped:
+                self._pin.learn(messages[-1][4])
+        if len(messages) != len(frames):  # only statuses can make a pull due
+            self._account_for_taken()
+            for frame in frames:
+                if not frame[3]:
+                    self._handle_status(frame[4])
+            self._refill()
+        if messages:
+            self.waiter.wake_now()  # last: whoever takes them may do anything, such as end this
+
+    def _handle_status(self, headers: bytes) -> None:
+        try:
+            status = read_status(headers)
+        except ProtocolError as error:
+            self.report(error)
+            return
+        meaning = self._account.status(status)
+        if meaning in (Meaning.WARNING, Meaning.ERROR):
+            self.report(self._error_for(status))
+        elif meaning is Meaning.UNPINNED:
+            self._pin.lost()
+        elif meaning is Meaning.TERMINAL:
+            self.session.close_route(self.route)
+            self.end(PullError(status.code, f"{status.description}: {self.consumer}"))
+
+    def _error_for(self, status: Status) -> Exception:
+        if status.code == 503:
+            return NoRespondersError(
+                f"no consumer {self.consumer}: it does not exist (any more), or its stream is not "
+                "available; trying on"
+            )
+        return PullError(status.code, status.description)
+
+    # Taking
+
+    def breathed(self) -> None:
+        """The loop has turned, which whoever handles messages may have kept it from."""
+        now = self.clock()
+        if self._keeper is not None:
+            self._keeper.turned(now)
+        self.breathe_at = now + BREATH_S
+
+    def begin_wait(self) -> None:
+        """Whoever takes has handled everything, and waits."""
+        self.came_back()
+        if self._pace is not None:
+            self._measure(0)
+            self._account_for_taken()
+            self._account.limit(max(1, self._pace.room))
+            self._refill()
+
+    def end_wait(self) -> None:
+        """A message is there, or the end."""
+        self._since = now = self.clock()
+        self.breathe_at = now + BREATH_S
+
+    def _measure(self, in_hand: int) -> None:
+        """How long it took to handle what was handed over before those that are in hand now."""
+        now = self.clock()
+        handled = self._open + self._handed + self.taken - in_hand
+        if handled > 0 and self._pace is not None:
+            self._pace.handled(handled, now - self._since)
+        self._open, self._handed, self._since = in_hand, -self.taken, now
+
+    def _forget(self, frames: list[Frame]) -> None:
+        """They are not for whoever takes here."""
+        size = sum(map(message_size, frames)) if self._account.counts_bytes else 0
+        self._account.processed(len(frames), size)
+        self._refill()
+
+    # Pulling
+
+    def tell(self, *frames: Frame) -> None:
+        """Account for what was taken; a pull may be due."""
+        if self._pace is not None:
+            self._measure(len(frames))
+            self._account.limit(self._pace.room)
+        if self._account.counts_bytes:
+            self._account.processed(len(frames), sum(map(message_size, frames)))
+            self.taken = 0
+        self._account_for_taken()
+        self._refill()
+        if self.is_over and not self.frames:
+            self._all_taken()
+
+    def _account_for_taken(self) -> None:
+        if self.taken:
+            self._account.processed(self.taken, 0)
+            self._handed += self.taken
+            self.taken = 0
+
+    def _refill(self) -> None:
+        """Send the pulls that are due, unless they must wait."""
+        if not self._pulling:
+            return
+        if self.session.link is not None and self._pause is None:
+            pause = self._account.pause
+            if pause and self._account.due:
+                self._pause = self.session.loop.call_later(pause, self._resume)
+            else:
+                self._pull_what_is_due()
+        self.tell_at = self._account.taken_until_due
+
+    def _resume(self) -> None:
+        """The pause after a refusal is over."""
+        self._pause = None
+        if self.session.link is not None:
+            self._pull_what_is_due()
+        self.tell_at = self._account.taken_until_due
+
+    def _pull_what_is_due(self) -> None:
+        for _ in range(PULLS_AT_ONCE_MAX):
+            if not self._account.due:
+                return
+            self._pull(self._account.request(self._pin.use()))
+
+    def _pull(self, request: PullRequest) -> None:
+        self._last_pull = self.session.loop.time()
+        body = encode_request(request)
+        self.session.counts.pulls += 1
+        self.session.send_control(pub(self._subject, self._inbox, b"", body))
+
+    def _check(self) -> None:
+        """The heartbeat monitor; also keeps the pin of a client whose buffer is full for long."""
+        account, now = self._account, self.session.loop.time()
+        allowed = 2 * account.heartbeat
+        silent = now - self.last_heard
+        if self.session.link is None or not account.outstanding:
+            self.last_heard = now
+        elif silent >= allowed:
+            self.last_heard = now
+            self.report(
+                HeartbeatMissedError(
+                    f"no message and no heartbeat from consumer {self.consumer} for {silent:.1f} s: "
+                    "it may be gone, or the server has too many pulls waiting; pulling anew"
+                )
+            )
+            self._account_for_taken()
+            account.restart()
+            self._refill()
+        if self._pin.id and self._grouped and now - self._last_pull >= account.expires:
+            self._pull(account.keep_pin_request(self._pin.use()))
+        wait = allowed - (now - self.last_heard)
+        if self._grouped and self._last_pull + account.expires > now:
+            wait = min(wait, self._last_pull + account.expires - now)  # the pin's sake
+        self._monitor = self.session.loop.call_later(wait, self._check)
+
+    # The connection
+
+    def connection_lost(self) -> None:
+        """No pull is sent and no heartbeat is expected until it is back."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+
+    def connection_restored(self) -> None:
+        """After a reconnect: pull again; what was asked for on the lost connection is forgotten."""
+        self.last_heard = self.session.loop.time()
+        if self._keeper is not None:
+            self._keeper.tend()
+        self._account_for_taken()
+        self._account.restart()
+        self._refill()
+
+    def connection_closed(self, reason: Exception) -> None:
+        """The connection is over for good, and so is all that came and could not be answered any more."""
+        self.frames.clear()
+        self._take_back_lent()
+        self.end(ConnectionClosedError(str(reason)))
+        self._all_taken()
+        self.came_back()
