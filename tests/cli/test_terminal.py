@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
+from functools import partial
 
 import pytest
 
@@ -33,8 +34,14 @@ def on_terminal(server: peers.ServerProcess, *words: str, typed: dict[str, str])
     environ.pop("COLUMNS", None)
     environ.pop("NO_COLOR", None)
     command = [sys.executable, "-m", "headrace", *words]
+    heeding = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environ,
+        preexec_fn=heeding,  # also where whoever runs the tests ignores it
     ) as process:
         os.close(theirs)
         shown, waiting, seen = b"", list(typed.items()), 0
