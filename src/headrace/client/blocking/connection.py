@@ -83,7 +83,8 @@ class Connection(Blocking):
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection at this moment."""
+        """Whether there is a connection at this moment. A server that answers neither a call nor then a
+        ping (option ``ping_timeout``) counts as gone."""
         return self._inner.is_connected
 
     @property
@@ -199,6 +200,9 @@ class Connection(Blocking):
 
         The background thread ends, too. May be called twice. In a forked child it does nothing: the
         connection is the parent's.
+
+        Without a connection, or where the server takes nothing, what could not be sent is an event, with
+        an UnsentError.
         """
         if self._thread.is_forked:
             return
