@@ -23,6 +23,7 @@ from headrace.client import (
 )
 from headrace.client.events import ErrorEvent, Event
 from headrace.errors import (
+    BufferFullError,
     ConnectionClosedError,
     DisconnectedError,
     DisconnectedUnknownError,
@@ -473,3 +474,38 @@ async def test_what_a_silent_server_did_not_take_is_told(
         (unsent,) = await unsent_of(events)
         assert re.search(r"did not take the last \d{7,8} bytes within 0\.05 s", str(unsent))
         reached.set()
+
+
+async def test_what_waits_for_the_next_connection_is_done_when_it_is_there(
+    proxy: chaos.ChaosProxy, context: JetStream, connection: Connection
+) -> None:
+    hurt, steady = context.connection, connection.jetstream()
+    await steady.publish("away.acked", b"1")
+    consumer = await context.create_consumer("AWAY", durable_name="c", ack_wait=60)
+    (message,) = await consumer.fetch(1, max_wait=2)
+    await away(proxy, hurt)
+    subscription = await hurt.subscribe("meanwhile")
+    message.ack()
+    with pytest.raises(TimeoutError, match="did not answer a PING"):
+        await hurt.flush(SOON_S)
+    flushing = asyncio.ensure_future(hurt.flush(5))
+    async with context.publisher(fast=True) as fast, context.publisher() as publisher:
+        await publisher.send("away.windowed", b"1")
+        await fast.send("away.fast", b"1")
+        assert publisher.in_flight == fast.in_flight == 1
+        await back(proxy, hurt)
+    assert publisher.acked == fast.acked == 1
+    await flushing
+    await connection.publish("meanwhile", b"here")
+    assert (await subscription.next(2)).payload == b"here"
+    info = await (await steady.consumer("AWAY", "c")).info()
+    assert info.num_ack_pending == 0
+
+
+async def test_a_full_buffer_is_said(proxy: chaos.ChaosProxy) -> None:
+    async with connect(proxy.url, reconnect_buffer_bytes=1_000, **QUICKLY) as small:
+        await away(proxy, small)
+        await small.publish("waits", b"x" * 900)
+        with pytest.raises(BufferFullError, match="reconnect_buffer_bytes allows 1000"):
+            await small.publish("waits", b"x" * 900)
+        await back(proxy, small)

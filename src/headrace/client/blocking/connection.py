@@ -83,7 +83,8 @@ class Connection(Blocking):
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection at this moment."""
+        """Whether there is a connection at this moment. A server that answers neither a call nor then a
+        ping (option ``ping_timeout``) counts as gone."""
         return self._inner.is_connected
 
     @property
@@ -202,7 +203,8 @@ class Connection(Blocking):
 
         No callback begins any more. Messages of consumers that nobody took go back at once, to be delivered
         again. One in hand may still be handled and acknowledged, for ``close_timeout`` seconds; it is not
-        waited for where its handler is what calls.
+        waited for where its handler is what calls. Without a connection, or where the server takes nothing,
+        what could not be sent is an event, with an UnsentError.
         """
         if self._thread.is_forked:
             return

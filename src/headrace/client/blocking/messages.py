@@ -24,7 +24,8 @@ class Message(MessageView, eq=False, kw_only=True):
         return cls(message._session, message._frame, _thread=thread)
 
     def respond(self, payload: Payload = b"", *, headers: HeadersLike = None) -> None:
-        """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
+        """Send an answer to whoever asked. Raises ConfigurationError if nobody did; waits as
+        ``Connection.publish``."""
         session, data = self._session, self._response(payload, headers)
         self._thread.post(lambda: session.publish(data))
 
@@ -39,7 +40,8 @@ class JetStreamMessage(DeliveredMessage, eq=False, kw_only=True):
         return cls(message._session, message._frame, _thread=thread)
 
     def respond(self, payload: Payload = b"", *, headers: HeadersLike = None) -> None:
-        """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
+        """Send an answer to whoever asked. Raises ConfigurationError if nobody did; waits as
+        ``Connection.publish``."""
         session, data = self._session, self._response(payload, headers)
         self._thread.post(lambda: session.publish(data))
 

@@ -13,7 +13,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ...api.errors import Errors, api_error
-from ...errors import HeadraceError, JetStreamApiError, NoRespondersError, ProtocolError
+from ...errors import (
+    ConfigurationError,
+    HeadraceError,
+    JetStreamApiError,
+    NoRespondersError,
+    ProtocolError,
+)
 from ...wire.frames import Frame
 from ...wire.headers import status_of
 
@@ -27,6 +33,7 @@ FLOW_MAX: Final = 65_535
 
 _TAIL: Final = b".$FI"
 _NO_RESPONDERS: Final = 503
+_UNKNOWN: Final = 10208
 _UNAVAILABLE: Final = frozenset(
     error.err_code
     for error in (
@@ -115,3 +122,15 @@ def with_reply(command: bytes, prefix: bytes, place: int, operation: int) -> byt
     """A PUB or HPUB command with another reply."""
     verb, subject, _, rest = command.split(b" ", 3)
     return b"%b %b %b%d.%d%b %b" % (verb, subject, prefix, place, operation, _TAIL, rest)
+
+
+def in_words(error: HeadraceError, subject: str) -> HeadraceError:
+    """A refusal of a message with this subject, as its sender reads it."""
+    if isinstance(error, NoRespondersError):
+        return NoRespondersError(f"no stream has the subject {subject!r}")
+    if isinstance(error, JetStreamApiError) and error.err_code == _UNKNOWN:
+        return ConfigurationError(
+            f"{subject!r} is of another stream than the messages before it: a fast publisher is for the "
+            "subjects of one stream"
+        )
+    return error

@@ -42,6 +42,7 @@ from .fast_answers import (
     START,
     Answer,
     Kind,
+    in_words,
     is_unavailable,
     read_answer,
     with_reply,
@@ -55,7 +56,6 @@ ANSWERS_OUT_MAX: Final = 32  # … while answers take long, as those of a slow d
 SLOW_ANSWER_S: Final = 0.002
 LINGER_S: Final = 0.1  # without progress for so long, up to twice that, a batch ends
 RETRY_PAUSE_S: Final = 0.25
-_UNKNOWN: Final = 10208
 
 
 class State(Enum):
@@ -287,7 +287,7 @@ class BatchingPublisher(Publisher):
         if refusal is not None and left and may_pass(refusal):
             self._hold_front(refusal)
         elif refusal is not None and left:
-            self._fail_front(1, self._in_words(refusal))
+            self._fail_front(1, in_words(refusal, self._subject_of(self._waiting[0])))
         elif left:
             self._try_again(left, DisconnectedError("the message did not reach the stream"))
         self._pump()
@@ -331,7 +331,7 @@ class BatchingPublisher(Publisher):
         """The message in front is not stored, but may be later: wait, and find out."""
         self._tries += 1
         if not self._retries or (is_passing(error) and self._tries > self._retries):
-            self._fail_front(1, self._in_words(error))
+            self._fail_front(1, in_words(error, self._subject_of(self._waiting[0])))
             return
         self._begin(State.PAUSED, self._find_out(error))
 
@@ -396,18 +396,6 @@ class BatchingPublisher(Publisher):
         if self._since is not None:
             self._since, self._pauses = None, pauses()
         self._wait.end(found=found)
-
-    def _in_words(self, error: HeadraceError) -> HeadraceError:
-        """A refusal of the message in front, as its sender reads it."""
-        subject = self._subject_of(self._waiting[0])
-        if isinstance(error, NoRespondersError):
-            return NoRespondersError(f"no stream has the subject {subject!r}")
-        if isinstance(error, JetStreamApiError) and error.err_code == _UNKNOWN:
-            return ConfigurationError(
-                f"{subject!r} is of another stream than the messages before it: a fast publisher "
-                f"is for the subjects of one stream"
-            )
-        return error
 
     # Failures and second attempts
 
