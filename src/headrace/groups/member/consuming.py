@@ -166,7 +166,7 @@ class Consuming:
         number = pinned.number(info)
         self.generation = Generation(number, self._plan.partitions, lease, self._time)
         settings = crew.settings
-        renewal = Renewal(pinned, lease, settings.ack_wait / 3, settings.lease_s)
+        renewal = Renewal(pinned, lease, settings.ack_wait / 3, crew.watch)
         self._keeper = self._spawn(self._keep(renewal), "pin")
         self._intake = intake = Intake(
             self._consumption,
