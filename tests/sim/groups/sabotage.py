@@ -110,7 +110,7 @@ def owner_without_a_pin_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
     def is_in_use(info: ConsumerInfo) -> bool:
         return any(group.pinned_client_id for group in info.priority_groups)
 
-    patch.setattr(seat, "_is_in_use", is_in_use)
+    patch.setattr(seat, "is_in_use", is_in_use)
 
 
 def late_renewal_is_not_awaited(patch: pytest.MonkeyPatch) -> None:
