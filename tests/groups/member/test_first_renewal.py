@@ -19,6 +19,7 @@ CAST: dict[str, Any] = {
     "ack_wait": LEASE_S,
     "handler_seconds": 3 * LEASE_S,
     "concurrency": 1,
+    "handler": "awaits",
     "slow_share": 0.0,
     "failing_share": 0.0,
     "delay": 0.01,

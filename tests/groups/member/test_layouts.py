@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -212,6 +215,68 @@ async def test_a_static_consumer_with_another_configuration_is_not_touched(
     consumer = await js.consumer("S", "g-a")
     assert consumer.cached_info is not None
     assert consumer.cached_info.config.filter_subject == "3.>"
+
+
+async def test_another_time_to_acknowledge_is_taken_over_where_nobody_is_at_work(
+    world: World, js: JetStream
+) -> None:
+    await static_stream(js)
+    await publish(js, range(8))
+    async with join(world, "a"), join(world, "b"):
+        await world.until_seen(8)
+    for seconds in (7.0, 2.0):
+        other = ConsumerConfig(ack_wait=seconds, max_ack_pending=1)
+        count = len(world.seen.rows)
+        async with join(world, "a", config=other), join(world, "b", config=other):
+            await publish(js, range(count, count + 8))
+            await world.until_seen(count + 8)
+        config = (await (await js.consumer("S", "g-a")).info()).config
+        assert (config.ack_wait, config.priority_timeout) == (seconds, seconds)
+    world.seen.check_once_and_in_order(24)
+
+
+async def test_a_shorter_time_beside_an_instance_at_work_is_refused_with_the_command_for_it(
+    world: World, js: JetStream
+) -> None:
+    await static_stream(js)
+    await publish(js, range(8))
+    shorter = ConsumerConfig(ack_wait=1.5, max_ack_pending=1)
+    async with join(world, "a") as a, join(world, "b"):
+        await world.until_seen(8)
+        async with join(world, "a", config=shorter) as second:
+            with pytest.raises(GroupConfigurationError, match=r"ack_wait is 5\.0 there") as caught:
+                await second.wait()
+        assert a.is_active
+    command = str(caught.value).rpartition("loses no position: ")[2].split()
+    assert command[:5] == ["headrace", "consumer", "edit", "S", "g-a"]
+    cli = Path(sys.executable).with_name("headrace")
+    arguments = [*command[1:], "--force", "--server", world.url]
+    process = await asyncio.create_subprocess_exec(cli, *arguments, stdout=asyncio.subprocess.PIPE)
+    await process.communicate()
+    assert process.returncode == 0
+    async with join(world, "a", config=shorter):
+        await publish(js, range(8, 16))
+        await until(lambda: {row[0] for row in world.seen.rows[8:]} == {"a"})
+    config = (await (await js.consumer("S", "g-a")).info()).config
+    assert (config.ack_wait, config.priority_timeout) == (1.5, 1.5)
+    assert len(set(world.seen.numbers())) == len(world.seen.rows)
+
+
+async def test_a_member_that_had_left_when_it_was_dropped_frees_its_partitions_at_once(
+    world: World, js: JetStream
+) -> None:
+    await world.create(members=("a", "b"))
+    async with world.join("a"):
+        async with world.join("b"):
+            await world.publish(40)
+            await world.until_seen()
+        await world.publish(40)
+        before = time.monotonic()
+        await elastic.drop_members(js, STREAM, GROUP, ["b"])
+        await world.until_seen()
+        took = time.monotonic() - before
+    assert took < 1.0, took
+    world.seen.check_once_and_in_order(80)
 
 
 async def test_a_durable_that_an_admin_deletes_begins_anew(world: World, js: JetStream) -> None:

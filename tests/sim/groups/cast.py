@@ -9,8 +9,9 @@ from typing import Literal, get_args
 
 from headrace.groups import Layout
 
-__all__ = ["CHANGES", "FAULTS", "Cast", "draw"]
+__all__ = ["CHANGES", "FAULTS", "HANDLERS", "Cast", "draw", "draw_handler"]
 
+HANDLERS = ("awaits", "awaits", "blocks", "plain")
 FAULTS = ("kill", "freeze", "sleep", "cut", "stall", "hang", "delete", "restart")
 CHANGES = ("rejoin", "step down", "add", "drop", "map")
 
@@ -44,6 +45,8 @@ class Cast:
     changes: tuple[str, ...]
     """What happens that somebody wants."""
     pin_handover: Literal["drain", "immediate"]
+    handler: str = "awaits"
+    """``awaits``: a coroutine function; ``blocks``: one that keeps its loop; ``plain``: a plain function."""
 
     @property
     def disk(self) -> bool:
@@ -84,6 +87,11 @@ def draw(rng: random.Random) -> Cast:
         changes=_some(rng, CHANGES if elastic else CHANGES[:2]),
         pin_handover=rng.choice(("drain", "immediate")),
     )
+
+
+def draw_handler(seed: int) -> str:
+    """What kind of handler a seed has."""
+    return random.Random(f"handler of {seed}").choice(HANDLERS)
 
 
 def _some(rng: random.Random, names: Sequence[str]) -> tuple[str, ...]:

@@ -11,7 +11,9 @@ from headrace.groups.member.consuming import Consuming
 from headrace.groups.member.handling import Handling
 from headrace.groups.member.lease import Lease
 from headrace.groups.member.pinned import Pinned
+from headrace.groups.member.renewal import Renewal
 from headrace.groups.member.seat import Seat
+from headrace.groups.member.threaded import OnThreads
 from headrace.groups.member.work import Abreast, InTurn
 from sim.whole.coverage import Path
 
@@ -35,6 +37,8 @@ EVENTS = (
     "handler failed",
     "key changed hands",
     "left",
+    "loop blocked",
+    "loop blocked for long",
     "machine lost",
     "mapped",
     "mappings deleted",
@@ -110,6 +114,8 @@ PATHS = {
     "removal of what was acknowledged awaited": Path(Consuming, "_until_removed"),
     "handler running when told to stop": Path(InTurn, "stop", _stopped_running),
     "handlers abreast running when told to stop": Path(Abreast, "stop", _stopped_running),
+    "handler on a thread running when told to stop": Path(OnThreads, "stop", _stopped_running),
+    "late renewal awaited before a handler": Path(Renewal, "wait"),
     "reader run where frames are received": Path(Waiter, "wake_now", _went_on),
     "reader run in the next turn": Path(Waiter, "wake"),
     "handler retried": Path(Handling, "_may_go_on_after"),

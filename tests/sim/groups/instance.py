@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import DisconnectedError, HeadraceError, NoRespondersError, TimeoutError_
 from sim.groups.client import connect
+from sim.groups.ledger import Run
 from sim.groups.loop import Process
+from sim.groups.threads import block
 
 if TYPE_CHECKING:
     from headrace.client.jetstream_context import JetStream
@@ -18,6 +21,10 @@ __all__ = ["Instance"]
 
 UNREACHABLE = (DisconnectedError, NoRespondersError, TimeoutError_)
 """What whoever joins may be told, and then joins again."""
+
+
+COSTLY_SHARE = 0.6
+"""Of a lease: a handler that blocks the loop for less costs no pin."""
 
 
 class HandlerBrokeError(Exception):
@@ -83,34 +90,81 @@ class Instance:
 
     async def handle(self, message: Any) -> None:
         """The user's handler."""
+        run, seconds = self._begin(message)
+        try:
+            if seconds:
+                await self._work(seconds)
+            self._complete(message, run)
+            if self.rng.random() < self.world.cast.sync_share:
+                await self._acknowledge(message)
+            else:
+                message.ack()
+        finally:
+            self.world.ledger.end(run)
+
+    def handle_plainly(self, message: Any) -> Awaitable[None] | None:
+        """The user's handler, as a plain function, on a thread."""
+        run, seconds = self._begin(message)
+        acknowledges = False
+        try:
+            if seconds:
+                block(seconds)
+            self._complete(message, run)
+            if self.rng.random() < self.world.cast.sync_share:
+                acknowledges = True
+                return self._acknowledge_and_end(message, run)
+            message.ack()
+        finally:
+            if not acknowledges:
+                self.world.ledger.end(run)
+        if self.rng.random() < 0.5:
+            block(0.001 * self.rng.random())  # the thread is in no hurry
+        return None
+
+    def _begin(self, message: Any) -> tuple[Run, float]:
+        """How long it takes."""
         world, rng, ledger = self.world, self.rng, self.world.ledger
         key, number = message.payload.decode().split()
         assert message.subject.startswith(f"o.{key}."), message.subject
         run = ledger.start(key, int(number), message.generation, self)
         if not message.is_owned:
             world.universe.failures.append(f"begun, and not owned: {run}")
+        seconds = world.cast.handler_seconds * (0.5 + rng.random())
+        if rng.random() < world.cast.slow_share:
+            seconds += world.cast.ack_wait * (0.5 + rng.random())
+            ledger.counts["slow handler"] += 1
+        return run, seconds
+
+    async def _work(self, seconds: float) -> None:
+        if self.world.cast.handler != "blocks":
+            await asyncio.sleep(seconds)
+            return
+        ledger, costs_the_pin = self.world.ledger, seconds > COSTLY_SHARE * self.world.cast.lease
+        if costs_the_pin:
+            ledger.disturb(self.process)
+        ledger.counts["loop blocked"] += 1
+        await self.process.block(seconds)
+        if costs_the_pin:
+            ledger.counts["loop blocked for long"] += 1
+            ledger.disturb(self.process)
+
+    def _complete(self, message: Any, run: Run) -> None:
+        ledger = self.world.ledger
+        if self.rng.random() < self.world.cast.failing_share:
+            ledger.counts["handler failed"] += 1
+            raise HandlerBrokeError(run.key)
+        if message.is_owned:
+            ledger.is_told_to_be_owned(run)
+        ledger.complete(run)
+
+    async def _acknowledge_and_end(self, message: Any, run: Run) -> None:
         try:
-            seconds = world.cast.handler_seconds * (0.5 + rng.random())
-            if rng.random() < world.cast.slow_share:
-                seconds += world.cast.ack_wait * (0.5 + rng.random())
-                ledger.counts["slow handler"] += 1
-            if seconds:
-                await asyncio.sleep(seconds)
-            if rng.random() < world.cast.failing_share:
-                ledger.counts["handler failed"] += 1
-                raise HandlerBrokeError(key)
-            if message.is_owned:
-                ledger.is_told_to_be_owned(run)
-            ledger.complete(run)
             await self._acknowledge(message)
         finally:
-            ledger.end(run)
+            self.world.ledger.end(run)
 
     async def _acknowledge(self, message: Any) -> None:
-        if self.rng.random() < self.world.cast.sync_share:
-            try:
-                await message.ack_sync()
-            except (HeadraceError, TimeoutError) as error:
-                self.world.ledger.counts[f"ack_sync: {type(error).__name__}"] += 1
-        else:
-            message.ack()
+        try:
+            await message.ack_sync()
+        except (HeadraceError, TimeoutError) as error:
+            self.world.ledger.counts[f"ack_sync: {type(error).__name__}"] += 1

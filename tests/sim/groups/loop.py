@@ -60,6 +60,7 @@ class Universe:
         self._numbers = 0
         self.runnable: deque[Process] = deque()
         self.processes: list[Process] = []
+        self.clock: Process | None = None
         self.failures: list[str] = []
         self.trace_hash = 0
         self.events = 0
@@ -145,6 +146,8 @@ class Process(_EventLoop):  # type: ignore[misc]
         self.pending: deque[Handle] = deque()
         self.is_dead = False
         self.is_frozen = False
+        self.is_blocked = False
+        self.threads: list[Any] = []  # see ``sim.groups.threads``
         self._tasks: list[asyncio.Task[Any]] = []
         universe.processes.append(self)
 
@@ -162,12 +165,38 @@ class Process(_EventLoop):  # type: ignore[misc]
         self.is_frozen = False
         self._wake()
 
+    async def block(self, seconds: float) -> None:
+        """What code on this loop does that blocks: nothing else of the loop runs, timers and what was ready
+        before included, until it goes on."""
+        gone_on = self.create_future()
+        self.is_blocked = True
+        clock = Process.clock_of(self.universe)
+        clock.call_later(seconds, self._go_on, gone_on)
+        await gone_on
+
+    def _go_on(self, future: asyncio.Future[None]) -> None:
+        self.is_blocked = False
+        if self.is_dead or future.done():
+            return
+        future.set_result(None)
+        self.pending.appendleft(self.pending.pop())  # it was in the midst of its step
+        self._wake()
+
+    @staticmethod
+    def clock_of(universe: Universe) -> Process:
+        """A process that never stands still."""
+        if universe.clock is None:
+            universe.clock = Process(universe, "clock")
+        return universe.clock
+
     def kill(self) -> None:
         """SIGKILL: nothing in it ever runs again."""
         self.is_dead = True
         self.pending.clear()
 
     def bury(self) -> None:
+        for thread in self.threads:
+            thread.bury()
         events._set_running_loop(self)
         for task in self._tasks:
             if not task.done():
@@ -184,12 +213,12 @@ class Process(_EventLoop):  # type: ignore[misc]
             self._wake()
 
     def _wake(self) -> None:
-        if self.pending and not self.is_frozen:
+        if self.pending and not (self.is_frozen or self.is_blocked):
             self.universe.runnable.append(self)
 
     def turn(self) -> None:
         """Run what is ready now."""
-        if self.is_frozen:
+        if self.is_frozen or self.is_blocked:
             return
         events._set_running_loop(self)
         pending = self.pending
@@ -204,7 +233,7 @@ class Process(_EventLoop):  # type: ignore[misc]
             if self.is_dead:
                 return
             pending.popleft()
-            if self.is_frozen:
+            if self.is_frozen or self.is_blocked:
                 return
         if pending:
             self.universe.runnable.append(self)
@@ -218,6 +247,9 @@ class Process(_EventLoop):  # type: ignore[misc]
             if len(self.pending) == 1:
                 self._wake()
         return handle
+
+    call_soon_threadsafe = call_soon
+    """Of its threads one runs at a time, and only while the loop stands by."""
 
     def call_later(
         self, delay: float, callback: Call, *args: Any, context: Context | None = None

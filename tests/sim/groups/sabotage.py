@@ -16,8 +16,10 @@ from headrace.groups.member.intake import Intake
 from headrace.groups.member.lanes import Lanes
 from headrace.groups.member.lease import Lease
 from headrace.groups.member.machine import Deleted, Event, Lost
+from headrace.groups.member.renewal import Renewal
 from headrace.groups.member.seat import Seat
 from headrace.groups.member.takeover import Takeover
+from headrace.groups.member.threaded import OnThreads
 
 __all__ = ["SABOTAGES", "Sabotage"]
 
@@ -108,7 +110,15 @@ def owner_without_a_pin_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
     def is_in_use(info: ConsumerInfo) -> bool:
         return any(group.pinned_client_id for group in info.priority_groups)
 
-    patch.setattr(seat, "_is_in_use", is_in_use)
+    patch.setattr(seat, "is_in_use", is_in_use)
+
+
+def late_renewal_is_not_awaited(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Renewal, "is_overdue", lambda _: False)
+
+
+def thread_begins_what_was_sent_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OnThreads, "stop", lambda _: None)
 
 
 class Sabotage(NamedTuple):
@@ -120,6 +130,7 @@ class Sabotage(NamedTuple):
 
 _BUSY = {"genre": "wild", "backlog": 5, "handler_seconds": 0.3, "max_ack_pending": 50}
 _RIVALS = {"members": 1, "instances": 2, **_BUSY}
+_CALM = {"changes": ("rejoin",), "slow_share": 0.0, "failing_share": 0.0}
 _CHANGES = {"kind": "elastic", "changes": ("map", "add", "drop")}
 _STEPPING = {
     **_BUSY,
@@ -160,6 +171,14 @@ SABOTAGES = [
     Sabotage(standby_leaves_with_the_pin, {**_PLANNED, "changes": ("rejoin",)}),
     Sabotage(two_lanes_take_one_key, {**_BUSY, "kind": "elastic", "concurrency": 3}),
     Sabotage(pin_is_kept_by_who_leaves, {**_PLANNED, "changes": ("rejoin",)}),
+    Sabotage(
+        late_renewal_is_not_awaited,
+        {**_RIVALS, "handler": "blocks", "concurrency": 3, "ack_wait": 1.0, "faults": (), **_CALM},
+    ),
+    Sabotage(
+        thread_begins_what_was_sent_back,
+        {**_PLANNED, "handler": "plain", "backlog": 5, "changes": ("rejoin",)},
+    ),
     Sabotage(
         owner_without_a_pin_counts_for_nothing,
         {**_STEPPING, "layout": "interoperable", "faults": ("stall",)},

@@ -14,13 +14,14 @@ from headrace.groups import ElasticGroup, StaticGroup
 from headrace.groups.errors import HandlerFailedError
 from headrace.groups.member import Membership, OnFailure, Retry, Stop
 from sim.groups.admin import GROUP, STREAM, Admin
-from sim.groups.cast import draw
+from sim.groups.cast import draw, draw_handler
 from sim.groups.host import Host
 from sim.groups.instance import Instance
 from sim.groups.ledger import Ledger
 from sim.groups.loop import SECOND, Process, Universe
 from sim.groups.network import Network
 from sim.groups.publisher import Publisher
+from sim.groups.threads import SimulatedThreads
 
 if TYPE_CHECKING:
     from headrace.client.jetstream_context import JetStream
@@ -65,7 +66,7 @@ class World:
 
     def __init__(self, seed: int, **forced: Any) -> None:
         self.rng = random.Random(seed)
-        self.cast = replace(draw(self.rng), **forced)
+        self.cast = replace(draw(self.rng), **{"handler": draw_handler(seed), **forced})
         self.universe = Universe()
         self.network = Network(self.universe, self.rng, self.cast.delay)
         self.host = Host(self.universe, self.network, self.rng, self.cast)
@@ -142,12 +143,13 @@ class World:
             STREAM,
             GROUP,
             instance.member,
-            instance.handle,
+            instance.handle_plainly if cast.handler == "plain" else instance.handle,
             ConsumerConfig(ack_wait=cast.ack_wait, max_ack_pending=cast.max_ack_pending),
             concurrency=cast.concurrency,
             on_failure=FAILURES[cast.on_failure],
             on_error=told,
             random=random.Random(instance.rng.getrandbits(64)),
+            threads=SimulatedThreads(instance.process, random.Random(instance.name)),
         )
 
     # Time

@@ -168,7 +168,7 @@ class Consuming:
         is_copied = not crew.settings.is_static
         self.generation = Generation(number, self._plan.partitions, lease, self._time, is_copied)
         settings = crew.settings
-        renewal = Renewal(pinned, lease, settings.ack_wait / 3, settings.lease_s)
+        renewal = Renewal(pinned, lease, settings.ack_wait / 3, crew.watch)
         self._keeper = self._spawn(self._keep(renewal), "pin")
         self._intake = intake = Intake(
             self._consumption,

@@ -66,10 +66,9 @@ class Intake:
         """Whether something has come that was not taken yet."""
         return self._consumption.buffered > 0
 
-    def is_overdue(self, took_s: float) -> bool:
-        """Whether the lease should have been renewed by now, had the last handler, which took ``took_s``, not
-        kept the loop."""
-        return self._renewal is not None and self._renewal.is_overdue(took_s)
+    def is_overdue(self) -> bool:
+        """Whether the lease should have been renewed by now, had no handler kept the loop."""
+        return self._renewal is not None and self._renewal.is_overdue()
 
     async def until_renewed(self) -> None:
         """Until that is made up for, or the lease is over."""

@@ -11,6 +11,7 @@ from ...api.errors import Errors
 from ...client.callbacks import check_callback, check_plain
 from ...errors import ConnectionClosedError, JetStreamApiError
 from ..bucket import Records
+from ..consumers import consumers_of
 from ..errors import (
     GroupChangedError,
     GroupConfigurationError,
@@ -334,7 +335,15 @@ class Membership(Generic[G]):
         async def read_plan() -> Plan | None:
             return await self._read_plan(name)
 
-        return Seat(self._crew, name, read_plan)
+        return Seat(self._crew, name, read_plan, self._read_names)
+
+    async def _read_names(self) -> frozenset[str]:
+        """The record anew: whose consumers there are to be. None if it cannot be read."""
+        try:
+            record = await self._records.get(self.stream, self.group)
+        except GroupError:
+            return frozenset()  # the watch ends the membership
+        return frozenset(name for names in consumers_of(record).values() for name in names)
 
     async def _read_plan(self, name: str) -> Plan | None:
         """The record anew: a consumer is gone, or not what it should be."""

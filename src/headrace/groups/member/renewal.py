@@ -13,9 +13,10 @@ from .lease import Lease
 
 if TYPE_CHECKING:
     from .pinned import Pinned
+    from .watch import LoopWatch
 
 OVERDUE_S: Final = 0.05  # a loop that is free is not so late
-KEEPS_SHARE: Final = 0.1  # of a lease: a handler that takes longer may have kept the loop meanwhile
+KEPT_LATELY: Final = 3  # times the time between renewals
 
 
 class Renewal:
@@ -24,16 +25,16 @@ class Renewal:
     Args:
         pinned: asks the server.
         every_s: the longest time between two renewals, which also say what is in progress.
-        lease_s: how long it lasts.
+        watch: knows when the loop was kept last.
     """
 
-    def __init__(self, pinned: Pinned, lease: Lease, every_s: float, lease_s: float) -> None:
+    def __init__(self, pinned: Pinned, lease: Lease, every_s: float, watch: LoopWatch) -> None:
         self._pinned = pinned
         self._lease = lease
         self._every_s = every_s
-        self._lease_s = lease_s
+        self._watch = watch
         self._loop = asyncio.get_running_loop()
-        self._is_under_way = False
+        self._since: float | None = None  # when it is under way
         self._is_over = False
         self._done: asyncio.Future[None] | None = None  # where somebody waits
 
@@ -44,9 +45,9 @@ class Renewal:
         try:
             while True:
                 await asyncio.sleep(min(self._every_s, self._lease.due_s(time())))
-                self._is_under_way = True
+                self._since = time()
                 is_kept = await self._pinned.renew(self._lease)
-                self._is_under_way = False
+                self._since = None
                 if not is_kept:
                     return
                 self._tell()
@@ -54,18 +55,19 @@ class Renewal:
             self._is_over = True
             self._tell()
 
-    def is_overdue(self, took_s: float) -> bool:
-        """Whether it should have been done by now, had the last handler, which took ``took_s``, not kept the
-        loop."""
+    def is_overdue(self) -> bool:
+        """Whether it should have been done by now, had no handler kept the loop."""
         if self._is_over:
             return False
-        if self._is_under_way:
-            return took_s >= KEEPS_SHARE * self._lease_s
+        if self._done is not None:
+            return True  # one waits already, and so do all
+        if self._since is not None:  # the next one may keep the loop as the last one did
+            return self._watch.kept_at > self._since - KEPT_LATELY * self._every_s
         return self._lease.late_s(self._loop.time()) >= OVERDUE_S
 
     async def wait(self) -> None:
         """Until it is done, or the lease over."""
-        while not self._is_over and self._lease.late_s(self._loop.time()) >= 0:
+        while self.is_overdue():
             if self._done is None:
                 self._done = self._loop.create_future()
             await asyncio.shield(self._done)

@@ -30,9 +30,10 @@ from .machine import (
     after,
     retry_s,
 )
+from .settlement import advice, change_times, is_in_use, remove_orphans
 
 if TYPE_CHECKING:
-    from ...api.consumers import ConsumerInfo
+    from ...api.consumers import ConsumerConfig, ConsumerInfo
     from ...client import Consumer
     from .config import Plan
     from .crew import Crew
@@ -50,14 +51,20 @@ class Seat:
     Args:
         name: the consumer's.
         read_plan: reads the record anew; returns what the consumer is to read, or None.
+        read_names: reads the record anew; returns the names of all consumers it has.
     """
 
     def __init__(
-        self, crew: Crew, name: str, read_plan: Callable[[], Awaitable[Plan | None]]
+        self,
+        crew: Crew,
+        name: str,
+        read_plan: Callable[[], Awaitable[Plan | None]],
+        read_names: Callable[[], Awaitable[frozenset[str]]],
     ) -> None:
         self._crew = crew
         self._name = name
         self._read_plan = read_plan
+        self._read_names = read_names
         self._state = State()
         self._changed = asyncio.Event()
         self._consumer: Consumer | None = None
@@ -161,9 +168,14 @@ class Seat:
         assert plan is not None
         config = crew.settings.consumer(plan.consumer, plan.filters)
         try:
-            self._consumer = await crew.js.create_consumer(crew.stream, config)
+            try:
+                self._consumer = await crew.js.create_consumer(crew.stream, config)
+            except JetStreamApiError as error:
+                if not await self._make_way(config, error):
+                    return await self._refused(config, error)
+                self._consumer = await crew.js.create_consumer(crew.stream, config)
         except JetStreamApiError as error:
-            return self._refused(error)
+            return await self._refused(config, error)
         except ConnectionClosedError:
             raise
         except HeadraceError as error:
@@ -172,17 +184,41 @@ class Seat:
         self._patient_until = 0.0
         return Created()
 
-    def _refused(self, error: JetStreamApiError) -> Event:
+    async def _make_way(self, config: ConsumerConfig, error: JetStreamApiError) -> bool:
+        """Do what can be done about what is in the way; whether to try again at once."""
+        crew = self._crew
+        if error.err_code == _DIFFERS and crew.settings.is_static:
+            there = await self._there()
+            return there is None or await change_times(crew.js, crew.stream, there, config)
+        # Whoever is there learns of a change, and lets go, as fast as we do.
+        if error.err_code == _OVERLAPS and not crew.settings.is_static and self._state.failures:
+            names = await self._read_names()
+            return bool(names) and await remove_orphans(
+                crew.js, crew.stream, names, crew.settings.redelivery_s
+            )
+        return False
+
+    async def _there(self) -> ConsumerInfo | None:
+        """The consumer that exists; None if it is gone."""
+        try:
+            return (await self._crew.js.consumer(self._crew.stream, self._name)).cached_info
+        except JetStreamApiError as error:
+            if error.code != _NOT_FOUND:
+                raise
+            return None
+
+    async def _refused(self, config: ConsumerConfig, error: JetStreamApiError) -> Event:
         crew = self._crew
         if error.err_code == _OVERLAPS:
             return Overlaps()
         if error.err_code == _DIFFERS:
             if not crew.settings.is_static:
                 return Differs()
+            there = await self._there()
+            how = "" if there is None else advice(crew.stream, self._name, there.config, config)
             problem: Exception = GroupConfigurationError(
                 f"the existing static consumer group config doesn't match ours: consumer {self._name!r} "
-                "exists with another configuration; give the one that its other instances have, or "
-                "delete the consumer"
+                f"exists with another configuration: {how}"
             )
         else:
             problem = GroupError(f"error creating our member's consumer: {error}")
@@ -233,7 +269,7 @@ class Seat:
             # of deleting it.
             await asyncio.sleep(crew.random.random() * SPREAD_S)
             info = await self._consumer.info()
-            if _is_in_use(info) or info.config.filter_subjects != state.made.filters:
+            if is_in_use(info) or info.config.filter_subjects != state.made.filters:
                 return False
         try:
             await crew.js.delete_consumer(crew.stream, self._name)
@@ -260,7 +296,7 @@ class Seat:
             info = other.cached_info
             if info is not None and info.config.metadata.get(ROLE) == QUERY_ROLE:
                 return InUse()  # however long: it is not there for its pin
-            if info is not None and _is_in_use(info):
+            if info is not None and is_in_use(info):
                 if not self._patient_until:
                     self._patient_until = time() + 2 * crew.settings.pin_s
                 if time() < self._patient_until:
@@ -277,10 +313,3 @@ class Seat:
             crew.report(error)
             return Failed()
         return Deleted()
-
-
-def _is_in_use(info: ConsumerInfo) -> bool:
-    """Whether somebody may be handling messages: who is pinned, or was, until an admin let go of the pin or
-    the server was restarted."""
-    is_pinned = any(group.pinned_client_id for group in info.priority_groups)
-    return is_pinned or info.num_ack_pending > 0

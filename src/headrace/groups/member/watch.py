@@ -32,6 +32,7 @@ class LoopWatch:
         current: a message that is being handled on the loop, if there is one.
 
     Attributes:
+        kept_at: when a handler ended that may have kept the loop for a tenth of a lease or more.
         leases_lost, handlers_failed: how many handlers ended after their lease, and ended the membership.
         blocked_count, blocked_s, blocked_longest_s: how often the loop was found blocked for a tenth of a
             lease or more, for how long in all, and at the most.
@@ -57,6 +58,7 @@ class LoopWatch:
         self._due = 0.0
         self._longest: tuple[float, GroupMessage] | None = None  # since the last look
         self._is_logged = False
+        self.kept_at = 0.0
         self.leases_lost = 0
         self.handlers_failed = 0
         self.blocked_count = 0
@@ -76,6 +78,8 @@ class LoopWatch:
 
     def took(self, seconds: float, message: GroupMessage) -> None:
         """A handler took so long on the loop, waiting or not; told of those that took ``LONG_S`` or more."""
+        if seconds >= self._limit_s:
+            self.kept_at = self._loop.time()
         if self._longest is None or self._longest[0] < seconds:
             self._longest = (seconds, message)
 

@@ -75,14 +75,16 @@ class InTurn:
         self._handling = Handling(crew, generation, self._call)
         self._current: GroupMessage | None = None
         self._stopping = False
-        self._took_s = 0.0  # the last handler, if that was long
+        self._was_long = False  # the last handler
         self.last: GroupMessage | None = None
 
     async def run(self) -> None:
         """See ``Work``."""
         waiting, intake, slots = self._waiting, self._intake, self._crew.slots
         while not self._stopping:
-            if not waiting:
+            if intake.is_overdue():
+                await intake.until_renewed()
+            elif not waiting:
                 waiting.extend(await intake.next_batch(TAKEN_AT_ONCE))
                 if not waiting:
                     return
@@ -93,6 +95,8 @@ class InTurn:
             else:
                 await slots.take()
                 try:
+                    if intake.is_overdue():
+                        await intake.until_renewed()
                     if not await self._handle(IN_A_ROW):
                         return
                 finally:
@@ -105,9 +109,9 @@ class InTurn:
 
     async def _pause(self) -> None:
         """Let others go on. To wait for the next message does so, too; the server may wait for answers."""
-        took_s, self._took_s = self._took_s, 0.0
-        if took_s:
-            await _breathe(self._intake, took_s)
+        if self._was_long:
+            self._was_long = False
+            await _breathe()
         elif self._waiting or self._intake.has_more:
             await asyncio.sleep(0)
         elif self._crew.slots is None:  # else others answer in this turn
@@ -133,7 +137,7 @@ class InTurn:
                     await handling.failed(message, error)
                 began, now = now, time()
                 if now - began >= LONG_S:
-                    self._took_s = now - began
+                    self._was_long = True
                     self._crew.watch.took(now - began, message)
                 if now >= lease.until:
                     handling.ended_late(message)
@@ -241,6 +245,10 @@ class Abreast:
         turn, now = 0, loop.time()
         ends = now + TURN_S
         while not self._stopping and lease.holds(now):
+            if self._intake.is_overdue():
+                await self._intake.until_renewed()
+                now = loop.time()
+                continue
             taken = lanes.take()
             if taken is None:
                 future = loop.create_future()
@@ -263,7 +271,7 @@ class Abreast:
                 self._crew.watch.took(now - began, taken[1])
             if now >= ends or turn >= TAKEN_AT_ONCE:
                 if now - began >= LONG_S:
-                    await _breathe(self._intake, now - began)
+                    await _breathe()
                 else:
                     await asyncio.sleep(0)
                 turn, now = 0, loop.time()
@@ -325,13 +333,11 @@ class Abreast:
         return self._tasks
 
 
-async def _breathe(intake: Intake, took_s: float) -> None:
-    """Let the loop do what has become due while a handler took so long, before the next one begins."""
+async def _breathe() -> None:
+    """Let the loop do what has become due while a handler took long, before the next one begins."""
     # What is due is called after those that were ready before, as this is now. So it takes two turns.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    if intake.is_overdue(took_s):
-        await intake.until_renewed()
 
 
 def work_of(crew: Crew) -> Callable[..., Work]:
