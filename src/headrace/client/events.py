@@ -13,6 +13,7 @@ from typing import Final, Self
 __all__ = [
     "Closed",
     "Connected",
+    "ConsumptionEnded",
     "Disconnected",
     "ErrorEvent",
     "Event",
@@ -79,6 +80,14 @@ class LeaderWaitOver(Event):
     of: str
     waited: float
     found: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumptionEnded(Event):
+    """A running consume is over although nobody ended it: ``consumer`` was deleted, or is there no more."""
+
+    consumer: str
+    error: Exception
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,8 @@ class Consumption(JetStreamMessages):
 
     It goes on through lost connections, missed heartbeats and refused pulls; those are reported, to
     ``on_error`` or else as connection events. It ends by ``stop``, by ``drain``, or with an error: when
-    the consumer was deleted or is push based, and when the connection is closed. Without a callback it
+    the consumer was deleted, is gone (see ``if_gone``) or push based, and when the connection is closed.
+    The former is a ConsumptionEnded event, too, and logged where there is a callback. Without a callback it
     ends, too, when nobody holds it any more, as after ``for …: return``; that is a
     ResourceWarning. Whatever ends it, messages in the buffer go back.
     """

@@ -19,7 +19,7 @@ from ..callbacks import (
     check_plain,
     tell,
 )
-from .feed import Deadline, Feed, State
+from .feed import Care, Feed, State
 from .leaving import place_of_call, warn_of_left
 from .message import JetStreamMessage, Queued
 from .pin import Pin
@@ -41,7 +41,8 @@ class Consumption:
 
     It goes on through lost connections, missed heartbeats and refused pulls; those are reported, to
     ``on_error`` or else as connection events. It ends by ``stop``, by ``drain``, or with an error: when
-    the consumer was deleted or is push based, and when the connection is closed. Without a callback it
+    the consumer was deleted, is gone (see ``if_gone``) or push based, and when the connection is closed.
+    The former is a ConsumptionEnded event, too, and logged where there is a callback. Without a callback it
     ends, too, when nobody holds it any more, as after ``async for …: return``; that is a
     ResourceWarning. Whatever ends it, messages in the buffer go back.
     """
@@ -58,7 +59,7 @@ class Consumption:
         pin: Pin,
         callback: MessageCallback | None,
         on_error: Callable[[Exception], object] | None,
-        deadline: Deadline,
+        care: Care,
     ) -> None:
         session.raise_if_closed()
         check_callback("callback", callback)
@@ -71,7 +72,7 @@ class Consumption:
             owner = me()
             tell(None if owner is None else owner._on_error, session.report, error)
 
-        self._feed = Feed(session, subject, consumer, limits, priority, pin, report, deadline)
+        self._feed = Feed(session, subject, consumer, limits, priority, pin, report, care)
         self._frames = self._feed.frames
         if callback is not None:
             if session.spans is not None:
