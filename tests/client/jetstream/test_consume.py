@@ -121,6 +121,28 @@ async def test_an_error_in_a_callback_is_reported_and_the_next_message_comes(
     assert [str(error) for error in errors] == ["not this one"]
 
 
+async def test_an_error_in_a_callback_is_logged_with_its_message(
+    js: JetStream, stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    await fill(js, stream, 2)
+    consumer = await stream.create_consumer(durable_name="c")
+    seen = asyncio.Event()
+
+    def callback(message: JetStreamMessage) -> None:
+        if message.metadata.stream_seq == 1:
+            raise ValueError("not this one")
+        seen.set()
+
+    async with consumer.consume(callback):
+        await asyncio.wait_for(seen.wait(), 5)
+    (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert record.getMessage() == (
+        f"the callback of consumer 'c' of stream '{stream.name}', subject {stream.name}.a, "
+        "sequence 1, delivery 1: not this one"
+    )
+    assert record.exc_info
+
+
 async def test_stopping_sends_the_buffer_back_at_once(js: JetStream, stream: Stream) -> None:
     await fill(js, stream, 50)
     consumer = await stream.create_consumer(durable_name="c", ack_wait=30)

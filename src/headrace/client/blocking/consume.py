@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Self, TypeVar
 
-from ...errors import ConfigurationError
+from ...errors import ConfigurationError, ConnectionClosedError
 from ..jetstream.consume import Consumption as AioConsumption
 from ..jetstream.feed import State
 from .loop_thread import LoopThread, call_on_thread, callback_here, caller_here
@@ -142,8 +142,14 @@ class Consumption(JetStreamMessages):
         """Call back with each message on a thread of its own."""
         if callback is not None:
             one_by_one = (message for batch in self.batches(1) for message in batch)
-            call_on_thread(repr(self._inner), self._inner, one_by_one, callback, self._thread)
+            name = repr(self._inner)
+            call_on_thread(name, self._inner, one_by_one, callback, self._thread, self._failed)
         return self
+
+    def _failed(self, message: JetStreamMessage, error: Exception) -> None:
+        """The callback raised: report it, on the loop."""
+        with contextlib.suppress(ConnectionClosedError):
+            self._thread.post(lambda: self._inner._failed(message, error))
 
     # Ending
 

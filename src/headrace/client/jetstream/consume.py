@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import weakref
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -21,7 +22,7 @@ from ..callbacks import (
 )
 from .feed import Care, Feed, State
 from .leaving import place_of_call, warn_of_left
-from .message import JetStreamMessage, Queued
+from .message import DeliveredMessage, JetStreamMessage, Queued, place_of
 from .pin import Pin
 from .pull import ConsumeLimits, PriorityOptions
 
@@ -205,13 +206,18 @@ class Consumption:
                     if waits and isinstance(error, asyncio.CancelledError):
                         self._send_back(message)
                         raise  # of this task
-                    feed.report(as_exception(error))
+                    self._failed(message, as_exception(error))
         except Exception as error:
             if error is not feed.error:
                 raise
             # the end, and its reason: `wait` raises it
         finally:
             feed.stop_now()  # where the task was cancelled; else it is over
+
+    def _failed(self, message: DeliveredMessage, error: Exception) -> None:
+        """The callback raised for this message."""
+        what = f"the callback of consumer {self._feed.consumer}, {place_of(message)}"
+        tell(self._on_error, partial(self._session.report, about=what), error)
 
     def _send_back(self, message: JetStreamMessage) -> None:
         """The callback was cancelled: whoever is next may begin at once."""
