@@ -70,11 +70,11 @@ class Place:
             sequence = message.metadata.stream_seq
             self.handled[sequence] += 1
             seen.append(sequence)
-            left = seconds
-            while left > ACK_WAIT_S / 3:
-                await asyncio.sleep(ACK_WAIT_S / 3)
+            left, often = seconds, ACK_WAIT_S / 3
+            while left > often:
+                await asyncio.sleep(often)
                 message.in_progress()
-                left -= ACK_WAIT_S / 3
+                left -= often
             await asyncio.sleep(left)
             message.ack()
             self.acked.add(sequence)

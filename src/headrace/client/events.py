@@ -13,6 +13,7 @@ from typing import Final, Self
 __all__ = [
     "Closed",
     "Connected",
+    "ConsumptionEnded",
     "Disconnected",
     "ErrorEvent",
     "Event",
@@ -82,11 +83,21 @@ class LeaderWaitOver(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumptionEnded(Event):
+    """A running consume is over although nobody ended it: ``consumer`` was deleted, or is there no more."""
+
+    consumer: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorEvent(Event):
     """Something failed that no caller is waiting for: a server's ``-ERR``, a dropped message, an
-    exception out of a callback."""
+    exception out of a callback. ``about`` says what it was about, as far as ``error`` does not: the message
+    that a callback was called for."""
 
     error: Exception
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +107,33 @@ class Closed(Event):
     reason: Exception | None
 
 
+def _write(event: Event) -> None:
+    """Into the log: whoever reads it sees an outage begin and end."""
+    match event:
+        case Connected(server):
+            _log.info("connected to %s", server)
+        case Disconnected(server, reason):
+            _log.warning("lost the connection to %s: %s", server, reason)
+        case Reconnected(server, attempts):
+            _log.info("connected again, to %s; attempts: %d", server, attempts)
+        case LameDuck(server):
+            _log.warning("server %s is about to shut down", server)
+        case WaitingForLeader(of):
+            _log.warning("waiting for a leader of %s", of)
+        case LeaderWaitOver(of, waited, found):
+            outcome = "found" if found else "given up"
+            _log.info("waited %.1f s for a leader of %s: %s", waited, of, outcome)
+        case Closed(None):
+            _log.debug("connection closed")
+        case Closed(reason):
+            _log.error("the connection is over: %s", reason)
+
+
 class EventHub:
     """Hands each event to the callback and to every iterator. Nobody listening loses nothing else.
 
-    Errors nobody listens for are logged, so that they cannot vanish.
+    They are logged, too, at INFO, WARNING where something is amiss, and ERROR where it is the end. Errors are
+    logged where nobody listens, so that they cannot vanish.
     """
 
     def __init__(self, callback: Callable[[Event], object] | None) -> None:
@@ -109,8 +143,11 @@ class EventHub:
 
     def emit(self, event: Event) -> None:
         """Tell the callback and every iterator; an error that nobody listens for is logged."""
-        if isinstance(event, ErrorEvent) and self._callback is None and not self._queues:
-            _log.error("%s", event.error, exc_info=event.error)
+        if not isinstance(event, ErrorEvent):
+            _write(event)
+        elif self._callback is None and not self._queues:
+            about = f"{event.about}: " if event.about else ""
+            _log.error("%s%s", about, event.error, exc_info=event.error)
         for queue in list(self._queues):
             queue.put(event)
         if self._callback is not None:

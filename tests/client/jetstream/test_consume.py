@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 import peers
 from headrace.client import Connection, Consumer, JetStream, JetStreamMessage, Stream, connect
+from headrace.client.events import ConsumptionEnded
 from headrace.errors import (
     ConfigurationError,
     ConnectionClosedError,
+    ConsumerNotFoundError,
     HeartbeatMissedError,
     NoRespondersError,
     PullError,
+    StreamNotFoundError,
 )
 from waiting import elapse, until, until_pulling
 
@@ -118,6 +121,28 @@ async def test_an_error_in_a_callback_is_reported_and_the_next_message_comes(
     assert [str(error) for error in errors] == ["not this one"]
 
 
+async def test_an_error_in_a_callback_is_logged_with_its_message(
+    js: JetStream, stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    await fill(js, stream, 2)
+    consumer = await stream.create_consumer(durable_name="c")
+    seen = asyncio.Event()
+
+    def callback(message: JetStreamMessage) -> None:
+        if message.metadata.stream_seq == 1:
+            raise ValueError("not this one")
+        seen.set()
+
+    async with consumer.consume(callback):
+        await asyncio.wait_for(seen.wait(), 5)
+    (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert record.getMessage() == (
+        f"the callback of consumer 'c' of stream '{stream.name}', subject {stream.name}.a, "
+        "sequence 1, delivery 1: not this one"
+    )
+    assert record.exc_info
+
+
 async def test_stopping_sends_the_buffer_back_at_once(js: JetStream, stream: Stream) -> None:
     await fill(js, stream, 50)
     consumer = await stream.create_consumer(durable_name="c", ack_wait=30)
@@ -167,22 +192,35 @@ async def test_draining_the_connection_drains_a_consume(
     assert len(seen) == 30
 
 
-async def test_a_deleted_consumer_ends_it_with_an_error(js: JetStream, stream: Stream) -> None:
+async def test_a_deleted_consumer_ends_it_with_an_error_an_event_and_one_line_in_the_log(
+    js: JetStream, stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
     consumer = await stream.create_consumer(durable_name="c")
+    events = js.connection.events()
     consumption = consumer.consume(lambda message: None)
+    assert consumption.state == "running"
     await until_pulling(consumer)
     await consumer.delete()
     with pytest.raises(PullError, match=r"Consumer Deleted: 'c' of stream"):
         await asyncio.wait_for(consumption.wait(), 5)
     with pytest.raises(PullError):
         await anext(consumption)
+    assert (consumption.state, consumption.error) == ("failed", consumption._feed.error)
+    event = await asyncio.wait_for(anext(events), 5)
+    assert isinstance(event, ConsumptionEnded)
+    assert event.error is consumption.error
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert "'c' of stream" in errors[0] and "Consumer Deleted" in errors[0]
 
 
-async def test_a_missing_consumer_is_reported_and_waited_for(js: JetStream, stream: Stream) -> None:
+async def test_a_missing_consumer_is_reported_and_waited_for_where_that_is_wanted(
+    js: JetStream, stream: Stream
+) -> None:
     consumer = await stream.create_consumer(durable_name="c")
     await consumer.delete()
     errors: list[Exception] = []
-    async with consumer.consume(on_error=errors.append) as messages:
+    async with consumer.consume(on_error=errors.append, if_gone="wait") as messages:
         waiting = asyncio.create_task(anext(messages))
         await until(lambda: errors)
         await stream.create_consumer(durable_name="c")
@@ -190,6 +228,47 @@ async def test_a_missing_consumer_is_reported_and_waited_for(js: JetStream, stre
         message = await asyncio.wait_for(waiting, 5)
         assert message.payload == b"late"
     assert isinstance(errors[0], NoRespondersError)
+
+
+@pytest.mark.parametrize("kind", ["callback", "iterated"])
+async def test_a_consumer_that_is_gone_ends_it(stream: Stream, kind: str) -> None:
+    consumer = await stream.create_consumer(durable_name="c")
+    await consumer.delete()
+    consumption = consumer.consume(
+        (lambda message: None) if kind == "callback" else None, on_error=lambda error: None
+    )
+    with pytest.raises(ConsumerNotFoundError):
+        await asyncio.wait_for(consumption.wait() if kind == "callback" else anext(consumption), 5)
+    assert consumption.state == "failed"
+
+
+async def test_a_stream_that_is_gone_ends_it(js: JetStream) -> None:
+    stream = await js.create_stream(name="GONE", subjects=["gone"], storage="memory")
+    consumer = await stream.create_consumer(durable_name="c")
+    await stream.delete()
+    consumption = consumer.consume(on_error=lambda error: None)
+    with pytest.raises(StreamNotFoundError):
+        await asyncio.wait_for(anext(consumption), 5)
+
+
+async def test_a_consumer_that_is_gone_is_made_again_where_that_is_wanted(
+    js: JetStream, stream: Stream
+) -> None:
+    consumer = await stream.create_or_update_consumer(durable_name="c", ack_wait=17)
+    await fill(js, stream, 1)
+    async with consumer.consume(on_error=lambda error: None, if_gone="create") as messages:
+        (await anext(messages)).ack()
+        await consumer.delete()  # nobody waits for a message now
+        message = await asyncio.wait_for(anext(messages), 5)
+        assert message.payload == b"x" * 10
+        message.ack()
+        waiting = asyncio.create_task(anext(messages))
+        await until_pulling(consumer)
+        await consumer.delete()
+        assert (await asyncio.wait_for(waiting, 5)).metadata.stream_seq == 1
+    assert (await consumer.info()).config.ack_wait == 17
+    with pytest.raises(ConfigurationError, match="if_gone is 'no'"):
+        consumer.consume(if_gone="no")  # type: ignore[arg-type]
 
 
 async def test_a_limit_of_the_consumer_is_learned_and_reported(
@@ -256,6 +335,38 @@ async def test_it_goes_on_after_a_killed_server_comes_back(
             if following.payload == b"1":  # nats-server may forget an ack when it is killed
                 following = await asyncio.wait_for(anext(messages), 10)
             assert following.payload == b"2"
+
+
+@pytest.mark.parametrize("if_gone", ["end", "create"])
+async def test_a_consumer_that_does_not_outlive_its_server_ends_it_or_is_made_again(
+    nats_server: Callable[..., peers.ServerProcess], if_gone: Literal["end", "create"]
+) -> None:
+    server = nats_server(sync="always")
+    async with connect(server.url, reconnect_wait=0.02, reconnect_wait_max=0.05) as connection:
+        js = connection.jetstream()
+        stream = await js.create_stream(name="S", subjects=["s.>"])
+        consumer = await stream.create_or_update_consumer(name="c", mem_storage=True)
+        seen: list[bytes] = []
+
+        def handle(message: JetStreamMessage) -> None:
+            seen.append(message.payload)
+            message.ack()
+
+        consumption = consumer.consume(handle, on_error=lambda error: None, if_gone=if_gone)
+        await js.publish("s.a", b"1")
+        await until(lambda: seen)
+        server.kill()
+        await until(lambda: not connection.is_connected)
+        server.start_again()
+        await connection.flush(5)
+        if if_gone == "end":
+            with pytest.raises(ConsumerNotFoundError):
+                await asyncio.wait_for(consumption.wait(), 10)
+        else:
+            await js.publish("s.a", b"2", retries=20)
+            await until(lambda: b"2" in seen)
+            assert consumption.state == "running"
+            await consumption.stop()
 
 
 async def test_silence_is_reported_and_pulled_anew() -> None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Self, TypeVar
 
-from ...errors import ConfigurationError
+from ...errors import ConfigurationError, ConnectionClosedError
 from ..jetstream.consume import Consumption as AioConsumption
 from ..jetstream.feed import State
 from .loop_thread import LoopThread, call_on_thread, callback_here, caller_here
@@ -84,7 +84,8 @@ class Consumption(JetStreamMessages):
 
     It goes on through lost connections, missed heartbeats and refused pulls; those are reported, to
     ``on_error`` or else as connection events. It ends by ``stop``, by ``drain``, or with an error: when
-    the consumer was deleted or is push based, and when the connection is closed. Without a callback it
+    the consumer was deleted, is gone (see ``if_gone``) or push based, and when the connection is closed.
+    The former is a ConsumptionEnded event, too, and logged where there is a callback. Without a callback it
     ends, too, when nobody holds it any more, as after ``for …: return``; that is a
     ResourceWarning. Whatever ends it, messages in the buffer go back.
     """
@@ -141,8 +142,14 @@ class Consumption(JetStreamMessages):
         """Call back with each message on a thread of its own."""
         if callback is not None:
             one_by_one = (message for batch in self.batches(1) for message in batch)
-            call_on_thread(repr(self._inner), self._inner, one_by_one, callback, self._thread)
+            name = repr(self._inner)
+            call_on_thread(name, self._inner, one_by_one, callback, self._thread, self._failed)
         return self
+
+    def _failed(self, message: JetStreamMessage, error: Exception) -> None:
+        """The callback raised: report it, on the loop."""
+        with contextlib.suppress(ConnectionClosedError):
+            self._thread.post(lambda: self._inner._failed(message, error))
 
     # Ending
 

@@ -8,6 +8,7 @@ from typing import Unpack
 from ...api.consumers import ConsumerInfo
 from ..callbacks import check_plain
 from ..jetstream.consumer import Consumer as AioConsumer
+from ..jetstream.gone import IfGone
 from ..jetstream.leaving import place_of_call
 from ..jetstream.message import Queued
 from ..jetstream.pull import EXPIRES_DEFAULT_S, PriorityOptions
@@ -62,6 +63,7 @@ class Consumer(Blocking):
         threshold_messages: int | None = None,
         threshold_bytes: int | None = None,
         on_error: Callable[[Exception], object] | None = None,
+        if_gone: IfGone = "end",
         **priority: Unpack[PriorityOptions],
     ) -> Consumption:
         """Messages as they come, from a buffer that is kept filled; see ``Consumption`` and, for the
@@ -72,6 +74,10 @@ class Consumer(Blocking):
                 iterate the result.
             on_error: called for what does not end the consume, on the background thread, where it must not
                 make blocking calls; without it, those are connection events.
+            if_gone: what is done where the server has no such consumer any more, as after a restart that it
+                did not outlive. ``end``: ends with ConsumerNotFoundError, or StreamNotFoundError. ``wait``:
+                pulls until there is one again. ``create``: it is made again as it was last known to be, also
+                where somebody deleted it, and delivers from where its configuration says.
             expires: the default is shorter where a pin is lost without a pull in ``priority_timeout``:
                 half of that, at least 1 second.
         """
@@ -85,6 +91,7 @@ class Consumer(Blocking):
             threshold_messages=threshold_messages,
             threshold_bytes=threshold_bytes,
             on_error=on_error,
+            if_gone=if_gone,
             **priority,
         )
         return Consumption(self._thread, inner, place_of_call())._start(callback)

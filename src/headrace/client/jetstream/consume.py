@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import weakref
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -19,9 +20,9 @@ from ..callbacks import (
     check_plain,
     tell,
 )
-from .feed import Deadline, Feed, State
+from .feed import Care, Feed, State
 from .leaving import place_of_call, warn_of_left
-from .message import JetStreamMessage, Queued
+from .message import DeliveredMessage, JetStreamMessage, Queued, place_of
 from .pin import Pin
 from .pull import ConsumeLimits, PriorityOptions
 
@@ -41,7 +42,8 @@ class Consumption:
 
     It goes on through lost connections, missed heartbeats and refused pulls; those are reported, to
     ``on_error`` or else as connection events. It ends by ``stop``, by ``drain``, or with an error: when
-    the consumer was deleted or is push based, and when the connection is closed. Without a callback it
+    the consumer was deleted, is gone (see ``if_gone``) or push based, and when the connection is closed.
+    The former is a ConsumptionEnded event, too, and logged where there is a callback. Without a callback it
     ends, too, when nobody holds it any more, as after ``async for …: return``; that is a
     ResourceWarning. Whatever ends it, messages in the buffer go back.
     """
@@ -58,7 +60,7 @@ class Consumption:
         pin: Pin,
         callback: MessageCallback | None,
         on_error: Callable[[Exception], object] | None,
-        deadline: Deadline,
+        care: Care,
     ) -> None:
         session.raise_if_closed()
         check_callback("callback", callback)
@@ -71,7 +73,7 @@ class Consumption:
             owner = me()
             tell(None if owner is None else owner._on_error, session.report, error)
 
-        self._feed = Feed(session, subject, consumer, limits, priority, pin, report, deadline)
+        self._feed = Feed(session, subject, consumer, limits, priority, pin, report, care)
         self._frames = self._feed.frames
         if callback is not None:
             if session.spans is not None:
@@ -204,13 +206,18 @@ class Consumption:
                     if waits and isinstance(error, asyncio.CancelledError):
                         self._send_back(message)
                         raise  # of this task
-                    feed.report(as_exception(error))
+                    self._failed(message, as_exception(error))
         except Exception as error:
             if error is not feed.error:
                 raise
             # the end, and its reason: `wait` raises it
         finally:
             feed.stop_now()  # where the task was cancelled; else it is over
+
+    def _failed(self, message: DeliveredMessage, error: Exception) -> None:
+        """The callback raised for this message."""
+        what = f"the callback of consumer {self._feed.consumer}, {place_of(message)}"
+        tell(self._on_error, partial(self._session.report, about=what), error)
 
     def _send_back(self, message: JetStreamMessage) -> None:
         """The callback was cancelled: whoever is next may begin at once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast, get_args
 
 from ...api.base import Document
 from ...api.consumers import (
@@ -23,8 +23,9 @@ from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .calls import Api, D
 from .configuration import time_text
 from .consume import Consumption, MessageCallback
-from .feed import Deadline
+from .feed import Care
 from .fetch import Fetch, FetchPlan
+from .gone import Gone, IfGone
 from .message import Batch, JetStreamMessage, Queued
 from .pin import Pin
 from .pull import (
@@ -65,7 +66,9 @@ class Consumer:
         self.name = name
         self.cached_info = info
         self._resumes = True  # whether a fetch pulls again when a lost link is back
-        self._renews = True  # whether a consume keeps what it holds from being delivered again
+        self._is_managed = (
+            False  # whether its consumes are part of something that sees to their end
+        )
         self._pin = Pin(api.session.report)
         self._next_subject = api.subject("CONSUMER", "MSG", "NEXT", stream_name, name).encode()
 
@@ -161,6 +164,7 @@ class Consumer:
         threshold_messages: int | None = None,
         threshold_bytes: int | None = None,
         on_error: Callable[[Exception], object] | None = None,
+        if_gone: IfGone = "end",
         **priority: Unpack[PriorityOptions],
     ) -> Consumption:
         """Messages as they come, from a buffer that is kept filled; see ``Consumption`` and, for the
@@ -170,6 +174,10 @@ class Consumer:
             callback: called for each message in turn, a plain or a coroutine function; without it,
                 iterate the result.
             on_error: called for what does not end the consume; without it, those are connection events.
+            if_gone: what is done where the server has no such consumer any more, as after a restart that it
+                did not outlive. ``end``: ends with ConsumerNotFoundError, or StreamNotFoundError. ``wait``:
+                pulls until there is one again. ``create``: it is made again as it was last known to be, also
+                where somebody deleted it, and delivers from where its configuration says.
             expires: the default is shorter where a pin is lost without a pull in ``priority_timeout``:
                 half of that, at least 1 second.
         """
@@ -182,6 +190,10 @@ class Consumer:
             threshold_bytes=threshold_bytes,
         )
         self._check_priority(priority)
+        if if_gone not in get_args(IfGone):
+            raise ConfigurationError(
+                f"if_gone is {if_gone!r}; accepted: {', '.join(get_args(IfGone))}"
+            )
         return Consumption(
             self._session,
             self._next_subject,
@@ -191,7 +203,7 @@ class Consumer:
             self._pin,
             callback,
             on_error,
-            self._deadline(),
+            self._care(if_gone),
         )
 
     async def listen(
@@ -375,12 +387,15 @@ class Consumer:
             return expires
         return min(expires, max(EXPIRES_MIN_S, config.priority_timeout / 2))
 
-    def _deadline(self) -> Deadline:
+    def _care(self, if_gone: IfGone) -> Care:
+        if self._is_managed:
+            return Care(is_managed=True)
+        gone = None if if_gone == "wait" else Gone(self, if_gone == "create")
         config = None if self.cached_info is None else self.cached_info.config
-        if config is None or config.ack_policy == "none" or not self._renews:
-            return Deadline()
+        if config is None or config.ack_policy == "none":
+            return Care(gone=gone)
         wait = min([config.ack_wait or ACK_WAIT_DEFAULT_S, *config.backoff])
-        return Deadline(wait, config.max_deliver)
+        return Care(wait, config.max_deliver, gone)
 
     def _plan(self, request: PullRequest, max_wait: float) -> FetchPlan:
         return FetchPlan(

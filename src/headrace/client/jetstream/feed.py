@@ -7,11 +7,13 @@ reference, so who lets go of a consumption ends its feed.
 from __future__ import annotations
 
 import asyncio
+import logging
 import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from ...api.names import CONSUMER_DELETED
 from ...errors import (
     ConnectionClosedError,
     HeartbeatMissedError,
@@ -21,7 +23,9 @@ from ...errors import (
 )
 from ...wire.encode import pub, unsub
 from ...wire.frames import Frame
+from ..events import ConsumptionEnded
 from .ahead import Pace
+from .gone import Gone
 from .keeping import BREATH_S, Keeper, clock_of
 from .message import DeliveredMessage
 from .pin import Pin
@@ -43,15 +47,25 @@ if TYPE_CHECKING:
 
 PULLS_AT_ONCE_MAX: Final = 16  # when the consumer allows only small batches
 
+_log = logging.getLogger("headrace.client")
+
 State = Literal["running", "draining", "ended", "failed"]
 
 
-class Deadline(NamedTuple):
-    """When what is not acknowledged is delivered again: after ``ack_wait`` seconds, 0: never, and
-    ``max_deliver`` times in all, 0 or less: without limit."""
+class Care(NamedTuple):
+    """How a feed is looked after.
+
+    Attributes:
+        ack_wait: seconds after which what is held is delivered again; 0: never.
+        max_deliver: how often in all; 0 or less: without limit.
+        gone: sees to a consumer that is not there; None: it is waited for.
+        is_managed: whether it is part of something that sees to its end.
+    """
 
     ack_wait: float = 0.0
     max_deliver: int = 0
+    gone: Gone | None = None
+    is_managed: bool = False
 
 
 class Feed:
@@ -79,7 +93,7 @@ class Feed:
         priority: PriorityOptions,
         pin: Pin,
         report: Callable[[Exception], None],
-        deadline: Deadline,
+        care: Care,
     ) -> None:
         self.session = session
         self.consumer = consumer
@@ -96,23 +110,26 @@ class Feed:
         self.ended: asyncio.Future[None] = session.loop.create_future()
         self.report = report
         self._subject = subject
+        self._gone = care.gone
+        self._is_managed = care.is_managed
+        self._asking: asyncio.Task[None] | None = None
         self._pin = pin
         self._grouped = bool(priority.get("group"))
         self._account = PullAccount(limits, priority)
         self._keeper: Keeper | None = None
         self._pace: Pace | None = None
-        if deadline.ack_wait:
+        if care.ack_wait:
             self._keeper = Keeper(
                 session,
                 self.frames,
                 self.lent,
                 label=consumer,
-                ack_wait=deadline.ack_wait,
-                max_deliver=deadline.max_deliver,
+                ack_wait=care.ack_wait,
+                max_deliver=care.max_deliver,
                 forget=self._forget,
             )
             if limits.are_defaults:
-                self._pace = Pace(deadline.ack_wait, limits.messages)
+                self._pace = Pace(care.ack_wait, limits.messages)
                 self._account.limit(1)
         self.clock = clock_of(session.loop)
         self.breathe_at = self._since = self.clock()
@@ -188,8 +205,41 @@ class Feed:
             self._all_taken()
         self.waiter.wake()
 
+    def _fail(self, error: Exception) -> None:
+        """It ends although nobody wants that."""
+        self.session.close_route(self.route)
+        self.end(error)
+        if not self._is_managed:
+            self.session.hub.emit(ConsumptionEnded(self.consumer, error))
+            if self.worker is not None:
+                _log.error("consumer %s: the callback is called no more: %s", self.consumer, error)
+
+    def _ask_whether_gone(self) -> None:
+        if self._gone is not None and self._asking is None and self._pulling:
+            self._asking = self.session.loop.create_task(
+                self._look_whether_gone(self._gone), name=f"look at consumer {self.consumer}"
+            )
+
+    async def _look_whether_gone(self, gone: Gone) -> None:
+        try:
+            is_made_again, error = await gone.look()
+        finally:
+            self._asking = None
+        if error is not None and self._pulling:
+            self._fail(error)
+        elif is_made_again and self._pulling:
+            held = list(self.frames)  # comes again from the other one
+            self.frames.clear()
+            self._take_back_lent()
+            self._account_for_taken()
+            self._forget(held)
+            self._account.restart()
+            self._refill()
+
     def _pulling_ends(self) -> None:
         self._pulling = False
+        if self._asking is not None:
+            self._asking.cancel()
         self.tell_at = 1
         self._monitor.cancel()
         if self._pause is not None:
@@ -287,11 +337,15 @@ class Feed:
         meaning = self._account.status(status)
         if meaning in (Meaning.WARNING, Meaning.ERROR):
             self.report(self._error_for(status))
+            if status.code == 503:
+                self._ask_whether_gone()
         elif meaning is Meaning.UNPINNED:
             self._pin.lost()
+        elif status.key == CONSUMER_DELETED and self._gone is not None and self._gone.creates:
+            self._account.restart()
+            self._ask_whether_gone()
         elif meaning is Meaning.TERMINAL:
-            self.session.close_route(self.route)
-            self.end(PullError(status.code, f"{status.description}: {self.consumer}"))
+            self._fail(PullError(status.code, f"{status.description}: {self.consumer}"))
 
     def _error_for(self, status: Status) -> Exception:
         if status.code == 503:
@@ -408,6 +462,7 @@ class Feed:
             self._account_for_taken()
             account.restart()
             self._refill()
+            self._ask_whether_gone()
         if self._pin.id and self._grouped and now - self._last_pull >= account.expires:
             self._pull(account.keep_pin_request(self._pin.use()))
         wait = allowed - (now - self.last_heard)

@@ -127,6 +127,17 @@ class DeliveredMessage(MessageView, eq=False):
         self._session.send_answers(data)
 
 
+def place_of(message: DeliveredMessage) -> str:
+    """Which message it is, for a log."""
+    try:
+        metadata = message.metadata
+    except ValueError:  # delivered by something else
+        return f"subject {message.subject}"
+    return (
+        f"subject {message.subject}, sequence {metadata.stream_seq}, delivery {metadata.delivered}"
+    )
+
+
 class JetStreamMessage(DeliveredMessage, Message, eq=False):
     """A message delivered by a consumer."""
 

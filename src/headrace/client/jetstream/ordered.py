@@ -205,6 +205,7 @@ class OrderedConsumer:
         if self._consumer is None:
             self._consumer = await self._create()
             self._consumer._resumes = False
+            self._consumer._is_managed = True
             self._is_doubtful = False
         return self._consumer
 

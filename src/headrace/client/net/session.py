@@ -250,10 +250,10 @@ class Session:
         self.raise_if_closed()
         await self.keepalive.ping()
 
-    def report(self, error: Exception) -> None:
-        """Tell the user of an error that no caller is waiting for."""
+    def report(self, error: Exception, about: str = "") -> None:
+        """Tell the user of an error that no caller is waiting for, and what it is about."""
         self.counts.errors += 1
-        self.hub.emit(ErrorEvent(error))
+        self.hub.emit(ErrorEvent(error, about))
 
     # Beginning and end
 

@@ -62,7 +62,7 @@ class Consuming:
         self.outcome: asyncio.Future[Event] = loop.create_future()
         consumer.on_pinned(self._on_pinned)
         consumer.on_unpinned(lambda: self._finish(Lost()))
-        consumer._renews = False  # that is done here, for what was taken and not begun, too
+        consumer._is_managed = True  # what is held is renewed here, and its end is a matter of this
         self._consumption = consumer.consume(
             expires=crew.settings.pull_s, on_error=self._trouble, group=PRIORITY_GROUP
         )
