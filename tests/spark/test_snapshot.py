@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import ConfigurationError
+from headrace.spark.decoding.columns import layout_of
 from headrace.spark.link import Link
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import parse_options
@@ -217,5 +218,45 @@ def test_options_that_contradict_a_table_are_refused(raw: dict[str, str], compla
 
 
 def test_a_table_is_no_stream() -> None:
-    with pytest.raises(ConfigurationError, match="every change, of the stream 'KV_b'"):
-        parse_options({"bucket": "b"}, streaming=True)
+    with pytest.raises(ConfigurationError, match="reads every change of the stream"):
+        parse_options({"stream": "S", "lastPerSubject": "true"}, streaming=True)
+
+
+def test_a_bucket_as_a_stream_has_every_change_and_null_for_deletions(feed: Feed) -> None:
+    bucket = f"C{feed.name}"
+    config = {"name": f"KV_{bucket}", "subjects": [f"$KV.{bucket}.>"], "allow_direct": True}
+    config["max_msgs_per_subject"] = 8
+    assert "error" not in feed.call(f"STREAM.CREATE.KV_{bucket}", config)
+    deletion = b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n"
+    changes = [
+        ("a", b'{"n":1}', b""), ("a", b"", deletion), ("b", b"poison", b""), ("a", b'{"n":2}', b""),
+    ]  # fmt: skip
+    for key, value, block in changes:
+        requests = [(f"$KV.{bucket}.{key}", value)]
+        feed.link.request_many(requests, [block or b"NATS/1.0\r\n\r\n"])
+    given = {"bucket": bucket, "servers": feed.url, "maxOffsetsPerTrigger": "2"}
+    options = parse_options(given, streaming=True)
+    assert (options.stream, options.last_per_subject) == (f"KV_{bucket}", False)
+
+    def read_all(columns: Any, options: Any = options) -> list[Any]:
+        found = read_slice(options, columns, Slice(0, 4))
+        return [row for batch in found for row in batch.to_pylist()]
+
+    assert read_all(("key", "data")) == [
+        {"key": key, "data": None if block else value} for key, value, block in changes
+    ]
+    assert [row["data"] for row in read_all(("data",))] == [
+        None if block else value for _, value, block in changes
+    ]
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+    schema = StructType(
+        [StructField(name, kind) for name, kind in (("n", LongType()), ("key", StringType()))]
+    )
+    schema.add("_rescued", StringType())
+    decoded = parse_options({**given, "valueFormat": "json"}, streaming=True)
+    rows = read_all(layout_of(decoded, schema), decoded)
+    assert [(row["key"], row["n"], row["_rescued"]) for row in rows] == [
+        ("a", 1, None), ("a", None, None), ("b", None, "poison"), ("a", 2, None),
+    ]  # fmt: skip
+    feed.call(f"STREAM.DELETE.KV_{bucket}")

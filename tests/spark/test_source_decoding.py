@@ -98,3 +98,70 @@ def test_the_examples_of_the_documentation_run(
     prices = example("bucket", feed, spark, PRICES=f"B{feed.name}")["prices"].collect()
     assert [(row.key, row.price) for row in prices] == [("tea", 2.5)]
     feed.call(f"STREAM.DELETE.{stream}")
+
+
+def test_the_examples_of_keys_keep_the_latest_and_a_bucket_enriches_a_stream(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    buckets = {name: f"{name}{feed.name}" for name in ("last", "totals", "PEOPLE")}
+    for bucket in buckets.values():
+        config = {"name": f"KV_{bucket}", "subjects": [f"$KV.{bucket}.>"], "allow_direct": True}
+        feed.call(f"STREAM.CREATE.KV_{bucket}", {**config, "max_msgs_per_subject": 1})
+
+    def people(name: bytes) -> None:
+        feed.link.request(f"$KV.{buckets['PEOPLE']}.c1", b'{"name":"%b"}' % name)
+
+    def orders(first: int, last: int) -> None:
+        rows = [b'{"customer":"c%d","total":%d}' % (n % 3, n) for n in range(first, last)]
+        feed.publish(["a"] * len(rows), rows.__getitem__)
+
+    def table(bucket: str, columns: str) -> dict[str, Any]:
+        reader = spark.read.format("jetstream").options(
+            servers=feed.url, bucket=bucket, valueFormat="json"
+        )
+        rows = reader.schema(f"key string, {columns}").load().collect()
+        return {row.key: tuple(row)[1:] for row in rows}
+
+    people(b"ann")
+    orders(0, 50)
+    plain = spark.readStream.format("jetstream").options(servers=feed.url, minMessagesPerTask=10)
+    plain = plain.schema("sequence bigint, data binary")
+    raw = plain.load(feed.name)
+    raw = raw.selectExpr("*", "get_json_object(CAST(data AS string), '$.customer') AS customer")
+    for name in ("keyed", "upsert"):
+        found = example(name, feed, spark, orders=raw, path=str(tmp_path / name), **buckets)
+        found["query"].processAllAvailable()
+        if name == "keyed":
+            orders(50, 100)
+            found["query"].processAllAvailable()
+        found["query"].stop()
+    last = {f"c{n % 3}": (f"c{n % 3}", str(n)) for n in range(100)}
+    assert table(buckets["last"], "user string, total string") == last
+    counts = {key: (sum(n % 3 == int(key[1]) for n in range(100)),) for key in last}
+    assert table(buckets["totals"], "count bigint") == counts
+
+    seen: list[Any] = []
+
+    def sink(df: DataFrame, batch_id: int) -> None:
+        seen.append(sorted({(row.customer, row.name) for row in df.collect()}))
+        people(b"bob")
+
+    small = plain.options(maxOffsetsPerTrigger=60).load(feed.name)
+    small = small.selectExpr("get_json_object(CAST(data AS string), '$.customer') AS customer")
+    named = example("enrichment", feed, spark, orders=small, **buckets)["named"]
+    run_available(named, str(tmp_path / "named"), sink)
+    assert seen == [[("c0", None), ("c1", name), ("c2", None)] for name in ("ann", "bob")], (
+        "each batch meets the values of its time"
+    )
+
+    changes: list[Any] = []
+    reader = spark.readStream.format("jetstream").options(
+        servers=feed.url, bucket=buckets["PEOPLE"], valueFormat="json"
+    )
+    streamed = reader.schema("key string, name string").load()
+    run_available(
+        streamed, str(tmp_path / "changes"), lambda df, n: changes.extend(map(tuple, df.collect()))
+    )
+    assert changes == [("c1", "bob")]
+    for bucket in buckets.values():
+        feed.call(f"STREAM.DELETE.KV_{bucket}")

@@ -19,6 +19,7 @@ from .bad_messages import BadMessage, refuse
 from .decoding.decoder import Columns as DecodedColumns
 from .decoding.decoder import Decoder, MalformedError
 from .options import PartitionRule
+from .rows import is_deletion
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,6 +124,7 @@ class BatchBuilder:
         key_begins: int = 0,
         strip_partition: bool = False,
         leave_out_markers: bool = True,
+        null_deletions: bool = False,
     ) -> None:
         import pyarrow as pa
 
@@ -147,6 +149,7 @@ class BatchBuilder:
         self._key_begins = key_begins
         self._strip_partition = strip_partition
         self._leaves_out_markers = leave_out_markers
+        self._nulls_deletions = null_deletions
         types = [field.type or _arrow_type(field.column, pa) for field in fields]
         self.schema = pa.schema(
             pa.field(field.name, kind, field.nullable)
@@ -158,7 +161,7 @@ class BatchBuilder:
         """Whether it makes batches of ``PayloadChunk``, too."""
         return (
             _OF_PAYLOADS.issuperset(self._columns)
-            and not self._needs_subjects
+            and not (self._needs_subjects or self._nulls_deletions)
             and (self._decoder is None or self._decoder.reads_arrays)
         )
 
@@ -234,7 +237,7 @@ class BatchBuilder:
                     texts = pc.utf8_slice_codeunits(texts, self._key_begins)
                 arrays[name] = texts.take(subjects.indices)
             elif name == "data":
-                arrays[name] = pa.array(chunk.payloads, pa.binary())
+                arrays[name] = pa.array(self._values(chunk), pa.binary())
             elif name == "sequence":
                 arrays[name] = sequences
             elif name == "timestamp":
@@ -262,11 +265,28 @@ class BatchBuilder:
         batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         return batch if mask is None else batch.filter(mask)
 
+    def _values(self, chunk: Chunk) -> Sequence[bytes | None]:
+        """The payloads; null for those of messages that delete a key of a bucket."""
+        if not self._nulls_deletions or not any(chunk.headers):
+            return chunk.payloads
+        return [
+            None if is_deletion(block) else payload
+            for block, payload in zip(chunk.headers, chunk.payloads, strict=True)
+        ]
+
     def _decode(self, chunk: Chunk) -> DecodedColumns | None:
         if self._decoder is None:
             return None
+        deleted: list[int] = []
+        if self._nulls_deletions and any(chunk.headers):
+            deleted = [row for row, block in enumerate(chunk.headers) if is_deletion(block)]
+        sequence_of = partial(_sequence_of, chunk)
         try:
-            return self._decoder.decode(chunk.payloads, chunk.headers, partial(_sequence_of, chunk))
+            if deleted:
+                return self._decoder.decode_others(
+                    deleted, chunk.payloads, chunk.headers, sequence_of
+                )
+            return self._decoder.decode(chunk.payloads, chunk.headers, sequence_of)
         except MalformedError as error:
             raise _UnreadableRowsError(error.reasons, None) from None
 

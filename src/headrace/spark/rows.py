@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+DELETIONS: Final = (b"\nKV-Operation: DEL", b"\nKV-Operation: PURGE", b"\nNats-Marker-Reason:")
+
+
+def is_deletion(headers: bytes) -> bool:
+    """Whether a message with this header block deletes its key."""
+    return bool(headers) and any(sign in headers for sign in DELETIONS)
 
 
 class Chunk(NamedTuple):

@@ -29,10 +29,9 @@ from .reader import (
     PULL_MESSAGES_MAX,
     ConsumerReader,
 )
-from .rows import Chunk
+from .rows import Chunk, is_deletion
 
 _PULL_BYTES: Final = 16 * 1024 * 1024
-DELETIONS: Final = (b"\nKV-Operation: DEL", b"\nKV-Operation: PURGE", b"\nNats-Marker-Reason:")
 
 
 class SnapshotPlan(NamedTuple):
@@ -111,7 +110,7 @@ class _SnapshotReader(ConsumerReader):
                 if frame[1] in self._seen:
                     continue  # newer than the row that we have passed on
                 self._seen.add(frame[1])
-                if frame[4] and any(sign in frame[4] for sign in DELETIONS):
+                if is_deletion(frame[4]):
                     continue
                 self._rows.append(frame)
                 self._bytes += len(frame[5])

@@ -79,6 +79,7 @@ def read_slice(
         key_begins=len(f"$KV.{options.bucket}."),
         strip_partition=options.group is not None,
         leave_out_markers=not options.include_markers,
+        null_deletions=bool(options.bucket) and not options.last_per_subject,
     )
     try:
         for chunk in _chunks(options, piece, connect, builder.needs_only_payloads):

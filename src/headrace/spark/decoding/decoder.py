@@ -95,6 +95,40 @@ class Decoder:
             return _without(arrays, rows, misfits, len(payloads))
         return Columns(arrays, rows)
 
+    def decode_others(
+        self,
+        deleted: Sequence[int],
+        payloads: list[bytes],
+        headers: list[bytes],
+        sequence_of: Callable[[int], int],
+    ) -> Columns:
+        """``decode``, where the ``deleted`` messages have no value: their columns are null."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        gone = set(deleted)
+        kept = [number for number in range(len(payloads)) if number not in gone]
+        try:
+            found = self.decode(
+                [payloads[number] for number in kept],
+                [headers[number] for number in kept],
+                lambda number: sequence_of(kept[number]),
+            )
+        except MalformedError as error:
+            reasons = {kept[number]: reason for number, reason in error.reasons.items()}
+            raise MalformedError(reasons) from None
+        numbers = pa.array(kept, pa.int64())
+        rows = numbers if found.rows is None else numbers.take(found.rows)
+        rows = pa.concat_arrays([rows, pa.array(deleted, pa.int64())])
+        order = pc.sort_indices(rows)
+        return Columns(
+            {
+                name: pa.concat_arrays([array, pa.nulls(len(deleted), array.type)]).take(order)
+                for name, array in found.arrays.items()
+            },
+            rows.take(order),
+        )
+
     def report(self) -> None:
         """Say how many values did not fit, if any."""
         if not self.misfits:

@@ -15,7 +15,8 @@ from ...wire import parse_headers
 from ..control import StreamMissingError
 from ..link import Link
 from ..patience import Patience
-from ..snapshot import DELETIONS, SnapshotPlan, read_snapshot
+from ..rows import is_deletion
+from ..snapshot import SnapshotPlan, read_snapshot
 
 HEADER: Final = "schema-id"
 _MESSAGE_NOT_FOUND: Final = 10037
@@ -99,7 +100,7 @@ class SchemaBucket:
                 raise self._missing() from None
             raise
         self._patience.restart()
-        if any(sign in base64.b64decode(message.hdrs) for sign in DELETIONS):
+        if is_deletion(base64.b64decode(message.hdrs)):
             raise self._unknown(schema_id)
         return base64.b64decode(message.data)
 

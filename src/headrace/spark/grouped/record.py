@@ -14,7 +14,7 @@ from ...groups.names import ELASTIC_BUCKET, STATIC_BUCKET, key_of
 from ...groups.records import ElasticGroup, StaticGroup
 from ..link import Link
 from ..options.group import GroupOptions
-from ..snapshot import DELETIONS
+from ..rows import is_deletion
 
 Group = StaticGroup | ElasticGroup
 
@@ -39,7 +39,7 @@ def read_record(link: Link, stream: str, options: GroupOptions) -> Group:
         if error.err_code not in _MISSING:
             raise
         raise _no_group(stream, options) from None
-    if any(sign in base64.b64decode(message.hdrs) for sign in DELETIONS):
+    if is_deletion(base64.b64decode(message.hdrs)):
         raise _no_group(stream, options)
     kind = StaticGroup if options.kind == "static" else ElasticGroup
     return kind.decode(stream, options.name, base64.b64decode(message.data), message.seq)

@@ -16,8 +16,8 @@ SNAPSHOT_OPTIONS: Final[tuple[Option, ...]] = (
         "Read the latest message of each subject instead of a range, without deleted keys. For batch reads.",
         flag),
     Option("bucket", "",
-        "Read this key-value bucket as a table: lastPerSubject of its stream, with a column key. For batch "
-        "reads.", name),
+        "Read this key-value bucket, with a column key: in a batch read as a table, lastPerSubject of its "
+        "stream; in a stream every change, where a deletion has null values.", name),
 )
 # fmt: on
 
@@ -32,16 +32,17 @@ def check_snapshot(values: dict[str, Any], accepted: Accepted, *, streaming: boo
     if not (values["lastPerSubject"] or bucket):
         return
     option = "bucket" if bucket else "lastPerSubject"
-    if streaming:
+    if streaming and values["lastPerSubject"]:
         raise accepted.error(
-            f"{option!r} is for batch reads; a streaming query reads every change, of the stream "
-            + (repr(STREAM_PREFIX + bucket) if bucket else "itself")
+            "'lastPerSubject' is for batch reads; a streaming query reads every change of the stream"
         )
     own = (STREAM_PREFIX + bucket,)
     if bucket and values["stream"] not in ("", own):
         raise accepted.error("give either 'bucket' or 'stream'")
     if bucket:
         values["stream"] = own
+    if bucket and streaming is not False:
+        return  # … or Spark has not said yet what is read
     bounded = any(
         values[which + kind]
         for which in ("starting", "ending")

@@ -286,7 +286,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
         reconnect_timeout_s=values["reconnectTimeout"],
         rows_per_batch=values["rowsPerBatch"],
         decoding=decoding_of(values, ACCEPTED),
-        last_per_subject=values["lastPerSubject"] or bool(values["bucket"]),
+        last_per_subject=values["lastPerSubject"] or (bool(values["bucket"]) and not streaming),
         bucket=values["bucket"],
         group=group_of(values, ACCEPTED, streaming=streaming),
         overflow=overflow_of(values, ACCEPTED, streaming=streaming),
