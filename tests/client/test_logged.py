@@ -10,15 +10,11 @@ import pytest
 
 from headrace.client import connect
 from headrace.client.events import (
-    Closed,
-    Connected,
-    Disconnected,
     ErrorEvent,
     Event,
     EventHub,
     LameDuck,
     LeaderWaitOver,
-    Reconnected,
     WaitingForLeader,
 )
 from headrace.embedded import Broker
@@ -28,9 +24,6 @@ from waiting import until
 @pytest.mark.parametrize(
     ("event", "level", "line"),
     [
-        (Connected("a:1"), "INFO", "connected to a:1"),
-        (Disconnected("a:1", OSError("cut")), "WARNING", "lost the connection to a:1: cut"),
-        (Reconnected("b:1", 2), "INFO", "connected again, to b:1; attempts: 2"),
         (LameDuck("a:1"), "WARNING", "server a:1 is about to shut down"),
         (WaitingForLeader("stream 'S'"), "WARNING", "waiting for a leader of stream 'S'"),
         (
@@ -38,8 +31,6 @@ from waiting import until
             "INFO",
             "waited 4.0 s for a leader of stream 'S': found",
         ),
-        (Closed(OSError("gone")), "ERROR", "the connection is over: gone"),
-        (Closed(None), "DEBUG", "connection closed"),
         (ErrorEvent(ValueError("no"), "message 1"), "ERROR", "message 1: no"),
     ],
 )

@@ -108,14 +108,8 @@ class Closed(Event):
 
 
 def _write(event: Event) -> None:
-    """Into the log: whoever reads it sees an outage begin and end."""
+    """Into the log. A session writes its own lines: connected, lost, connected again, over."""
     match event:
-        case Connected(server):
-            _log.info("connected to %s", server)
-        case Disconnected(server, reason):
-            _log.warning("lost the connection to %s: %s", server, reason)
-        case Reconnected(server, attempts):
-            _log.info("connected again, to %s; attempts: %d", server, attempts)
         case LameDuck(server):
             _log.warning("server %s is about to shut down", server)
         case WaitingForLeader(of):
@@ -123,17 +117,13 @@ def _write(event: Event) -> None:
         case LeaderWaitOver(of, waited, found):
             outcome = "found" if found else "given up"
             _log.info("waited %.1f s for a leader of %s: %s", waited, of, outcome)
-        case Closed(None):
-            _log.debug("connection closed")
-        case Closed(reason):
-            _log.error("the connection is over: %s", reason)
 
 
 class EventHub:
     """Hands each event to the callback and to every iterator. Nobody listening loses nothing else.
 
-    They are logged, too, at INFO, WARNING where something is amiss, and ERROR where it is the end. Errors are
-    logged where nobody listens, so that they cannot vanish.
+    What a server has to do with is logged, too. Errors are logged where nobody listens, so that they cannot
+    vanish.
     """
 
     def __init__(self, callback: Callable[[Event], object] | None) -> None:
