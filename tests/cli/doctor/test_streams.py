@@ -114,3 +114,14 @@ def test_a_copy_that_fails_is_a_problem() -> None:
         "the copy of B fails: no such stream",
         "7 messages behind C, which was silent 10m",
     ]
+
+
+def test_a_stream_ahead_of_the_clock_is_a_problem() -> None:
+    findings = Findings()
+    state = StreamStateInfo(messages=1, last_ts="2026-01-02T12:00:00Z")
+    config = StreamConfig(name="A", max_age=60)
+    for ts in ("2026-01-01T12:00:00Z", "2026-01-02T12:00:00Z", ""):
+        look_at_stream(findings, StreamInfo(config=config, state=state, ts=ts), [])
+    (found,) = findings.found
+    assert (found.grade, found.what) == ("problem", "stream A")
+    assert found.text.startswith("its newest message is from 1d later than the server's clock")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import msgspec
 
 from ... import wire
-from ...clock import Clock
+from ...clock import Clock, SteadyClock
 from ...errors import ConfigurationError
 from .account_options import SYSTEM_ACCOUNT, AccountOptions
 from .accounts.accounts import Accounts
@@ -51,7 +51,7 @@ class Hub:
         options: HubOptions | None = None,
         authenticator: Authenticator | None = None,
     ) -> None:
-        self.clock = clock
+        self.clock = clock = SteadyClock(clock)
         self.random = random
         self.options = options or HubOptions()
         self.authenticator = authenticator or NoAuthentication()

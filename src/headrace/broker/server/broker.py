@@ -33,6 +33,7 @@ from .machine import (
 from .monitor import REQUESTS_OPEN_MAX, Monitor
 from .passwords import DecisionThreads
 from .storage import OpenStorage, open_storage
+from .timekeeping import tell_of_jump, tell_of_streams_ahead
 
 if TYPE_CHECKING:
     from .config.keywords import BrokerSettings
@@ -171,6 +172,7 @@ class Broker:
             hub.about_process = lambda: process_numbers(
                 hub.clock.monotonic_ns() - hub.started_monotonic_ns
             )
+            hub.clock.on_jump = tell_of_jump
             hub.configure_accounts(options.all_accounts(), options.system_account)
             pump = self._pump = Pump(hub, loop)
             hub.decisions = self._decisions = DecisionThreads(loop, pump.wake)
@@ -179,6 +181,7 @@ class Broker:
                 hub.start_jetstream(storage.storage, self._jetstream_options(hub))
                 hub.about_store = storage.describe
                 storage.tell()
+                tell_of_streams_ahead(hub)
                 pump.wake()
             if options.monitor_port is not None:
                 self._monitor = Monitor(hub, shares.monitor)

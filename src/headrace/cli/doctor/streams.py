@@ -14,6 +14,7 @@ from .findings import Findings
 
 _FULL: Final = 0.9
 _STANDS_STILL_S: Final = 300.0
+_AHEAD_S: Final = 1.0
 _BUCKETS: Final = ("KV_", "OBJ_")
 _ENDLESS_BYTES: Final = 1 << 30
 
@@ -43,6 +44,14 @@ def look_at_stream(findings: Findings, stream: StreamInfo, consumers: list[Consu
     if state.lost is not None and state.lost.msgs:
         text = f"{len(state.lost.msgs):,} messages were found damaged and are lost"
         findings.problem(what, text, f"headrace stream info {name}")
+    if state.messages and stream.ts:
+        ahead = (moment_of(state.last_ts) - moment_of(stream.ts)).total_seconds()
+        if ahead > _AHEAD_S:
+            text = (
+                f"its newest message is from {duration_text(ahead)} later than the server's clock, which "
+                "was set back: messages stay longer until it has caught up"
+            )
+            findings.problem(what, text, "timedatectl set-ntp true")
     refuses = config.discard == "new"
     for held, most, text in (
         (state.messages, config.max_msgs, f"{state.messages:,} of {config.max_msgs:,} messages"),

@@ -157,6 +157,6 @@ def test_ids_of_what_a_full_store_leaves_are_not_remembered(
     monkeypatch.setattr(stream.store, "append_many", fill)
     frames = frames_of([(b"s.a", b"_R.a", named(b"id.%d" % number)) for number in range(4)])
     assert list(stream.publishes.ingest_many(frames, None)) == frames[2:]
-    now_ns = twin.world.clock.now_ns()
+    now_ns = twin.world.clock.monotonic_ns()
     assert [stream.window.find(b"id.%d" % number, now_ns) for number in range(4)] == [1, 2, 0, 0]
     assert stream.window.last_id == b"id.1"

@@ -30,6 +30,9 @@ class _Look(NamedTuple):
     streams: list[tuple[Labels, Mapping[str, Any]]]
     consumers: list[tuple[Labels, Mapping[str, Any]]]
     healthy: bool
+    now_s: float
+    clock_jumps: int
+    clock_held_s: float
 
 
 Read = Callable[[_Look], Iterable[Sample]]
@@ -67,6 +70,12 @@ def _time_of(name: str) -> Callable[[Mapping[str, Any]], float]:
     return read
 
 
+def _ahead(look: _Look) -> Iterator[Sample]:
+    newest = _time_of("last_ts")
+    for labels, each in look.streams:
+        yield labels, max(0.0, newest(each["state"]) - look.now_s)
+
+
 def _pinned(look: _Look) -> Iterator[Sample]:
     for labels, each in look.consumers:
         for group in each.get("priority_groups", ()):
@@ -83,6 +92,14 @@ _READ: Final[dict[Metric, Read]] = {
     Metric("start_time_seconds", "gauge", "When the broker started, since 1970."): lambda look: [
         ((), parse_time(look.server["start"]) / 1e9)
     ],
+    Metric(
+        "clock_jumps_total", "counter", "Times that the time of day was set, and followed."
+    ): lambda look: [((), look.clock_jumps)],
+    Metric(
+        "clock_held_seconds",
+        "gauge",
+        "How much a jump of the time of day is that is not followed yet.",
+    ): lambda look: [((), look.clock_held_s)],
     Metric("memory_bytes", "gauge", "Memory of the process."): _server("mem"),
     Metric("connections", "gauge", "Clients connected now."): _server("connections"),
     Metric("connections_total", "counter", "Clients that have connected."): _server(
@@ -110,6 +127,9 @@ _READ: Final[dict[Metric, Read]] = {
     Metric(
         "stream_last_message_time_seconds", "gauge", "When the newest message came, since 1970."
     ): _stream(_time_of("last_ts")),
+    Metric(
+        "stream_ahead_seconds", "gauge", "How far a stream's newest message is ahead of the clock."
+    ): _ahead,
     Metric("stream_subjects", "gauge", "Subjects with messages."): _stream(_number("num_subjects")),
     Metric("stream_consumers", "gauge", "Consumers of a stream."): _stream(
         _number("consumer_count")
@@ -199,7 +219,14 @@ def _take(hub: Monitored, process: Mapping[str, Any] | None) -> _Look:
                 for consumer in each["consumer_detail"]
             ]
     return _Look(
-        varz(hub, process), jsz(hub), streams, consumers, healthy=hub.storage_error is None
+        varz(hub, process),
+        jsz(hub),
+        streams,
+        consumers,
+        healthy=hub.storage_error is None,
+        now_s=hub.clock.now_ns() / 1e9,
+        clock_jumps=hub.clock.jumps,
+        clock_held_s=hub.clock.held_ns / 1e9,
     )
 
 

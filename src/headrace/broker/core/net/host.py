@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ....clock import Clock
+    from ....clock import SteadyClock
     from ..auth.authentication import Authenticator
     from ..auth.passwords import SlowDecisions
     from ..budget import Budget
@@ -53,7 +53,7 @@ class Host(Protocol):
 
     authenticator: Authenticator
     budget: Budget
-    clock: Clock
+    clock: SteadyClock
     decisions: SlowDecisions
     leaving: Leaving
     options: HubOptions

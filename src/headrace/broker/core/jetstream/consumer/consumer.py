@@ -138,7 +138,16 @@ class Consumer:
             store = self.stream.store
             self.state.reset(safe_sequence(self.config, store, self.filter, self.created_ns))
             snapshot = self.snapshot()
-        lasts = journal.restore(self.state, snapshot, deltas, self._wall_offset_ns(), loose)
+        now_ns = self.context.clock.now_ns()
+        lasts = journal.restore(
+            self.state,
+            snapshot,
+            deltas,
+            self._wall_offset_ns(),
+            loose,
+            latest_ns=now_ns + max(self.state.ack_wait_ns, *self.state.backoff_ns, 0),
+            lead_ns=max(self.stream.store.state.last_ns - now_ns, 0),
+        )
         self.backlog.last_per_subject.begin(lasts)
 
     def resume(self) -> None:

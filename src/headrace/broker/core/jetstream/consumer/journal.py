@@ -25,6 +25,7 @@ from .....errors import StoreFormatError
 from .delivery_state import DeliveryState
 
 _VERSION: Final = 1
+_NEVER_NS: Final = (1 << 63) - 1
 _HEAD: Final = Struct("<BQQQQ")
 _COUNT: Final = Struct("<I")
 _BATCH: Final = Struct("<cQQI")
@@ -91,8 +92,13 @@ def restore(
     deltas: Sequence[bytes],
     wall_offset_ns: int,
     loose: Sequence[bytes] = (),
+    *,
+    latest_ns: int = _NEVER_NS,
+    lead_ns: int = 0,
 ) -> list[int]:
     """Bring a fresh state to where the journal left it; returns ``lasts``, as far as they are left.
+
+    Deadlines beyond ``latest_ns``, a wall-clock time, were written by a clock that was so much ahead.
 
     ``loose`` are deltas that follow lost ones: what is over by their account is over, and what may have
     been delivered in between is delivered again.
@@ -123,8 +129,12 @@ def restore(
     state.delivered_consumer, state.delivered_stream = position[0], position[1]
     state.floor_consumer, state.floor_stream = position[2], position[3]
     state.next_seq = position[1] + 1
+
+    def own(deadline_ns: int) -> int:
+        return deadline_ns - wall_offset_ns - (lead_ns if deadline_ns > latest_ns else 0)
+
     state.restore_pending(
-        (sequence, consumer_seq, deadline_ns - wall_offset_ns, count)
+        (sequence, consumer_seq, own(deadline_ns), count)
         for sequence, (consumer_seq, deadline_ns, count) in pending.items()
     )
     return [sequence for sequence in lasts if sequence > position[1]]

@@ -9,6 +9,7 @@ from .....clock import Clock
 from ...ports.bus import Timer, Timers
 from .delivery_state import DeliveryState
 
+_PATIENCE_NS: Final = 60_000_000_000  # the wall clock may be set, or go on while the machine sleeps
 _GRACE_NS: Final = 100_000_000  # an inactive consumer stays this much longer than its threshold
 
 
@@ -84,7 +85,9 @@ class Pause:
     def next_time_ns(self) -> int | None:
         if not self.until_ns:
             return None
-        return self.until_ns - (self._clock.now_ns() - self._clock.monotonic_ns())
+        steady_ns = self._clock.monotonic_ns()
+        left_ns = self.until_ns - self._clock.now_ns()
+        return steady_ns + min(left_ns, _PATIENCE_NS)
 
     def run_due(self, now_ns: int) -> None:
         if self.until_ns and not self.holds(self._clock.now_ns()):

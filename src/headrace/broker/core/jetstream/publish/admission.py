@@ -172,7 +172,9 @@ class Checks:
         arrival = Arrival(subject, headers, payload, now_ns)
         arrival.message_id = found.get(_MSG_ID, b"")
         if arrival.message_id and not replica:
-            arrival.duplicate_of = self._ids.find(arrival.message_id, now_ns)
+            arrival.duplicate_of = self._ids.find(
+                arrival.message_id, self._context.clock.monotonic_ns()
+            )
             if arrival.duplicate_of:
                 return arrival
         if self._counts:
@@ -296,7 +298,7 @@ class Checks:
         arrival.message_id = name
         if name in before.ids:
             raise Refused(Errors.BATCH_DUPLICATE_ID)
-        duplicate_of = self._ids.find(name, arrival.timestamp_ns)
+        duplicate_of = self._ids.find(name, self._context.clock.monotonic_ns())
         if duplicate_of and before.is_batch:
             raise Refused(Errors.BATCH_DUPLICATE_ID)
         arrival.duplicate_of = duplicate_of

@@ -15,7 +15,8 @@ class DuplicateWindow:
 
     Beyond ``ids_max`` the oldest are forgotten before their time.
 
-    Times must not go back from call to call; a stream's timestamps do not.
+    Times must not go back from call to call: they are the steady clock's, so that a time of day that is set
+    makes no message a duplicate, nor a duplicate a message.
     """
 
     __slots__ = (

@@ -15,6 +15,7 @@ from .....api.base import DocumentError
 from .....api.errors import Errors
 from .....api.streams import StreamConfig
 from .....api.times import format_time, parse_time
+from .....clock import JUMP_NS
 from .....errors import StoreError, StoreReadError
 from .....message import StoredMessage
 from .....subjects import is_literal, is_valid_subject, overlaps
@@ -165,13 +166,14 @@ class Schedules:
         self._complete = True  # whether every schedule is known
         self._timer: Timer | None = None
         self._timer_ns = 0
+        self._seen_ns = 0  # what time it was when the timer ran last
 
     def note(self, sequence: int, subject: bytes, headers: bytes, now_ns: int) -> None:
         """A message was stored: a schedule, the end of one, or neither."""
         if header_value(headers, PATTERN):
             firing = self._next(headers, now_ns)
             if firing is not None:
-                self._set(subject, sequence, firing.time_ns)
+                self._set(subject, sequence, self._soonest(headers, firing.time_ns))
         elif subject in self._current and not header_value(headers, _SCHEDULER):
             del self._current[subject]
 
@@ -201,7 +203,7 @@ class Schedules:
         if following == _PURGE:  # it fired, and its removal was cut off by a crash
             over.append(message.sequence)
             return
-        time_ns = _time_of(following) or firing.time_ns
+        time_ns = self._soonest(message.headers, _time_of(following) or firing.time_ns)
         self._set(message.subject, message.sequence, time_ns)
 
     def _said_next(self, schedule: StoredMessage) -> bytes:
@@ -224,6 +226,12 @@ class Schedules:
             return None
         pattern = _text(header_value(headers, PATTERN))
         return next_firing(pattern, zone, after_ns, self._clock.now_ns())
+
+    def _soonest(self, headers: bytes, time_ns: int) -> int:
+        """When to fire, if it was to be at ``time_ns``, as the clock was then: a schedule that repeats is
+        never later than the next time from now."""
+        firing = self._next(headers, self._clock.now_ns())
+        return min(time_ns, firing.time_ns) if firing is not None and firing.repeats else time_ns
 
     def _set(self, subject: bytes, sequence: int, time_ns: int) -> None:
         self._current[subject] = _Entry(sequence, time_ns)
@@ -256,8 +264,12 @@ class Schedules:
 
     def _on_timer(self) -> None:
         self._timer = None
+        now_ns = self._clock.now_ns()
+        was_set_back, self._seen_ns = now_ns + JUMP_NS <= self._seen_ns, now_ns
+        if was_set_back:  # schedules that repeat would wait until it is as late as it was
+            self._stream.unread.attempt(self.rebuild)
         if self._stream.writable() and not self._stream.config.sealed:
-            due = set(self._due.due(self._clock.now_ns()))
+            due = set(self._due.due(now_ns))
             for sequence in sorted(due):
                 try:
                     message = self._stream.store.get(sequence)

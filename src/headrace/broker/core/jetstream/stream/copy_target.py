@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from .....message import StoredMessage
@@ -18,9 +19,9 @@ _PLACEHOLDER: Final = b""  # no message has this subject
 
 class _Staging(Protocol):
     is_plain: bool
-    last_ns: int
 
-    def time(self) -> int: ...
+    @property
+    def time(self) -> Callable[[], int]: ...
     def renamed(self, subject: bytes) -> bytes: ...
     def check_quota(self, size: int) -> None: ...
     def stage(
@@ -86,7 +87,6 @@ class CopyTarget:
             staging.check_quota(arrival.size)
         if sequence > self._store.last_seq + 1:
             leave_gap(self._store, sequence, stamp_ns)
-        staging.last_ns = max(staging.last_ns, stamp_ns)
         staging.stage(subject, headers, payload, arrival, stamp_ns)
 
     def drop_placeholders(self) -> None:

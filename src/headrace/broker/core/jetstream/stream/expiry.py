@@ -14,6 +14,7 @@ from ...ports.bus import Timer
 from ..headers.ttl import NEVER_NS, NOTED_NS, is_marker, marker_headers
 from ..schedule.due_times import DueTimes
 from .subject_limit import Limited
+from .time import StreamTime
 
 _NS: Final = 1_000_000_000
 _GRAIN_NS: Final = 250_000_000  # the limits are enforced no more often than this
@@ -31,6 +32,8 @@ class _Staging(Protocol):
 
 
 class _Aging(Limited, Protocol):
+    time: StreamTime
+
     @property
     def staging(self) -> _Staging: ...
     def expire(self) -> None: ...
@@ -43,7 +46,10 @@ class Expiry:
     def __init__(self, stream: _Aging) -> None:
         self._stream = stream
         self._clock = stream.context.clock
+        self._time = stream.time
         self._due = DueTimes()
+        self._due_ahead = DueTimes()  # of messages that age by the stream's own time
+        self._ahead_seq = 0  # from this sequence on, as far as the stream is ahead
         self._immortal = 0  # how many messages outlive ``max_age``; once some do, all are looked at
         self._aged_to = 0  # below this sequence nothing is left that the age could remove
         self._young_ns = 0  # when the message there was stored
@@ -67,9 +73,14 @@ class Expiry:
         if expires_ns == NEVER_NS:
             self._immortal += 1
         elif expires_ns != NOTED_NS:
-            self._due.add(expires_ns, sequence)
-            if self._due.is_stale and not self._rebuilding:
+            due = self._due_ahead if self._is_ahead(sequence) else self._due
+            due.add(expires_ns, sequence)
+            if due.is_stale and not self._rebuilding:
                 self._stream.unread.attempt(self.rebuild)
+
+    def _is_ahead(self, sequence: int) -> bool:
+        """Whether a message ages by the stream's own time."""
+        return self._time.ahead_from_ns > 0 and sequence >= self._ahead_seq
 
     def rebuild(self) -> None:
         """Begin anew with what the store holds: after opening it, and when it has taken back a batch.
@@ -78,8 +89,10 @@ class Expiry:
         """
         is_late = not self._complete  # what has come to be due meanwhile waits for a timer
         self._complete = False
-        found = list(self._stream.store.expiries())
-        self._due = DueTimes()
+        store, ahead_ns = self._stream.store, self._time.ahead_from_ns
+        found = list(store.expiries())
+        self._ahead_seq = store.sequence_at(ahead_ns + 1) if ahead_ns else 0
+        self._due, self._due_ahead = DueTimes(), DueTimes()
         self._immortal = self._aged_to = self._young_ns = 0
         self._rebuilding = True
         for sequence, expires_ns in found:
@@ -87,6 +100,7 @@ class Expiry:
         self._rebuilding = False
         self._complete = True
         self._due.rebuilt()
+        self._due_ahead.rebuilt()
         if is_late:
             self.arm()
 
@@ -94,11 +108,14 @@ class Expiry:
 
     def arm(self) -> None:
         """Have the timer run no later than the next message expires."""
-        due, age_ns = self._due, self._age_ns
-        if not age_ns and not due:
+        due, ahead, age_ns = self._due, self._due_ahead, self._age_ns
+        if not age_ns and not due and not ahead:
             return
-        due_ns = due.next_ns() if due else NEVER_NS
-        is_set = self._timer is not None and self._timer_ns <= due_ns
+        left_ns = due.next_ns() - self._clock.now_ns() if due else NEVER_NS
+        if ahead:
+            left_ns = min(left_ns, self._time.left_ns(NEVER_NS, ahead.next_ns()))
+        steady_ns = self._clock.monotonic_ns()
+        is_set = self._timer is not None and self._timer_ns <= steady_ns + max(left_ns, _GRAIN_NS)
         if is_set and (self._watches_age or not age_ns):
             return
         oldest_ns = NEVER_NS
@@ -109,15 +126,13 @@ class Expiry:
                 self._stream.unread.failed(error, self.arm)
                 return
         if oldest_ns != NEVER_NS:
-            due_ns = min(due_ns, oldest_ns + age_ns)
-        if due_ns == NEVER_NS:
+            left_ns = min(left_ns, self._time.left_ns(oldest_ns, oldest_ns + age_ns))
+        elif left_ns == NEVER_NS:
             return
         self.cancel()
         self._watches_age = oldest_ns != NEVER_NS
-        left_ns = min(max(due_ns - self._clock.now_ns(), _GRAIN_NS), _PATIENCE_NS)
-        self._timer_ns = due_ns
-        deadline_ns = self._clock.monotonic_ns() + left_ns
-        self._timer = self._stream.context.timers.call_at(deadline_ns, self._on_timer)
+        self._timer_ns = steady_ns + min(max(left_ns, _GRAIN_NS), _PATIENCE_NS)
+        self._timer = self._stream.context.timers.call_at(self._timer_ns, self._on_timer)
 
     def cancel(self) -> None:
         if self._timer is not None:
@@ -151,34 +166,48 @@ class Expiry:
         self._is_removing = True
         now_ns = self._clock.now_ns()
         most = _MARKED_MAX if self._marker_ns else _SINGLE_MAX
+        own_ns = self._time.of(NEVER_NS, now_ns)
         due = self._due.due(now_ns, most) if self._due else []
+        ahead = self._due_ahead.due(own_ns, most - len(due)) if self._due_ahead else []
         try:
             store = self._stream.store
             gone = {seq for seq in due if 0 < store.expires_ns(seq) <= now_ns}
-            done = len(due) < most
+            gone.update(seq for seq in ahead if 0 < store.expires_ns(seq) <= own_ns)
+            done = len(due) + len(ahead) < most
             if self._age_ns and done:
-                before_ns = now_ns - self._age_ns + 1
                 if self._marker_ns or self._immortal:
-                    aged, done = self._aged(before_ns)
+                    aged, done = self._aged(now_ns)
                     gone.update(aged)
                 else:
-                    self._stream.removing.trim_old(before_ns)
-                    done = store.is_within(before_ns=before_ns)
+                    done = self._trim_aged(now_ns)
             if gone:
                 self._remove(sorted(gone))
             return done
         except StoreReadError:
-            for sequence in due:
+            for sequence in (*due, *ahead):
                 self._due.add(now_ns, sequence)
             self._aged_to = self._young_ns = 0
             raise
         finally:
             self._is_removing = False
 
-    def _aged(self, before_ns: int) -> tuple[list[int], bool]:
+    def _trim_aged(self, now_ns: int) -> bool:
+        """Remove from the head some of what is too old; whether that was all."""
+        store = self._stream.store
+        for _ in range(2):  # what goes by the clock, and what by the stream's own time
+            first_ns = store.state.first_ns
+            before_ns = self._time.of(first_ns, now_ns) - self._age_ns + 1
+            self._stream.removing.trim_old(before_ns)
+            if not store.is_within(before_ns=before_ns):
+                return False
+            if not self._time.ahead_from_ns:
+                break
+        return True
+
+    def _aged(self, now_ns: int) -> tuple[list[int], bool]:
         """Some messages that are too old, without those that outlive it; whether those are all."""
         found: list[int] = []
-        if before_ns <= self._young_ns:
+        if self._young_ns and self._is_young(self._young_ns, now_ns):
             return found, True
         store = self._stream.store
         at = max(self._aged_to, store.first_seq)
@@ -187,13 +216,16 @@ class Expiry:
             if not messages:
                 return found, True
             for message in messages:
-                if message.timestamp_ns >= before_ns:
+                if self._is_young(message.timestamp_ns, now_ns):
                     self._aged_to, self._young_ns = message.sequence, message.timestamp_ns
                     return found, True
                 if store.expires_ns(message.sequence) != NEVER_NS:
                     found.append(message.sequence)
             at = self._aged_to = messages[-1].sequence + 1
         return found, False
+
+    def _is_young(self, stamp_ns: int, now_ns: int) -> bool:
+        return self._time.of(stamp_ns, now_ns) - stamp_ns < self._age_ns
 
     def _remove(self, sequences: list[int]) -> None:
         stream = self._stream

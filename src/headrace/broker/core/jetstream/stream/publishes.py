@@ -46,6 +46,7 @@ class Publishes:
         self.staging = staging
         self.name = stream.name
         self.store = stream.store
+        self._steady_ns = stream.context.clock.monotonic_ns
         self.checks = Checks(stream.context, stream.config, stream.store, stream.window)
         self.atomic = AtomicBatches(stream.context, self, self.checks)
         self.fast = FastBatches(stream.context, self, self.checks)
@@ -108,13 +109,13 @@ class Publishes:
             names = sole_message_ids(blocks)
             if names is None or max(map(len, blocks)) > HEADER_BYTES_MAX:
                 return frames
-            if names and not self._stream.window.are_new(names, staging.time()):
+            if names and not self._stream.window.are_new(names, self._steady_ns()):
                 return frames
         first = self.store.last_seq + 1
         subjects, payloads = [frame[1] for frame in frames], [frame[4] for frame in frames]
         staged = staging.stage_many(subjects, payloads, blocks if headed else ())
         if names and staged:
-            self._stream.window.add_many(names[:staged], first, staging.last_ns)
+            self._stream.window.add_many(names[:staged], first, self._steady_ns())
         numbered = zip(range(first, first + staged), replies, strict=False)
         if b"" in replies:
             self._acks.waiting += [(number, reply) for number, reply in numbered if reply]
@@ -166,11 +167,11 @@ class Publishes:
         if len(headers) > HEADER_BYTES_MAX:
             return False
         name = sole_message_id(headers)
-        if name is None or (name and window.find(name, staging.time())):
+        if name is None or (name and window.find(name, self._steady_ns())):
             return False
         sequence = staging.stage(subject, headers, payload)
         if name:
-            window.add(name, sequence, staging.last_ns)
+            window.add(name, sequence, self._steady_ns())
         if reply:
             self._acks.waiting.append((sequence, reply))
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -29,9 +29,9 @@ class Staging:
         self._limit = stream.subject_limit
         self._store = stream.store
         self._append = stream.store.append
-        self._now_ns = stream.context.clock.now_ns
-        self.last_ns = 0
-        """The newest message's time."""
+        self._clock = stream.time
+        self.time: Callable[[], int] = stream.time.now_ns
+        """Now, or a little later than the newest message's time where that is later; see ``time``."""
         self.is_dirty = False
         """Whether something was staged since the last tick ended, or the last flush began."""
         self.is_plain = False
@@ -50,11 +50,6 @@ class Staging:
             and config.retention != "interest"
             and self._limit.is_deferred
         )
-
-    def time(self) -> int:
-        """Now, or the newest message's time if the clock was set back."""
-        now_ns = self.last_ns = max(self._now_ns(), self.last_ns)
-        return now_ns
 
     def renamed(self, subject: bytes) -> bytes:
         """The subject after the stream's transform."""
@@ -80,6 +75,8 @@ class Staging:
         Without an ``arrival`` it is one of a plain stream: nothing comes with it but the limit of its
         subject. ``at_ns`` is its time, if that is not now.
         """
+        if at_ns > self._clock.last_ns:
+            self._clock.last_ns = at_ns
         if arrival is not None:
             republishes = self._stream.republisher is not None
             target, before = self._republishing(subject) if republishes else (b"", 0)
@@ -94,11 +91,7 @@ class Staging:
                 self._mark_dirty()
             self._arrived(sequence, arrival, target, before)
             return sequence
-        now_ns = at_ns or self._now_ns()
-        if now_ns > self.last_ns:
-            self.last_ns = now_ns
-        elif not at_ns:
-            now_ns = self.last_ns  # the clock was set back; a stream's times never are
+        now_ns = at_ns or self.time()
         sequence = self._append(subject, headers, payload, now_ns)
         if self._limit.marks:
             self._limit.over[subject] = None
@@ -198,7 +191,7 @@ class Staging:
         if stream.schedules is not None:
             stream.schedules.note(sequence, subject, arrival.headers, stamp_ns)
         if arrival.message_id:
-            stream.window.add(arrival.message_id, sequence, stamp_ns)
+            stream.window.add(arrival.message_id, sequence, stream.context.clock.monotonic_ns())
         if arrival.rollup:
             scope = SubjectFilter.of_stored(subject) if arrival.rollup == b"sub" else None
             purge = stream.removing.purge(scope, below_seq=sequence)

@@ -32,6 +32,7 @@ from .removing import Removing
 from .retention import retention_of
 from .staging import Staging
 from .subject_limit import SubjectLimit
+from .time import StreamTime
 from .waiters import Waiters
 
 _NS: Final = 1_000_000_000
@@ -93,6 +94,7 @@ class Stream:
         self.window = DuplicateWindow(0)
         self.republisher: Republisher | None = None
         self.schedules: Schedules | None = None
+        self.time = StreamTime(context.clock, lambda: not store.messages, self._came_ahead)
         self.subject_limit: SubjectLimit = SubjectLimit(self)
         self.expiry = Expiry(self)
         self.removing = Removing(self)
@@ -132,9 +134,14 @@ class Stream:
     def recover(self) -> None:
         """Rebuild what is not stored by itself: reminders of what is due, and the duplicate window."""
         self._rebuild_reminders()
-        self.staging.last_ns = self.store.state.last_ns
+        self.time.last_ns = self.store.state.last_ns
+        self.time.now_ns()
         if self.window.window_ns:
             self.unread.attempt(self._rebuild_window)
+
+    def _came_ahead(self) -> None:
+        """The newest messages are from later than the clock says: they age by the stream's own time."""
+        self.unread.attempt(self.expiry.rebuild)
 
     def _rebuild_reminders(self) -> None:
         self.unread.attempt(self.expiry.rebuild)
@@ -150,15 +157,17 @@ class Stream:
         self.window.unread = None
 
     def _read_window(self) -> None:
-        store = self.store
-        since_ns = self.context.clock.now_ns() - self.window.window_ns
+        store, clock = self.store, self.context.clock
+        now_ns, steady_ns = clock.now_ns(), clock.monotonic_ns()
+        since_ns = now_ns - self.window.window_ns
         position = store.next_with_headers(store.sequence_at(since_ns))
         while messages := store.read(position, None, _REBUILD_BATCH, 1 << 24, store.last_seq):
             position = store.next_with_headers(messages[-1].sequence + 1)
             for message in messages:
                 found = message_id(message.headers)
                 if found:
-                    self.window.add(found, message.sequence, message.timestamp_ns)
+                    age_ns = max(now_ns - message.timestamp_ns, 0)
+                    self.window.add(found, message.sequence, steady_ns - age_ns)
 
     def _configure(self) -> None:
         config, context = self.config, self.context
