@@ -14,7 +14,7 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -59,6 +59,10 @@ class _SqliteTx:
 
     def now_us(self) -> int:
         return self._now_us
+
+    def once(self, key: Hashable, made: Callable[[], T], /) -> T:
+        del key  # nothing travels: asking again costs little
+        return made()
 
     def ring(self, consumers: Sequence[int], /) -> None:
         self.rung.update(consumers)
@@ -139,6 +143,9 @@ class SqliteDatabase:
             return await future
         finally:
             self._waiting -= 1
+
+    async def write_together(self, work: Callable[[Tx], T], /) -> T:
+        return await self.write(work)  # the writer shares its transactions anyway
 
     async def read(self, work: Callable[[Tx], T], /) -> T:
         if self._readers is None:
