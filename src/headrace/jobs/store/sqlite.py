@@ -176,6 +176,8 @@ class SqliteDatabase:
         self._keep_private()
         connection = _connect(self.path)
         try:
+            # Holds for a new file; for one with tables it changes nothing.
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             migrate(connection)
