@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -258,3 +260,30 @@ async def rows(world: World, table: str) -> int:
         return int(row["n"])
 
     return await world.runtime.database.read(count)
+
+
+@pytest.mark.one_database
+async def test_the_file_of_sqlite_shrinks_after_much_was_removed(
+    world: World, quick_path: Path
+) -> None:
+    path = quick_path / "jobs.db"
+    for _ in range(12):
+        await world.broadcast(b"x" * 1_000_000)
+    await world.lease("complete", jobs=held(*await world.claim(50)))
+    maintenance = Maintenance(world.runtime, Keep(messages_s=DAY))
+    world.clock.advance(2 * DAY)
+    checkpoint(world)
+    before = path.stat().st_size
+    for _ in range(2):
+        world.clock.advance(5)
+        await maintenance.tick()
+    checkpoint(world)
+    assert before > 12_000_000
+    assert path.stat().st_size < 2_000_000
+
+
+def checkpoint(world: World) -> None:
+    """What SQLite does by itself after some more writes."""
+    database: Any = world.runtime.database
+    with contextlib.closing(sqlite3.connect(database.path)) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")

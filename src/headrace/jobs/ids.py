@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _ID: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.ID_CHARS_MAX}}}\Z")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _JOB: Final = re.compile(r"[1-9][0-9]{0,17}\Z")
 
 
@@ -43,7 +44,7 @@ def check_text(value: str, field: str, chars_max: int) -> str:
     """Return ``value`` if it is short enough and has no control characters; otherwise 400."""
     if len(value) > chars_max:
         raise bad_request("too_long", f"at most {chars_max} characters are accepted", field)
-    if any(ord(char) < 32 or ord(char) == 127 for char in value):
+    if _CONTROL.search(value):
         raise bad_request("control_character", "control characters are not accepted", field)
     return value
 

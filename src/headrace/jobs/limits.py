@@ -70,6 +70,7 @@ STOP_MARGIN_S: Final = (
 )
 SCHEDULE_MIN_DELAY_S_DEFAULT: Final = 120.0  # a message scheduled sooner: 412
 SWEEP_ROWS: Final = 1000  # rows that one maintenance transaction changes
+PAGES_GIVEN_BACK: Final = 4000  # SQLite: pages that one transaction takes off the file
 WINDOW_BYTES_MAX: Final = (
     64
     * 1024

@@ -67,6 +67,7 @@ class Maintenance:
         for part, every_s, work in (
             ("counts", _FOLD_S, self._fold),
             ("retention", _RETAIN_S, self.retain),
+            ("space", _FOLD_S, self._give_back),
         ):
             if self._is_time(part, every_s) and await attempt(part, work) is None:
                 self._last_s.pop(part, None)
@@ -109,6 +110,10 @@ class Maintenance:
         for _ in range(_SLICES):
             if not await self._runtime.database.write(consumers.remove_some):
                 return
+
+    async def _give_back(self) -> int:
+        """Give the disk what the database does not need any more."""
+        return await self._runtime.database.write(upkeep.give_back)
 
     async def _fold(self) -> int:
         return await self._runtime.database.write(lambda tx: tx.run("fold_counters"))

@@ -22,6 +22,7 @@ from .incoming import header, read_body
 __all__ = ["ENDPOINTS", "RESERVED_HEADERS", "RESERVED_PREFIXES"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SMALL_BYTES: Final = 64 * 1024
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 
 # A producer must not change the headers that the service itself sends to an endpoint.
@@ -71,24 +72,37 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
         header(request, "x-broker-producer-id"),
         header(request, "x-broker-producer-token"),
     )
-    # Tokens are checked before the body is read, and again with the insert: they may change meanwhile.
-    await runtime.database.read(lambda tx: publishing.publisher(tx, channel_id, *tokens))
+    if not _is_small(runtime, request):
+        # The tokens are checked before a large body is read.
+        await runtime.database.read(lambda tx: publishing.publisher(tx, channel_id, *tokens))
     body = await read_body(request, runtime.options.payload_bytes_max)
-    message, replay = _message(request, body)
 
     def write(tx: Tx) -> Published:
+        # A refusal comes before the first change: others may share the transaction.
+        allowed = publishing.publisher(tx, channel_id, *tokens)
+        message, replay = _message(request, body)
         now = tx.now_us()
         publishing.check_message(message, runtime.options, now)
-        allowed = publishing.publisher(tx, channel_id, *tokens)
         return publishing.broadcast(
             tx, allowed["channel_seq"], allowed["producer_seq"], message, now, replay=replay
         )
 
-    published = await runtime.database.write(write)
+    database = runtime.database
+    if header(request, "x-broker-ordering-key"):
+        published = await database.write(write)  # it locks its key until the end
+    else:
+        published = await database.write_together(write)
     if not published.replayed:
         runtime.metrics.add("jobs_published_total", channel=channel_id)
         runtime.metrics.add("jobs_enqueued_total", published.jobs, channel=channel_id)
     return published
+
+
+def _is_small(runtime: Runtime, request: Request) -> bool:
+    """Whether the body is so small that reading it costs less than a look at the tokens before."""
+    declared = header(request, "content-length")
+    bytes_max = min(_SMALL_BYTES, runtime.options.payload_bytes_max)
+    return declared.isascii() and declared.isdigit() and int(declared[:18]) <= bytes_max
 
 
 def _message(request: Request, body: bytes) -> tuple[NewMessage, bool]:

@@ -18,7 +18,10 @@ def publisher(
     tx: Tx, channel_id: str, channel_token: str, producer_id: str, producer_token: str
 ) -> Row:
     """The channel and producer, checked in the specification's order: 404, 403, 401, 403."""
-    row = tx.one("get_publisher", channel_id=channel_id, producer_id=producer_id)
+    row = tx.once(
+        (channel_id, producer_id),
+        lambda: tx.one("get_publisher", channel_id=channel_id, producer_id=producer_id),
+    )
     if row is None:
         raise not_found("channel", "channelId")
     if not ids.token_matches(row["channel_token_hash"], channel_token):

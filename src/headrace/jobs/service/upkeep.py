@@ -9,7 +9,7 @@ from ..states import Event, State, failure_event
 from ..store import Tx
 from .moves import Move, apply_moves
 
-__all__ = ["Swept", "expire_leases", "make_once", "take_lead"]
+__all__ = ["Swept", "expire_leases", "give_back", "make_once", "take_lead"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,15 @@ def expire_leases(tx: Tx, now: int) -> Swept:
     if dead != exhausted:
         raise AssertionError("only an exhausted job dies when its lease ends")
     return Swept(len(rows), dead)
+
+
+def give_back(tx: Tx) -> int:
+    """Give a limited number of the database's empty pages back to the disk. Returns how many."""
+    row = tx.one("empty_pages")
+    count = 0 if row is None else min(int(row["n"]), limits.PAGES_GIVEN_BACK)
+    for _ in range(count):
+        tx.run("give_back_page")
+    return count
 
 
 def make_once(tx: Tx, key: str, value: str) -> str:

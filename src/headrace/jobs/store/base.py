@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol, TypeVar
 
 __all__ = ["Database", "Row", "Tx", "Work"]
@@ -38,6 +38,10 @@ class Tx(Protocol):
         """
         ...
 
+    def once(self, key: Hashable, made: Callable[[], T], /) -> T:
+        """What ``made`` returned for ``key`` earlier in this transaction, or returns now."""
+        ...
+
     def ring(self, consumers: Sequence[int], /) -> None:
         """Wake up, once this transaction is committed, the waiters for jobs of ``consumers``."""
         ...
@@ -59,6 +63,14 @@ class Database(Protocol):
 
     async def write(self, work: Callable[[Tx], T], /) -> T:
         """Run ``work`` in a transaction; returns when it is durable."""
+        ...
+
+    async def write_together(self, work: Callable[[Tx], T], /) -> T:
+        """As :meth:`write`, in one transaction with others that arrive meanwhile: many, and one sync.
+
+        ``work`` must take locks in no order that could block others of its kind, and if it raises a
+        :class:`~headrace.jobs.errors.JobsError` it must have changed nothing before.
+        """
         ...
 
     async def read(self, work: Callable[[Tx], T], /) -> T:

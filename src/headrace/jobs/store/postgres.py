@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
@@ -20,9 +20,10 @@ from psycopg.rows import dict_row
 
 from ...clock import Clock
 from ...errors import ConfigurationError, StoreFormatError
-from ..errors import DatabaseUnavailableError
+from ..errors import DatabaseUnavailableError, JobsError
 from .base import Row, Tx
 from .queries import load_migrations, load_queries
+from .together import Outcome, Together, outcome, outcome_of
 
 __all__ = ["PostgresDatabase", "migrate"]
 
@@ -52,6 +53,7 @@ class _PostgresTx:
         self._clock = clock
         self._now_us: int | None = None
         self._queries = load_queries("postgres")
+        self._known: dict[Hashable, Any] = {}
         self.rung: set[int] = set()
 
     def all(self, query: str, /, **values: Any) -> Sequence[Row]:
@@ -74,6 +76,12 @@ class _PostgresTx:
                 self._now_us = int(row["now_us"])
         return self._now_us
 
+    def once(self, key: Hashable, made: Callable[[], T], /) -> T:
+        if key not in self._known:
+            self._known[key] = made()
+        found: T = self._known[key]
+        return found
+
     def ring(self, consumers: Sequence[int], /) -> None:
         self.rung.update(consumers)
 
@@ -95,6 +103,7 @@ class PostgresDatabase:
         self._local = threading.local()
         self._connections: set[psycopg.Connection[dict[str, Any]]] = set()
         self._listener: asyncio.Task[None] | None = None
+        self._together: Together = Together(self._submit_group)
 
     def on_ring(self, hear: Callable[[Sequence[int]], None], /) -> None:
         self._hear = hear
@@ -130,6 +139,20 @@ class PostgresDatabase:
 
     async def write(self, work: Callable[[Tx], T], /) -> T:
         return await self._submit(self._write, work)
+
+    async def write_together(self, work: Callable[[Tx], T], /) -> T:
+        return await self._together.write(work)
+
+    async def _submit_group(self, works: Sequence[Callable[[Tx], Any]]) -> list[Outcome]:
+        if len(works) == 1:
+            return [await outcome_of(self.write(works[0]))]
+        try:
+            return await self._submit(self._write, lambda tx: [outcome(tx, work) for work in works])
+        except JobsError as error:
+            return [Outcome(error=error)] * len(works)  # none is stored, or nobody knows
+        except Exception:
+            # One of them cannot be stored, and has rolled the others back: each for itself.
+            return [await outcome_of(self.write(work)) for work in works]
 
     async def read(self, work: Callable[[Tx], T], /) -> T:
         return await self._submit(self._read, work)

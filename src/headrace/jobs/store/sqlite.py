@@ -14,7 +14,7 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -59,6 +59,10 @@ class _SqliteTx:
 
     def now_us(self) -> int:
         return self._now_us
+
+    def once(self, key: Hashable, made: Callable[[], T], /) -> T:
+        del key  # nothing travels: asking again costs little
+        return made()
 
     def ring(self, consumers: Sequence[int], /) -> None:
         self.rung.update(consumers)
@@ -140,6 +144,9 @@ class SqliteDatabase:
         finally:
             self._waiting -= 1
 
+    async def write_together(self, work: Callable[[Tx], T], /) -> T:
+        return await self.write(work)  # the writer shares its transactions anyway
+
     async def read(self, work: Callable[[Tx], T], /) -> T:
         if self._readers is None:
             raise DatabaseUnavailableError("it is closed")
@@ -169,6 +176,8 @@ class SqliteDatabase:
         self._keep_private()
         connection = _connect(self.path)
         try:
+            # Holds for a new file; for one with tables it changes nothing.
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             migrate(connection)

@@ -136,6 +136,13 @@ WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS
 WITH taken AS (DELETE FROM counter RETURNING scope, ref, kind, n)
 INSERT INTO counter SELECT scope, ref, kind, sum(n) FROM taken GROUP BY 1, 2, 3 HAVING sum(n) <> 0;
 
+-- name: empty_pages
+-- The server gives them back by itself.
+SELECT 0 AS n;
+
+-- name: give_back_page
+SELECT 1 WHERE false;
+
 -- name: notify
 SELECT pg_notify('headrace_jobs', :payload);
 

@@ -136,6 +136,13 @@ UPDATE leader SET expires_us = expires_us + :step;
 -- name: fold_counters
 DELETE FROM counter WHERE n = 0;
 
+-- name: empty_pages
+SELECT freelist_count AS n FROM pragma_freelist_count;
+
+-- name: give_back_page
+-- One for each execution: Python steps such a statement once. None in a file that was made without this.
+PRAGMA incremental_vacuum(1);
+
 -- name: notify
 SELECT 1 WHERE :payload IS NULL;
 
