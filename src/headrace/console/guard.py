@@ -2,7 +2,8 @@
 
 A page on another site may send requests to this one. So the ``Host`` has to be one of ours (a name that
 an attacker moves to 127.0.0.1 is not), whatever changes something needs a header that other sites cannot
-set, and the content-security policy lets a page load and call nothing but this console.
+set, nothing of the API is answered to another site's page, whatever the method, and the content-security
+policy lets a page load and call nothing but this console.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import base64
 import binascii
 from collections.abc import Collection
 from typing import Final
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -43,7 +45,8 @@ _OPEN: Final = ("/api/session",)
 """What is answered without a password: whether one is needed, and giving it."""
 
 _METRICS: Final = "/metrics"
-_CLOSED: Final = ("/api/", _METRICS)
+_API: Final = "/api/"
+_CLOSED: Final = (_API, _METRICS)
 """What needs the password; scrapers, who have no cookie, give it with each request (HTTP basic)."""
 
 
@@ -103,6 +106,8 @@ class Guard:
                 return 413, "too_large", f"at most {BODY_BYTES_MAX} bytes are accepted"
             if self._read_only and path not in _OPEN:
                 return 403, "read_only", "this console was started with --read-only"
+        if path.startswith(_API) and _is_of_another_site(headers):
+            return 403, "foreign_request", "this is answered to the console's own pages"
         if self._logins is None or not path.startswith(_CLOSED) or path in _OPEN:
             return None
         if self._logins.knows(_cookie(headers)):
@@ -121,6 +126,15 @@ def _name_of(host: str) -> str:
     if host.startswith("["):
         return host.partition("]")[0].lstrip("[").lower()
     return host.partition(":")[0].lower()
+
+
+def _is_of_another_site(headers: Headers) -> bool:
+    """Whether a page of another site asks, as far as the browser tells: to look at something may cost the
+    server, too, as a stream that is followed. Other programs tell neither."""
+    if headers.get("sec-fetch-site", "none").strip().lower() not in ("same-origin", "none"):
+        return True
+    origin = headers.get("origin")
+    return bool(origin) and urlsplit(origin or "").netloc != headers.get("host", "")
 
 
 def _length(headers: Headers) -> int:
