@@ -12,6 +12,9 @@ CONTROL_LINE_BYTES_MAX: Final = 4096  # a longer line: -ERR 'maximum control lin
 PAYLOAD_BYTES_MAX: Final = 1024 * 1024  # a larger payload: -ERR 'Maximum Payload Violation', closed
 HEADER_BYTES_MAX: Final = 64 * 1024  # a larger header block on a stream: err_code 10097
 
+# Documents of others: JSON and TOML.
+NESTING_MAX: Final = 100  # of arrays and objects in each other; more is refused as invalid
+
 # Sessions.
 AUTH_TIMEOUT_S: Final = 2.0  # no CONNECT in time: -ERR 'Authentication Timeout', closed
 TLS_TIMEOUT_S: Final = 2.0  # a handshake that takes longer is abandoned

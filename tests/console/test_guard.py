@@ -51,6 +51,36 @@ async def test_another_site_s_page_changes_nothing(world: Any, headers: dict[str
     assert await world.js.stream("S")
 
 
+FOREIGN = [
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+    {"origin": "http://attacker.example"},
+    {"origin": "null"},
+]
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_another_site_s_page_looks_at_nothing(
+    world: Any, method: str, headers: dict[str, str]
+) -> None:
+    """To follow a stream makes a consumer, which a page could have made by the hundred."""
+    await world.js.create_stream(name="S", subjects=("s",))
+    stream = await world.js.stream("S")
+    for path in ("/api/streams/S/follow", "/api/live", "/api/streams"):
+        response = await world.http.request(method, path, headers=headers)
+        assert (response.status_code, path) == (403, path)
+    assert (await stream.info()).state.consumer_count == 0
+    assert (await world.http.get("/", headers=headers)).status_code == 200  # a link to it
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}], ids=str
+)
+async def test_its_own_pages_and_programs_are_answered(world: Any, headers: dict[str, str]) -> None:
+    assert (await world.http.get("/api/streams", headers=headers)).status_code == 200
+
+
 async def test_without_the_password_nothing_is_told(make_world: Callable[..., Any]) -> None:
     world = await make_world(password=PASSWORD)
     assert (await world.get("/streams", 401))["code"] == "password_needed"

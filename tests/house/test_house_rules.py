@@ -149,6 +149,38 @@ def test_fixed_sleeps_are_found(line: str, found: list[int]) -> None:
     assert fixed_sleeps(line) == found
 
 
+PLAIN_READERS = {
+    "documents.py": "it is the reader",
+    "broker/core/auth/jwt.py": "catches what is nested too deep; tells a wrong type apart",
+    "broker/core/jetstream/consumer/acks/acks.py": "of a fixed type; catches what is nested too deep",
+    "cli/serve/config.py": "catches the error of the reader",
+    "client/publish/awaited.py": "of a fixed type, for each answer; catches what is nested too deep",
+    "client/publish/fast_answers.py": "of a fixed type, for each answer; catches what is nested too deep",
+    "client/jetstream/backup.py": "writes",
+    "demo/chains.py": "of a fixed type: what the demo has published",
+    "pipeline/document.py": "catches the error of the reader",
+    "pipeline/queries.py": "what Spark says of its own queries",
+    "spark/decoding/jsons.py": "per message; catches what is nested too deep",
+    "spark/gets.py": "of a fixed type, for each message; catches what is nested too deep",
+}
+"""Who reads JSON or TOML by other means than ``headrace.documents``, and why that is right there."""
+
+_PLAIN_READER = re.compile(
+    r"\bjson\.loads?\(|\btomllib\.|\bjson\.Decoder\(|\bjson\.decode\(|\bload_toml\("
+)
+
+
+def test_documents_of_others_are_read_in_one_place() -> None:
+    """One that limits how deep they are nested. The jobs have their own, for their frameworks."""
+    source = ROOT / "src" / "headrace"
+    found = {
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if "jobs" not in path.relative_to(source).parts and _PLAIN_READER.search(path.read_text())
+    }
+    assert found - PLAIN_READERS.keys() == set(), "see headrace.documents"
+
+
 def test_what_elapses_is_little_and_has_a_reason() -> None:
     """Each waits out a time that is really spent: so few that it can be told why each is needed."""
     texts = [path.read_text() for path in (ROOT / "tests").rglob("*.py")]

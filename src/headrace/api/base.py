@@ -15,11 +15,11 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
+from ..documents import DocumentError as DocumentError
+from ..documents import read_json as read_json
+from ..documents import read_typed as read_typed
+
 NS_PER_S = 1_000_000_000
-
-
-class DocumentError(ValueError):
-    """A JSON document is invalid. The text says what is wrong, in the server's words."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,7 +30,6 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 D = TypeVar("D", bound=Document)
-T = TypeVar("T")
 
 
 def fields(names: str) -> tuple[str, ...]:
@@ -54,21 +53,6 @@ def decode(data: bytes | str, kind: type[D], *, strict: bool = False) -> D:
     if not isinstance(raw, dict):
         raise DocumentError(f"json: cannot unmarshal {_kind_name(raw)} into an object")
     return from_wire(raw, kind, strict=strict)
-
-
-def read_json(data: bytes | str) -> Any:
-    """Any JSON value. Raises DocumentError for invalid JSON, or for JSON nested too deep."""
-    return read_typed(data, Any)
-
-
-def read_typed(data: bytes | str, kind: type[T]) -> T:
-    """A JSON value of a type that msgspec knows. Raises DocumentError as ``read_json``."""
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DocumentError(str(error)) from error
-    except RecursionError as error:
-        raise DocumentError("exceeded max depth") from error
 
 
 def to_wire(document: Document) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from ..documents import DocumentError, read_typed
 from ..errors import ConfigurationError
 from .net.options import Options
 
@@ -160,7 +161,7 @@ def _read(directory: Path, name: str) -> _File:
         raise ConfigurationError(f"context name {name!r} is not a file name")
     file = directory / "context" / f"{name}.json"
     try:
-        return msgspec.json.decode(file.read_bytes(), type=_File)
+        return read_typed(file.read_bytes(), _File)
     except FileNotFoundError:
         known = sorted(path.stem for path in (directory / "context").glob("*.json"))
         raise ConfigurationError(
@@ -168,7 +169,7 @@ def _read(directory: Path, name: str) -> _File:
         ) from None
     except OSError as error:
         raise ConfigurationError(f"context {name!r}: {error.strerror}") from None
-    except msgspec.DecodeError as error:
+    except DocumentError as error:
         raise ConfigurationError(f"context {name!r}: {error}") from None
 
 

@@ -2,7 +2,8 @@
 
 A page on another site may send requests to this one. So the ``Host`` has to be one of ours (a name that
 an attacker moves to 127.0.0.1 is not), whatever changes something needs a header that other sites cannot
-set, and the content-security policy lets a page load and call nothing but this console.
+set, nothing of the API is answered to another site's page, whatever the method, and the content-security
+policy lets a page load and call nothing but this console.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _OPEN: Final = ("/api/session",)
 """What is answered without a password: whether one is needed, and giving it."""
 
 _METRICS: Final = "/metrics"
-_CLOSED: Final = ("/api/", _METRICS)
+_API: Final = "/api/"
+_CLOSED: Final = (_API, _METRICS)
 """What needs the password; scrapers, who have no cookie, give it with each request (HTTP basic)."""
 
 
@@ -90,10 +92,9 @@ class Guard:
         if self._names is not None and not self._names.accept(host):
             return 421, "wrong_host", "this console is not reached under that name (--allow-host)"
         path: str = scope["path"]
+        foreign = is_foreign(host, headers.get("origin"), headers.get("sec-fetch-site"))
         if scope["method"] not in ("GET", "HEAD"):
-            if headers.get(MARK) != "1" or is_foreign(
-                host, headers.get("origin"), headers.get("sec-fetch-site")
-            ):
+            if headers.get(MARK) != "1" or foreign:
                 return (
                     403,
                     "foreign_request",
@@ -103,6 +104,9 @@ class Guard:
                 return 413, "too_large", f"at most {BODY_BYTES_MAX} bytes are accepted"
             if self._read_only and path not in _OPEN:
                 return 403, "read_only", "this console was started with --read-only"
+        # To look at something may cost the server, too, as a stream that is followed.
+        if path.startswith(_API) and foreign:
+            return 403, "foreign_request", "this is answered to the console's own pages"
         if self._logins is None or not path.startswith(_CLOSED) or path in _OPEN:
             return None
         if self._logins.knows(_cookie(headers)):

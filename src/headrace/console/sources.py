@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from ..client.connection import Connection
 from ..client.jetstream_context import JetStream
+from ..documents import DocumentError, read_json
 from ..errors import HeadraceError
 from .answers import RefusedError
 from .settings import Settings
@@ -112,8 +113,13 @@ class Sources:
                 "connections and accounts are shown to users of the system account; connect as one of"
                 " them, or name the server's monitoring port: --monitoring http://127.0.0.1:8222"
             ) from error
-        document: dict[str, Any] = msgspec.json.decode(reply.payload)
-        found: dict[str, Any] = document.get("data", document)
+        try:
+            document = read_json(reply.payload)
+        except DocumentError as error:
+            raise _unavailable(f"what the server told cannot be read: {error}") from error
+        found = document.get("data", document) if isinstance(document, dict) else None
+        if not isinstance(found, dict):
+            raise _unavailable("what the server told is no JSON object")
         return found
 
     async def _request(self, method: str, url: str, **keywords: Any) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..client import JetStream, connect
 from ..client.net.handshake import parse_servers
+from ..documents import read_json
 from ..errors import ConfigurationError, HeadraceError
 from ..groups import ElasticGroup, StaticGroup, elastic, static
 from ..groups.errors import GroupNotFoundError
@@ -60,7 +60,7 @@ def of_sources(declared: Declared, sink: Sink) -> Iterator[SourceState]:
     generation = checkpoint_of(declared, sink.name).current()
     done = read_end(generation) if declared.is_local_checkpoint else None
     texts = done.offsets if done is not None else ()
-    ends = [end for end in map(json.loads, filter(None, texts)) if isinstance(end, dict)]
+    ends = [end for end in map(read_json, filter(None, texts)) if isinstance(end, dict)]
     for source in streams_of_sink(declared, sink):
         yield from _states(declared, sink, source, ends)
 

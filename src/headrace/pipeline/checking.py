@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ..documents import read_json
 from ..errors import AuthorizationError, ConfigurationError, HeadraceError
 from ..sink_markers import SPACE
 from ..spark.control import Control
@@ -284,7 +284,7 @@ def _permissions(link: Link) -> _Rights | None:
         AuthorizationError: the user may not ask; the link is closed.
     """
     try:
-        answer = json.loads(link.request(_USER_INFO).payload)
+        answer = read_json(link.request(_USER_INFO).payload)
     except AuthorizationError:
         raise
     except (HeadraceError, ValueError):

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from ..documents import read_json
 from ..errors import ConfigurationError
 from .model import Declared
 
@@ -237,5 +238,5 @@ def load_json(file: Path) -> dict[str, Any]:
     """A small JSON file; empty if there is none."""
     if not file.exists():
         return {}
-    loaded: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    loaded: dict[str, Any] = read_json(file.read_bytes())
     return loaded

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ..documents import DocumentError, parse_toml
 from . import lines
 from .problems import PipelineError, Place, Problem, did_you_mean
 
@@ -101,7 +102,7 @@ def read_toml(
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise PipelineError([Problem(Place(file), f"cannot be read: {reason}")]) from error
     try:
-        tree = tomllib.loads(text)
+        tree = parse_toml(text)
     except tomllib.TOMLDecodeError as error:
         said = str(error)
         at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)", said)
@@ -109,6 +110,8 @@ def read_toml(
         column = f" (column {at[2]})" if at and at[2] else ""
         told = said[: at.start()] if at else said
         raise PipelineError([Problem(Place(file, line), f"no TOML: {told}{column}")]) from error
+    except DocumentError as error:
+        raise PipelineError([Problem(Place(file), str(error))]) from error
     return Document(file, tree, lines.find_lines(text), profile, environment)
 
 

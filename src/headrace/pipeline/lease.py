@@ -18,6 +18,7 @@ from typing import Final, Protocol, Self
 from ..api.errors import Errors
 from ..client import JetStream, KeyExistsError, KeyNotFoundError
 from ..client.kv.keyvalue import KeyValue
+from ..documents import read_json
 from ..errors import (
     BucketNotFoundError,
     ConfigurationError,
@@ -210,7 +211,7 @@ async def bucket_holder(js: JetStream, bucket: str, name: str) -> str:
 
 def _owner_of(value: bytes) -> str:
     try:
-        found = json.loads(value)
+        found = read_json(value)
     except ValueError:
         return "somebody"
     return str(found.get("owner", "somebody")) if isinstance(found, dict) else "somebody"

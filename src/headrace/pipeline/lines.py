@@ -7,8 +7,9 @@ the line of the key that holds it.
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import Any, Final
+
+from ..documents import parse_toml
 
 Path = tuple[str, ...]
 
@@ -50,8 +51,8 @@ def find_line(found: dict[Path, int], path: Path) -> int:
 def _split(dotted: str) -> Path:
     """The parts of a dotted key, by the rules of TOML."""
     try:
-        nested: Any = tomllib.loads(f"{dotted} = 0")
-    except tomllib.TOMLDecodeError:
+        nested: Any = parse_toml(f"{dotted} = 0")
+    except ValueError:
         return (dotted,)
     parts: list[str] = []
     while isinstance(nested, dict):

@@ -109,7 +109,7 @@ def read_answers(answers: list[bytes]) -> Rows:
     """The messages of these answers, in order. Raises JetStreamApiError for a refusal."""
     try:
         read = _decode(b"[" + b",".join(answers) + b"]")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return read_answers_plainly(answers)
     messages = [answer.message for answer in read]
     if None in messages:

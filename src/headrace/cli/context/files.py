@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from ...documents import read_json
 from ..shared.errors import Failure
 
 
@@ -57,7 +58,7 @@ class Contexts:
         """What it says. Raises Failure if there is none, or it cannot be read."""
         path = self.path(name)
         try:
-            found = json.loads(path.read_bytes())
+            found = read_json(path.read_bytes())
         except FileNotFoundError:
             raise self._missing(name) from None
         except (OSError, ValueError) as error:

@@ -20,6 +20,7 @@ from ...broker.server.config.fields import from_plain, nearest
 from ...broker.server.config.options import BrokerOptions, TlsOptions, WebSocketOptions
 from ...broker.server.config.users import read_users
 from ...broker.server.config.websocket import read_websocket
+from ...documents import DocumentError, parse_toml
 from ...errors import ConfigurationError
 from .log import FORMATS
 from .nats import FileSettings, read_nats_file
@@ -203,7 +204,9 @@ def read_file(path: Path, environ: Mapping[str, str]) -> FileSettings:
         import tomllib  # imported only for a file of this format
 
         try:
-            return FileSettings(settings_of(tomllib.loads(text), path, text))
+            return FileSettings(settings_of(parse_toml(text), path, text))
+        except DocumentError as error:
+            raise ConfigurationError(f"{path}: {error}") from error
         except tomllib.TOMLDecodeError as error:
             if path.suffix == ".toml":
                 raise ConfigurationError(f"{path}: not a TOML file: {error}") from error

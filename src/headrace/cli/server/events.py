@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import click
 
 from ...client import Message
+from ...documents import read_json
 from ...errors import NoRespondersError
 from ..shared.arrivals import Arrivals
 from ..shared.output import printable
@@ -83,7 +83,7 @@ async def _is_system(session: Session) -> bool:
 
 def _read(message: Message) -> dict[str, Any]:
     try:
-        found = json.loads(message.payload)
+        found = read_json(message.payload)
     except ValueError:
         found = None
     if isinstance(found, dict):

@@ -11,6 +11,7 @@ import msgspec
 
 from ...api.base import to_wire
 from ...api.messages import AccountInfo
+from ...documents import DocumentError, read_json
 from ...errors import HeadraceError
 from ..shared.errors import Failure
 from ..shared.output import Sheet
@@ -85,8 +86,12 @@ async def _user(session: Session) -> dict[str, Any]:
         answer = await session.connection.request("$SYS.REQ.USER.INFO")
     except HeadraceError:
         return {}  # an old server, or one that does not let us ask
-    found: dict[str, Any] = msgspec.json.decode(answer.payload).get("data", {})
-    return found
+    try:
+        found = read_json(answer.payload)
+    except DocumentError:
+        return {}
+    data = found.get("data") if isinstance(found, dict) else None
+    return data if isinstance(data, dict) else {}
 
 
 def _load(varz: dict[str, Any]) -> list[tuple[str, object]]:

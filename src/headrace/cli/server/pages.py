@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from ...documents import DocumentError, read_json
 from ...errors import NoRespondersError
 from ..shared.errors import UNREACHABLE, Failure
 from ..shared.verbs import Declare, Session
@@ -76,7 +77,10 @@ async def _asked(session: Session, name: str, options: dict[str, Any]) -> list[d
             break
         if answer.headers.status is not None:
             raise NoRespondersError(subject)
-        document = json.loads(answer.payload)
+        try:
+            document = _object(answer.payload)
+        except DocumentError as error:
+            raise Failure(f"{name}: the answer cannot be read: {error}") from None
         if "error" in document:
             raise Failure(f"{name}: {document['error'].get('description', document['error'])}")
         found.append(document["data"])
@@ -91,6 +95,14 @@ async def _asked(session: Session, name: str, options: dict[str, Any]) -> list[d
     return found
 
 
+def _object(data: bytes) -> dict[str, Any]:
+    """What a server told. Raises DocumentError."""
+    found = read_json(data)
+    if not isinstance(found, dict):
+        raise DocumentError("it is no JSON object")
+    return found
+
+
 async def _fetched(url: str, name: str, options: dict[str, Any]) -> dict[str, Any]:
     if not url.startswith(("http://", "https://")):
         raise Failure(f"--monitor {url!r}: accepted is http://HOST:PORT")
@@ -100,12 +112,9 @@ async def _fetched(url: str, name: str, options: dict[str, Any]) -> dict[str, An
     def fetch() -> dict[str, Any]:
         try:
             with urllib.request.urlopen(address, timeout=5) as answer:  # noqa: S310 (checked above)
-                found = json.loads(answer.read(_BYTES_MAX))
+                return _object(answer.read(_BYTES_MAX))
         except urllib.error.HTTPError as error:
-            found = json.loads(error.read(_BYTES_MAX) or b"{}")
-        if not isinstance(found, dict):
-            raise ValueError("it is no JSON object")
-        return found
+            return _object(error.read(_BYTES_MAX) or b"{}")
 
     try:
         return await asyncio.to_thread(fetch)

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-import msgspec
-
 from ...broker.core.accounts.storage import AccountStorage
 from ...broker.core.jetstream.consumer import journal
 from ...broker.core.jetstream.consumer.delivery_state import DeliveryState
@@ -21,6 +19,7 @@ from ...broker.core.jetstream.headers.ttl import expires_at
 from ...broker.core.ports.storage import StreamStore
 from ...broker.store import FileStorage, FileSystem, LocalFiles
 from ...broker.store.io.looking import LookingFiles
+from ...documents import read_json
 from ...message import StoredRow
 from ...snapshots.contents import ConsumerContent
 from ..shared.errors import Failure
@@ -103,7 +102,7 @@ def streams_in(storage: FileStorage) -> Iterator[Held]:
         if RESTORING + name in saved:
             continue  # a restore was cut off: the next start removes what there is of it
         known = saved.get(STREAM + name)
-        entry: dict[str, Any] = msgspec.json.decode(known[0]) if known is not None else {}
+        entry: dict[str, Any] = read_json(known[0]) if known is not None else {}
         store = storage.open_stream(full_name, expires_at)
         consumers = [
             _consumer(key, saved)
@@ -115,7 +114,7 @@ def streams_in(storage: FileStorage) -> Iterator[Held]:
 
 def _consumer(key: str, saved: dict[str, tuple[bytes, list[bytes]]]) -> ConsumerContent:
     own = key.removeprefix(CONSUMER)
-    config: dict[str, Any] = msgspec.json.decode(saved[key][0])["config"]
+    config: dict[str, Any] = read_json(saved[key][0])["config"]
     name = own.partition("/")[2]
     backoff = tuple(config.get("backoff") or ())
     state = DeliveryState(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
 from starlette.requests import Request
 
 from ...api.base import to_wire
+from ...documents import DocumentError, read_json
 from ...errors import HeadraceError
 from ..sources import Sources
 
@@ -46,9 +46,10 @@ async def _who(sources: Sources) -> dict[str, str]:
     """The names of the user and its account; none where the server does not say, as old ones do."""
     try:
         reply = await sources.connection.request(_WHO_AM_I, b"", timeout=2.0)
-        told = msgspec.json.decode(reply.payload).get("data") or {}
-    except (HeadraceError, msgspec.DecodeError):
+        document = read_json(reply.payload)
+    except (HeadraceError, DocumentError):
         return {}
+    told = (document.get("data") if isinstance(document, dict) else None) or {}
     return {"user": str(told.get("user", "")), "account": str(told.get("account", ""))}
 
 

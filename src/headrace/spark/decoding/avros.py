@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ...documents import read_json
 from ...errors import ConfigurationError
 from .decoded import Format
 from .rows import Rows
@@ -42,7 +42,7 @@ def parse(text: bytes | str) -> Any:
     """An Avro schema without the logical types that no column has. Raises ConfigurationError."""
     package = fastavro()
     try:
-        found = package.parse_schema(_plain(json.loads(text)))
+        found = package.parse_schema(_plain(read_json(text)))
     except (ValueError, KeyError, TypeError, package.schema.SchemaParseException) as error:
         raise ConfigurationError(
             f"jetstream source: an Avro schema cannot be read: {type(error).__name__}: {error}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...documents import read_json
 from ...errors import ConfigurationError
 from ..link import Link
 from ..patience import Patience
@@ -99,7 +99,7 @@ def default_value_schema(options: SourceOptions) -> str | StructType:
     from pyspark.sql.types import StructType
 
     try:
-        return StructType.fromJson(json.loads(text))
+        return StructType.fromJson(read_json(text))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigurationError(
             f"jetstream source: 'valueSchema' is no schema as JSON: {error!r}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ...api.times import format_time, parse_time
+from ...documents import read_json
 from .table import Accepted, Option
 from .values import RefusedError, one_of
 
@@ -60,7 +60,7 @@ def _moment(value: object) -> StartPosition:
 
 def _per_stream(value: str, parse: Callable[[object], StartPosition]) -> dict[str, StartPosition]:
     try:
-        document = json.loads(value)
+        document = read_json(value)
     except ValueError:
         document = None
     if not isinstance(document, dict) or not document:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ...documents import read_json
 from .layout import Layout
 from .options import ACCEPTED
 
@@ -145,7 +145,7 @@ def _avro(schema: str) -> Callable[[Any], bytes]:
             'valueFormat=avro needs the package fastavro: pip install "headrace[avro]"'
         ) from None
     try:
-        parsed = fastavro.parse_schema(json.loads(schema))
+        parsed = fastavro.parse_schema(read_json(schema))
     except (ValueError, fastavro.schema.SchemaParseException, KeyError, TypeError) as error:
         raise ACCEPTED.error(f"option 'avroSchema' is no Avro schema: {error!r}") from None
 

@@ -14,6 +14,7 @@ import msgspec
 
 from .....api.consumers import ConsumerConfig
 from .....api.errors import Errors
+from .....documents import read_typed
 from .....limits import PRIORITY_GROUP_CHARS_MAX
 from .refused import Refused
 
@@ -43,7 +44,7 @@ def with_explicit_acks(config: ConsumerConfig, body: bytes, *, pedantic: bool) -
     if pedantic:
         text = f"ack_policy must be explicit if priority_policy is {config.priority_policy}"
         raise Refused(Errors.PEDANTIC, err=text)
-    said = msgspec.json.decode(body, type=_Said).config or {}
+    said = read_typed(body, _Said).config or {}
     if said.get("ack_policy") is not None:
         return config  # ``check_priority`` refuses it
     return msgspec.structs.replace(config, ack_policy="explicit")

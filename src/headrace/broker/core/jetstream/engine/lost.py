@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
+from .....documents import read_json
 from .....errors import StoreError
 from ..context import Context
 from ..sourcing.positions import POSITIONS
@@ -70,7 +69,7 @@ class LostStreams:
         """When a lost stream was made, as its consumers remember; 0 if they do not."""
         for key, (value, _) in self._context.storage.meta.load().items():
             if key.startswith(f"{CONSUMER}{name}/"):
-                created_ns = msgspec.json.decode(value).get("stream_ns", 0)
+                created_ns = read_json(value).get("stream_ns", 0)
                 if created_ns:
                     return int(created_ns)
         return 0

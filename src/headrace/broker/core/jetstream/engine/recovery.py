@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from .....api.base import from_wire
 from .....api.consumers import ConsumerConfig
 from .....api.streams import StreamConfig
+from .....documents import read_json
 from .....errors import StoreError, StoreFormatError, StoreFullError
 from ..sourcing.positions import POSITIONS
 from .lost import CONSUMER, RESTORING, STATE, STREAM, keys_of
@@ -79,7 +78,7 @@ class Recovery:
     def _stream(self, name: str, value: bytes) -> None:
         if name in self._registry.lost.reasons:
             return
-        entry = msgspec.json.decode(value)
+        entry = read_json(value)
         config = from_wire(entry["config"], StreamConfig)
         try:
             self._registry.open_stream(config, entry["created_ns"])
@@ -137,7 +136,7 @@ class Recovery:
             return  # see ``_leftovers``
         meta = self._storage.meta
         state = self._journal.get(STATE + key)
-        entry = msgspec.json.decode(self._journal[CONSUMER + key][0])
+        entry = read_json(self._journal[CONSUMER + key][0])
         loose = meta.loose(STATE + key)
         if entry.get("stream_ns", stream.created_ns) != stream.created_ns:
             self._drop(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from .....api.streams import StreamSourceInfo
+from .....documents import read_typed
 from ..config.sources import copies, index_name
 from ..headers.source import read_origination
 from .copy import Copy, MirrorCopy, SourceCopy
@@ -70,7 +71,7 @@ class Positions:
 
     def restore(self, saved: bytes | None) -> None:
         """Take over what the journal says and the stream's messages since then."""
-        entry = msgspec.json.decode(saved, type=_Saved) if saved else _Saved()
+        entry = read_typed(saved, _Saved) if saved else _Saved()
         if entry.stream_ns not in (0, self._stream.created_ns):
             entry = _Saved()  # of another stream that had this name
         self._durable = {key: _Position(*value) for key, value in entry.positions.items()}
