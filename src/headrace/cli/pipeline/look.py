@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from ...pipeline import checking, resets, standing
+from ...pipeline.checkpoints import checkpoint_of
+from ...pipeline.fingerprints import mixture, noted, of_frame, tell_changes
 from ...pipeline.model import Declared
 from ...pipeline.problems import PipelineError
 from ...pipeline.status import QueryStatus, status_of
@@ -36,6 +38,8 @@ def validate(output: Output, file: Path, profile: str, plan: bool, no_server: bo
     )
     if not problems:
         problems = standing.refusals(declared, again=no_server)
+        mixed, changed = tell_changes(declared)
+        problems, found = problems + mixed, found + changed
     columns: dict[str, str] = {}
     if plan and not problems:
         try:
@@ -73,13 +77,19 @@ def _plan(declared: Declared) -> dict[str, str]:
 
     spark = session_of(declared)
     try:
-        return {
-            name: ", ".join(
-                f"{field.name} {field.dataType.simpleString()}"
-                for field in Frames(spark, declared, name).of_sink(sink).schema.fields
+        columns = {}
+        for name, sink in declared.sinks.items():
+            generation = checkpoint_of(declared, name).current()
+            frame = Frames(spark, declared, name).of_sink(sink)
+            before = noted(generation, spark)
+            now = of_frame(declared, sink, frame, spark)
+            if before is not None and (problem := mixture(declared, sink, before, now)):
+                raise PipelineError([problem])
+            fields = frame.schema.fields
+            columns[name] = ", ".join(
+                f"{each.name} {each.dataType.simpleString()}" for each in fields
             )
-            for name, sink in declared.sinks.items()
-        }
+        return columns
     finally:
         spark.stop()
 
