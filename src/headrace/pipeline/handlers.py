@@ -6,13 +6,11 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConfigurationError
-from .bindings import Binding, identify, newest
+from .bindings import Binding, identify
 from .checkpoints import Checkpoint, Generation, checkpoint_of, load_json, write_atomically
-from .folders import LocalFolder
 from .model import Consent, Declared, Function, Sink
 from .numbers import Numbers
 
@@ -41,9 +39,10 @@ def handler_of_query(
     checkpoint = checkpoint_of(declared, sink.name)
     numbers = Numbers(checkpoint) if checkpoint.folder is not None else None
     if numbers is not None:
-        is_new = newest(LocalFolder(Path(generation.path)), "offsets") < 0
-        numbers.open(again=consent.again and is_new)
+        numbers.open(again=consent.again and generation.is_new)
     run = run_of(identify(declared, sink.name, generation, spark))
+    if numbers is not None:
+        numbers.check(run, generation)
     if takes_run(sink.function):
         return lambda frame, batch: function(frame, batch, run)
     if numbers is None:

@@ -98,7 +98,8 @@ def _runner(
         return SparkQuery(declared, query, twice, losses, note)
 
     def totals(sink: Sink) -> Totals:
-        return Totals(checkpoint_of(declared, sink.name).current().totals)
+        generation = checkpoint_of(declared, sink.name).current()
+        return Totals(generation.totals, is_new=generation.is_new)
 
     runner = Runner(
         declared,
