@@ -15,8 +15,9 @@ from headrace.errors import ConfigurationError
 from headrace.pipeline import resets
 from headrace.pipeline.checking import check
 from headrace.pipeline.checkpoints import Start, checkpoint_of
+from headrace.pipeline.fingerprints import tell_changes
 from headrace.pipeline.frames import Frames, start
-from headrace.pipeline.model import Declared
+from headrace.pipeline.model import NO_CONSENT, Consent, Declared
 from headrace.pipeline.problems import PipelineError
 from headrace.pipeline.reading import read
 from headrace.pipeline.run import replay, run_here
@@ -118,11 +119,11 @@ def test_a_row_that_must_not_fail_ends_the_query_with_its_expectation(
     declared = declare()
     sink = declared.sinks["out"]
     generation = checkpoint_of(declared, "out").current()
-    query = start(spark, declared, sink, generation, AVAILABLE_NOW)
+    query = start(spark, declared, sink, generation, AVAILABLE_NOW).query
     query.awaitTermination()
     assert [row["number"] for row in rows(declared.file.parent / "out")] == [10, 20, 30, 50, 60]
     feed.publish_numbers(7, 9)
-    query = start(spark, declared, sink, generation, AVAILABLE_NOW)
+    query = start(spark, declared, sink, generation, AVAILABLE_NOW).query
     with pytest.raises(Exception, match=r"fails the expectation 'small' \(.*numbers.toml:12\)"):
         query.awaitTermination()
     assert len(rows(declared.file.parent / "out")) == 5, "nothing of that batch"
@@ -413,7 +414,7 @@ def test_results_are_never_written_by_a_query_with_another_checkpoint(
         assert [each.problem for each in again] == [None, None], "with its name it goes on"
     (anew,) = resets.chosen(renamed := declare((name, 'name = "renamed"')), ["out"])
     ((_, generation, _),) = resets.reset(renamed, [anew], Start("earliest"))
-    query = start(spark, renamed, anew, generation, AVAILABLE_NOW)
+    query = start(spark, renamed, anew, generation, AVAILABLE_NOW).query
     query.awaitTermination()
     assert rows(home / "out-g2") == rows(home / "out")
     with pytest.raises(ConfigurationError, match="that of a generation"):
@@ -460,7 +461,7 @@ def test_a_function_that_knows_its_batches_misses_no_run(
 
     def run() -> None:
         generation = checkpoint_of(declared, "out").current()
-        start(spark, declared, out, generation, AVAILABLE_NOW).awaitTermination()
+        start(spark, declared, out, generation, AVAILABLE_NOW).query.awaitTermination()
 
     def table() -> dict[str, list[int]]:
         return dict(json.loads((home / "table.json").read_text()))
@@ -492,3 +493,65 @@ def test_a_function_that_knows_its_batches_misses_no_run(
     assert runs[0] == runs[2]
     assert len(set(runs)) == 3
     assert runs[1].startswith("numbers-out-replay-fix-")
+
+
+WINDOWS = """[pipeline]
+name = "numbers"
+checkpoint = "checkpoint"
+[sources.orders]
+options = {{ stream = "{stream}", servers = "{url}" }}
+[sources.others]
+options = {{ stream = "{stream}", servers = "{url}" }}
+[views.counted]
+sql = "{sql}"
+[sinks.out]
+from = "counted"
+format = "noop"
+mode = "update"
+"""
+COUNTED = (
+    "SELECT window(timestamp, '5 minutes') AS w, count(*) AS n FROM orders "
+    "WHERE sequence > 0 GROUP BY window(timestamp, '5 minutes')"
+)
+
+
+def test_a_change_of_what_state_is_kept_by_is_refused_and_other_changes_are_said(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    file = tmp_path / "numbers.toml"
+    feed.publish_numbers(1, 3)
+
+    def said(sql: str, consent: Consent = NO_CONSENT) -> str:
+        file.write_text(WINDOWS.format(stream=feed.name, url=feed.url, sql=sql))
+        (ended,) = run_here(read(file), spark, Listening(), once=True, consent=consent)
+        feed.publish_numbers(1, 2)
+        return ended.problem.text if ended.problem is not None else ""
+
+    wider = COUNTED.replace("5 minutes", "10 minutes")
+    assert said(COUNTED) == ""
+    assert tell_changes(read(file)) == ([], [])
+    refused = said(wider)
+    assert "kept state of count(1) by windows of 5m of timestamp when it last ran" in refused
+    assert "and would now keep count(1) by windows of 10m of timestamp" in refused
+    assert f"headrace pipeline reset {file} --query out --to earliest" in refused
+    by_subject = "SELECT subject, count(*) AS n FROM orders GROUP BY subject"
+    assert "would now keep count(1) by subject" in said(by_subject)
+    sums = COUNTED.replace("count(*)", "sum(sequence)")
+    assert "would now keep sum(sequence) by windows of 5m" in said(sums)
+    both = f"{COUNTED} UNION ALL {COUNTED.replace('orders', 'others')}"
+    assert "reads 2 sources, and its checkpoint is of 1: 'others' came" in said(both)
+    (problem,), _ = tell_changes(read(file))
+    assert "'others' came" in problem.text, "validate says it, too"
+
+    filtered = COUNTED.replace("sequence > 0", "sequence > 1").replace("AS n", "AS many")
+    file.write_text(WINDOWS.format(stream=feed.name, url=feed.url, sql=filtered))
+    problems, (changed,) = tell_changes(read(file))
+    assert problems == []
+    assert changed.startswith(
+        "query out since it last ran: view 'counted' has changed; the rows from"
+    )
+    assert "it keeps state of count(1) by windows of 5m of timestamp, and --plan says" in changed
+    assert said(filtered) == "", "of the same state"
+    assert tell_changes(read(file)) == ([], [])
+    assert said(wider, Consent(changes=True)) == ""
+    assert said(wider) == "", "it was accepted"

@@ -8,17 +8,15 @@ without a word; so the query does not start unless it is told to.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..spark.control import Control
 from ..spark.link import Link
 from ..spark.plans import locate
 from .backlog import position, streams_of_sink
-from .bindings import newest
 from .checking import JETSTREAM, sink_options, source_options
 from .checkpoints import Generation, read_end
-from .folders import LocalFolder, is_local
+from .folders import is_local
 from .frames import options_of_source
 from .model import FILE_SINKS, Declared, Sink, Source
 from .problems import Problem
@@ -54,7 +52,7 @@ def check_again(declared: Declared, sink: Sink, generation: Generation) -> Probl
     """
     if not keeps_no_record(sink) or not is_local(generation.path):
         return None
-    is_new = newest(LocalFolder(Path(generation.path)), "offsets") < 0
+    is_new = generation.is_new
     totals = Totals(generation.totals)
     repeats = [] if is_new and generation.starts else _repeats(declared, sink, generation)
     if repeats:

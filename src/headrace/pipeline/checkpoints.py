@@ -67,6 +67,11 @@ class Generation:
     totals: Path | None = None
 
     @property
+    def is_new(self) -> bool:
+        """Whether no batch of it was planned; never below a URL, which is not looked at."""
+        return "://" not in self.path and _newest(self, "offsets") < 0
+
+    @property
     def suffix(self) -> str:
         """What sets the results of later generations apart: "" for the first, then ``-g2`` and so on."""
         return suffix_of(self.number)
@@ -128,7 +133,10 @@ class Checkpoint:
         assert self.folder is not None
         front = self.folder / f"{number:04d}"
         note = front.with_name(f"{front.name}.start.json")
-        starts = {source: Start(**raw) for source, raw in load_json(note).items()}
+        try:
+            starts = {source: Start(**raw) for source, raw in load_json(note).items()}
+        except TypeError:
+            raise ConfigurationError(f"{note} is damaged: it does not say where to begin") from None
         totals = front.with_name(f"{front.name}.totals.json")
         return Generation(number, str(front), starts, totals)
 
@@ -235,8 +243,13 @@ def exclusively(declared: Declared) -> Iterator[None]:
 
 
 def load_json(file: Path) -> dict[str, Any]:
-    """A small JSON file; empty if there is none."""
+    """A small JSON file; empty if there is none. Raises ConfigurationError: it is none of ours."""
     if not file.exists():
         return {}
-    loaded: dict[str, Any] = read_json(file.read_bytes())
+    try:
+        loaded = read_json(file.read_bytes())
+    except ValueError as error:
+        raise ConfigurationError(f"{file} is damaged: it is no JSON ({error})") from None
+    if not isinstance(loaded, dict):
+        raise ConfigurationError(f"{file} is damaged: it is no table of JSON")
     return loaded

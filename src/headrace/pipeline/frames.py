@@ -7,15 +7,17 @@ import secrets
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..errors import HeadraceError
 from ..spark.options.pipeline import Use
 from . import conditions
 from .bindings import bind, check_results
 from .checkpoints import Generation, losses_of
+from .fingerprints import Fingerprint, mixture, note, noted, of_frame
 from .graph import quarantined, sources_of, upstream
 from .handlers import handler_of_query
-from .model import FILE_SINKS, Declared, Function, Sink, Source
+from .model import FILE_SINKS, NO_CONSENT, Consent, Declared, Function, Sink, Source
 from .numbered import numbered_write
 from .problems import PipelineError, Place, Problem
 from .spark_errors import sentence_of
@@ -187,6 +189,13 @@ def place_of_results(declared: Declared, sink: Sink, suffix: str) -> str:
     return next((value for key, value in options.items() if key.lower() == "path"), "")
 
 
+class Started(NamedTuple):
+    """A query that runs. ``note``: called when it has finished a batch, writes down what it is."""
+
+    query: StreamingQuery
+    note: Callable[[], None]
+
+
 def start(
     spark: SparkSession,
     declared: Declared,
@@ -194,16 +203,16 @@ def start(
     generation: Generation,
     trigger: Trigger,
     *,
-    again: bool = False,
-) -> StreamingQuery:
-    """Start a sink's query. ``again``: though it ran before its checkpoint was lost. Raises PipelineError."""
+    consent: Consent = NO_CONSENT,
+) -> Started:
+    """Start a sink's query. Raises PipelineError."""
     options = options_of_sink(declared, sink, generation.suffix)
-    place = place_of_results(declared, sink, generation.suffix)
-    if place and (problem := check_results(declared, sink, generation, place, spark)):
-        raise PipelineError([problem])
-    frame = Frames(spark, declared, sink.name, generation).of_sink(sink)
-    if place:
-        bind(declared, sink, generation, place, spark)
+    try:
+        frame, now = _checked(spark, declared, sink, generation, consent)
+    except HeadraceError:
+        raise
+    except Exception as error:
+        raise PipelineError([Problem(sink.place, sentence_of(error))]) from error
     writer = frame.writeStream.queryName(sink.name).outputMode(sink.mode)
     writer = writer.option("checkpointLocation", generation.path)
     if sink.partition_by:
@@ -215,13 +224,34 @@ def start(
     try:
         if sink.function is not None:
             function = loaded(sink.function)
-            handler = handler_of_query(declared, sink, generation, function, spark, again=again)
-            return writer.foreachBatch(handler).start()
-        if sink.format == "jetstream" and sink.mode != "append":
-            return writer.foreachBatch(numbered_write(options)).start()
-        return writer.format(sink.format).options(**options).start()
+            handler = handler_of_query(declared, sink, generation, function, spark, consent)
+            query = writer.foreachBatch(handler).start()
+        elif sink.format == "jetstream" and sink.mode != "append":
+            query = writer.foreachBatch(numbered_write(options)).start()
+        else:
+            query = writer.format(sink.format).options(**options).start()
     except Exception as error:
         raise PipelineError([Problem(sink.place, sentence_of(error))]) from error
+    return Started(query, partial(note, generation, now, spark))
+
+
+def _checked(
+    spark: SparkSession, declared: Declared, sink: Sink, generation: Generation, consent: Consent
+) -> tuple[DataFrame, Fingerprint]:
+    """The rows of a query whose checkpoint and results are its own, noted as such; and what it is now."""
+    place = place_of_results(declared, sink, generation.suffix)
+    if place and (problem := check_results(declared, sink, generation, place, spark)):
+        raise PipelineError([problem])
+    frame = Frames(spark, declared, sink.name, generation).of_sink(sink)
+    now, before = of_frame(declared, sink, frame, spark), noted(generation, spark)
+    mixed = mixture(declared, sink, before, now) if before is not None else None
+    if mixed is not None and not consent.changes:
+        raise PipelineError([mixed])
+    if place:
+        bind(declared, sink, generation, place, spark)
+    if before is None:
+        note(generation, now, spark)
+    return frame, now
 
 
 def _with_paths(declared: Declared, kind: str, given: Mapping[str, str]) -> dict[str, str]:

@@ -6,14 +6,12 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConfigurationError
-from .bindings import Binding, identify, newest
+from .bindings import Binding, identify
 from .checkpoints import Checkpoint, Generation, checkpoint_of, load_json, write_atomically
-from .folders import LocalFolder
-from .model import Declared, Function, Sink
+from .model import Consent, Declared, Function, Sink
 from .numbers import Numbers
 
 if TYPE_CHECKING:
@@ -34,17 +32,17 @@ def handler_of_query(
     generation: Generation,
     function: Callable[..., Any],
     spark: SparkSession,
-    *,
-    again: bool = False,
+    consent: Consent,
 ) -> Call:
     """What a query of Spark calls for each batch."""
     assert sink.function is not None
     checkpoint = checkpoint_of(declared, sink.name)
     numbers = Numbers(checkpoint) if checkpoint.folder is not None else None
     if numbers is not None:
-        is_new = newest(LocalFolder(Path(generation.path)), "offsets") < 0
-        numbers.open(again=again and is_new)
+        numbers.open(again=consent.again and generation.is_new)
     run = run_of(identify(declared, sink.name, generation, spark))
+    if numbers is not None:
+        numbers.check(run, generation)
     if takes_run(sink.function):
         return lambda frame, batch: function(frame, batch, run)
     if numbers is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JNetworkError
 
-from .model import Declared, LeaseSettings
+from .model import NO_CONSENT, Consent, Declared, LeaseSettings
 from .run import run_here, session_of
 from .running import Ended, Runner, Watcher
 from .standby import Standby
@@ -29,19 +29,24 @@ class Life:
 
     Args:
         once: what is there now, then an end.
-        again: rows may be written again that were written before a checkpoint was lost.
+        consent: what the user has agreed to for this run.
 
     Attributes:
         signals: how often each signal came, by name.
     """
 
     def __init__(
-        self, declared: Declared, watcher: Watcher, *, once: bool = False, again: bool = False
+        self,
+        declared: Declared,
+        watcher: Watcher,
+        *,
+        once: bool = False,
+        consent: Consent = NO_CONSENT,
     ) -> None:
         self._declared = declared
         self._watcher = watcher
         self._once = once
-        self._again = again
+        self._consent = consent
         self._runner: Runner | None = None
         self._why = ""
         self._lost_why = ""
@@ -79,7 +84,7 @@ class Life:
                 spark,
                 self._watcher,
                 once=self._once,
-                again=self._again,
+                consent=self._consent,
                 on_runner=self._take,
             )
         finally:

@@ -94,6 +94,21 @@ class Sink:
 
 
 @dataclass(frozen=True)
+class Consent:
+    """What a user has agreed to for one run.
+
+    ``again``: rows are written again that were written before a checkpoint was lost. ``changes``: state goes
+    on though what it is kept by has changed.
+    """
+
+    again: bool = False
+    changes: bool = False
+
+
+NO_CONSENT: Final = Consent()
+
+
+@dataclass(frozen=True)
 class LeaseSettings:
     """Who may run the pipeline: one at a time, the others stand by.
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .bindings import OF_CHECKPOINT, newest, read_binding
-from .checkpoints import Checkpoint, load_json, write_atomically
+from .checkpoints import Checkpoint, Generation, load_json, write_atomically
 from .folders import LocalFolder
 
 _FILE: Final = "numbers.json"
@@ -42,6 +42,15 @@ class Numbers:
             if "next" not in raw:
                 raw |= self._adopted()
             if again:
+                raw["next"] = max(raw["next"], int(self._clock()))
+
+    def check(self, run: str, generation: Generation) -> None:
+        """Go on at the seconds since the epoch where the ledger is older than the checkpoint, or another's:
+        it does not know a batch that is finished."""
+        finished = newest(LocalFolder(Path(generation.path)), "commits")
+        with self._locked() as raw:
+            known = raw["runs"].get(run) or raw["old"].get(str(generation.number))
+            if finished >= 0 and (known is None or known["batch"] < finished):
                 raw["next"] = max(raw["next"], int(self._clock()))
 
     def number_of(self, run: str, batch: int, generation: int = 0) -> int:

@@ -27,7 +27,7 @@ class SparkQuery:
     """One started query.
 
     ``again``: the batch that was interrupted before, and runs again. ``losses``: where its sources note what
-    they found missing.
+    they found missing. ``on_first_batch``: called when one has ended.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class SparkQuery:
         query: StreamingQuery,
         again: int | None = None,
         losses: Path | None = None,
+        on_first_batch: Callable[[], object] | None = None,
     ) -> None:
         self._declared = declared
         self._query = query
@@ -43,6 +44,7 @@ class SparkQuery:
         self._last = ""
         self._gone: HeadraceError | None = None
         self._losses = losses
+        self._on_first_batch = on_first_batch
         self._told: set[Loss] = set()
         self._read_up_to = read_losses(losses)[1] if losses is not None else 0
 
@@ -80,6 +82,9 @@ class SparkQuery:
         found = [json.loads(each.json) for each in self._query.recentProgress]
         ran = [each for each in found if "addBatch" in each["durationMs"]]
         self._last = last.json
+        if ran and self._on_first_batch is not None:
+            self._on_first_batch()
+            self._on_first_batch = None
         return [
             batch_of(self._declared, each, self._again) for each in ran if each["batchId"] > after
         ]

@@ -17,7 +17,7 @@ from .checkpoints import Start, checkpoint_of, exclusively, interrupted, losses_
 from .folders import LocalFolder, is_local
 from .frames import FILE_FORMATS, Frames, loaded, options_of_sink, start
 from .handlers import Replay
-from .model import Declared, Sink
+from .model import NO_CONSENT, Consent, Declared, Sink
 from .numbered import refuse_older_values
 from .problems import PipelineError, Problem
 from .queries import SparkQuery
@@ -58,20 +58,22 @@ def run_here(
     watcher: Watcher,
     *,
     once: bool = False,
-    again: bool = False,
+    consent: Consent = NO_CONSENT,
     on_runner: Callable[[Runner], object] | None = None,
 ) -> list[Ended]:
     """Run a pipeline's queries in a session until they are done or stopped.
 
     Args:
         once: everything that is there, then an end, whatever the triggers say.
-        again: rows may be written again that were written before a checkpoint was lost.
+        consent: what the user has agreed to for this run.
         on_runner: is handed the runner, which another thread may stop.
 
     Raises:
         ConfigurationError: the pipeline runs already on this machine.
     """
-    runner = partial(_runner, declared, spark, watcher, once=once, again=again, on_runner=on_runner)
+    runner = partial(
+        _runner, declared, spark, watcher, once=once, consent=consent, on_runner=on_runner
+    )
     if declared.lease is not None:
         return runner().run()  # the lease sees to it, and a frozen holder must not be waited for
     with exclusively(declared):
@@ -84,20 +86,21 @@ def _runner(
     watcher: Watcher,
     *,
     once: bool,
-    again: bool,
+    consent: Consent,
     on_runner: Callable[[Runner], object] | None,
 ) -> Runner:
     def begin(sink: Sink, trigger: Trigger) -> SparkQuery:
         generation = checkpoint_of(declared, sink.name).current()
-        if problem := refusal(declared, sink, again=again):
+        if problem := refusal(declared, sink, again=consent.again):
             raise PipelineError([problem])
         twice = interrupted(generation)
         losses = losses_of(declared, generation, sink.name)
-        query = start(spark, declared, sink, generation, trigger, again=again)
-        return SparkQuery(declared, query, twice, losses)
+        query, note = start(spark, declared, sink, generation, trigger, consent=consent)
+        return SparkQuery(declared, query, twice, losses, note)
 
     def totals(sink: Sink) -> Totals:
-        return Totals(checkpoint_of(declared, sink.name).current().totals)
+        generation = checkpoint_of(declared, sink.name).current()
+        return Totals(generation.totals, is_new=generation.is_new)
 
     runner = Runner(
         declared,

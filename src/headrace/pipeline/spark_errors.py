@@ -19,6 +19,12 @@ _SOURCES: Final = re.compile(
 )
 
 
+_STATE: Final = re.compile(
+    r"\[(?:STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|"
+    r"STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA)"
+)
+
+
 def sentence_of(error: BaseException | str) -> str:
     """One sentence about an error of Spark, or of ours or a user's that travelled through it."""
     text = str(error)
@@ -26,6 +32,11 @@ def sentence_of(error: BaseException | str) -> str:
         return (
             f"the query read {counts[1]} sources when its checkpoint was made and reads {counts[2]} now: one "
             "came or went. Put it back, or begin a new generation with headrace pipeline reset"
+        )
+    if _STATE.search(text):
+        return (
+            "the state in the checkpoint does not fit what the query keeps now. Put the query back, or begin "
+            "a new generation with headrace pipeline reset"
         )
     for pattern in (_USER_RAISED, _OURS):
         found = pattern.findall(text)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from .again import check_again
 from .bindings import check_results
-from .checkpoints import checkpoint_of
+from .checkpoints import Generation, checkpoint_of
 from .frames import place_of_results
+from .graph import quarantined, sources_of
 from .model import Declared, Sink
 from .problems import Problem
 
@@ -23,7 +24,24 @@ def refusals(declared: Declared, *, again: bool = False) -> list[Problem]:
 def refusal(declared: Declared, sink: Sink, *, again: bool = False) -> Problem | None:
     """Why a query would not start; None if it would."""
     generation = checkpoint_of(declared, sink.name).current()
+    if problem := _check_starts(declared, sink, generation):
+        return problem
     place = place_of_results(declared, sink, generation.suffix)
     if place and (problem := check_results(declared, sink, generation, place)):
         return problem
     return None if again else check_again(declared, sink, generation)
+
+
+def _check_starts(declared: Declared, sink: Sink, generation: Generation) -> Problem | None:
+    """A generation that has not begun, and is to begin at a place of sources that the query does not read."""
+    sources = sources_of(declared, sink.of or quarantined(declared, sink)[0])
+    strange = sorted(set(generation.starts) - {each.name for each in sources})
+    if not strange or not generation.is_new:
+        return None
+    begins = ", ".join(f"{name} at {generation.starts[name]}" for name in strange)
+    command = declared.command("reset", "--query", sink.name, "--to", "WHERE")
+    text = (
+        f"generation {generation.number} of query {sink.name!r} is to begin {begins}, and the query does not "
+        f"read that source any more. Say again where it is to begin: {command}"
+    )
+    return Problem(sink.place, text)

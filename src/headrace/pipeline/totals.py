@@ -46,11 +46,18 @@ class Totals:
     """The sum over a generation's batches; each is counted once, and what was missed is known.
 
     A batch that was written just before a kill may not have been counted: ``missed`` says how many.
+
+    Args:
+        is_new: the checkpoint has no batch yet; sums that are there are those of one that was lost, and are
+            replaced with the first batch.
+
+    Raises:
+        ConfigurationError: the file is damaged.
     """
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(self, file: Path | None, *, is_new: bool = False) -> None:
         self._file = file
-        raw = load_json(file) if file is not None else {}
+        raw = load_json(file) if file is not None and not is_new else {}
         self.last = int(raw.get("last", -1))
         self.batches = int(raw.get("batches", 0))
         self.rows = int(raw.get("rows", 0))

@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from ...pipeline import checking, resets, standing
+from ...pipeline.checkpoints import checkpoint_of
+from ...pipeline.fingerprints import mixture, noted, of_frame, tell_changes
 from ...pipeline.model import Declared
 from ...pipeline.problems import PipelineError
 from ...pipeline.status import QueryStatus, status_of
@@ -36,6 +38,8 @@ def validate(output: Output, file: Path, profile: str, plan: bool, no_server: bo
     )
     if not problems:
         problems = standing.refusals(declared, again=no_server)
+        mixed, changed = tell_changes(declared)
+        problems, found = problems + mixed, found + changed
     columns: dict[str, str] = {}
     if plan and not problems:
         try:
@@ -76,8 +80,14 @@ def _plan(declared: Declared) -> dict[str, str]:
     found = {}
     try:
         for name, sink in declared.sinks.items():
-            columns = columns_of(Frames(spark, declared, name).of_sink(sink).schema)
+            generation = checkpoint_of(declared, name).current()
+            frame = Frames(spark, declared, name).of_sink(sink)
+            columns = columns_of(frame.schema)
             checking.check_columns(sink, columns)
+            before = noted(generation, spark)
+            now = of_frame(declared, sink, frame, spark)
+            if before is not None and (problem := mixture(declared, sink, before, now)):
+                raise PipelineError([problem])
             found[name] = ", ".join(f"{column.name} {column.type}" for column in columns)
         return found
     finally:

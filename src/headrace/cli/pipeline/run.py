@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...pipeline import checking, resets, standing
+from ...pipeline.model import Consent
 from ...pipeline.problems import PipelineError
 from .. import INTERRUPTED
 from ..shared.output import Output
@@ -22,35 +23,40 @@ if TYPE_CHECKING:
 AGAIN = click.option(
     "--again", is_flag=True, help="write rows again that were written before a checkpoint was lost"
 )
+ACCEPT = click.option(
+    "--accept-changes",
+    is_flag=True,
+    help="keep the state of a query though its meaning has changed",
+)
 
 
-@offline(FILE, PROFILE, AGAIN)
-def run(output: Output, file: Path, profile: str, again: bool) -> int:
+@offline(FILE, PROFILE, AGAIN, ACCEPT)
+def run(output: Output, file: Path, profile: str, again: bool, accept_changes: bool) -> int:
     """Run the queries of a pipeline's FILE, each by its trigger, until Ctrl-C.
 
     Ctrl-C lets running batches finish; a second one ends at once. The next run goes on where this one
     stopped. On a terminal it shows each query's progress, elsewhere (or with --json) a line of JSON for
     each batch.
     """
-    return _run(output, file, profile, once=False, again=again)
+    return _run(output, file, profile, once=False, consent=Consent(again, accept_changes))
 
 
-@offline(FILE, PROFILE, AGAIN)
-def once(output: Output, file: Path, profile: str, again: bool) -> int:
+@offline(FILE, PROFILE, AGAIN, ACCEPT)
+def once(output: Output, file: Path, profile: str, again: bool, accept_changes: bool) -> int:
     """Process what is in the sources now, then end: 0 if every query did, 1 if one failed.
 
     Triggers of the file are ignored.
     """
-    return _run(output, file, profile, once=True, again=again)
+    return _run(output, file, profile, once=True, consent=Consent(again, accept_changes))
 
 
-def _run(output: Output, file: Path, profile: str, *, once: bool, again: bool) -> int:
+def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Consent) -> int:
     declared = opened(output, file, profile)
     if declared is None:
         return 1
     problems, _ = checking.check(declared)
     if not problems and declared.lease is None:  # with a lease it may change until it is ours
-        problems = standing.refusals(declared, again=again)
+        problems = standing.refusals(declared, again=consent.again)
     if problems:
         tell_problems(output, problems)
         return 1
@@ -58,7 +64,7 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, again: bool) -
     from .screen import screen_of
 
     with screen_of(output, declared) as screen:
-        life = Life(declared, screen, once=once, again=again)
+        life = Life(declared, screen, once=once, consent=consent)
         ended = life.run()
         screen.summary(ended)
     return _status(ended, life.signals)

@@ -1,0 +1,177 @@
+"""What a query keeps as state, read from Spark's text of its analysed plan. Pure.
+
+Names of columns carry numbers there that are others in every run; a column that the plan makes is replaced
+by what makes it. So the same query has the same text, and windows of five and ten minutes have others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+_LINE: Final = re.compile(r"^((?:[:+ ]|- )*)(~?)(\w+)(.*)$")
+_ATTRIBUTE: Final = re.compile(r"(`[^`]+`|\w+)#(\d+)L?(?:-T\d+ms)?")
+_ALIAS: Final = re.compile(r"^(.*) AS (?:`[^`]+`|\w+)#(\d+)L?(?:-T\d+ms)?$", re.DOTALL)
+_WINDOW: Final = re.compile(
+    r"^named_struct\(start, .*?precisetimestampconversion\((\w+), TimestampType, LongType\) - (\d+)\) % (\d+)"
+    r".*?\+ (\d+)\), LongType, TimestampType",
+    re.DOTALL,
+)
+_SESSION: Final = re.compile(
+    r"^named_struct\(start, precisetimestampconversion\(precisetimestampconversion\((\w+), .*?"
+    r"cast\((\d+ \w+) as interval\)",
+    re.DOTALL,
+)
+_AGGREGATES: Final = re.compile(
+    r"\b(sum|count|avg|mean|min|max|min_by|max_by|first|last|any_value|collect_list|collect_set|"
+    r"approx_count_distinct|approx_percentile|percentile|percentile_approx|stddev\w*|std|var\w*|corr|"
+    r"covar_\w+|skewness|kurtosis|bool_and|bool_or|every|some|bit_and|bit_or|bit_xor|count_if|median|mode)\("
+)
+_EQUAL: Final = re.compile(r"\(([^()]+(?:\([^()]*\))?[^()]*) = ([^()]+(?:\([^()]*\))?[^()]*)\)")
+_GROUPED: Final = re.compile(r"^(?:FlatMapGroups|TransformWithState)\w*$")
+
+
+class Node(NamedTuple):
+    """A node of a plan: how deep it lies, its name, what stands behind it, whether it is of a stream."""
+
+    depth: int
+    name: str
+    rest: str
+    is_streaming: bool
+
+
+def state_of(plan: str) -> list[str]:
+    """What each part of a query that keeps state keeps it by; nothing for a query without state."""
+    nodes = list(_nodes(plan))
+    made = _definitions(nodes)
+    return [text for index, node in enumerate(nodes) if (text := _state(nodes, index, node, made))]
+
+
+def _nodes(plan: str) -> Iterator[Node]:
+    for line in plan.splitlines():
+        if found := _LINE.match(line):
+            yield Node(len(found[1]), found[3], found[4].strip(), found[2] == "~")
+
+
+def _state(nodes: list[Node], index: int, node: Node, made: dict[str, str]) -> str:
+    if not node.is_streaming:
+        return ""
+    lists = _lists(node.rest)
+    if node.name == "Aggregate" and lists:
+        # Without keys there is one list, that of the results.
+        keys = ", ".join(_resolved(each, made) for each in _split(lists[0]) if len(lists) > 1)
+        results = ", ".join(_ALIAS.sub(r"\1", each) for each in _split(lists[-1]))
+        calls = dict.fromkeys(_calls(_resolved(results, made)))
+        return f"{', '.join(calls) or 'rows'} by {keys or 'nothing'}"
+    if node.name in ("Deduplicate", "DeduplicateWithinWatermark") and lists:
+        keys = ", ".join(sorted(_resolved(each, made) for each in _split(lists[0])))
+        return f"duplicates by {keys}"
+    if node.name == "Distinct":
+        below = next((_lists(each.rest) for each in nodes[index + 1 :] if _lists(each.rest)), [""])
+        columns = [_resolved(_ALIAS.sub(r"\1", each), made) for each in _split(below[-1])]
+        return f"duplicates by {', '.join(columns)}"
+    if node.name == "Join" and all(each.is_streaming for each in _children(nodes, index)):
+        sides = sorted(
+            " = ".join(_resolved(side, made) for side in each) for each in _EQUAL.findall(node.rest)
+        )
+        return f"join by {', '.join(sides) or 'nothing'}"
+    if _GROUPED.match(node.name):
+        return f"groups by {', '.join(_resolved(each, made) for each in _lists(node.rest)[:1])}"
+    return ""
+
+
+def _children(nodes: list[Node], index: int) -> Iterator[Node]:
+    depth = nodes[index].depth
+    for node in nodes[index + 1 :]:
+        if node.depth <= depth:
+            return
+        if node.depth == depth + 3:
+            yield node
+
+
+def _definitions(nodes: list[Node]) -> dict[str, str]:
+    """By its number, what a column is made of."""
+    made: dict[str, str] = {}
+    for node in nodes:
+        lists = _lists(node.rest)
+        if node.name == "Expand" and len(lists) == 2:
+            rows, names = _split(lists[0]), _split(lists[1])
+            # Each row is a list of its own; sliding windows differ in the first column only.
+            first = _split(rows[0][1:-1]) if rows else []
+            for name, value in zip(names, first, strict=False):
+                if (found := _ATTRIBUTE.fullmatch(name)) and found[2] not in value:
+                    made.setdefault(found[2], value)
+        for each in (part for text in lists for part in _split(text)):
+            if found := _ALIAS.match(each):
+                made.setdefault(found[2], found[1])
+    return made
+
+
+def _resolved(text: str, made: dict[str, str], depth: int = 0) -> str:
+    """The text without numbers, columns replaced by what makes them."""
+
+    def replace(found: re.Match[str]) -> str:
+        if depth < 20 and (value := made.get(found[2])) is not None:
+            return _resolved(value, made, depth + 1)
+        return found[1]
+
+    whole = _ATTRIBUTE.sub(replace, text.strip())
+    if window := _WINDOW.match(whole):
+        column, begin, slide, size = window.groups()
+        more = "" if slide == size else f", every {_duration(slide)}"
+        after = "" if begin == "0" else f", from {_duration(begin)}"
+        end = whole[_end_of_call(whole) :]
+        return f"windows of {_duration(size)}{more}{after} of {column}{end}"
+    if session := _SESSION.match(whole):
+        return f"sessions of {session[1]} with gaps of {session[2]}{whole[_end_of_call(whole) :]}"
+    return whole
+
+
+def _duration(micros: str) -> str:
+    seconds = int(micros) / 1e6
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds and seconds % size == 0:
+            return f"{int(seconds // size)}{unit}"
+    return f"{seconds:g}s"
+
+
+def _calls(text: str) -> Iterator[str]:
+    """Calls of aggregate functions, as they stand in a text."""
+    for found in _AGGREGATES.finditer(text):
+        begin = found.start()
+        yield text[begin : begin + _end_of_call(text[begin:])]
+
+
+def _end_of_call(text: str) -> int:
+    depth = 0
+    for index, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0 and letter == ")":
+            return index + 1
+    return len(text)
+
+
+def _lists(text: str) -> list[str]:
+    """The contents of the lists ``[…]`` that stand side by side in a text."""
+    found, depth, begin = [], 0, 0
+    for index, letter in enumerate(text):
+        if letter == "[":
+            depth += 1
+            begin = index + 1 if depth == 1 else begin
+        elif letter == "]":
+            depth -= 1
+            if depth == 0:
+                found.append(text[begin:index])
+    return found
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that stand in no bracket."""
+    found, depth, begin = [], 0, 0
+    for index, letter in enumerate(text):
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and depth == 0:
+            found.append(text[begin:index].strip())
+            begin = index + 1
+    return [*found, text[begin:].strip()] if text.strip() else found

@@ -1,0 +1,179 @@
+"""What lies beside Spark's checkpoints, when it is older, newer, missing, damaged or another's.
+
+Results, durables and the notes of queries have tests of their own (``test_bindings``, ``test_again``,
+``test_fingerprints``); the table is in ``docs/how-to/changing-a-pipeline.md``.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.cli import main
+from headrace.pipeline.bindings import OF_CHECKPOINT, OF_RESULTS, SPARK_LOG
+from headrace.pipeline.checkpoints import Checkpoint, Start, checkpoint_of, exclusively
+from headrace.pipeline.model import Declared
+from headrace.pipeline.numbers import Numbers
+from headrace.pipeline.reading import read
+from headrace.pipeline.standing import refusal
+from headrace.pipeline.status import status_of
+from headrace.pipeline.totals import Batch, Totals
+
+NOW = 1_700_000_000
+
+
+@pytest.fixture
+def declared(pipeline_file: Path) -> Declared:
+    return read(pipeline_file)
+
+
+def ran(declared: Declared, query: str, batches: int) -> Path:
+    """A checkpoint with so many finished batches. Returns its folder."""
+    folder = Path(checkpoint_of(declared, query).current().path)
+    for kind in ("offsets", "commits"):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+        for number in range(batches):
+            (folder / kind / str(number)).write_text("v1\n{}\n-")
+    return folder
+
+
+def totals_of(declared: Declared, query: str = "seen") -> Path:
+    totals = checkpoint_of(declared, query).current().totals
+    assert totals is not None
+    return totals
+
+
+def count(file: Path, *numbers: int) -> None:
+    for number in numbers:
+        Totals(file).add(Batch("seen", number, 5, 0.1))
+
+
+def test_sums_that_are_older_or_missing_are_told_as_such(declared: Declared) -> None:
+    ran(declared, "seen", 3)
+    file = totals_of(declared)
+    count(file, 0, 1)
+    _, seen = status_of(declared)
+    assert (seen.totals.rows, seen.notes[0][:22]) == (10, "1 finished batches are")
+    file.unlink()
+    _, seen = status_of(declared)
+    assert (seen.totals.rows, seen.notes[0][:22]) == (0, "3 finished batches are")
+
+
+def test_sums_that_are_newer_count_nothing_twice(declared: Declared) -> None:
+    file = totals_of(declared)
+    count(file, 0, 1, 2, 1, 2)
+    assert Totals(file).rows == 15
+
+
+def test_sums_of_a_lost_checkpoint_are_replaced_by_the_first_batch(declared: Declared) -> None:
+    ran(declared, "seen", 3)
+    count(totals_of(declared), 0, 1, 2)
+    shutil.rmtree(checkpoint_of(declared, "seen").current().path)
+    generation = checkpoint_of(declared, "seen").current()
+    anew = Totals(generation.totals, is_new=generation.is_new)
+    assert Totals(generation.totals).rows == 15, "until then they show that the query ran"
+    anew.add(Batch("seen", 0, 4, 0.1))
+    assert Totals(generation.totals).rows == 4
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+@pytest.mark.parametrize("name", ["0001.totals.json", "0001.start.json"])
+def test_a_damaged_file_is_named(
+    declared: Declared, name: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = totals_of(declared).with_name(name)
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert main(["pipeline", "status", str(declared.file)]) == 2
+    assert f"{file} is damaged" in capsys.readouterr().err
+
+
+def test_a_start_of_a_source_that_is_not_read_any_more_is_refused(declared: Declared) -> None:
+    checkpoint = checkpoint_of(declared, "seen")
+    checkpoint.add({"purchases": Start("sequence", "7")})
+    found = refusal(declared, declared.sinks["seen"])
+    assert found is not None
+    assert "is to begin purchases at sequence 7, and the query does not read that source" in (
+        found.text
+    )
+    assert f"headrace pipeline reset {declared.file} --query seen --to WHERE" in found.text
+    ran(declared, "seen", 1)
+    assert refusal(declared, declared.sinks["seen"]) is None, "it has begun"
+
+
+def test_a_start_that_is_missing_leaves_a_generation_that_has_begun_as_it_is(
+    declared: Declared,
+) -> None:
+    checkpoint = checkpoint_of(declared, "seen")
+    ran(declared, "seen", 1)
+    checkpoint.add({"orders": Start("sequence", "7")})
+    note = Path(f"{checkpoint.current().path}.start.json")
+    ran(declared, "seen", 2)
+    note.unlink()
+    assert checkpoint.current().number == 2
+    shutil.rmtree(checkpoint.current().path)
+    assert checkpoint.current().number == 1, "with both gone it goes back"
+
+
+def test_a_ledger_of_numbers_that_is_older_or_another_s_gives_none_again(
+    declared: Declared,
+) -> None:
+    checkpoint = checkpoint_of(declared, "seen")
+    numbers = Numbers(checkpoint, lambda: NOW)
+    numbers.open()
+    for batch in range(3):
+        assert numbers.number_of("run", batch, 1) == batch
+    ran(declared, "seen", 3)
+    numbers.check("run", checkpoint.current())
+    assert numbers.number_of("run", 3, 1) == 3, "it is as it should be"
+    ran(declared, "seen", 5)
+    numbers.check("run", checkpoint.current())
+    assert numbers.number_of("run", 5, 1) == NOW, "it knows no batch 4"
+    numbers.check("another run", checkpoint.current())
+    assert numbers.number_of("another run", 6, 1) >= NOW
+
+
+def test_a_checkpoint_that_was_copied_does_not_write_to_the_results_of_its_model(
+    declared: Declared,
+) -> None:
+    folder = ran(declared, "out", 2)
+    results = declared.file.parent / "out"
+    (results / SPARK_LOG).mkdir(parents=True)
+    for number in range(2):
+        (results / SPARK_LOG / str(number)).write_text("v1")
+    assert refusal(declared, declared.sinks["out"]) is None
+    note = '{"v": 1, "id": "a", "pipeline": "orders", "query": "out", "generation": 1}'
+    (folder / OF_CHECKPOINT).write_text(note)
+    (results / OF_RESULTS).write_text(note)
+    copy = replace(declared, name="copied")
+    shutil.copytree(folder, checkpoint_of(copy, "out").current().path)
+    (results / SPARK_LOG / "2").write_text("v1")  # the model goes on
+    found = refusal(copy, copy.sinks["out"])
+    assert found is not None
+    assert "Spark would skip the batches that are there" in found.text
+
+
+def test_a_lock_that_a_dead_process_left_is_none(declared: Declared) -> None:
+    lock = declared.checkpoint_path / declared.name / "running.lock"
+    lock.parent.mkdir(parents=True)
+    lock.write_text("1")
+    with exclusively(declared):
+        assert lock.read_text() != "1"
+
+
+def test_losses_that_are_missing_or_damaged_leave_the_status(
+    declared: Declared, write: Callable[..., Path]
+) -> None:
+    checkpoint: Checkpoint = checkpoint_of(declared, "seen")
+    file = Path(f"{checkpoint.current().path}.losses.jsonl")
+    file.parent.mkdir(parents=True)
+    good = '{"stream": "S", "first": 1, "last": 2, "messages": 2}\n'
+    file.write_text("{\n[]\n" + good)
+    _, seen = status_of(declared)
+    assert [tuple(each) for each in seen.lost] == [("S", 1, 2, 2)]
+    file.unlink()
+    assert status_of(declared)[1].lost == ()
