@@ -256,3 +256,51 @@ def test_with_a_schema_of_the_user_a_misspelt_stream_is_said_when_spark_first_as
     query = ever.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     with pytest.raises(Exception, match="has no stream"):
         query.awaitTermination(60)
+
+
+def test_a_wrong_option_of_a_stream_is_said_as_it_is(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    """With a schema of the user Spark asks the source when the query runs, and hides what is raised then."""
+    wrong = {"strem": feed.name, "servers": feed.url}
+    for options, said in (
+        (wrong, "unknown option 'strem'; did you mean 'stream'"),
+        ({"servers": feed.url, "stream": feed.name, "endingOffsets": "5"}, "are for batch reads"),
+    ):
+        reader = spark.readStream.format("jetstream").schema("data binary")
+        rows = reader.options(**options).load()
+        writer = rows.writeStream.format("noop").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / said)).start()
+        with pytest.raises(Exception, match=said) as raised:
+            query.awaitTermination(60)
+        assert "UnboundLocalError" not in str(raised.value)
+
+
+def test_a_table_of_the_catalog_keeps_its_options(
+    spark: SparkSession, feed: Feed, checkpoint: str
+) -> None:
+    feed.publish([f"a.{number % 2}" for number in range(10)], lambda n: b'{"n":%d}' % n)
+    options = f"servers '{feed.url}', stream '{feed.name}'"
+    table, named = f"T{feed.name}", f"U{feed.name}"
+    spark.sql(f"CREATE TABLE {table} USING jetstream OPTIONS ({options})")
+    spark.sql(f"CREATE TABLE {named} (data BINARY) USING jetstream OPTIONS ({options})")
+    try:
+        assert spark.sql(f"SELECT sequence FROM {table} WHERE sequence > 8").count() == 2
+        more = f"SELECT * FROM {table} WITH (subjects '{feed.name}.a.1')"
+        assert spark.sql(more).count() == 5
+        seen: list[Any] = []
+        streamed = spark.readStream.table(table)
+        run_available(streamed, checkpoint, lambda df, n: seen.extend(df.collect()))
+        assert [row.sequence for row in seen] == [*range(1, 11)]
+        with pytest.raises(Exception, match="Leave out the columns in CREATE TABLE"):
+            spark.sql(f"SELECT * FROM {named}").collect()
+        assert spark.sql(f"SELECT * FROM {named} WITH ({options})").count() == 10
+        view = f"CREATE TEMPORARY VIEW v (n INT) USING jetstream OPTIONS ({options}, valueFormat 'json')"
+        spark.sql(view)
+        assert [row.n for row in spark.sql("SELECT n FROM v ORDER BY n").collect()] == [*range(10)]
+        with pytest.raises(Exception, match="'password' is a secret"):
+            spark.sql(f"CREATE TABLE s USING jetstream OPTIONS ({options}, user 'a', password 'b')")
+    finally:
+        for name in (table, named):
+            spark.sql(f"DROP TABLE {name}")
+        spark.sql("DROP VIEW IF EXISTS v")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -28,6 +28,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ..errors import HeadraceError
+from .catalog import keep, table_options, with_kept
 from .decoding.columns import Layout, layout_of, source_schema
 from .handing_over import HandingOver, small_batch
 from .options import SourceOptions, parse_options
@@ -66,13 +68,15 @@ class JetStreamDataSource(DataSource):
 
     def schema(self) -> str | StructType:
         with in_one_sentence():
-            options = parse_options(self.options)
+            given = table_options(self.options)
+            options = parse_options(self.options if given is None else given)
             check_streams(options)
-            return source_schema(options)
+            columns = source_schema(options)
+            return columns if given is None else keep(columns, given)
 
     def reader(self, schema: StructType) -> JetStreamBatchReader:
         with in_one_sentence():
-            options = parse_options(self.options, streaming=False)
+            options = parse_options(with_kept(self.options, schema), streaming=False)
             # Spark refuses a reader with pushFilters where its switch for filters is off; only with the
             # switch on does it use the process that imports this module.
             kind = JetStreamPruningReader if _PUSHING in sys.modules else JetStreamBatchReader
@@ -89,9 +93,31 @@ class JetStreamDataSource(DataSource):
         return JetStreamStreamWriter(make_job(self.options, schema, overwrite, streaming=True))
 
     def streamReader(self, schema: StructType) -> JetStreamStreamReader:  # noqa: N802
+        try:
+            with in_one_sentence():
+                options = parse_options(with_kept(self.options, schema), streaming=True)
+                reader = JetStreamStreamReader(options, layout_of(options, schema))
+                # Spark wants rows that come with the plan to have the columns' metadata, which Arrow has not.
+                reader.hands_over = not any(field.metadata for field in schema.fields)
+                return reader
+        except HeadraceError as error:
+            # Raised here, Spark would tell of an unbound variable of its own instead.
+            return cast("JetStreamStreamReader", RefusedReader(error))
+
+
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Stands for a reader that cannot be made: says why, whatever Spark asks first."""
+
+    def __init__(self, error: HeadraceError) -> None:
+        self._error = error
+
+    def _refuse(self, *_: object) -> Any:
         with in_one_sentence():
-            options = parse_options(self.options, streaming=True)
-            return JetStreamStreamReader(options, layout_of(options, schema))
+            raise self._error
+
+    getDefaultReadLimit = initialOffset = reportLatestOffset = _refuse  # noqa: N815
+    prepareForTriggerAvailableNow = _refuse  # noqa: N815
+    latestOffset = partitions = read = commit = _refuse  # type: ignore[assignment]  # noqa: N815
 
 
 class JetStreamBatchReader(DataSourceReader):
@@ -122,6 +148,8 @@ class JetStreamPruningReader(JetStreamBatchReader):
 
 class JetStreamStreamReader(HandingOver, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches, each an exact range that can be read again."""
+
+    hands_over = True
 
     def __init__(self, options: SourceOptions, columns: Layout) -> None:
         self._options = options
@@ -165,7 +193,8 @@ class JetStreamStreamReader(HandingOver, DataSourceStreamReader, SupportsTrigger
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with in_one_sentence():
             pieces = self.query.plan(start, end)
-            self.offer(small_batch(self._options, self._columns, pieces))
+            if self.hands_over:
+                self.offer(small_batch(self._options, self._columns, pieces))
             return [SlicePartition(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
