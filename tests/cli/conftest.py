@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,6 +66,17 @@ def js(either_server: peers.ServerProcess) -> Iterator[sync.JetStream]:
         yield js
         for name in list(js.stream_names()):
             js.delete_stream(name)
+
+
+@pytest.fixture(autouse=True)
+def logs_stay_as_they_were() -> Iterator[None]:
+    """A command in this process may log to its standard error, which ends with its test."""
+    loggers = [logging.getLogger(name) for name in ("", "headrace", "asyncio")]
+    before = [(each, list(each.handlers), each.level, each.propagate) for each in loggers]
+    yield
+    for logger, handlers, level, propagate in before:
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def test_old_values_that_may_be_the_last_are_warned_of(write: Write, url: str, s
 
     (said,) = warnings(reading='maxTasks = "2"')
     assert f"stream {name} keeps 1 message of a subject, and several tasks write" in said
-    assert ":16: " in said
+    assert ":17: " in said
     assert warnings('key = "id"') == []
     assert warnings(reading='maxTasks = "1"') == [], "one task writes in the stream's order"
 

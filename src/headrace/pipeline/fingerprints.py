@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from ..documents import read_json
 from .bindings import newest
 from .checkpoints import Generation, checkpoint_of
 from .folders import Folder, folder_of
@@ -46,7 +47,7 @@ class Fingerprint:
     def read(cls, folder: Folder) -> Self | None:
         """The note in a checkpoint; None if there is none, or another release has made it."""
         try:
-            raw: dict[str, Any] = json.loads(folder.read(FILE) or "{}")
+            raw: dict[str, Any] = read_json(folder.read(FILE) or "{}")
             if raw.pop("v") != 1:
                 return None
             return cls(**{**raw, "state": tuple(raw["state"])})
