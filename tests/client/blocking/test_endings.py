@@ -229,3 +229,40 @@ def test_what_is_ahead_of_a_slow_handler_is_not_delivered_again(
                 if done.is_set():
                     break
     assert sorted(runs) == list(range(1, 301))
+
+
+@pytest.mark.parametrize("end", ["stop", "drain", "drain the connection"])
+def test_a_callback_on_a_thread_ends_and_nothing_is_handled_twice(
+    worker: sync.Connection, stream: sync.Stream, end: str
+) -> None:
+    consumer = stream.create_consumer(durable_name="c")
+    handled: list[int] = []
+
+    def handle(message: sync.JetStreamMessage) -> None:
+        work_for(0.002)
+        message.ack()
+        handled.append(message.metadata.stream_seq)
+
+    theirs = worker.jetstream().consumer(stream.name, "c")
+    consumption = theirs.consume(handle, max_messages=40)
+    until_here(lambda: len(handled) >= 3)
+    if end == "stop":
+        consumption.stop()
+    elif end == "drain":
+        consumption.drain()
+    else:
+        worker.drain()
+    done = len(handled)
+    assert end == "stop" or done >= 40
+    assert sorted(handled + rest_of(consumer, 300 - done)) == list(range(1, 301))
+    assert len(handled) == done
+
+
+def test_iteration_on_a_thread_that_is_stopped_gives_back_what_was_brought(
+    stream: sync.Stream,
+) -> None:
+    consumer = stream.create_consumer(durable_name="c")
+    with consumer.consume(max_messages=500) as messages:
+        next(messages).ack()
+        until_here(lambda: messages.buffered >= 150)
+    assert rest_of(consumer, 299) == list(range(2, 301))

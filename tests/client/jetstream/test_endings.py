@@ -286,6 +286,97 @@ async def test_what_a_push_consumer_sent_goes_back_when_its_listener_goes(
     assert sorted(begun + list(map(sequence, rest))) == list(range(1, 41))
 
 
+async def test_a_fetch_under_way_gives_back_what_came_when_the_connection_is_drained(
+    worker: Connection, js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 3)
+    consumer = await stream.create_consumer(durable_name="c")
+    theirs = await worker.jetstream().consumer(stream.name, "c")
+    fetching = asyncio.create_task(theirs.fetch(10, max_wait=20, eager=False))
+
+    async def are_out() -> bool:
+        return (await consumer.info()).num_ack_pending == 3
+
+    await until(are_out)
+    await worker.drain()
+    with pytest.raises(ConnectionClosedError):
+        await fetching
+    assert await rest_of(consumer, 3) == [1, 2, 3]
+
+
+async def test_stopping_waits_for_the_callback_and_gives_back_the_rest(
+    js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 20)
+    consumer = await stream.create_consumer(durable_name="c")
+    handled: list[int] = []
+    begun = asyncio.Event()
+
+    async def handle(message: JetStreamMessage) -> None:
+        begun.set()
+        await work_for(0.05)
+        message.ack()
+        handled.append(sequence(message))
+
+    async with consumer.consume(handle, max_messages=20) as consumption:
+        await asyncio.wait_for(begun.wait(), 5)
+    assert handled == [1]
+    assert consumption.state == "ended"
+    assert await rest_of(consumer, 19) == list(range(2, 21))
+
+
+@pytest.mark.parametrize("kind", ["callback", "iterated"])
+async def test_draining_handles_what_was_sent_ahead(
+    js: JetStream, stream: Stream, kind: str
+) -> None:
+    await fill(js, stream, 30)
+    consumer = await stream.create_consumer(durable_name="c")
+    handled: list[int] = []
+
+    async def handle(message: JetStreamMessage) -> None:
+        await work_for(0.002)
+        message.ack()
+        handled.append(sequence(message))
+
+    consumption = consumer.consume(handle if kind == "callback" else None, max_messages=20)
+
+    async def iterate() -> None:
+        async for message in consumption:
+            await handle(message)
+
+    iterating = asyncio.create_task(iterate()) if kind == "iterated" else None
+    await until(lambda: handled)
+    await consumption.drain()
+    done = len(handled)
+    assert done >= 20 and consumption.state == "ended"
+    if iterating is not None:
+        await iterating
+    assert sorted(handled + await rest_of(consumer, 30 - done)) == list(range(1, 31))
+
+
+async def test_who_is_cancelled_while_it_iterates_gives_back_what_was_ahead(
+    js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 20)
+    consumer = await stream.create_consumer(durable_name="c")
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        async with consumer.consume(max_messages=20) as messages:
+            async for message in messages:
+                try:
+                    begun.set()
+                    await asyncio.Event().wait()
+                finally:
+                    message.nak()
+
+    working = asyncio.create_task(work())
+    await asyncio.wait_for(begun.wait(), 5)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    assert await rest_of(consumer, 20) == list(range(1, 21))
+
+
 # Left behind, which the standard library warns of
 
 

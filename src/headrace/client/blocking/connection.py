@@ -58,7 +58,9 @@ def open_on(connecting: Connecting, thread: LoopThread) -> Connection:
         thread.stop()
         raise
     thread.on_error = inner._session.report
-    return Connection(thread, inner)
+    connection = Connection(thread, inner)
+    thread.close_at_exit = connection.close
+    return connection
 
 
 class Connection(Blocking):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
+import contextlib
 import os
 import threading
 import weakref
@@ -38,6 +40,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+def _at_exit() -> None:
+    """What was left open is closed as ever: threads that live on to the end of Python end in the midst of
+    whatever they do."""
+    for thread in list(_loop_threads):
+        close, thread.close_at_exit = thread.close_at_exit, None
+        if close is not None and not thread._over:
+            with contextlib.suppress(Exception):  # nobody is there to be told
+                close()
+
+
+atexit.register(_at_exit)
+
+
 class LoopThread:
     """One loop, one daemon thread. Any thread of this process may call ``run`` and ``post``.
 
@@ -47,6 +62,7 @@ class LoopThread:
 
     def __init__(self, on_error: Callable[[Exception], None] | None = None) -> None:
         self.on_error = on_error
+        self.close_at_exit: Callable[[], None] | None = None
         self._loop = asyncio.new_event_loop()
         self._posted: deque[Callable[[], object]] = deque()
         self._woken = False
@@ -166,6 +182,7 @@ class SharedLoopThread(LoopThread):
 
     def __init__(self, owner: LoopThread) -> None:
         self.on_error = None
+        self.close_at_exit = None
         self._loop = owner._loop
         self._thread = owner._thread
         self._posted = deque()

@@ -1,0 +1,105 @@
+"""What becomes of messages when a whole program ends: by a signal it handles or not, or by returning."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import peers
+from headrace.client import Connection, Consumer, Stream, connect
+
+pytestmark = pytest.mark.peer
+
+PROGRAM = Path(__file__).with_name("ending_worker.py")
+WAYS = ("called", "iterated", "thread")
+MESSAGES = 60
+ACK_WAIT_S = 3.0
+AT_ONCE_S = 1.5
+
+
+async def prepared(connection: Connection, name: str) -> tuple[Stream, dict[str, Consumer]]:
+    js = connection.jetstream()
+    stream = await js.create_stream(name=name, subjects=[name], storage="memory")
+    async with js.publisher() as publisher:
+        await publisher.send_many((name, b"x") for _ in range(MESSAGES))
+    return stream, {
+        way: await stream.create_consumer(durable_name=way, ack_wait=ACK_WAIT_S) for way in WAYS
+    }
+
+
+async def told_by(program: asyncio.subprocess.Process, end: str) -> dict[str, list[str]]:
+    """Let it handle a few messages of each kind, end it, and read what it said to the end."""
+    assert program.stdout is not None and program.stdin is not None
+    told: dict[str, list[str]] = {
+        f"{what} {way}": [] for what in ("begun", "acked") for way in WAYS
+    }
+
+    async def read(until_enough: bool) -> None:
+        assert program.stdout is not None
+        while line := (await program.stdout.readline()).decode():
+            what, _, sequence = line.rpartition(" ")
+            told[what].append(sequence.strip())
+            if until_enough and all(len(told[f"acked {way}"]) >= 3 for way in WAYS):
+                return
+
+    async with asyncio.timeout(30):
+        await read(True)
+        if end == "return":
+            program.stdin.write(b"\n")
+        else:
+            program.send_signal(signal.SIGTERM)
+        await read(False)
+        await program.wait()
+    return told
+
+
+async def came_again(consumer: Consumer, expected: int) -> tuple[list[int], float]:
+    """What the next worker gets, and when it had all of it."""
+    begun, taken = time.monotonic(), list[int]()
+    while len(taken) < expected:
+        batch = await consumer.fetch(expected - len(taken), max_wait=2 * ACK_WAIT_S)
+        assert batch, f"{len(taken)} of {expected}"
+        taken += [message.metadata.stream_seq for message in batch]
+        batch.ack()
+    return sorted(taken), time.monotonic() - begun
+
+
+async def left_of(consumer: Consumer) -> int:
+    """How many messages the server has no acknowledgement of."""
+    info = await consumer.info()
+    return info.num_pending + info.num_ack_pending
+
+
+@pytest.mark.parametrize("end", ["leave", "run", "return"])
+async def test_every_message_is_acknowledged_or_comes_again(
+    reference_server: peers.ServerProcess, end: str
+) -> None:
+    async with connect(reference_server.url) as connection:
+        stream, consumers = await prepared(connection, f"END-{end}")
+        program = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-X", "dev", str(PROGRAM), reference_server.url, stream.name, end),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        told = await told_by(program, end)
+        left = [
+            await left_of(consumers[way]) if end == "run" else MESSAGES - len(told[f"acked {way}"])
+            for way in WAYS
+        ]
+        waits = [came_again(consumers[way], many) for way, many in zip(WAYS, left, strict=True)]
+        rests = dict(zip(WAYS, await asyncio.gather(*waits), strict=True))
+        everything = set(range(1, MESSAGES + 1))
+        for way, (rest, seconds) in rests.items():
+            begun, acked = (list(map(int, told[f"{what} {way}"])) for what in ("begun", "acked"))
+            assert everything - set(rest) <= set(begun), f"{way}: nothing is lost"
+            if end == "leave" or (end == "return" and way == "thread"):
+                assert begun == acked, f"{way}: the one in hand was let be handled"
+                assert sorted(acked + rest) == sorted(everything), f"{way}: none is handled twice"
+                assert seconds < AT_ONCE_S, f"{way}: what was ahead came again at once"
+        assert program.returncode == (-signal.SIGTERM if end == "run" else 0)
+        await stream.delete()
