@@ -36,7 +36,8 @@ class Outage:
         self._of = f"connection {name!r} to {server}" if name else f"connection to {server}"
         self._cause = cause
         self._timer = loop.call_later(STILL_WAITING_S, self._still)
-        _log.warning("the %s was lost, and is being restored: %s", self._of, cause)
+        # Records are kept by who handles them, so they hold no error, whose traceback holds the link.
+        _log.warning("the %s was lost, and is being restored: %s", self._of, str(cause))
 
     @property
     def seconds(self) -> float:
@@ -63,7 +64,7 @@ class Outage:
             "the %s has been lost for %.0f s, and is still being restored: %s",
             self._of,
             self.seconds,
-            self._cause,
+            str(self._cause),
         )
 
     def over(self, server: str = "", attempts: int = 0) -> None:

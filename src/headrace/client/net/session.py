@@ -311,7 +311,7 @@ class Session:
         if unsent is not None:
             self.report(unsent)
         if reason is not None and self.server is not None:
-            _log.warning("the connection to %s is over: %s", self.server, reason)
+            _log.warning("the connection to %s is over: %s", self.server, str(reason))
         self.keepalive.stop(error)
         self.doubt.end()
         self.outbox.close(error)
