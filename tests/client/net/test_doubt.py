@@ -19,7 +19,7 @@ import chaos
 import peers
 from headrace.client import Connection, connect
 from headrace.client.events import Disconnected, Event, Reconnected
-from headrace.client.net.doubt import Doubt
+from headrace.client.net.doubt import LAST_LOOK_S, Doubt
 from headrace.errors import DisconnectedError, TimeoutUnknownError
 from waiting import until
 
@@ -188,7 +188,8 @@ async def test_a_server_process_that_is_stopped_is_noticed_and_found_again(
 class Slowly:
     """A loop, a link and its output, of which a server takes a little at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_quick: bool = False) -> None:
+        self.is_quick = is_quick
         self.now = 0.0
         self.received_bytes = self.written_bytes = 0
         self.unsent_bytes = 1000
@@ -212,6 +213,10 @@ class Slowly:
     def ping(self) -> asyncio.Future[None]:
         self.pings.append(asyncio.get_running_loop().create_future())
         return self.pings[-1]
+
+    def write_now(self) -> None:
+        if self.is_quick:
+            self.written_bytes, self.unsent_bytes = self.unsent_bytes, 0
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -238,6 +243,15 @@ async def test_a_server_that_takes_what_stands_before_the_ping_is_not_given_up()
     assert not slowly.given_up
     slowly.ring()
     assert slowly.given_up
+
+
+async def test_a_ping_that_leaves_at_once_is_no_sign_of_life() -> None:
+    silent = Slowly(is_quick=True)
+    silent.doubt.begin()
+    silent.ring()
+    silent.ring()  # the last look
+    assert silent.given_up
+    assert silent.now == 4.0 + LAST_LOOK_S
 
 
 async def test_a_client_that_was_busy_looks_again_before_it_gives_a_server_up() -> None:

@@ -53,7 +53,6 @@ async def test_an_outage_is_logged_as_it_begins_lasts_and_ends(
     assert said[2][1].startswith(
         f"the connection 'orders' to {url} has been lost for 0 s, and is still"
     )
-    assert said[2][1].endswith("Connection refused")
     assert said[3][1].startswith(f"connected to {url} again after 0.")
 
 

@@ -52,6 +52,7 @@ class Doubt:
         if link is None or self._timer is not None:
             return
         pong = self._keepalive.ping()
+        self._outbox.write_now()  # if it can leave at once, that is no sign of life
         self._ping_at = self._taken_by(link) + self._outbox.unsent_bytes
         pong.add_done_callback(self._answered)
         self._look_later(link)

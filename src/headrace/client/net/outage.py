@@ -36,7 +36,7 @@ class Outage:
         self._of = f"connection {name!r} to {server}" if name else f"connection to {server}"
         self._cause = cause
         self._timer = loop.call_later(STILL_WAITING_S, self._still)
-        # As text: whoever keeps log records would keep the link by the frames of the error.
+        # Records are kept by who handles them, so they hold no error, whose traceback holds the link.
         _log.warning("the %s was lost, and is being restored: %s", self._of, str(cause))
 
     @property
