@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -26,8 +27,9 @@ from headrace.groups import (
 )
 from headrace.groups.bucket import Records
 from headrace.groups.consumers import consumers_of
+from headrace.groups.lag import measure
 from headrace.transforms import SubjectTransform
-from waiting import until, until_pulling
+from waiting import elapse, until, until_pulling
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -169,6 +171,36 @@ async def test_a_stream_left_over_is_taken_and_gets_the_groups_limits(
     config = (await (await js.stream("S-g")).info()).config
     assert (config.max_msgs, config.max_bytes, config.discard) == (50, 10_000, "new")
     assert config.description == "mine"
+
+
+@pytest.mark.parametrize(
+    ("start", "first"), [("all", 0), ("now", 10), (4, 3), ("time", 5)], ids=str
+)
+async def test_a_group_begins_where_it_is_told_to(
+    js: JetStream, stream: str, start: Any, first: int
+) -> None:
+    for number in range(10):
+        if number == 5 and start == "time":
+            await elapse(0.01, "messages have times of milliseconds")
+            start = datetime.now(UTC)
+        await js.publish(f"bar.{number}")
+    await elastic.create(js, stream, "g", 2, members=["m"], start=start)
+    await elastic.create(js, stream, "g", 2)  # as a worker does that knows of no start
+    await js.publish("bar.10")
+    handled: list[str] = []
+    async with elastic.join(js, stream, "g", "m", lambda m: handled.append(m.subject)):
+        await until(lambda: "bar.10" in handled)
+    numbers = sorted(int(subject.removeprefix("bar.")) for subject in handled)
+    assert numbers == [*range(first, 11)]
+    lag = await measure(js, await elastic.get(js, stream, "g"))
+    assert lag.source_lag == 0
+
+
+async def test_a_start_that_is_none_is_refused(js: JetStream, stream: str) -> None:
+    for start in (0, -1, True, "soon", datetime(2026, 1, 1)):
+        with pytest.raises(GroupConfigurationError, match="accepted: 'all', 'now', a sequence"):
+            await elastic.create(js, stream, "g", 2, start=start)  # type: ignore[arg-type]
+    assert await streams(js) == {"S"}
 
 
 async def test_creating_again_leaves_the_work_queue_as_it_was_made_since(

@@ -22,6 +22,7 @@ from .message import GroupMessage
 from .names import check_group_name
 from .records import ElasticGroup, Layout, PartitioningFilter
 from .validation import mappings_given, texts_given
+from .work_queue import Start
 
 __all__ = [
     "active_members",
@@ -51,6 +52,7 @@ async def create(
     max_buffered_messages: int = 0,
     max_buffered_bytes: int = 0,
     layout: Layout = "interoperable",
+    start: Start = "all",
 ) -> ElasticGroup:
     """Create an elastic group with its work queue stream, or return the one there is if it is the same.
 
@@ -66,6 +68,9 @@ async def create(
             copying pauses. 0: no limit.
         layout: ``"interoperable"``: one consumer for each member, as other implementations have it;
             ``"per_partition"``: one for each partition, for groups whose members are all ours.
+        start: with which message a new group begins: ``"all"``, the first there is; ``"now"``, the next one;
+            a sequence; a time with its zone. Of a group that exists it changes nothing, and the record does
+            not have it.
 
     A group that exists is the same whoever its members are, unless members are named here. After a failure
     call it again: what is there already is taken.
@@ -90,7 +95,7 @@ async def create(
     )
     wanted.validate()
     origin = await consumers.origin_of(js, stream, "elastic")
-    work_queue.config_of(wanted, origin)
+    work_queue.config_of(wanted, origin, start)
     records = Records(js, ElasticGroup)
     await records.make(origin.config.num_replicas)
 
@@ -101,7 +106,7 @@ async def create(
 
     stored, created = await records.create_or_get(wanted, prepare)
     try:
-        await work_queue.ensure(js, stored, origin)
+        await work_queue.ensure(js, stored, origin, start)
     except GroupError:
         if created:
             await records.delete(stream, group, revision=stored.revision)

@@ -6,11 +6,13 @@ own that copies the group's stream through the group's transforms.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, Literal
 
 from ..api.errors import Errors
 from ..api.streams import StreamConfig, StreamInfo, StreamSource
 from ..client import JetStream, Stream
+from ..client.jetstream.configuration import time_text
 from ..errors import JetStreamApiError
 from .consumers import stream_of
 from .errors import GroupConfigurationError, GroupError, GroupExistsError
@@ -25,8 +27,13 @@ _EXISTS: Final = Errors.STREAM_NAME_EXISTS.err_code
 _NAME_BYTES_MAX: Final = 255  # the servers' own limit
 
 
-def config_of(group: ElasticGroup, origin: StreamInfo) -> StreamConfig:
+Start = int | datetime | Literal["all", "now"]
+"""Where a group begins: with the first message there is, with the next one, at a sequence, or at a time."""
+
+
+def config_of(group: ElasticGroup, origin: StreamInfo, start: Start = "all") -> StreamConfig:
     """The stream as it is made: stored as ``origin`` is. Raises GroupConfigurationError."""
+    first_seq, since = _beginning(start, origin)
     name = stream_of(group)
     if len(name) > _NAME_BYTES_MAX:
         raise GroupConfigurationError(
@@ -45,9 +52,26 @@ def config_of(group: ElasticGroup, origin: StreamInfo) -> StreamConfig:
         sources=(
             StreamSource(
                 name=group.stream,
+                opt_start_seq=first_seq,
+                opt_start_time=since,
                 subject_transforms=transforms(group.partitioning_filters or (), group.max_members),
             ),
         ),
+    )
+
+
+def _beginning(start: object, origin: StreamInfo) -> tuple[int, str | None]:
+    """The sequence, or the time, of the first message that is copied."""
+    if start == "all":
+        return 0, None
+    if start == "now":
+        return origin.state.last_seq + 1, None
+    if isinstance(start, datetime) and start.tzinfo is not None:
+        return 0, time_text(start)
+    if isinstance(start, int) and not isinstance(start, bool) and start > 0:
+        return start, None
+    raise GroupConfigurationError(
+        f"start is {start!r}; accepted: 'all', 'now', a sequence from 1 on, or a datetime with a time zone"
     )
 
 
@@ -63,12 +87,14 @@ async def prepare(js: JetStream, group: ElasticGroup, origin: StreamInfo) -> Non
     await _limit(js, found, config_of(group, origin))
 
 
-async def ensure(js: JetStream, group: ElasticGroup, origin: StreamInfo) -> None:
+async def ensure(
+    js: JetStream, group: ElasticGroup, origin: StreamInfo, start: Start = "all"
+) -> None:
     """Make the stream, or make sure that it is the group's; one that is there is left as it is.
 
     Raises GroupExistsError, and GroupError or GroupConfigurationError if the server refuses.
     """
-    wanted = config_of(group, origin)
+    wanted = config_of(group, origin, start)
     found = await _find(js, group)
     if found is not None:
         _check_own(found, group)

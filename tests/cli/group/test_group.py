@@ -131,6 +131,17 @@ def test_an_elastic_group_from_its_creation_to_its_end(run: Run, js: sync.JetStr
     assert "ORDERS-billing" not in list(js.stream_names())
 
 
+def test_a_group_begins_where_it_is_told_to(run: Run, js: sync.JetStream) -> None:
+    for number in range(5):
+        js.publish("orders.x", b"%d" % number)
+    for name, where, first in (("a", "now", 6), ("b", "3", 3), ("c", "1h", 0), ("d", "all", 0)):
+        assert run("elastic", "create", "ORDERS", name, "2", "--start", where).status == 0
+        (source,) = js.stream(f"ORDERS-{name}").info().config.sources
+        assert (source.opt_start_seq, source.opt_start_time is not None) == (first, where == "1h")
+    done = run("elastic", "create", "ORDERS", "e", "2", "--start", "soon")
+    assert (done.status, "accepted are all, now, a sequence" in done.err) == (2, True)
+
+
 def test_the_limits_of_a_work_queue_are_edited(run: Run, js: sync.JetStream) -> None:
     run("elastic", "create", "ORDERS", "billing", "6", "--max-buffered-msgs", "10")
     done = run("elastic", "edit", "ORDERS", "billing", "--max-buffered-msgs", "20", "--json")

@@ -49,7 +49,10 @@ STREAM_CHANGES: dict[str, list[Config]] = {
     "max_consumers": [{"max_consumers": 1}, {"max_consumers": 5}],
     "max_msgs": [{"max_msgs": 5}, {"max_msgs": 20}, {"max_msgs": 0}, {"max_msgs": -1}],
     "max_bytes": [{"max_bytes": 500}, {"max_bytes": 1}, {"max_bytes": 1 << 20}],
-    "max_age": [{"max_age": 3600 * _SECOND, "duplicate_window": _SECOND}],
+    "max_age": [
+        {"max_age": 3600 * _SECOND, "duplicate_window": _SECOND},
+        {"max_age": 100 * _MS, "duplicate_window": 100 * _MS},
+    ],
     "max_msgs_per_subject": [
         {"max_msgs_per_subject": 1},
         {"max_msgs_per_subject": 2},
@@ -260,6 +263,10 @@ def _changed_stream(stream: str, base: str, change: Config) -> Step:
         wanted = {**config, **_renamed(change, stream)}
         answer = _call(session, f"$JS.API.STREAM.UPDATE.{stream}", wanted)
         session.note(f"changed: {_said(answer)}")
+        if change.get("max_age", _SECOND) < _SECOND:
+            session.read_until_quiet("set-up", 0.5)  # everything is older then, and gone
+            _state(session, stream)
+            return
         _state(session, stream)
         silent = "no_ack" in change
         _published(session, f"{stream}.0", f"{stream}.new", f"{stream}.1", silent=silent)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from datetime import datetime
+from typing import Final, Literal
 
 from ...groups import MemberMapping, PartitioningFilter
+from ..shared.units import parse_moment
 
 _INDEXES: Final = re.compile(r"(.*):((?:\d+(?:,\d+)*)?)", re.DOTALL)
 _NUMBERS: Final = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*")
@@ -26,6 +28,20 @@ def filter_text(each: PartitioningFilter) -> str:
     if each.partitioning_wildcards:
         return f"{each.filter}:{','.join(map(str, each.partitioning_wildcards))}"
     return each.filter
+
+
+def start(text: str, now: datetime) -> int | datetime | Literal["all", "now"]:
+    """Where a group begins: ``all``, ``now``, a sequence, a time, or how long ago. Raises ValueError."""
+    if text in ("all", "now"):
+        return "all" if text == "all" else "now"
+    if text.isdigit():
+        return int(text)
+    try:
+        return parse_moment(text, now)
+    except ValueError:
+        raise ValueError(
+            f"{text!r}: accepted are all, now, a sequence, a time, and how long ago, such as 1h"
+        ) from None
 
 
 def mapping(text: str) -> MemberMapping:

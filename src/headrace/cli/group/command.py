@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from ..shared.units import Parsed
 from ..shared.verbs import Declare, command_of, connected, output_above, own_values, run_loop
 from ..shared.where import connection_options, given_above, where
 from . import commands as verbs
-from .arguments import mapping, partitioning_filter
+from .arguments import mapping, partitioning_filter, start
 from .autoscale import AUTOSCALE_OPTIONS, autoscale_command
 from .commands import Args, Carried, carry_out
 from .consume import CONSUME_OPTIONS, consume
@@ -27,6 +28,13 @@ from .watch import WATCH_OPTIONS, watch_command
 _MAPPING: Final = Parsed("mapping", mapping)
 _FILTER: Final = Parsed("filter", partitioning_filter)
 
+_START: Final = click.option(
+    "--start",
+    type=Parsed("where", lambda text: start(text, datetime.now(UTC))),
+    default="all",
+    metavar="WHERE",
+    help="where it begins: all, now, a sequence, a time, or 1h ago (all)",
+)
 _STREAM: Final = click.argument("stream")
 _GROUP: Final = click.argument("group", metavar="NAME")
 _MEMBER: Final = click.argument("member")
@@ -197,7 +205,7 @@ _create_elastic = _verb(
     "create",
     "create a group",
     verbs.create_elastic,
-    *(_STREAM, _GROUP, _PARTITIONS, _LAYOUT, _ELASTIC_FILTER, *_buffered(0)),
+    *(_STREAM, _GROUP, _PARTITIONS, _LAYOUT, _ELASTIC_FILTER, _START, *_buffered(0)),
 )
 _AUTOSCALE: Final = "keep the number of an elastic group's members right for what comes"
 _METRICS: Final = "serve the numbers of groups to Prometheus"

@@ -192,6 +192,7 @@ async def create_elastic(js: JetStream, args: Args) -> int:
         max_buffered_messages=args.max_buffered_msgs,
         max_buffered_bytes=args.max_buffered_bytes,
         layout=args.layout,
+        start=args.start,
     )
     return _changed(args, group, f"elastic group {group.name} of stream {group.stream}")
 

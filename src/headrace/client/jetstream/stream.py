@@ -287,7 +287,11 @@ class Stream:
     async def update_consumer(
         self, config: ConsumerConfig | None = None, /, **values: Unpack[ConsumerFields]
     ) -> Consumer:
-        """Change a consumer. Raises JetStreamApiError (10149) if it does not exist."""
+        """Give a consumer this whole configuration: what is not named gets its default. To change a field,
+        begin with the ``config`` of its ``info``.
+
+        Raises JetStreamApiError (10149) if it does not exist, (10012) if it cannot be changed so.
+        """
         return await self._consumers.create(config, values, "update")
 
     async def create_or_update_consumer(
