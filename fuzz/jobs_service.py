@@ -40,6 +40,12 @@ from jobs_requests import Shared, request, text
 KEPT: Final = Path(__file__).resolve().parent / "kept" / "jobs"
 CLIENTS: Final = 12
 ANSWER_S: Final = 20.0
+# What uvloop logs of a handshake that fails after its call was given up: the call's result is stored already.
+LATE_HANDSHAKE: Final = re.compile(
+    r"ERROR asyncio: Future exception was never retrieved\n"
+    r"future: <Future finished exception=SSL\w*Error.*\n"
+    r"Traceback"
+)
 CONFIG: Final = """
 port = 0
 database = "{database}"
@@ -141,7 +147,7 @@ class Fuzzed:
         """Raise if it ended, or has logged what it did not expect."""
         if self._process.returncode is not None:
             raise BrokenPromiseError(f"it ended: {self._process.returncode}\n{self._tail()}")
-        if "Traceback" in self._log.read_text("utf-8", "replace"):
+        if "Traceback" in LATE_HANDSHAKE.sub("", self._log.read_text("utf-8", "replace")):
             raise BrokenPromiseError(f"a traceback in its log\n{self._tail()}")
 
     def _tail(self) -> str:
