@@ -313,12 +313,20 @@ class Consuming:
 
     async def _hand_over(self) -> None:
         """Another instance goes on with the consumer, and at once."""
-        self._send_back()
+        sent_back = self._send_back() + self._consumption.buffered
         await self._consumption.stop()
         await self.settled()
         await self._confirm()
-        if self.is_active and self._pinned is not None:
+        if not self.is_active or self._pinned is None:
+            return
+        if self._crew.settings.is_static or self._plan.is_shared:
             await self._pinned.let_go()
+        elif await self._pinned.let_go_to_others(sent_back):
+            # Nobody goes on with it, and it holds nothing that is not in the work queue. While we are pinned
+            # nobody else is given anything of it.
+            await self._until_removed()
+            if self.is_active:
+                await self._delete()
 
     async def _give_up(self) -> bool:
         """Delete the consumer, once what was handled is acknowledged; its messages are delivered again to
@@ -380,14 +388,15 @@ class Consuming:
             crew.js, crew.stream, sequence, crew.settings.ack_wait, lambda: self.is_active
         )
 
-    def _send_back(self) -> None:
-        """What was not begun is delivered to the next owner at once; the first of it first."""
+    def _send_back(self) -> int:
+        """What was not begun is delivered to the next owner at once; the first of it first. How many."""
         messages = self._work.waiting() if self._work is not None else []
         if self._takeover is not None:
             messages += self._takeover.in_order()
         replies = [message._frame[3] for message in messages]
         if replies and self._crew.settings.acks and self.is_active:
             self._consumption._session.send_back(replies)
+        return len(replies)
 
     async def kill(self) -> None:
         """End at once: what runs is cancelled."""
