@@ -61,7 +61,8 @@ class Consuming:
         self.generation: Generation | None = None
         self.outcome: asyncio.Future[Event] = loop.create_future()
         consumer.on_pinned(self._on_pinned)
-        consumer.on_unpinned(lambda: self._finish(Lost()))
+        self._reconnects = crew.js.connection._session.reconnects
+        consumer.on_unpinned(self._on_unpinned)
         self._consumption = consumer.consume(
             expires=crew.settings.pull_s, on_error=self._trouble, group=PRIORITY_GROUP
         )
@@ -106,6 +107,10 @@ class Consuming:
     def _on_pinned(self, pin_id: str) -> None:
         if self._pinned is not None:  # another pin: the one before was lost in between
             self._finish(Lost())
+
+    def _on_unpinned(self) -> None:
+        before = self._reconnects
+        self._finish(Lost(forgotten=self._crew.js.connection._session.reconnects > before))
 
     def _trouble(self, error: Exception) -> None:
         """Of the consumption: what does not end it."""
