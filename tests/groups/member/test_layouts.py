@@ -266,11 +266,17 @@ async def test_a_member_that_had_left_when_it_was_dropped_frees_its_partitions_a
     world: World, js: JetStream
 ) -> None:
     await world.create(members=("a", "b"))
-    async with world.join("a"):
-        async with world.join("b"):
-            await world.publish(40)
-            await world.until_seen()
-        await world.publish(40)
+    many = ConsumerConfig(ack_wait=5.0, max_ack_pending=100)
+
+    async def slow(message: GroupMessage) -> None:
+        world.seen.note("b", message)
+        await asyncio.sleep(0.002)
+        message.ack()
+
+    async with world.join("a", config=many):
+        async with world.join("b", slow, config=many):
+            await world.publish(80)
+            await until(lambda: "b" in world.seen.members())  # and leaves with a full buffer
         before = time.monotonic()
         await elastic.drop_members(js, STREAM, GROUP, ["b"])
         await world.until_seen()

@@ -69,6 +69,7 @@ def walk(events: Sequence[Event], state: State | None = None) -> State:
         ((*AT_WORK, Gone(), Failed()), Phase.PAUSED),
         ((*AT_WORK, Lost()), Phase.PAUSED),
         ((*AT_WORK, Lost(), Elapsed()), Phase.CREATING),
+        ((*AT_WORK, Lost(forgotten=True)), Phase.CREATING),  # by a server that was restarted
         ((Wanted(ONE), Differs()), Phase.READING),
         ((Wanted(ONE), Differs(), Read(ONE)), Phase.DELETING),
         ((Wanted(ONE), Differs(), Read(TWO)), Phase.CREATING),  # we were behind: nothing is deleted
@@ -154,7 +155,7 @@ def test_two_instances_that_delete_each_others_consumer_slow_down() -> None:
 PLANS = st.sampled_from([None, ONE, TWO])
 ANSWERS: dict[Phase, list[Event]] = {
     Phase.CREATING: [Created(), Overlaps(), Differs(), Failed(), Failed(refused=True)],
-    Phase.CONSUMING: [Gone(), Gone(settled=False), Lost()],
+    Phase.CONSUMING: [Gone(), Gone(settled=False), Lost(), Lost(forgotten=True)],
     Phase.RELEASING: [Released(True), Released(False)],
     Phase.PAUSED: [Elapsed()],
     Phase.READING: [Read(None), Read(ONE), Read(TWO), Failed()],

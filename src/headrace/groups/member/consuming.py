@@ -61,7 +61,8 @@ class Consuming:
         self.generation: Generation | None = None
         self.outcome: asyncio.Future[Event] = loop.create_future()
         consumer.on_pinned(self._on_pinned)
-        consumer.on_unpinned(lambda: self._finish(Lost()))
+        self._reconnects = crew.js.connection._session.reconnects
+        consumer.on_unpinned(self._on_unpinned)
         consumer._is_managed = True  # what is held is renewed here, and its end is a matter of this
         self._consumption = consumer.consume(
             expires=crew.settings.pull_s, on_error=self._trouble, group=PRIORITY_GROUP
@@ -107,6 +108,10 @@ class Consuming:
     def _on_pinned(self, pin_id: str) -> None:
         if self._pinned is not None:  # another pin: the one before was lost in between
             self._finish(Lost())
+
+    def _on_unpinned(self) -> None:
+        before = self._reconnects
+        self._finish(Lost(forgotten=self._crew.js.connection._session.reconnects > before))
 
     def _trouble(self, error: Exception) -> None:
         """Of the consumption: what does not end it."""
@@ -315,12 +320,20 @@ class Consuming:
 
     async def _hand_over(self) -> None:
         """Another instance goes on with the consumer, and at once."""
-        self._send_back()
+        sent_back = self._send_back() + self._consumption.buffered
         await self._consumption.stop()
         await self.settled()
         await self._confirm()
-        if self.is_active and self._pinned is not None:
+        if not self.is_active or self._pinned is None:
+            return
+        if self._crew.settings.is_static or self._plan.is_shared:
             await self._pinned.let_go()
+        elif await self._pinned.let_go_to_others(sent_back):
+            # Nobody goes on with it, and it holds nothing that is not in the work queue. While we are pinned
+            # nobody else is given anything of it.
+            await self._until_removed()
+            if self.is_active:
+                await self._delete()
 
     async def _give_up(self) -> bool:
         """Delete the consumer, once what was handled is acknowledged; its messages are delivered again to
@@ -382,14 +395,15 @@ class Consuming:
             crew.js, crew.stream, sequence, crew.settings.ack_wait, lambda: self.is_active
         )
 
-    def _send_back(self) -> None:
-        """What was not begun is delivered to the next owner at once; the first of it first."""
+    def _send_back(self) -> int:
+        """What was not begun is delivered to the next owner at once; the first of it first. How many."""
         messages = self._work.waiting() if self._work is not None else []
         if self._takeover is not None:
             messages += self._takeover.in_order()
         replies = [message._frame[3] for message in messages]
         if replies and self._crew.settings.acks and self.is_active:
             self._consumption._session.send_back(replies)
+        return len(replies)
 
     async def kill(self) -> None:
         """End at once: what runs is cancelled."""

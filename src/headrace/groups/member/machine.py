@@ -123,7 +123,10 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The pin was taken from us, or may have been."""
+    """The pin was taken from us, or may have been. ``forgotten``: the link was lost meanwhile, so that the
+    server may have been restarted, and nobody else need be pinned first."""
+
+    forgotten: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +281,7 @@ def _consuming(state: State, event: Event) -> State:
         failures = 0 if event.settled else state.failures
         return replace(state, phase=Phase.READING, failures=failures, met_other=False)
     if isinstance(event, Lost):
-        return _pause(state, Pause.STEPPED_DOWN)
+        return _begin(state) if event.forgotten else _pause(state, Pause.STEPPED_DOWN)
     return state
 
 

@@ -123,6 +123,17 @@ class Pinned:
         """
         await self._connection.request(message.reply, IN_PROGRESS)
 
+    async def let_go_to_others(self, sent_back: int) -> bool:
+        """Have another instance pinned, if one waits. True: none does, we are still pinned, and nothing is
+        under way but what we have sent back: nothing waits for a delay that a handler asked for."""
+        info = await self._info()
+        if info is None:
+            return False
+        if not info.num_waiting and info.num_ack_pending <= sent_back:
+            return True
+        await self._consumer.unpin(PRIORITY_GROUP)
+        return False
+
     async def let_go(self) -> None:
         """Have another instance pinned, if it is still us."""
         if await self._info() is not None:
