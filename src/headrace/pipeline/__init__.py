@@ -1,10 +1,11 @@
 """Declared pipelines: a file with sources, views, expectations and sinks, run by ``headrace pipeline``.
 
 ``reading`` makes a ``Declared`` of a file (``document``, ``keys``, ``functions``), without Spark and without
-a server; ``graph``, ``triggers`` and ``plan_text`` are pure. ``checkpoints`` and ``status`` read what Spark has
-written. What outlives a run is compared before a query starts: results with their checkpoint (``bindings``),
-durables and sums with it (``again``), the query with what it was (``fingerprints``); ``standing`` asks for all
-that needs no Spark. Only ``session``, ``frames``, ``queries``, ``run`` and ``HadoopFolder`` know Spark.
+a server; ``graph``, ``triggers`` and ``plan_text`` are pure. ``checkpoints`` and ``status`` read what Spark
+has written. What outlives a run is compared before a query starts: results with their checkpoint
+(``bindings``), durables and sums with it (``again``), the query with what it was (``fingerprints``);
+``standing`` asks for all that needs no Spark. Only ``session``, ``frames``, ``queries``, ``run`` and
+``HadoopFolder`` know Spark.
 """
 
 from __future__ import annotations
