@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 
+from headrace.spark.sink import keyed
 from sim.spark.engine import HOOKS
 from sim.spark.keyed import KeyedWorld
 from sim.spark.sabotage import KEYED_SABOTAGES
@@ -24,6 +25,12 @@ MUST_HAPPEN = (
     "kill task", "kill driver", "twin", "freeze", "zombie refused", "second attempt", "recut",
     "target was reset",
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def few_keys_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a task stores its keys in several portions."""
+    monkeypatch.setattr(keyed, "PORTION", 2)
 
 
 def play(seed: int, **cast: object) -> Counter[str]:

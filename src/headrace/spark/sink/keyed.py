@@ -11,6 +11,7 @@ from ...api.envelope import decode_pub_ack, decode_response
 from ...api.messages import GetMessageRequest, GetMessageResponse
 from ...api.names import EXPECTED_LAST_SUBJECT_SEQ
 from ...errors import AuthorizationError, JetStreamApiError, NoRespondersError
+from ...wire.headers import EMPTY_BLOCK
 from ..link import Link, Reply
 from ..patience import Patience
 from .dead_letters import BadRows
@@ -99,33 +100,56 @@ class KeyedPublisher:
         """
         if not at_end and self._latest.bytes < HELD_BYTES_MAX:
             return
-        for portion in _portions(self._latest.take(), self._keys_max):
-            self._store(portion)
+        portions = _portions(self._latest.take(), self._keys_max)
+        known: list[Stored] | None = None
+        for at, portion in enumerate(portions):
+            following = portions[at + 1] if at + 1 < len(portions) else {}
+            known = self._store(portion, known, list(following))
 
-    def _store(self, left: dict[bytes, Entry]) -> None:
-        """Store these; what somebody else has stored meanwhile is compared again."""
+    def _store(
+        self, left: dict[bytes, Entry], known: list[Stored] | None, ahead: list[bytes]
+    ) -> list[Stored] | None:
+        """Store these; what somebody else has stored meanwhile is compared again.
+
+        Args:
+            known: what is stored of them, where that was asked for before.
+            ahead: what is to be stored next. What is stored of that is asked for together with the first
+                writes, and returned; None if that went wrong.
+        """
         refused: list[BadRow] = []
+        found: list[Stored] | None = None
         # A copy that lags may answer a direct get, so what is asked again is asked of the leader.
         direct = self._direct
         while left:
 
-            def round_of(direct: bool = direct) -> None:
-                self._round(self._links.get(), left, refused, direct=direct)
+            def next_round(direct: bool = direct) -> None:
+                nonlocal found, known, ahead
+                asked, known = known, None  # neither is taken for true a second time
+                also, ahead = ahead, []
+                found = self._round(self._links.get(), left, refused, direct, asked, also) or found
 
-            self._persist(round_of)
+            self._persist(next_round)
             self._patience.restart()
             direct = False
         if refused:
             self._refused += len(refused)
             self._bad_rows.take(refused)
+        return found
 
     def _round(
-        self, link: Link, left: dict[bytes, Entry], refused: list[BadRow], *, direct: bool
-    ) -> None:
+        self,
+        link: Link,
+        left: dict[bytes, Entry],
+        refused: list[BadRow],
+        direct: bool,
+        known: list[Stored] | None,
+        ahead: list[bytes],
+    ) -> list[Stored] | None:
         """Compare each with what is stored, and store those that are later; takes out what is done."""
         subjects = list(left)
         requests, blocks, asked = [], [], []
-        for subject, stored in zip(subjects, self._read(link, subjects, direct), strict=True):
+        stored_now = self._read(link, subjects, direct) if known is None else known
+        for subject, stored in zip(subjects, stored_now, strict=True):
             entry = left[subject]
             mine = self._version(subject, entry)
             verdict = judge(stored.version, mine, exactly=self._writer.exactly)
@@ -140,8 +164,11 @@ class KeyedPublisher:
                 b"NATS/1.0\r\n%b: %d\r\n%b%b\r\n"
                 % (_EXPECTED, stored.sequence, mine.encode(), entry.lines)
             )
+        reading = self._direct
+        requests += self._questions(link, ahead, reading)
+        blocks += [EMPTY_BLOCK] * len(ahead)
         replies = link.request_many(requests, blocks) if requests else []
-        for subject, reply in zip(asked, replies, strict=True):
+        for subject, reply in zip(asked, replies, strict=False):
             try:
                 ack = decode_pub_ack(reply.payload)
             except JetStreamApiError as error:
@@ -159,6 +186,8 @@ class KeyedPublisher:
                     f"{subject.decode()!r} was stored by stream {ack.stream!r}, not by {self._stream!r}"
                 )
             del left[subject]
+        answer = _of_direct if reading else _of_leader
+        return [answer(reply) for reply in replies[len(asked) :]] if ahead else None
 
     def _version(self, subject: bytes, entry: Entry) -> Version:
         writer = self._writer
@@ -168,20 +197,27 @@ class KeyedPublisher:
 
     # -- what is stored
 
+    def _questions(
+        self, link: Link, subjects: list[bytes], direct: bool
+    ) -> list[tuple[str, bytes]]:
+        """Requests for the last message of each subject."""
+        if direct:
+            get = link.api("DIRECT", "GET", self._stream)
+            return [(f"{get}.{subject.decode()}", b"") for subject in subjects]
+        get = link.api("STREAM", "MSG", "GET", self._stream)
+        wanted = [GetMessageRequest(last_by_subj=subject.decode()) for subject in subjects]
+        return [(get, base.encode(each)) for each in wanted]
+
     def _read(self, link: Link, subjects: list[bytes], direct: bool) -> list[Stored]:
         if direct and self._direct:
-            get = link.api("DIRECT", "GET", self._stream)
-            asked = [(f"{get}.{subject.decode()}", b"") for subject in subjects]
             try:
-                return [_of_direct(reply) for reply in link.request_many(asked)]
+                found = link.request_many(self._questions(link, subjects, True))
+                return [_of_direct(reply) for reply in found]
             except (AuthorizationError, NoRespondersError):
                 self._direct = False  # this user may not, or the stream does so no longer
                 link = self._links.get()
-        get = link.api("STREAM", "MSG", "GET", self._stream)
-        bodies = [
-            base.encode(GetMessageRequest(last_by_subj=subject.decode())) for subject in subjects
-        ]
-        return [_of_leader(reply) for reply in link.request_many([(get, body) for body in bodies])]
+        found = link.request_many(self._questions(link, subjects, False))
+        return [_of_leader(reply) for reply in found]
 
     def _persist(self, action: Callable[[], None]) -> None:
         """Do it, and again on a new connection while the server may come back."""
