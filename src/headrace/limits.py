@@ -33,6 +33,9 @@ DESCRIPTION_BYTES_MAX: Final = 4096
 METADATA_BYTES_MAX: Final = 128 * 1024
 NAMES_PER_PAGE: Final = 1024
 INFOS_PER_PAGE: Final = 256
+LISTED_PARTS_MAX: Final = (
+    20_000  # subjects, and ten times sources, of a page of infos: it ends sooner
+)
 SUBJECTS_PER_PAGE: Final = 100_000
 PRIORITY_GROUP_CHARS_MAX: Final = 16
 
@@ -57,6 +60,7 @@ FAST_BATCH_IDLE_S: Final = 10.0  # a fast batch that receives nothing for this l
 FAST_BATCH_FLOW_MAX: Final = 500  # messages between two acks, shared by a stream's batches
 INGEST_PENDING_BYTES_MAX: Final = 128 * 1024 * 1024  # not durable yet: publishers are paused
 STREAMS_MAX: Final = 10_000  # one more stream: err_code 10027
+SOURCES_MAX: Final = 1000  # of a stream, and transforms of all of them; one more: err_code 10052
 SNAPSHOTS_MAX: Final = 16  # backups under way in an account; one more: err_code 10064
 SNAPSHOT_SLICE_BYTES: Final = 128 * 1024  # of messages, read and encoded in one turn of the loop
 SNAPSHOT_INTEREST_S: Final = 2.0  # nobody listens for a backup after this long: 408 No Interest

@@ -54,6 +54,73 @@ def test_what_can_not_be_copied_is_refused(config: dict[str, Any], err_code: int
     assert client.api("STREAM.NAMES")["streams"] == ["SMALL"]
 
 
+def sources(count: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"name": f"S{number}", **more} for number in range(count)]
+
+
+RULES = [{"src": f"a.{number}"} for number in range(501)]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (sources(1001), "too many sources: 1001; accepted are 1000"),
+        (
+            sources(2, subject_transforms=RULES),
+            "too many subject transforms of sources: 1002; accepted are 1000",
+        ),
+        (
+            [
+                {"name": "MANY"},
+                *(
+                    {"name": "X", "external": {"api": f"a{n}", "deliver": f"d{n}"}}
+                    for n in range(500)
+                ),
+            ],
+            "too many subjects to compare with the prefixes of external sources",
+        ),
+    ],
+    ids=["sources", "transforms", "prefixes"],
+)
+def test_more_than_one_turn_of_the_loop_can_look_at_is_refused(
+    config: list[dict[str, Any]], said: str
+) -> None:
+    client = World().client()
+    client.stream("MANY", subjects=[f"many.{number}" for number in range(50)])
+    answer = client.api("STREAM.CREATE.T", {"name": "T", "sources": config})
+    assert (answer["error"]["err_code"], answer["error"]["description"]) == (10052, said)
+    assert client.api("STREAM.CREATE.T", {"name": "T", "sources": sources(1000)})["did_create"]
+    more = {"name": "T", "sources": sources(1001)}
+    assert client.api("STREAM.UPDATE.T", more)["error"]["err_code"] == 10052
+    assert len(client.api("STREAM.INFO.T")["config"]["sources"]) == 1000
+
+
+def test_a_page_of_streams_with_many_sources_ends_sooner() -> None:
+    client = World().client()
+    for name in "ABCDE":
+        client.api(f"STREAM.CREATE.{name}", {"name": name, "sources": sources(900)})
+    client.stream("PLAIN")
+    names: list[str] = []
+    while len(names) < 6:
+        page = client.api("STREAM.LIST", {"offset": len(names)})
+        names += [each["config"]["name"] for each in page["streams"]]
+        assert page["total"] == 6
+        assert len(page["streams"]) == 2
+        assert page["limit"] in (2, 256)
+    assert names == ["A", "B", "C", "D", "E", "PLAIN"]
+
+
+def test_a_stream_that_is_reached_by_many_ways_is_looked_at_once() -> None:
+    """Forty streams, each of which copies two that copy the two before: 2^20 ways."""
+    client = World().client()
+    for level in range(20):
+        for side in "AB":
+            before = [{"name": f"{other}{level - 1}"} for other in "AB"] if level else []
+            subjects = [f"{side}{level}"]
+            config = {"name": f"{side}{level}", "subjects": subjects, "sources": before}
+            assert "error" not in client.api(f"STREAM.CREATE.{side}{level}", config)
+
+
 def test_a_cycle_is_found_behind_other_streams() -> None:
     client = World().client()
     client.api("STREAM.CREATE.A", {"name": "A", "sources": [{"name": "C"}]})

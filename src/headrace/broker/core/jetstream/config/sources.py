@@ -5,6 +5,7 @@ Texts and error numbers are the public server's. A stream to copy from need not 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Final, NamedTuple, Protocol
@@ -16,6 +17,7 @@ from .....api.errors import Errors, ErrorSpec
 from .....api.streams import StreamConfig, StreamSource, SubjectTransformConfig
 from .....api.times import parse_time
 from .....errors import InvalidSubjectError
+from .....limits import SOURCES_MAX
 from .....pattern_tree import PatternTree
 from .....subjects import SubjectFilter, is_valid_pattern, is_valid_subject, overlaps
 from .....transforms import SubjectTransform
@@ -25,6 +27,7 @@ from .refused import FORBIDDEN_IN_NAMES, Refused, invalid
 _DIGITS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _EVERYTHING: Final = ">"
 _API: Final = b"$JS.API"
+COMPARED_MAX: Final = 20_000  # subjects with prefixes, one by one: some 25 ms
 
 
 class Configured(Protocol):
@@ -135,6 +138,7 @@ def check_copies(
     config: StreamConfig, streams: Mapping[str, Configured], random: Randomness
 ) -> StreamConfig:
     """The configuration as it is stored, or a refusal of its mirror or sources."""
+    _check_counts(config)
     if config.mirror is not None:
         _check_mirror(config)
         _check_consumer(config.mirror, _MIRROR)
@@ -162,6 +166,17 @@ def check_copies(
     _check_prefixes(config, streams)
     _check_cycles(config, streams)
     return config
+
+
+def _check_counts(config: StreamConfig) -> None:
+    """Refuse more than can be looked at in one turn of the loop: each is checked, opened and shown."""
+    if len(config.sources) > SOURCES_MAX:
+        raise invalid(f"too many sources: {len(config.sources)}; accepted are {SOURCES_MAX}")
+    rules = sum(len(source.subject_transforms) for source in copies(config))
+    if rules > SOURCES_MAX:
+        raise invalid(
+            f"too many subject transforms of sources: {rules}; accepted are {SOURCES_MAX}"
+        )
 
 
 def check_copies_update(old: StreamConfig, new: StreamConfig) -> None:
@@ -239,16 +254,23 @@ def _check_prefixes(config: StreamConfig, streams: Mapping[str, Configured]) -> 
     """Refuse prefixes of other accounts' streams that are none, or that mean our own."""
     sources = copies(config)
     externals = [source.external for source in sources if source.external is not None]
-    for prefix in [external.deliver for external in externals if external.deliver]:
+    subjects = [
+        subject
+        for name in dict.fromkeys(source.name for source in sources if source.external is None)
+        if name in streams
+        for subject in streams[name].config.subjects
+    ]
+    prefixes = [*dict.fromkeys(external.deliver for external in externals if external.deliver)]
+    if len(prefixes) * len(subjects) > COMPARED_MAX:
+        raise invalid("too many subjects to compare with the prefixes of external sources")
+    for prefix in prefixes:
         if not is_valid_subject(prefix.encode()):
             raise Refused(Errors.STREAM_EXTERNAL_DELIVER_INVALID, prefix=prefix)
-        for source in sources:
-            origin = streams.get(source.name) if source.external is None else None
-            for subject in origin.config.subjects if origin is not None else ():
-                if overlaps(subject.encode(), f"{prefix}.{subject}".encode()):
-                    raise Refused(
-                        Errors.STREAM_EXTERNAL_DELIVER_OVERLAP, prefix=prefix, subject=subject
-                    )
+        for subject in subjects:
+            if overlaps(subject.encode(), f"{prefix}.{subject}".encode()):
+                raise Refused(
+                    Errors.STREAM_EXTERNAL_DELIVER_OVERLAP, prefix=prefix, subject=subject
+                )
     for prefix in [external.api for external in externals if external.api]:
         if not is_valid_subject(prefix.encode()):
             text = (
@@ -280,9 +302,9 @@ def _check_rules(source: StreamSource, random: Randomness, words: _Words) -> Non
 
 def _check_cycles(config: StreamConfig, streams: Mapping[str, Configured]) -> None:
     """Refuse a stream whose messages would come back to it."""
-    to_visit, visited = [config], set()
+    to_visit, visited, queued = deque([config]), set(), {config.name}
     while to_visit:
-        current = to_visit.pop(0)
+        current = to_visit.popleft()
         visited.add(current.name)
         for source in copies(current):
             if source.external is not None:
@@ -290,7 +312,8 @@ def _check_cycles(config: StreamConfig, streams: Mapping[str, Configured]) -> No
             if source.name in visited:
                 if current.mirror is not None or _meets(current.subjects, source.filter_subject):
                     raise invalid("detected cycle")
-            elif source.name in streams:
+            elif source.name in streams and source.name not in queued:
+                queued.add(source.name)  # once: by many ways it would be looked at for each of them
                 to_visit.append(streams[source.name].config)
 
 
