@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..documents import read_json
 from .checkpoints import Generation, checkpoint_of, read_end
 from .folders import Folder, LocalFolder, folder_of, is_local
 from .model import Declared, Sink
@@ -76,7 +77,7 @@ def read_binding(folder: Folder, name: str) -> Binding | None:
     if text is None:
         return None
     try:
-        raw: dict[str, Any] = json.loads(text)
+        raw: dict[str, Any] = read_json(text)
         found = Binding(raw["id"], raw["pipeline"], raw["query"], int(raw["generation"]))
     except (ValueError, KeyError, TypeError):
         return None
@@ -246,7 +247,7 @@ class _Case(NamedTuple):
         done = read_end(self.generation)
         if done is None or len(done.offsets) != 1 or not done.offsets[0]:
             return ""
-        raw = json.loads(done.offsets[0])
+        raw = read_json(done.offsets[0])
         return str(raw["seq"] + 1) if isinstance(raw, dict) and "seq" in raw else ""
 
     def _problem(self, what: str, *leads: str) -> Problem:

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ..documents import read_json
 from ..errors import ConfigurationError
 from .bindings import Binding, identify
 from .checkpoints import Checkpoint, Generation, checkpoint_of, load_json, write_atomically
@@ -88,7 +89,7 @@ class Replay:
             asked: the range as it was asked for.
             fixed: the same, with the ends of streams as they are now.
         """
-        asked = json.loads(json.dumps(asked))
+        asked = read_json(json.dumps(asked))
         if self._noted and self._noted["asked"] != asked:
             raise ConfigurationError(
                 f"a replay {self._name!r} of this query was begun over another range; choose another name"

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from ..documents import read_json
 from .options.source import ACCEPTED
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def with_kept(raw: Mapping[str, str], schema: StructType) -> dict[str, str]:
     for field in schema.fields:
         comment = str((field.metadata or {}).get("comment", ""))
         if comment.startswith(_KEPT):
-            return {**json.loads(comment.removeprefix(_KEPT)), **raw}
+            return {**read_json(comment.removeprefix(_KEPT)), **raw}
     if not raw:
         raise ACCEPTED.error(
             "Spark hands on no options of this table. Leave out the columns in CREATE TABLE (valueSchema "

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ..documents import read_json
 from .offsets import DataLossError, StreamHead
 
 _LOG: Final = logging.getLogger("headrace.spark")
@@ -94,7 +95,7 @@ def read_losses(file: Path, offset: int = 0) -> tuple[list[Loss], int]:
     found = []
     for line in whole.splitlines():
         with contextlib.suppress(ValueError, TypeError):  # a line that a full disk cut
-            found.append(Loss(**json.loads(line)))
+            found.append(Loss(**read_json(line)))
     return found, offset + (len(whole) + 1 if whole else 0)
 
 

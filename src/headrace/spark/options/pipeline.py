@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final, NamedTuple
 
+from ...documents import read_json
 from .table import Option
 from .values import RefusedError
 
@@ -37,7 +38,7 @@ NO_USE: Final = Use()
 
 def _use(value: str) -> Use:
     try:
-        raw = json.loads(value)
+        raw = read_json(value)
         use = Use(**raw)
         return use._replace(others=tuple(use.others))
     except (ValueError, TypeError):
