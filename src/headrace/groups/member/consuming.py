@@ -62,7 +62,7 @@ class Consuming:
         self.outcome: asyncio.Future[Event] = loop.create_future()
         consumer.on_pinned(self._on_pinned)
         self._reconnects = crew.js.connection._session.reconnects
-        consumer.on_unpinned(self._on_unpinned)
+        consumer.on_unpinned(self._lose)
         consumer._is_managed = True  # what is held is renewed here, and its end is a matter of this
         self._consumption = consumer.consume(
             expires=crew.settings.pull_s, on_error=self._trouble, group=PRIORITY_GROUP
@@ -107,11 +107,12 @@ class Consuming:
 
     def _on_pinned(self, pin_id: str) -> None:
         if self._pinned is not None:  # another pin: the one before was lost in between
-            self._finish(Lost())
+            self._lose()
 
-    def _on_unpinned(self) -> None:
-        before = self._reconnects
-        self._finish(Lost(forgotten=self._crew.js.connection._session.reconnects > before))
+    def _lose(self) -> None:
+        self._finish(
+            Lost(forgotten=self._crew.js.connection._session.reconnects > self._reconnects)
+        )
 
     def _trouble(self, error: Exception) -> None:
         """Of the consumption: what does not end it."""
@@ -136,7 +137,7 @@ class Consuming:
                 assert self._work is not None
                 await self._work.run()
                 if not self._leaving:
-                    self._finish(Lost())  # the lease ended, or the consumption
+                    self._lose()  # the lease ended, or the consumption
         except PullError as error:
             self._crew.report(error)
             self._finish(Gone(self._is_settled()))
@@ -167,7 +168,7 @@ class Consuming:
         lease = Lease(crew.settings.lease_s, self._since)
         info = await pinned.verify(lease)
         if info is None or self.outcome.done():
-            self._finish(Lost())
+            self._lose()
             return False
         number = pinned.number(info)
         is_copied = not crew.settings.is_static
@@ -211,7 +212,7 @@ class Consuming:
                 break
             info = await self._pinned.verify(self.generation.lease)
             if info is None:
-                self._finish(Lost())
+                self._lose()
                 return None
         if self._leaving or self.outcome.done():
             return None
@@ -253,7 +254,7 @@ class Consuming:
     async def _keep(self, renewal: Renewal) -> None:
         try:
             await renewal.keep()
-            self._finish(Lost())
+            self._lose()
         except NoRespondersError:
             self._finish(Gone(self._is_settled()))
         except Exception as error:
