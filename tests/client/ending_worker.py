@@ -24,10 +24,10 @@ def say(what: str, way: str, message: Any) -> None:
     sys.stdout.flush()
 
 
-async def called(connection: Connection, stream: str) -> None:
+async def called(connection: Connection, stream: str, seconds: float = WORK_S) -> None:
     async def handle(message: Any) -> None:
         say("begun", "called", message)
-        await asyncio.sleep(WORK_S)
+        await asyncio.sleep(seconds)
         message.ack()
         say("acked", "called", message)
 
@@ -35,20 +35,20 @@ async def called(connection: Connection, stream: str) -> None:
     consumer.consume(handle, max_messages=20)
 
 
-async def iterated(connection: Connection, stream: str) -> None:
+async def iterated(connection: Connection, stream: str, seconds: float = WORK_S) -> None:
     consumer = await connection.jetstream().consumer(stream, "iterated")
     async with consumer.consume(max_messages=20) as messages:
         async for message in messages:
             say("begun", "iterated", message)
-            await asyncio.sleep(WORK_S)
+            await asyncio.sleep(seconds)
             message.ack()
             say("acked", "iterated", message)
 
 
-def in_a_thread(connection: sync.Connection, stream: str) -> None:
+def in_a_thread(connection: sync.Connection, stream: str, seconds: float = WORK_S) -> None:
     def handle(message: Any) -> None:
         say("begun", "thread", message)
-        time.sleep(WORK_S)
+        time.sleep(seconds)
         message.ack()
         say("acked", "thread", message)
 
