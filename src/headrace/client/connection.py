@@ -16,7 +16,7 @@ from .jetstream.feed import Feed
 from .message import HeadersLike, Message, Payload, header_block, payload_bytes, raise_if_failed
 from .metrics import ConnectionStats, stats_of
 from .net.handshake import ServerInfo, parse_servers
-from .net.lines import check_line
+from .net.lines import WORDS_BYTES_MAX, check_line
 from .net.options import Options
 from .net.ports import Subscriber
 from .net.session import Session
@@ -192,7 +192,8 @@ class Connection:
         self._session.check_subject(subject)
         if reply:
             self._session.check_subject(reply)
-            check_line(subject.encode(), len(reply.encode()))
+            if len(subject) + len(reply) > WORDS_BYTES_MAX // 4:  # a character has up to 4 bytes
+                check_line(subject.encode(), len(reply.encode()))
         if not self._session.state.may_publish:
             raise ConnectionClosedError("the connection was drained, nothing more can be published")
         if type(payload) is not bytes:

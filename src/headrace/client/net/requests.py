@@ -85,10 +85,12 @@ class Requests:
         self._waiting[token] = asked
         try:
             command = pub(asks, self._prefix + token, headers, payload)
-            if outbox.is_flowing and len(self._waiting) == 1:
+            if not outbox.is_flowing:
+                asked.slip = session.send_once(command)
+            elif len(self._waiting) == 1:
                 outbox.put_now(command)  # alone it gains by that; many are better together
             else:
-                asked.slip = session.send_once(command)
+                outbox.put_once(command)
             frame = await future
         finally:
             timer.cancel()
