@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...errors import (
     DisconnectedError,
@@ -25,15 +25,8 @@ if TYPE_CHECKING:
     from .session import Session
 
 
-class _Asked:
-    """A request that is waited for."""
-
-    __slots__ = ("future", "slip", "subject")
-
-    def __init__(self, future: asyncio.Future[Frame], subject: str) -> None:
-        self.future = future
-        self.subject = subject
-        self.slip: Slip | None = None  # while it can be withdrawn
+_Asked: TypeAlias = "tuple[asyncio.Future[Frame], str, Slip | None]"
+"""A request that is waited for: its answer, its subject, and what withdraws it while that can be."""
 
 
 class Requests:
@@ -80,13 +73,14 @@ class Requests:
         self._last += 1
         token = b"%d" % self._last
         future: asyncio.Future[Frame] = session.loop.create_future()
-        asked = _Asked(future, subject)
-        timer = session.loop.call_later(timeout, self._expire, asked, timeout)
-        self._waiting[token] = asked
+        slip: Slip | None = None
+        timer = session.loop.call_later(timeout, self._expire, token, timeout)
+        self._waiting[token] = (future, subject, None)
         try:
             command = pub(asks, self._prefix + token, headers, payload)
             if not outbox.is_flowing:
-                asked.slip = session.send_once(command)
+                slip = session.send_once(command)
+                self._waiting[token] = (future, subject, slip)
             elif len(self._waiting) == 1:
                 outbox.put_now(command)  # alone it gains by that; many are better together
             else:
@@ -95,8 +89,8 @@ class Requests:
         finally:
             timer.cancel()
             self._waiting.pop(token, None)
-            if asked.slip is not None:
-                outbox.withdraw(asked.slip)
+            if slip is not None:
+                outbox.withdraw(slip)
         if frame[4] and status_of(frame[4]) == 503:
             raise NoRespondersError(f"nobody listens on {subject!r}")
         return frame
@@ -110,27 +104,28 @@ class Requests:
         start = len(self._prefix)
         for frame in frames:
             waiting = self._waiting.pop(frame[1][start:], None)
-            if waiting is not None and not waiting.future.done():
-                waiting.future.set_result(frame)
+            if waiting is not None and not waiting[0].done():
+                waiting[0].set_result(frame)
 
-    def _expire(self, asked: _Asked, timeout: float) -> None:
+    def _expire(self, token: bytes, timeout: float) -> None:
         """The time of a request is over."""
-        if asked.future.done():
+        future, subject, slip = self._waiting.get(token, (None, "", None))
+        if future is None or future.done():
             return
         session = self._session
         error: TimeoutError_
-        if session.outbox.withdraw(asked.slip):
+        if session.outbox.withdraw(slip):
             error = TimeoutError_(
-                f"no answer on {asked.subject!r} within {timeout} s: it was not sent, and will not be; "
+                f"no answer on {subject!r} within {timeout} s: it was not sent, and will not be; "
                 f"{session.where}"
             )
         else:
             error = TimeoutUnknownError(
-                f"no answer on {asked.subject!r} within {timeout} s: it was sent, and may have been "
+                f"no answer on {subject!r} within {timeout} s: it was sent, and may have been "
                 "acted on or not"
             )
             session.doubt.begin()
-        asked.future.set_exception(error)
+        future.set_exception(error)
 
     def lost(self) -> None:
         """The link is lost, and with it the answers to all that were sent."""
@@ -139,17 +134,17 @@ class Requests:
             "the connection was lost before the answer came: it may have been acted on or not"
         )
         waiting, self._waiting = self._waiting, {}
-        for asked in waiting.values():
-            if not asked.future.done():
-                is_sent = asked.slip is None or asked.slip.is_written
-                asked.future.set_exception(sent if is_sent else unsent)
+        for future, _, slip in waiting.values():
+            if not future.done():
+                is_sent = slip is None or slip.is_written
+                future.set_exception(sent if is_sent else unsent)
 
     def fail(self, reason: Exception) -> None:
         """No answer will come to any of them."""
         waiting, self._waiting = self._waiting, {}
-        for asked in waiting.values():
-            if not asked.future.done():
-                asked.future.set_exception(reason)
+        for future, _, _ in waiting.values():
+            if not future.done():
+                future.set_exception(reason)
 
     def refused(self, text: str) -> bool:
         """Handle an ``-ERR`` about permissions: fail the requests whose answer it prevents.
@@ -161,7 +156,7 @@ class Requests:
             return False
         what, subject = found.groups()
         if what == "Publish":
-            futures = [each.future for each in self._waiting.values() if each.subject == subject]
+            futures = [future for future, asked, _ in self._waiting.values() if asked == subject]
             for future in futures:
                 if not future.done():
                     future.set_exception(ServerError(text))
