@@ -1,4 +1,5 @@
-"""A driver of its own: writes one stream to another exactly once, to the end of what is there.
+"""A driver of its own: writes one stream to another exactly once, and the latest of each key beside it, to
+the end of what is there.
 
 Arguments: URL, source, target, checkpoint. Ends with 0, or with 1 when its query died.
 """
@@ -43,8 +44,20 @@ def main(url: str, source: str, target: str, checkpoint: str) -> int:
         .trigger(availableNow=True)
         .start()
     )
+    latest = (
+        df.selectExpr("sequence", "data", "CAST(sequence % 50 AS int) AS k")
+        .writeStream.format("jetstream")
+        .option("servers", url)
+        .option("stream", target)
+        .option("subject", f"{target}.last.{{k}}")
+        .option("key", "k")
+        .option("checkpointLocation", f"{checkpoint}-latest")
+        .trigger(availableNow=True)
+        .start()
+    )
     try:
         query.awaitTermination()
+        latest.awaitTermination()
     except StreamingQueryException as error:
         print(str(error)[:2000], flush=True)
         return 1

@@ -187,9 +187,16 @@ def test_each_row_is_stored_once_whatever_is_killed(
     last = target.control.stream_info().state.last_seq
     space = f"{target.name}.".encode()
     counts: Counter[bytes] = Counter()
+    latest: dict[bytes, bytes] = {}
     for at in range(1, last + 1, 5000):
         found = target.stored(range(at, min(at + 5000, last + 1)))
-        counts.update(each.payload for each in found if each.subject.startswith(space))
+        own = [each for each in found if each.subject.startswith(space)]
+        counts.update(each.payload for each in own if each.subject.endswith(b".rows"))
+        latest |= {each.subject: each.payload for each in own if b".last." in each.subject}
+    of_keys = {
+        b"%blast.%d" % (space, number % 50): b"m%d" % number for number in range(1, rows + 1)
+    }
+    assert latest == of_keys, "each key ends with its last row"
     assert counts == Counter(b"m%d" % number for number in range(1, rows + 1))
     print(f"killed: {dict(done)}; drivers: {drivers.started}")
     assert done["worker"], "a worker is the first that is killed"
