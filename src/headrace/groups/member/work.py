@@ -242,13 +242,15 @@ class Abreast:
 
     async def _lane(self) -> None:
         lanes, loop, lease = self._lanes, asyncio.get_running_loop(), self._generation.lease
-        turn, now = 0, loop.time()
+        turn, now, looked = 0, loop.time(), 0.0
         ends = now + TURN_S
         while not self._stopping and lease.holds(now):
-            if self._intake.is_overdue():
-                await self._intake.until_renewed()
-                now = loop.time()
-                continue
+            if now - looked >= LONG_S:  # something may have kept the loop
+                looked = now
+                if self._intake.is_overdue():
+                    await self._intake.until_renewed()
+                    now = loop.time()
+                    continue
             taken = lanes.take()
             if taken is None:
                 future = loop.create_future()
