@@ -113,7 +113,9 @@ def _write(event: Event) -> None:
         case Connected(server):
             _log.info("connected to %s", server)
         case Disconnected(server, reason):
-            _log.warning("lost the connection to %s: %s", server, reason)
+            _log.warning(
+                "lost the connection to %s: %s", server, str(reason)
+            )  # whose frames hold the link
         case Reconnected(server, attempts):
             _log.info("connected again, to %s; attempts: %d", server, attempts)
         case LameDuck(server):
@@ -126,7 +128,7 @@ def _write(event: Event) -> None:
         case Closed(None):
             _log.debug("connection closed")
         case Closed(reason):
-            _log.error("the connection is over: %s", reason)
+            _log.error("the connection is over: %s", str(reason))
 
 
 class EventHub:
