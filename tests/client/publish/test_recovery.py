@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import selectors
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -27,40 +26,13 @@ from headrace.errors import NoRespondersError, TimeoutError_
 from headrace.wire.frames import MSG, Frame
 from headrace.wire.headers import header_value
 from headrace.wire.parser import Parser
+from virtual_time import run
 
 LATENCY_S = 0.002
 NOBODY = b"NATS/1.0 503\r\n\r\n"
 NOT_LEADER = (
     b'{"error":{"code":503,"err_code":10009,"description":"not leader"},"stream":"S","seq":0}'
 )
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """Waiting takes no time. Raises where nothing would ever happen."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        super().__init__(_VirtualSelector(self))
-
-    def time(self) -> float:
-        return self.now
-
-
-class _VirtualSelector(selectors.SelectSelector):
-    def __init__(self, loop: VirtualLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> Any:
-        if timeout is None:
-            raise AssertionError("nothing will ever happen")
-        self._loop.now += timeout
-        return super().select(0)
-
-
-def run(main: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(main)
 
 
 async def later(seconds: float) -> None:

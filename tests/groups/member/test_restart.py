@@ -34,17 +34,17 @@ CAST: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def quick_reconnects(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What is waited for a link is the connection's affair."""
-    options = replace(client.OPTIONS, reconnect_wait=0.1, reconnect_wait_max=0.25)
+def usual_reconnects(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As a connection waits where nothing is said."""
+    options = replace(client.OPTIONS, reconnect_wait=0.1, reconnect_wait_max=5.0)
     monkeypatch.setattr(client, "OPTIONS", options)
     yield
 
 
 @pytest.mark.parametrize("layout", ["interoperable", "per_partition"])
-def test_a_group_goes_on_within_half_a_second_of_a_restart(layout: str) -> None:
-    took = {seed: _gap(seed, layout) for seed in range(5)}
-    assert max(took.values()) < DOWN_S + 0.5, took
+def test_a_group_goes_on_within_a_second_and_a_half_of_a_kill(layout: str) -> None:
+    took = {seed: _gap(seed, layout) for seed in range(10)}
+    assert max(took.values()) <= 1.5, took
 
 
 def _gap(seed: int, layout: str) -> float:

@@ -55,7 +55,7 @@ class ConnectOptions(TypedDict, total=False):
 
     reconnect_wait: float
     """Seconds of the first pause before a server is tried again, 0.1 by default; each next one is twice as
-    long …"""
+    long, but in the first two seconds no longer than 0.25 …"""
 
     reconnect_wait_max: float
     """… up to so many seconds, 5 by default, and has a random part, so that clients do not return all at

@@ -87,7 +87,7 @@ class Options:
 
     reconnect_wait: float = 0.1
     """Seconds of the first pause before a server is tried again, 0.1 by default; each next one is twice as
-    long …"""
+    long, but in the first two seconds no longer than 0.25 …"""
 
     reconnect_wait_max: float = 5.0
     """… up to so many seconds, 5 by default, and has a random part, so that clients do not return all at

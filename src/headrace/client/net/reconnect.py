@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ...errors import (
     AuthorizationError,
@@ -18,6 +18,10 @@ from .handshake import ServerAddress
 from .link import Link
 from .options import Options
 from .servers import ServerPool, backoff
+
+EAGER_S: Final = 2.0
+EAGER_PAUSE_S: Final = 0.25
+"""For so long after a loss pauses grow to no more than this: most servers that restart are back by then."""
 
 _REFUSALS_MAX = 2  # the same server refusing the credentials again will not change its mind
 
@@ -76,6 +80,8 @@ async def restore(pool: ServerPool, options: Options, source: random.Random, dia
     refusals: Counter[tuple[str, int]] = Counter()
     last: dict[tuple[str, int], Exception] = {}
     attempts = rounds = 0
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
     pause = options.reconnect_wait * source.random()  # clients that lost a server together
     while True:
         await asyncio.sleep(pause)
@@ -99,7 +105,9 @@ async def restore(pool: ServerPool, options: Options, source: random.Random, dia
                 if refusals[address.key] >= _REFUSALS_MAX:
                     raise
         if attempts % len(pool) == 0:
-            rounds += 1
+            longer = options.reconnect_wait * 2.0**rounds
+            if rounds == 0 or longer <= EAGER_PAUSE_S or loop.time() - begun >= EAGER_S:
+                rounds += 1
             pause = backoff(rounds, options.reconnect_wait, options.reconnect_wait_max, source)
 
 
