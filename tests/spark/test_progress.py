@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
+from headrace.api.roles import TOLD
 from headrace.errors import ConfigurationError
 from headrace.spark.offsets import Offset
 from headrace.spark.options.pipeline import Use
+from headrace.spark.progress import TOLD_EVERY_S, Progress
 
 from .conftest import Feed
 from .queries import driver, latest_offset, shown
@@ -139,3 +141,28 @@ def test_a_durable_is_refused_where_it_would_decide_what_is_kept(
     with pytest.raises(ConfigurationError, match="retention limits"):
         one.initial_offset()
     one.close()
+
+
+def test_the_time_at_which_progress_was_told_is_noted_now_and_then(feed: Feed) -> None:
+    """Nothing else of a consumer that nobody pulls from says whether its reader lives."""
+    feed.publish_numbers(1, 10)
+    now = 1_000_000_000.0
+    config = feed.control.stream_info().config
+    progress = Progress("d", clock=lambda: now)
+
+    def told() -> str:
+        info = feed.control.consumer_info("d")
+        assert info is not None
+        return info.config.metadata[TOLD]
+
+    progress.start(feed.control, config, 0)
+    assert told() == "2001-09-09T01:46:40Z"
+    now += TOLD_EVERY_S - 1
+    progress.show(feed.control, 3)
+    assert told() == "2001-09-09T01:46:40Z"
+    now += 1
+    progress.show(feed.control, 3)  # nothing new: nothing to tell
+    assert told() == "2001-09-09T01:46:40Z"
+    progress.show(feed.control, 5)
+    assert told() == "2001-09-09T01:46:50Z"
+    assert shown(feed, "d") == (5, 5)

@@ -9,6 +9,8 @@ ROLE: Final = "headrace.role"
 """The key of the metadata."""
 SPARK_PROGRESS: Final = "spark-progress"
 """It shows how far a Spark query is, which reads the stream by other ways: nobody is to pull from it."""
+TOLD: Final = "headrace.told"
+"""When its reader last said how far it is (RFC 3339), within seconds: nothing else of it moves then."""
 
 
 def shows_progress(metadata: Mapping[str, str] | None) -> bool:

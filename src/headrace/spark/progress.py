@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import structs
 
 from ..api.consumers import ConsumerConfig, ConsumerInfo
+from ..api.roles import ROLE, SPARK_PROGRESS, TOLD
 from ..api.streams import StreamConfig
+from ..api.times import format_time
 from ..errors import ConfigurationError
 from .control import Control
 
+Clock = Callable[[], float]
+
 _LOG: Final = logging.getLogger("headrace.spark")
 
-_ROLE = "headrace.role"
-_ROLE_VALUE = "spark-progress"
+TOLD_EVERY_S: Final = 10.0  # noting the time is a call of its own
+
 _OWNER = "headrace.owner"
 
 
@@ -32,15 +38,20 @@ class Progress:
         subjects: what its pending count counts; none: all of the stream.
         owner: the same in all uses of the source in one query, which is joined with itself, say; "" if there
             is one use.
+        clock: seconds since the Unix epoch.
 
     Attributes:
         subjects: as given.
     """
 
-    def __init__(self, name: str, subjects: tuple[str, ...] = (), owner: str = "") -> None:
+    def __init__(
+        self, name: str, subjects: tuple[str, ...] = (), owner: str = "", clock: Clock = time.time
+    ) -> None:
         self.name = name
         self.subjects = subjects
         self._owner = owner or secrets.token_hex(8)
+        self._clock = clock
+        self._told = 0.0
         self._shown: int | None = None
 
     def start(self, control: Control, config: StreamConfig, seq: int) -> int:
@@ -66,7 +77,7 @@ class Progress:
             return seq
         self._check_role(info, control.stream)
         found = info.ack_floor.stream_seq or info.delivered.stream_seq
-        control.create_consumer(self._updated(info, found), action="update")
+        control.create_consumer(self._updated(info), action="update")
         self._shown = found
         return found
 
@@ -93,28 +104,35 @@ class Progress:
         elif not control.reset_consumer(self.name, seq + 1):
             control.delete_consumer(self.name)
             control.create_consumer(self._config(seq))
-        elif not self._counts_the_same(info):  # the stream was given other subjects
-            control.create_consumer(self._updated(info, seq), action="update")
+        elif not self._counts_the_same(info) or self._is_told_late():
+            control.create_consumer(self._updated(info), action="update")
         self._shown = seq
 
-    def _counts_the_same(self, info: ConsumerInfo) -> bool:
-        ours = self._config(0)
-        return (info.config.filter_subject, info.config.filter_subjects) == (
-            ours.filter_subject,
-            ours.filter_subjects,
-        )
+    def _is_told_late(self) -> bool:
+        return abs(self._clock() - self._told) >= TOLD_EVERY_S
 
-    def _updated(self, info: ConsumerInfo, seq: int) -> ConsumerConfig:
-        ours = self._config(seq)
+    def _counts_the_same(self, info: ConsumerInfo) -> bool:
+        return (info.config.filter_subject, info.config.filter_subjects) == self._filters()
+
+    def _filters(self) -> tuple[str, tuple[str, ...]]:
+        return (self.subjects[0], ()) if len(self.subjects) == 1 else ("", self.subjects)
+
+    def _metadata(self) -> dict[str, str]:
+        self._told = self._clock()
+        told = format_time(round(self._told * 1e9))
+        return {ROLE: SPARK_PROGRESS, _OWNER: self._owner, TOLD: told}
+
+    def _updated(self, info: ConsumerInfo) -> ConsumerConfig:
+        one, several = self._filters()
         return structs.replace(
             info.config,
-            filter_subject=ours.filter_subject,
-            filter_subjects=ours.filter_subjects,
-            metadata={**info.config.metadata, **ours.metadata},
+            filter_subject=one,
+            filter_subjects=several,
+            metadata={**info.config.metadata, **self._metadata()},
         )
 
     def _config(self, seq: int) -> ConsumerConfig:
-        one = self.subjects[0] if len(self.subjects) == 1 else ""
+        one, several = self._filters()
         return ConsumerConfig(
             durable_name=self.name,
             description="progress of a Spark query; it delivers nothing",
@@ -122,12 +140,12 @@ class Progress:
             opt_start_seq=seq + 1 if seq else 0,
             ack_policy="explicit",
             filter_subject=one,
-            filter_subjects=() if one else self.subjects,
-            metadata={_ROLE: _ROLE_VALUE, _OWNER: self._owner},
+            filter_subjects=several,
+            metadata=self._metadata(),
         )
 
     def _check_role(self, info: ConsumerInfo, stream: str) -> None:
-        if info.config.metadata.get(_ROLE) != _ROLE_VALUE:
+        if info.config.metadata.get(ROLE) != SPARK_PROGRESS:
             raise ConfigurationError(
                 f"jetstream source: consumer {self.name!r} of stream {stream!r} exists and was not made by a "
                 "Spark query; choose another name for 'durable'"

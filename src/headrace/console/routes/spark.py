@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
+from ...api.roles import TOLD
 from ..sources import Sources
 
 
@@ -26,7 +27,7 @@ async def table(sources: Sources, request: Request) -> Any:
                 "messages_behind": info.num_pending,
                 "seconds_behind": age,
                 "up_to": info.ack_floor.stream_seq or info.delivered.stream_seq,
-                "at": info.delivered.last_active or info.created,
+                "at": info.config.metadata.get(TOLD) or info.created,
             }
             for info, age in found
         ]
