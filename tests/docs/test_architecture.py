@@ -1,0 +1,50 @@
+"""The architecture names nothing that is not there: files, classes and their methods."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from guides import ROOT
+
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+FILES = [
+    str(path.relative_to(ROOT))
+    for top in ("src", "tests", "bench", "fuzz")
+    for path in (ROOT / top).rglob("*.py")
+]
+
+
+def members() -> set[str]:
+    """Each ``Class.name`` of the sources: methods, and attributes of the class or of ``self``."""
+    found = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found |= {f"{node.name}.{name}" for name in _names_in(node)}
+    return found
+
+
+def _names_in(owner: ast.ClassDef) -> set[str]:
+    names = set()
+    for node in ast.walk(owner):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def test_methods_that_are_named_are_there() -> None:
+    named = set(re.findall(r"`([A-Z]\w+\.[a-z_]\w*)(?:\([^)]*\))?`", PAGE))
+    assert len(named) > 4
+    assert named <= members()
+
+
+@pytest.mark.parametrize("file", sorted(set(re.findall(r"`([\w/]+/\w+\.py)`", PAGE))))
+def test_files_that_are_named_are_there(file: str) -> None:
+    assert any(each == file or each.endswith(f"/{file}") for each in FILES), file
