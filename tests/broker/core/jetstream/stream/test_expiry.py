@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from headrace.broker.core.jetstream.headers.ttl import (
 )
 from headrace.broker.core.jetstream.schedule.due_times import DueTimes
 from headrace.broker.core.jetstream.stream.expiry import Expiry
+from headrace.broker.core.jetstream.stream.reminders import Reminders
 from headrace.broker.store import FileStorage
 from headrace.broker.store.log.memory_log import MemoryLog
 from jetstream_world import Client, World
@@ -94,6 +97,41 @@ def test_due_times_give_everything_once_in_time_and_nothing_early(steps: list[An
         assert all(time_ns > now - SECOND // 4 for time_ns in waiting.values())
         assert not times or now < times.next_ns()
     assert sorted(times.due(10**12)) == sorted(waiting)
+
+
+class _Expiring:
+    """When each message of a store expires."""
+
+    def __init__(self) -> None:
+        self.times: dict[int, int] = {}
+
+    def expires_ns(self, sequence: int) -> int:
+        return self.times.get(sequence, 0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 3), st.booleans())
+    )
+)
+def test_reminders_give_what_is_there_once_and_to_the_nanosecond(steps: list[Any]) -> None:
+    store = _Expiring()
+    reminders, waiting, now = Reminders(store), {}, 1  # type: ignore[arg-type]
+    for number, (ahead_ns, step, most, is_gone) in enumerate(steps):
+        if not is_gone:
+            store.times[number] = waiting[number] = now + ahead_ns
+        reminders.add(now + ahead_ns, number)
+        now += step
+        done, calls = False, 0
+        while not done:
+            found, done = reminders.due(now, most)
+            assert all(waiting.pop(sequence) <= now for sequence in found)
+            calls += 1
+            assert calls <= 2 * number + 3  # each call gets further
+        assert not reminders.may_be_due(now)
+        assert all(time_ns > now for time_ns in waiting.values())
+        assert not waiting or reminders.next_ns() < min(waiting.values()) + SECOND // 4
+    assert sorted(reminders.due(now + 10**10, 1000)[0]) == sorted(waiting)
 
 
 def test_reminders_of_what_is_gone_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,6 +210,58 @@ def test_reading_shows_nothing_expired_even_before_the_timer_ran(client: Client)
     client.put(b"s.a", Nats_TTL="2")
     client.world.clock.advance(2.3)
     assert client.api("STREAM.MSG.GET.S", {"seq": 1})["error"]["err_code"] == 10037
+
+
+@pytest.mark.parametrize("began", [0, 0.001, 0.13, 0.249])
+def test_not_a_moment_after_its_time_is_a_message_read(client: Client, began: float) -> None:
+    client.world.clock.advance(began)
+    client.put(b"s.a", b"old")
+    client.put(b"s.a", b"new", Nats_TTL="2")
+    ways: list[tuple[bytes, Any]] = [
+        (b"$JS.API.STREAM.MSG.GET.S", {"seq": 2}),
+        (b"$JS.API.STREAM.MSG.GET.S", {"last_by_subj": "s.a"}),
+        (b"$JS.API.DIRECT.GET.S", {"seq": 2}),
+        (b"$JS.API.DIRECT.GET.S", {"last_by_subj": "s.a"}),
+        (b"$JS.API.DIRECT.GET.S", {"seq": 1, "batch": 5}),
+        (b"$JS.API.DIRECT.GET.S", {"multi_last": ["s.>"]}),
+    ]
+    client.api("STREAM.UPDATE.S", {**client.api("STREAM.INFO.S")["config"], "allow_direct": True})
+
+    def show(subject: bytes, document: Any) -> bytes:
+        answers = client.request(subject, json.dumps(document).encode()).take()
+        return b"".join(answer.payload + answer.headers for answer in answers)
+
+    new = (b"new", b64encode(b"new"))
+    client.world.clock.advance(1.999_999)
+    assert all(any(text in show(*way) for text in new) for way in ways)
+    client.world.clock.advance(0.000_001)
+    assert not any(any(text in show(*way) for text in new) for way in ways)
+
+
+@pytest.mark.parametrize("began", [0, 0.001, 0.13, 0.249])
+def test_not_a_moment_after_its_time_is_a_message_delivered(client: Client, began: float) -> None:
+    client.world.clock.advance(began)
+    client.put(b"s.a", b"once", Nats_TTL="2")
+    client.put(b"s.a", b"twice", Nats_TTL="2")
+    client.put(b"s.a", b"stays")
+    client.consumer(ack_wait=30 * SECOND)
+    given = client.pull({"batch": 1, "no_wait": True}).take()
+    assert [message.payload for message in given] == [b"once"]
+    client.publish(given[0].reply, b"-NAK")
+    client.world.clock.advance(2)
+    given = client.pull({"batch": 5, "no_wait": True}).take()
+    assert [message.payload for message in given if not message.status] == [b"stays"]
+    assert client.info()["num_pending"] == 0
+    assert client.info()["num_ack_pending"] == 1
+
+
+def test_the_marker_is_there_at_the_moment_a_message_expires() -> None:
+    client = World().client()
+    client.stream(subject_delete_marker_ttl=3 * SECOND, allow_msg_ttl=True)
+    client.world.clock.advance(0.1)
+    client.put(b"s.a", b"x", Nats_TTL="3")
+    client.world.clock.advance(3)
+    assert client.api("STREAM.MSG.GET.S", {"last_by_subj": "s.a"})["message"]["seq"] == 2
 
 
 def test_a_delivery_of_an_expired_message_is_over(client: Client) -> None:
