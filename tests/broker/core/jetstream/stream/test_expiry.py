@@ -255,6 +255,59 @@ def test_not_a_moment_after_its_time_is_a_message_delivered(client: Client, bega
     assert client.info()["num_ack_pending"] == 1
 
 
+@pytest.mark.parametrize("kept", ["its TTL", "the age of all", "the age of some"])
+def test_however_many_expire_together_none_is_delivered_or_read(
+    kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = "headrace.broker.core.jetstream.stream"
+    monkeypatch.setattr(f"{room}.expiry._SINGLE_MAX", 3)
+    monkeypatch.setattr(f"{room}.expiry._READ", 3)
+    monkeypatch.setattr(f"{room}.expiry._READS", 1)
+    monkeypatch.setattr(f"{room}.removing.SLICE", 3)
+    client = World().client()
+    client.stream(
+        allow_msg_ttl=True, allow_direct=True, max_age=0 if kept == "its TTL" else 2 * SECOND
+    )
+    client.consumer("A", max_deliver=5)
+    client.consumer("B")
+    if kept == "the age of some":
+        client.put(b"s.other", Nats_TTL="never")
+    headers = {"Nats_TTL": "2"} if kept == "its TTL" else {}
+    for number in range(40):
+        client.put(b"s.a", b"old%d" % number, **headers)
+    given = client.pull({"batch": 20, "no_wait": True}, "A").take()
+    for message in given:
+        client.publish(message.reply, b"-NAK")
+    client.world.clock.advance(1.9)
+    client.put(b"s.b", b"young")
+    client.world.clock.advance(0.1)
+    seen = b""
+    # All in one turn, before anything that was put off goes on.
+    asked = [
+        client.request(b"$JS.API.DIRECT.GET.S", json.dumps(body).encode())
+        for body in (
+            {"seq": 30},
+            {"last_by_subj": "s.a"},
+            {"seq": 1, "batch": 50},
+            {"multi_last": [">"]},
+        )
+    ]
+    asked += [client.request(b"$JS.API.STREAM.MSG.GET.S", b'{"seq":%d}' % n) for n in range(35, 40)]
+    asked += [client.pull({"batch": 50, "no_wait": True}, name) for name in "AB"]
+    client.world.settle()
+    for inbox in asked:
+        for message in inbox.take():
+            assert b64encode(b"old")[:3] not in message.payload
+            assert b"old" not in message.payload
+            seen += message.payload
+    assert seen.count(b"young") == 4
+    for name in "AB":
+        info = client.info(name)
+        assert info["num_pending"] == 0
+        assert info["num_ack_pending"] == 1 + (kept == "the age of some")
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 1 + (kept == "the age of some")
+
+
 def test_the_marker_is_there_at_the_moment_a_message_expires() -> None:
     client = World().client()
     client.stream(subject_delete_marker_ttl=3 * SECOND, allow_msg_ttl=True)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from .....errors import StoreReadError
+from .....message import StoredRow
 from ...ports.bus import Timer
 from ..headers.ttl import NEVER_NS, NOTED_NS, is_marker, marker_headers
 from .reminders import Reminders
@@ -192,6 +193,31 @@ class Expiry:
             raise
         finally:
             self._is_removing = False
+
+    def remove_of(self, messages: Sequence[StoredRow]) -> bool:
+        """Remove those of some messages that have expired; whether there were any. Raises StoreReadError."""
+        if self._is_removing or not self._complete:
+            return False
+        if not self._age_ns and not self._due and not self._due_ahead:
+            return False
+        now_ns = self._clock.now_ns()
+        own_ns = self._time.of(NEVER_NS, now_ns)
+        gone = [each[0] for each in messages if self._is_over(each[0], each[4], now_ns, own_ns)]
+        if gone:
+            self._is_removing = True
+            try:
+                self._remove(gone)
+            finally:
+                self._is_removing = False
+        return bool(gone)
+
+    def _is_over(self, sequence: int, stamp_ns: int, now_ns: int, own_ns: int) -> bool:
+        expires_ns = self._stream.store.expires_ns(sequence)
+        if expires_ns == NEVER_NS:
+            return False
+        if 0 < expires_ns <= (own_ns if self._is_ahead(sequence) else now_ns):
+            return True
+        return self._age_ns > 0 and not self._is_young(stamp_ns, now_ns)
 
     def _trim_aged(self, now_ns: int) -> bool:
         """Remove from the head some of what is too old; whether that was all."""
