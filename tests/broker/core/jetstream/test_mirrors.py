@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.store import FileStorage
 from headrace.message import StoredMessage
 from jetstream_world import Client, World
@@ -208,14 +209,40 @@ class TestAMissingOrigin:
         assert message.payload == b"kept"
         assert message.header["Nats-Stream"] == "T"
 
-    def test_made_anew_is_followed_beyond_the_mirrors_end(self, client: Client) -> None:
+    @pytest.mark.parametrize("count", [0, 2, 3, 17])
+    def test_made_again_is_not_mixed_with_what_was_mirrored(self, count: int) -> None:
+        said: list[str] = []
+        client = World(options=JetStreamOptions(warn=said.append)).client()
         client.stream()
         mirror(client)
         fill(client, 3)
         client.api("STREAM.DELETE.S")
         client.stream()
-        fill(client, 4, start=10)
-        assert [message.payload for message in contents(client)] == [b"0", b"1", b"2", b"13"]
+        fill(client, count, start=10)
+        world = client.world
+        world.advance(10)
+        assert [message.payload for message in contents(client)] == [b"0", b"1", b"2"]
+        shown = client.api("STREAM.INFO.T")["mirror"]
+        assert shown["error"]["err_code"] == 10029
+        assert "made again" in shown["error"]["description"]
+        assert said[-1:] == [f"stream 'T': {shown['error']['description']}"]
+        client.api("STREAM.DELETE.S")
+        assert client.api("STREAM.INFO.T")["mirror"]["error"]["err_code"] == 10059
+        client.stream()
+        assert client.api("STREAM.INFO.T")["mirror"]["error"] == shown["error"]
+        fill(client, count, start=10)
+        client.api("STREAM.DELETE.T")
+        mirror(client)
+        assert contents(client) == contents(client, "S")
+        assert "error" not in client.api("STREAM.INFO.T")["mirror"]
+
+    def test_made_again_is_mirrored_if_nothing_was(self, client: Client) -> None:
+        client.stream()
+        mirror(client)
+        client.api("STREAM.DELETE.S")
+        client.stream()
+        fill(client, 2)
+        assert contents(client) == contents(client, "S")
 
 
 class TestARestart:
@@ -235,6 +262,28 @@ class TestARestart:
         client = world.client()
         fill(client, 3, start=3)
         assert [message.sequence for message in contents(client)] == [4, 5, 6]
+
+    @pytest.mark.parametrize("when", ["before", "after", "while it is away"])
+    def test_finds_that_its_origin_was_made_again(
+        self, world: World, client: Client, tmp_path: Path, when: str
+    ) -> None:
+        client.stream()
+        mirror(client)
+        fill(client, 3)
+        if when == "after":
+            world.restart(lambda: FileStorage(tmp_path, threaded=False))
+            client = world.client()
+        client.api("STREAM.DELETE.S")
+        if when == "while it is away":
+            world.restart(lambda: FileStorage(tmp_path, threaded=False))
+            client = world.client()
+        client.stream()
+        fill(client, 5, start=10)
+        for _ in range(2):
+            assert [message.payload for message in contents(client)] == [b"0", b"1", b"2"]
+            assert "made again" in client.api("STREAM.INFO.T")["mirror"]["error"]["description"]
+            world.restart(lambda: FileStorage(tmp_path, threaded=False))
+            client = world.client()
 
     def test_finds_gaps_again(self, world: World, client: Client, tmp_path: Path) -> None:
         client.stream()

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from ....api.consumers import ConsumerConfig
 from ....api.errors import ErrorSpec
 from ....api.streams import StreamConfig, StreamSourceInfo
+from ....message import StoredRow
 from ....subjects import SubjectFilter
 from ..ports.storage import StreamStore
 
@@ -166,6 +167,7 @@ class StreamView(Protocol):
     @property
     def blocked(self) -> MutableMapping[Any, None]: ...
     def expire(self) -> None: ...
+    def take_out_expired(self, messages: Sequence[StoredRow]) -> bool: ...
     def wake_after_flush(self) -> None: ...
 
 

@@ -123,6 +123,22 @@ def test_a_stream_is_restored_with_its_sequences_and_times(on_disk: World, tmp_p
     assert life.put(b"s.new")["seq"] == 21
 
 
+@pytest.mark.parametrize("fuller", [3, 0, -2])
+def test_a_mirror_goes_on_with_its_origin_restored_if_that_has_all_of_it(fuller: int) -> None:
+    client = World().client()
+    restore(client, backup(5))
+    client.api("STREAM.CREATE.T", {"name": "T", "mirror": {"name": "S"}})
+    client.world.settle()
+    client.api("STREAM.DELETE.S")
+    client.world.clock.advance(1)
+    restore(client, backup(5 + fuller))
+    client.put(b"s.0", b"later")
+    client.world.settle()
+    info = client.api("STREAM.INFO.T")
+    assert ("error" in info["mirror"]) == (fuller < 0)
+    assert info["state"]["messages"] == (6 + fuller if fuller >= 0 else 5)
+
+
 def test_gaps_stay_gaps(on_disk: World, tmp_path: Path) -> None:
     entries = [MAGIC, state_entry({"first_seq": 3, "last_seq": 20_000}, THEN)]
     entries += [

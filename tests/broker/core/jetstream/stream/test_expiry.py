@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from headrace.broker.core.jetstream.headers.ttl import (
 )
 from headrace.broker.core.jetstream.schedule.due_times import DueTimes
 from headrace.broker.core.jetstream.stream.expiry import Expiry
+from headrace.broker.core.jetstream.stream.reminders import Reminders
 from headrace.broker.store import FileStorage
 from headrace.broker.store.log.memory_log import MemoryLog
 from jetstream_world import Client, World
@@ -94,6 +97,41 @@ def test_due_times_give_everything_once_in_time_and_nothing_early(steps: list[An
         assert all(time_ns > now - SECOND // 4 for time_ns in waiting.values())
         assert not times or now < times.next_ns()
     assert sorted(times.due(10**12)) == sorted(waiting)
+
+
+class _Expiring:
+    """When each message of a store expires."""
+
+    def __init__(self) -> None:
+        self.times: dict[int, int] = {}
+
+    def expires_ns(self, sequence: int) -> int:
+        return self.times.get(sequence, 0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 3), st.booleans())
+    )
+)
+def test_reminders_give_what_is_there_once_and_to_the_nanosecond(steps: list[Any]) -> None:
+    store = _Expiring()
+    reminders, waiting, now = Reminders(store), {}, 1  # type: ignore[arg-type]
+    for number, (ahead_ns, step, most, is_gone) in enumerate(steps):
+        if not is_gone:
+            store.times[number] = waiting[number] = now + ahead_ns
+        reminders.add(now + ahead_ns, number)
+        now += step
+        done, calls = False, 0
+        while not done:
+            found, done = reminders.due(now, most)
+            assert all(waiting.pop(sequence) <= now for sequence in found)
+            calls += 1
+            assert calls <= 2 * number + 3  # each call gets further
+        assert not reminders.may_be_due(now)
+        assert all(time_ns > now for time_ns in waiting.values())
+        assert not waiting or reminders.next_ns() < min(waiting.values()) + SECOND // 4
+    assert sorted(reminders.due(now + 10**10, 1000)[0]) == sorted(waiting)
 
 
 def test_reminders_of_what_is_gone_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,6 +210,111 @@ def test_reading_shows_nothing_expired_even_before_the_timer_ran(client: Client)
     client.put(b"s.a", Nats_TTL="2")
     client.world.clock.advance(2.3)
     assert client.api("STREAM.MSG.GET.S", {"seq": 1})["error"]["err_code"] == 10037
+
+
+@pytest.mark.parametrize("began", [0, 0.001, 0.13, 0.249])
+def test_not_a_moment_after_its_time_is_a_message_read(client: Client, began: float) -> None:
+    client.world.clock.advance(began)
+    client.put(b"s.a", b"old")
+    client.put(b"s.a", b"new", Nats_TTL="2")
+    ways: list[tuple[bytes, Any]] = [
+        (b"$JS.API.STREAM.MSG.GET.S", {"seq": 2}),
+        (b"$JS.API.STREAM.MSG.GET.S", {"last_by_subj": "s.a"}),
+        (b"$JS.API.DIRECT.GET.S", {"seq": 2}),
+        (b"$JS.API.DIRECT.GET.S", {"last_by_subj": "s.a"}),
+        (b"$JS.API.DIRECT.GET.S", {"seq": 1, "batch": 5}),
+        (b"$JS.API.DIRECT.GET.S", {"multi_last": ["s.>"]}),
+    ]
+    client.api("STREAM.UPDATE.S", {**client.api("STREAM.INFO.S")["config"], "allow_direct": True})
+
+    def show(subject: bytes, document: Any) -> bytes:
+        answers = client.request(subject, json.dumps(document).encode()).take()
+        return b"".join(answer.payload + answer.headers for answer in answers)
+
+    new = (b"new", b64encode(b"new"))
+    client.world.clock.advance(1.999_999)
+    assert all(any(text in show(*way) for text in new) for way in ways)
+    client.world.clock.advance(0.000_001)
+    assert not any(any(text in show(*way) for text in new) for way in ways)
+
+
+@pytest.mark.parametrize("began", [0, 0.001, 0.13, 0.249])
+def test_not_a_moment_after_its_time_is_a_message_delivered(client: Client, began: float) -> None:
+    client.world.clock.advance(began)
+    client.put(b"s.a", b"once", Nats_TTL="2")
+    client.put(b"s.a", b"twice", Nats_TTL="2")
+    client.put(b"s.a", b"stays")
+    client.consumer(ack_wait=30 * SECOND)
+    given = client.pull({"batch": 1, "no_wait": True}).take()
+    assert [message.payload for message in given] == [b"once"]
+    client.publish(given[0].reply, b"-NAK")
+    client.world.clock.advance(2)
+    given = client.pull({"batch": 5, "no_wait": True}).take()
+    assert [message.payload for message in given if not message.status] == [b"stays"]
+    assert client.info()["num_pending"] == 0
+    assert client.info()["num_ack_pending"] == 1
+
+
+@pytest.mark.parametrize("kept", ["its TTL", "the age of all", "the age of some"])
+def test_however_many_expire_together_none_is_delivered_or_read(
+    kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = "headrace.broker.core.jetstream.stream"
+    monkeypatch.setattr(f"{room}.expiry._SINGLE_MAX", 3)
+    monkeypatch.setattr(f"{room}.expiry._READ", 3)
+    monkeypatch.setattr(f"{room}.expiry._READS", 1)
+    monkeypatch.setattr(f"{room}.removing.SLICE", 3)
+    client = World().client()
+    client.stream(
+        allow_msg_ttl=True, allow_direct=True, max_age=0 if kept == "its TTL" else 2 * SECOND
+    )
+    client.consumer("A", max_deliver=5)
+    client.consumer("B")
+    if kept == "the age of some":
+        client.put(b"s.other", Nats_TTL="never")
+    headers = {"Nats_TTL": "2"} if kept == "its TTL" else {}
+    for number in range(40):
+        client.put(b"s.a", b"old%d" % number, **headers)
+    given = client.pull({"batch": 20, "no_wait": True}, "A").take()
+    for message in given:
+        client.publish(message.reply, b"-NAK")
+    client.world.clock.advance(1.9)
+    client.put(b"s.b", b"young")
+    client.world.clock.advance(0.1)
+    seen = b""
+    # All in one turn, before anything that was put off goes on.
+    asked = [
+        client.request(b"$JS.API.DIRECT.GET.S", json.dumps(body).encode())
+        for body in (
+            {"seq": 30},
+            {"last_by_subj": "s.a"},
+            {"seq": 1, "batch": 50},
+            {"multi_last": [">"]},
+        )
+    ]
+    asked += [client.request(b"$JS.API.STREAM.MSG.GET.S", b'{"seq":%d}' % n) for n in range(35, 40)]
+    asked += [client.pull({"batch": 50, "no_wait": True}, name) for name in "AB"]
+    client.world.settle()
+    for inbox in asked:
+        for message in inbox.take():
+            assert b64encode(b"old")[:3] not in message.payload
+            assert b"old" not in message.payload
+            seen += message.payload
+    assert seen.count(b"young") == 4
+    for name in "AB":
+        info = client.info(name)
+        assert info["num_pending"] == 0
+        assert info["num_ack_pending"] == 1 + (kept == "the age of some")
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 1 + (kept == "the age of some")
+
+
+def test_the_marker_is_there_at_the_moment_a_message_expires() -> None:
+    client = World().client()
+    client.stream(subject_delete_marker_ttl=3 * SECOND, allow_msg_ttl=True)
+    client.world.clock.advance(0.1)
+    client.put(b"s.a", b"x", Nats_TTL="3")
+    client.world.clock.advance(3)
+    assert client.api("STREAM.MSG.GET.S", {"last_by_subj": "s.a"})["message"]["seq"] == 2
 
 
 def test_a_delivery_of_an_expired_message_is_over(client: Client) -> None:

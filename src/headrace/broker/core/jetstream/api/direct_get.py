@@ -127,8 +127,10 @@ class DirectGet:
         def messages() -> Iterator[StoredMessage]:
             at = position
             while batch := store.read(at, scope, _READ, _READ_BYTES, store.durable_seq):
-                yield from batch
                 at = batch[-1].sequence + 1
+                if stream.take_out_expired(batch):
+                    batch = [message for message in batch if store.holds(message.sequence)]
+                yield from batch
 
         self._stream_out(_Outgoing(stream, request, reply), messages(), pending, _NOT_FOUND, b"")
 
@@ -145,7 +147,11 @@ class DirectGet:
         if len(sequences) > _SUBJECTS_MAX:
             self._status(reply, status(names.TOO_MANY_RESULTS))
             return
-        messages = (message for seq in sequences if (message := store.get(seq)) is not None)
+        messages = (
+            message
+            for seq in sequences
+            if (message := store.get(seq)) is not None and not stream.take_out_expired([message])
+        )
         outgoing = _Outgoing(stream, request, reply)
         end = b"Nats-UpTo-Sequence: %d\r\n" % ceiling
         self._stream_out(outgoing, messages, len(sequences), status(names.NO_RESULTS), end)

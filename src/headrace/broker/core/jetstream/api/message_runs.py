@@ -80,6 +80,8 @@ class MessageRuns:
         try:
             self._streams.enforce_limits()
             stream.expire()
+            if stream.removing.is_behind:
+                return publishes  # some may have to leave before they are read
             bodies = self._bodies(stream, first, count)
         except StoreError:
             return publishes

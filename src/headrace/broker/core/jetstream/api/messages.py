@@ -22,6 +22,7 @@ from .dispatcher import ApiDispatcher, Call
 from .ports import Assets, stream_of
 
 _ANY_BYTES = 1 << 40
+_EXPIRED_MAX = 512  # so many that have expired are removed to get at one that has not
 
 
 def find_message(stream: Stream, request: GetMessageRequest) -> StoredMessage | None:
@@ -29,8 +30,17 @@ def find_message(stream: Stream, request: GetMessageRequest) -> StoredMessage | 
 
     Raises DocumentError for a malformed time; a malformed subject matches nothing.
     """
-    store = stream.store
     stream.expire()
+    message = _look_up(stream, request)
+    for _ in range(_EXPIRED_MAX):
+        if message is None or not stream.take_out_expired([message]):
+            return message
+        message = _look_up(stream, request)
+    return None
+
+
+def _look_up(stream: Stream, request: GetMessageRequest) -> StoredMessage | None:
+    store = stream.store
     if request.last_by_subj:
         raw = request.last_by_subj.encode()
         if is_valid_subject(raw):

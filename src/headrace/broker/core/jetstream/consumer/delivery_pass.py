@@ -16,6 +16,7 @@ from .sender import Sender
 from .view import ConsumerView
 
 _PASS_BYTES: Final = 1024 * 1024
+_EXPIRED: Final = 256  # so many are looked at together
 
 
 class PassEnd(Enum):
@@ -97,6 +98,12 @@ class DeliveryPass:
             if message is None:
                 self._forget([sequence])
                 continue
+            if self._consumer.stream.take_out_expired([message]):
+                self._forget([sequence])
+                sender.passed_over(1)
+                if not sender.left:
+                    return PassEnd.BUDGET
+                continue
             end = recipients.obstacle()
             if end is None:
                 sender.count()
@@ -104,6 +111,12 @@ class DeliveryPass:
             if end is not None:
                 return end
         return None
+
+    def _take_out_more(self) -> None:
+        """What follows has probably expired, too: do not find that out one by one."""
+        rows = self._consumer.backlog.read(_EXPIRED, _PASS_BYTES)
+        if rows and self._consumer.stream.take_out_expired(rows):
+            self._sender.passed_over(len(rows))
 
     def _deliver_new(self) -> PassEnd:
         backlog, recipients, sender = self._consumer.backlog, self._recipients, self._sender
@@ -121,6 +134,12 @@ class DeliveryPass:
             if not rows:
                 backlog.skip_to(self._consumer.stream.store.durable_seq + 1)
                 return PassEnd.EXHAUSTED
+            if self._consumer.stream.take_out_expired(rows):
+                sender.passed_over(len(rows))
+                if not sender.left:
+                    return PassEnd.BUDGET
+                self._take_out_more()
+                continue
             sender.count()
             end = recipients.hand_out(sender.as_configured(rows))
             sender.end_batch()

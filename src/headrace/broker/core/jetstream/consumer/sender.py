@@ -50,6 +50,11 @@ class Sender:
             self._is_counted = True
             self.pending = self._consumer.backlog.num_pending()
 
+    def passed_over(self, count: int) -> None:
+        """So many were looked at for nothing, as they are gone now."""
+        self._is_counted = False
+        self.left = max(self.left - count, 0)
+
     def record(self, rows: list[StoredRow]) -> None:
         """These went out for the first time, in ascending order."""
         count = len(rows)

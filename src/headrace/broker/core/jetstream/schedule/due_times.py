@@ -51,10 +51,21 @@ class DueTimes:
         """When the next are due; only to be asked while there are any."""
         return self._order[0] * _GRAIN_NS
 
+    def has_begun(self, now_ns: int) -> bool:
+        """Whether it may be that something is due by now, but for the rounding."""
+        return bool(self._order) and self._order[0] * _GRAIN_NS < now_ns + _GRAIN_NS
+
     def due(self, now_ns: int, most: int = 1 << 62) -> list[int]:
         """Take out what is due by now, at most so many."""
+        return self._take(now_ns, most)
+
+    def begun(self, now_ns: int, most: int) -> list[int]:
+        """Take out what may be due by now, but for the rounding, at most so many."""
+        return self._take(now_ns + _GRAIN_NS - 1, most)
+
+    def _take(self, until_ns: int, most: int) -> list[int]:
         found: list[int] = []
-        while self._order and self._order[0] * _GRAIN_NS <= now_ns and len(found) < most:
+        while self._order and self._order[0] * _GRAIN_NS <= until_ns and len(found) < most:
             bucket = self._buckets[self._order[0]]
             room = most - len(found)
             found.extend(bucket[-room:])

@@ -133,8 +133,9 @@ class Copies:
             stream.copy_target.positions = None
             if self.context.storage.failed is None:
                 self.context.storage.meta.delete(POSITIONS + stream.name)
-        for copy in self._reading(stream):
-            copy.manager.lose(copy)
+        for copy in self._wanted.get(stream.name, ()):
+            if copy.origin in (stream, None):  # or it would not take from that one
+                copy.manager.lose(copy)
 
     def _keep(self, stream: Stream, positions: Positions) -> Positions:
         self._positions[stream] = stream.copy_target.positions = positions

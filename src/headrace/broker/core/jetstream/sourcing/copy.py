@@ -32,6 +32,10 @@ _SPAN: Final = 32_768  # sequences looked at in one turn, however few of them ma
 _PASSED: Final = 8192  # so many sequences passed over without a message are worth a note
 _NEVER_S: Final = -1e-9  # -1 ns, as the public server says never
 _NS: Final = 1_000_000_000
+_MADE_AGAIN: Final = (
+    "stream {name!r} was made again, or has lost messages: it is not the one that was mirrored so far. The "
+    "mirror keeps what it has and takes nothing more; delete it and create it again to mirror the new one"
+)
 
 
 class Touch(Protocol):
@@ -97,14 +101,24 @@ class Copy(ABC):
     # -- the origin
 
     def attach(self, origin: Stream) -> None:
-        """The origin is there: go on at the position, or from the start if it is another one now."""
+        """The origin is there: go on at the position, or from the start if it is another one now.
+
+        Not if this cannot take from another one: then it stays without an origin, and ``error`` says why.
+        """
+        self.error = self._refusal(origin)
+        if self.error is not None:
+            words = self.error.description
+            self.context.options.warn(f"stream {self.target.name!r}: {words}")
+            return
         self.origin = origin
-        self.error = None
         self.is_idle = False
         self._heard_ns = self.context.clock.monotonic_ns()
         identity = identity_of(origin.created_ns)
-        self._meet(origin, self.identity != identity)
+        is_new = self.identity != identity
+        self._meet(origin, is_new)
         self.identity = identity
+        if is_new:
+            self._touch()
         self._done.clear()
         origin.copiers[self] = None
 
@@ -116,6 +130,10 @@ class Copy(ABC):
         self.error = Errors.STREAM_NOT_FOUND
         if origin is not None:
             origin.copiers.pop(self, None)
+
+    def _refusal(self, origin: Stream) -> ErrorSpec | None:
+        """Why nothing can be copied from an origin, if so."""
+        return None
 
     @abstractmethod
     def _meet(self, origin: Stream, is_new: bool) -> None:
@@ -368,6 +386,32 @@ class MirrorCopy(Copy):
 
     other_policy = Errors.MIRROR_CONSUMER_REQUIRES_FLOW_ACKS
     setup_failed = Errors.MIRROR_CONSUMER_SETUP_FAILED
+
+    def _refusal(self, origin: Stream) -> ErrorSpec | None:
+        try:
+            if self._goes_on_in(origin):
+                return None
+        except StoreReadError as error:
+            return store_refusal(error)
+        return self.setup_failed.with_(err=_MADE_AGAIN.format(name=origin.name))
+
+    def _goes_on_in(self, origin: Stream) -> bool:
+        """Whether what is here came from this origin, or is in it, as when it was restored.
+
+        The same sequences of another stream are other messages: one must not go on with the other's.
+        """
+        mine, theirs = self.target.store, origin.store
+        last = mine.last_seq
+        if not last:
+            return True
+        if theirs.last_seq < last:
+            return False
+        if self.identity in ("", identity_of(origin.created_ns)):
+            return True
+        here, there = mine.get(last), theirs.get(last)
+        if here is None or there is None:
+            return False
+        return (here.timestamp_ns, here.payload) == (there.timestamp_ns, there.payload)
 
     def _meet(self, origin: Stream, is_new: bool) -> None:
         last = self.target.store.last_seq

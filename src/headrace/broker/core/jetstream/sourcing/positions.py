@@ -2,7 +2,8 @@
 
 The positions are journaled by the flush that commits the messages. That flush writes the messages first,
 so after a crash the journal may be older than they are, never newer: then the headers of the messages
-stored since tell the rest. A mirror needs none of it: its own last sequence is its position.
+stored since tell the rest. Of a mirror its own last sequence is the position, so only the origin's identity
+counts here: whether its origin is still the same.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class Positions:
             for copy in self.copies.values()
         ]
         stream = self._stream
-        if stream.config.mirror is not None or not self._has_to_save():
+        if not self._has_to_save():
             return
         while len(positions) > len(self.copies) + _REMEMBERED_MAX:
             del positions[next(key for key in positions if key not in self.copies)]
@@ -154,6 +155,8 @@ class Positions:
         stream, store = self._stream, self._stream.store
         if stream.config.storage != "file":
             return False
+        if stream.config.mirror is not None:
+            return self._must_save
         gone, self._saved_gone = self._saved_gone, store.last_seq - store.messages
         if (
             self._must_save

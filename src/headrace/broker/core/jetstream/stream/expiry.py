@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from .....errors import StoreReadError
+from .....message import StoredRow
 from ...ports.bus import Timer
 from ..headers.ttl import NEVER_NS, NOTED_NS, is_marker, marker_headers
-from ..schedule.due_times import DueTimes
+from .reminders import Reminders
 from .subject_limit import Limited
 from .time import StreamTime
 
@@ -47,8 +48,8 @@ class Expiry:
         self._stream = stream
         self._clock = stream.context.clock
         self._time = stream.time
-        self._due = DueTimes()
-        self._due_ahead = DueTimes()  # of messages that age by the stream's own time
+        self._due = Reminders(stream.store)
+        self._due_ahead = Reminders(stream.store)  # of messages that age by the stream's own time
         self._ahead_seq = 0  # from this sequence on, as far as the stream is ahead
         self._immortal = 0  # how many messages outlive ``max_age``; once some do, all are looked at
         self._aged_to = 0  # below this sequence nothing is left that the age could remove
@@ -92,7 +93,7 @@ class Expiry:
         store, ahead_ns = self._stream.store, self._time.ahead_from_ns
         found = list(store.expiries())
         self._ahead_seq = store.sequence_at(ahead_ns + 1) if ahead_ns else 0
-        self._due, self._due_ahead = DueTimes(), DueTimes()
+        self._due, self._due_ahead = Reminders(store), Reminders(store)
         self._immortal = self._aged_to = self._young_ns = 0
         self._rebuilding = True
         for sequence, expires_ns in found:
@@ -167,13 +168,15 @@ class Expiry:
         now_ns = self._clock.now_ns()
         most = _MARKED_MAX if self._marker_ns else _SINGLE_MAX
         own_ns = self._time.of(NEVER_NS, now_ns)
-        due = self._due.due(now_ns, most) if self._due else []
-        ahead = self._due_ahead.due(own_ns, most - len(due)) if self._due_ahead else []
+        due: list[int] = []
+        done = True
         try:
-            store = self._stream.store
-            gone = {seq for seq in due if 0 < store.expires_ns(seq) <= now_ns}
-            gone.update(seq for seq in ahead if 0 < store.expires_ns(seq) <= own_ns)
-            done = len(due) + len(ahead) < most
+            if self._due:
+                due, done = self._due.due(now_ns, most)
+            if self._due_ahead and done:
+                ahead, done = self._due_ahead.due(own_ns, most)
+                due += ahead
+            gone = set(due)
             if self._age_ns and done:
                 if self._marker_ns or self._immortal:
                     aged, done = self._aged(now_ns)
@@ -184,12 +187,37 @@ class Expiry:
                 self._remove(sorted(gone))
             return done
         except StoreReadError:
-            for sequence in (*due, *ahead):
+            for sequence in due:
                 self._due.add(now_ns, sequence)
             self._aged_to = self._young_ns = 0
             raise
         finally:
             self._is_removing = False
+
+    def remove_of(self, messages: Sequence[StoredRow]) -> bool:
+        """Remove those of some messages that have expired; whether there were any. Raises StoreReadError."""
+        if self._is_removing or not self._complete:
+            return False
+        if not self._age_ns and not self._due and not self._due_ahead:
+            return False
+        now_ns = self._clock.now_ns()
+        own_ns = self._time.of(NEVER_NS, now_ns)
+        gone = [each[0] for each in messages if self._is_over(each[0], each[4], now_ns, own_ns)]
+        if gone:
+            self._is_removing = True
+            try:
+                self._remove(gone)
+            finally:
+                self._is_removing = False
+        return bool(gone)
+
+    def _is_over(self, sequence: int, stamp_ns: int, now_ns: int, own_ns: int) -> bool:
+        expires_ns = self._stream.store.expires_ns(sequence)
+        if expires_ns == NEVER_NS:
+            return False
+        if 0 < expires_ns <= (own_ns if self._is_ahead(sequence) else now_ns):
+            return True
+        return self._age_ns > 0 and not self._is_young(stamp_ns, now_ns)
 
     def _trim_aged(self, now_ns: int) -> bool:
         """Remove from the head some of what is too old; whether that was all."""

@@ -99,6 +99,11 @@ class Removing:
         if self._behind is None and not self._stream.expiry.remove_due():
             self._fall_behind()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether there may be messages that should have left."""
+        return self._behind is not None
+
     def _fall_behind(self) -> None:
         """There is more to remove than fits into this turn."""
         if self._behind is None:

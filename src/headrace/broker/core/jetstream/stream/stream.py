@@ -14,6 +14,7 @@ from typing import Any, Final
 from .....api.errors import Errors
 from .....api.streams import StreamConfig
 from .....errors import StoreReadError
+from .....message import StoredRow
 from ...ports.storage import StreamStore
 from ..config.refused import Refused
 from ..config.stream import compile_transform
@@ -274,6 +275,12 @@ class Stream:
     def expire(self) -> None:
         """Remove what has expired by now, and what is too much of its subject; later, if need be."""
         self.removing.expire()
+
+    def take_out_expired(self, messages: Sequence[StoredRow]) -> bool:
+        """Before somebody gets messages, after ``expire``: remove those of them that expired with too many
+        others for one turn; whether there were any. Raises StoreReadError.
+        """
+        return self.removing.is_behind and self.expiry.remove_of(messages)
 
     def remove(self, sequences: Sequence[int]) -> int:
         """Remove messages; deliveries of them are over. Returns how many there were."""
