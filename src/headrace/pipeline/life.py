@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JNetworkError
 
 from .model import NO_CONSENT, Consent, Declared, LeaseSettings
-from .run import run_here, session_of
+from .run import alone, run_here, session_of
 from .running import Ended, Runner, Watcher
 from .standby import Standby
 
@@ -62,7 +62,7 @@ class Life:
         Raises:
             ConfigurationError: there is no Java, or the pipeline runs already on this machine.
         """
-        with self._signals():
+        with self._signals(), alone(self._declared):  # said before Java has taken its seconds
             self._watcher.starting("Spark")
             spark = session_of(self._declared)
             try:
@@ -86,6 +86,7 @@ class Life:
                 once=self._once,
                 consent=self._consent,
                 on_runner=self._take,
+                is_alone=True,
             )
         finally:
             self._runner = None
