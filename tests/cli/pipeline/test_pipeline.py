@@ -182,3 +182,29 @@ def test_a_second_runner_is_refused_before_java_is_looked_for(
         assert capsys.readouterr().err == said
         assert main(["pipeline", verb, str(file)]) == 2
         assert "Spark needs Java" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lease", ["", '[lease]\nservers = "{away}"\n'], ids=["alone", "lease"])
+def test_a_server_that_is_away_is_told_apart_from_a_mistake_of_the_file(
+    file: Path, url: str, lease: str, capsys: pytest.CaptureFixture[str], free_port: int
+) -> None:
+    away = f"nats://127.0.0.1:{free_port}"
+    good = file.read_text()
+    file.write_text(good.replace(url, away) + lease.format(away=away))
+    for verb in ("validate", "run", "once"):
+        assert main(["pipeline", verb, str(file)]) == 3
+        assert f"{file}:5: cannot reach a NATS server; {away}" in capsys.readouterr().err
+    assert main(["pipeline", "validate", "--no-server", str(file)]) == 0
+    capsys.readouterr()
+    assert main(["pipeline", "status", str(file)]) == 0
+    said = (
+        f"out: orders: what waits in ORDERS could not be asked: cannot reach a NATS server; {away}"
+    )
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert main(["pipeline", "status", "--json", str(file)]) == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    (source,) = document["sources"]
+    assert document["waiting"] is source["waiting"] is source["sequence"] is None
+    file.write_text(good.replace("ORDERS", "NONE"))
+    for verb in ("validate", "run", "once"):
+        assert main(["pipeline", verb, str(file)]) == 1, "a stream that is not there is a mistake"
