@@ -11,6 +11,7 @@ import pytest
 
 import guides
 from headrace.cli import main
+from headrace.pipeline.keys import TABLES
 
 PACKAGING = guides.ROOT / "packaging"
 
@@ -21,15 +22,16 @@ def test_the_broker_takes_the_settings(name: str, capsys: pytest.CaptureFixture[
     assert "warn" not in capsys.readouterr().err.lower().replace("[inf]", "")
 
 
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["headrace.service", "headrace-pipeline@.service"])
+def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not here")
     # The program has to be there to be verified; where it is installed is the administrator's.
     program = tmp_path / "headrace"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    unit = tmp_path / "headrace.service"
-    text = (PACKAGING / "headrace.service").read_text()
+    unit = tmp_path / name.replace("@", "@orders")
+    text = (PACKAGING / name).read_text()
     unit.write_text(text.replace("/opt/headrace/bin/headrace", str(program)))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)],
@@ -40,6 +42,14 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     )
     complaints = [line for line in done.stderr.splitlines() if "headrace" in line]
     assert not complaints
+
+
+def test_the_unit_of_a_pipeline_waits_longer_for_its_end_than_the_batch_may_take() -> None:
+    text = (PACKAGING / "headrace-pipeline@.service").read_text()
+    found = re.search(r"(?m)^TimeoutStopSec=(\d+)s$", text)
+    stop_timeout = next(key.default for key in TABLES["pipeline"] if key.name == "stop_timeout")
+    assert found is not None
+    assert int(found[1]) >= stop_timeout + 30
 
 
 def test_the_unit_needs_no_program_but_ours_and_a_shell() -> None:

@@ -8,6 +8,7 @@ import pytest
 import peers
 from headrace import sync
 from headrace.pipeline.checking import check, check_options
+from headrace.pipeline.problems import Unasked
 from headrace.pipeline.reading import read
 
 Write = Callable[..., Path]
@@ -54,6 +55,7 @@ def test_a_server_that_is_not_there_is_told(write: Write, free_port: int) -> Non
     problems, _ = check(read(write(TWO.format(stream="A", servers=servers, other="B"))))
     assert [problem.place.line for problem in problems] == [6]
     assert "Connection refused" in problems[0].text
+    assert isinstance(problems[0], Unasked)
 
 
 def with_sink(url: str, stream: str, *lines: str) -> str:

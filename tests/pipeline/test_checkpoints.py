@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,8 +96,24 @@ def test_only_one_process_runs_a_pipeline(declared: Declared) -> None:
     command = [sys.executable, "-c", program, str(declared.file)]
     with exclusively(declared):
         other = subprocess.run(command, capture_output=True, text=True)
-    assert "is running already, as process" in other.stderr
+    assert f"is running already, as process {os.getpid()}\n" in other.stderr
     assert subprocess.run(command, capture_output=True, text=True).stdout == "in\n"
+
+
+def test_a_lock_names_no_process_that_is_dead(declared: Declared) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    file = declared.checkpoint_path / declared.name / "running.lock"
+    with exclusively(declared):
+        file.write_text(str(dead.pid))
+        with pytest.raises(ConfigurationError, match=f"not seen from here .*{dead.pid}"):
+            exclusively(declared).__enter__()
+        late = threading.Timer(0.1, file.write_text, [str(os.getpid())])
+        late.start()
+        with pytest.raises(ConfigurationError, match=f"as process {os.getpid()}$"):
+            exclusively(declared).__enter__()
+        late.join()
+    assert file.read_text() == ""
 
 
 def test_sums_outlive_the_run_and_count_each_batch_once(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -236,3 +237,109 @@ def check_status(file: Path) -> None:
     assert TOTAL - 500 * missed <= seen["rows"] <= TOTAL
     # Every tenth row fails; each batch that was not counted makes less than a row's difference.
     assert abs(10 * seen["failed"]["no multiple of ten"] - seen["rows"]) <= 9 * missed
+
+
+SLOW_FILE = """
+[pipeline]
+name = "orders"
+checkpoint = "checkpoint"
+fast_local_checkpoint = true
+
+[spark.conf]
+"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1"
+
+[sources.orders]
+options = {{ stream = "{stream}", servers = "{url}", maxOffsetsPerTrigger = 5 }}
+
+[views.numbers]
+sql = "SELECT sequence, CAST(CAST(data AS string) AS bigint) AS number FROM orders"
+
+[views.held]
+python = "views.py:held"
+
+[sinks.out]
+from = "held"
+format = "parquet"
+options = {{ path = "out" }}
+"""
+
+HELD = """
+import os
+import time
+from pathlib import Path
+
+HERE = Path({here!r})
+
+
+def held(numbers):
+    return numbers.mapInArrow(passed_on, "sequence bigint, number bigint")
+
+
+def passed_on(batches):
+    (HERE / "in a batch").write_text(str(os.getpid()))
+    while not (HERE / "go on").exists():
+        time.sleep(0.02)
+    yield from batches
+"""
+
+
+def below(process: int) -> dict[int, str]:
+    """The processes that a process has started, and theirs: number and command."""
+    listed = subprocess.run(
+        ["ps", "-eo", "pid=,ppid=,stat=,comm="], capture_output=True, text=True, check=True
+    )
+    children: dict[int, dict[int, str]] = {}
+    for line in listed.stdout.splitlines():
+        number, parent, state, command = line.split(None, 3)
+        if not state.startswith("Z"):
+            children.setdefault(int(parent), {})[int(number)] = command
+    found: dict[int, str] = {}
+    waiting = [process]
+    while waiting:
+        mine = children.get(waiting.pop(), {})
+        found |= mine
+        waiting += mine
+    return found
+
+
+def are_gone(processes: dict[int, str]) -> bool:
+    listed = subprocess.run(["ps", "-eo", "pid=,stat="], capture_output=True, text=True, check=True)
+    alive = {int(n) for n, state in map(str.split, listed.stdout.splitlines()) if state[0] != "Z"}
+    return not alive & set(processes)
+
+
+def test_a_signal_to_all_processes_of_a_runner_lets_the_batch_end_and_none_outlives_the_runner(
+    write: Callable[..., Path], url: str, stream: str, started: Callable[..., Running]
+) -> None:
+    if not peers.java_is_there():
+        peers.missing_peer("Java", "install a Java runtime, 17 or newer")
+    file = write(SLOW_FILE.format(stream=stream, url=url))
+    folder = file.parent
+    write(HELD.format(here=str(folder)), "views.py")
+
+    running = started("run", file)
+    running.until((folder / "in a batch").exists, "its batch does not begin")
+    processes = below(running.process.pid)
+    worker = int((folder / "in a batch").read_text())
+    assert worker in processes
+    assert "java" in processes.values()
+    os.killpg(running.process.pid, signal.SIGTERM)
+    for each in processes:  # as systemd does by default, and groups of their own do not help
+        with contextlib.suppress(ProcessLookupError):  # one that Java had started for a moment
+            os.kill(each, signal.SIGTERM)
+    running.until(lambda: running.events("stopping"), "it does not hear of the signal")
+    (folder / "go on").touch()
+    assert running.end() == (0, "")
+    assert [each["batch"] for each in running.events("batch")] == [0]
+    assert [each["state"] for each in running.events("ended")] == ["stopped"]
+    assert [sequence for sequence, _ in rows(folder / "out")] == [1, 2, 3, 4, 5]
+    until_here(lambda: are_gone(processes), "processes outlive the runner", within=30)
+
+    (folder / "go on").unlink()
+    (folder / "in a batch").unlink()
+    running = started("run", file)
+    running.until((folder / "in a batch").exists, "its batch does not begin")
+    processes = below(running.process.pid)
+    running.process.kill()
+    running.end()
+    until_here(lambda: are_gone(processes), "processes outlive a killed runner", within=30)

@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ..documents import read_json
-from ..errors import AuthorizationError, ConfigurationError, HeadraceError
+from ..errors import (
+    AuthorizationError,
+    ConfigurationError,
+    ConnectFailedError,
+    HeadraceError,
+    TimeoutError_,
+)
 from ..sink_markers import SPACE
 from ..spark.control import Control
 from ..spark.link import Link
@@ -19,7 +25,7 @@ from ..spark.sink.target import target_of
 from ..subjects import matches
 from .graph import quarantined, sources_of
 from .model import Declared, Sink, Source
-from .problems import PipelineError, Place, Problem
+from .problems import PipelineError, Place, Problem, Unasked
 
 JETSTREAM: Final = "jetstream"
 CONNECT_S: Final = 0.7
@@ -210,6 +216,8 @@ def _check_server(connection: Connection, uses: list[Use]) -> tuple[list[Problem
     quick = replace(connection, connect_timeout_s=CONNECT_S, request_timeout_s=CONNECT_S)
     try:
         link = Link.open(quick)
+    except (ConnectFailedError, AuthorizationError, TimeoutError_) as error:
+        return [Unasked(*uses[0].problem(str(error)))], []
     except HeadraceError as error:
         return [uses[0].problem(str(error))], []
     problems: list[Problem] = []
@@ -227,6 +235,8 @@ def _check_server(connection: Connection, uses: list[Use]) -> tuple[list[Problem
                 continue
             try:
                 found += use.look(link)
+            except TimeoutError_ as error:
+                problems.append(Unasked(*use.problem(str(error))))
             except HeadraceError as error:
                 problems.append(use.problem(str(error)))
                 if link.closed:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TextIO
 
 from ..documents import read_json
 from ..errors import ConfigurationError
@@ -28,6 +29,8 @@ from .model import Declared
 _GENERATION: Final = re.compile(r"(\d{4,})(?:\.start\.json)?")
 _BATCH: Final = re.compile(r"\d+")
 _VERSION: Final = "v1"
+_HOLDER_S: Final = 1.0
+"""How long a lock's holder may take to write its number."""
 
 
 @dataclass(frozen=True)
@@ -232,14 +235,40 @@ def exclusively(declared: Declared) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            lock.seek(0)
             raise ConfigurationError(
-                f"pipeline {declared.name!r} is running already, as process {lock.read() or 'unknown'}"
+                f"pipeline {declared.name!r} is running already, {_holder(lock)}"
             ) from None
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
-        yield
+        try:
+            yield
+        finally:
+            lock.truncate(0)  # or the next one's first moment would show this process
+
+
+def _holder(lock: TextIO) -> str:
+    """Who has the lock, as a clause. It is taken a moment before its holder is written there."""
+    number, until = "", time.monotonic() + _HOLDER_S
+    while time.monotonic() < until:
+        lock.seek(0)
+        number = lock.read()
+        if number.isdecimal() and _is_alive(int(number)):
+            return f"as process {number}"
+        time.sleep(_HOLDER_S / 20)
+    if not number:
+        return "as a process that does not say its number"
+    return f"as a process that is not seen from here (in its container it may be {number})"
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is another user's
+        return True
+    return True
 
 
 def load_json(file: Path) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkRuntimeError
 
 from .model import NO_CONSENT, Consent, Declared, LeaseSettings
-from .run import run_here, session_of
+from .run import alone, run_here, session_of
 from .running import Ended, Runner, Watcher
 from .standby import Standby
 
@@ -62,9 +63,14 @@ class Life:
         Raises:
             ConfigurationError: there is no Java, or the pipeline runs already on this machine.
         """
-        with self._signals():
+        with self._signals(), alone(self._declared):  # said before Java has taken its seconds
             self._watcher.starting("Spark")
-            spark = session_of(self._declared)
+            try:
+                spark = session_of(self._declared)
+            except (PySparkRuntimeError, Py4JError):
+                if self._why:  # the same signal has reached Java before it was shielded
+                    return []
+                raise
             try:
                 self._listen()  # Spark has put its own handler there
                 if self._declared.lease is None:
@@ -86,6 +92,7 @@ class Life:
                 once=self._once,
                 consent=self._consent,
                 on_runner=self._take,
+                is_alone=True,
             )
         finally:
             self._runner = None

@@ -30,6 +30,12 @@ class Problem(NamedTuple):
         return f"{self.place}: {self.text}"
 
 
+class Unasked(Problem):
+    """A server was not reached, refused the login, or did not answer in time: no mistake of the file."""
+
+    __slots__ = ()
+
+
 class PipelineError(HeadraceError):
     """A pipeline cannot be read or run.
 

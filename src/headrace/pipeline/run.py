@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -60,6 +61,7 @@ def run_here(
     once: bool = False,
     consent: Consent = NO_CONSENT,
     on_runner: Callable[[Runner], object] | None = None,
+    is_alone: bool = False,
 ) -> list[Ended]:
     """Run a pipeline's queries in a session until they are done or stopped.
 
@@ -67,6 +69,7 @@ def run_here(
         once: everything that is there, then an end, whatever the triggers say.
         consent: what the user has agreed to for this run.
         on_runner: is handed the runner, which another thread may stop.
+        is_alone: the caller has the pipeline's lock.
 
     Raises:
         ConfigurationError: the pipeline runs already on this machine.
@@ -74,10 +77,16 @@ def run_here(
     runner = partial(
         _runner, declared, spark, watcher, once=once, consent=consent, on_runner=on_runner
     )
-    if declared.lease is not None:
-        return runner().run()  # the lease sees to it, and a frozen holder must not be waited for
-    with exclusively(declared):
+    with nullcontext() if is_alone else alone(declared):
         return runner().run()
+
+
+def alone(declared: Declared) -> AbstractContextManager[None]:
+    """While no other process on this machine runs the pipeline.
+
+    With a lease it sees to that, and a frozen holder must not be waited for.
+    """
+    return exclusively(declared) if declared.lease is None else nullcontext()
 
 
 def _runner(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigurationError
+from .shield import DAEMON, shielded_context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,6 +83,8 @@ def start_session(
 ) -> SparkSession:
     """Start a session whose output, and that of all its processes, goes to ``log``.
 
+    Signals to the group of this process do not reach Java and its Python workers; they end with this process.
+
     Args:
         folder: where Python files of the pipeline lie; workers find modules there.
 
@@ -97,9 +100,13 @@ def start_session(
     # Spark's warning about the version of pandas, repeated by each of its modules.
     warnings.filterwarnings("ignore", category=FutureWarning, message="PySpark does not yet")
     log.parent.mkdir(parents=True, exist_ok=True)
+    if master.startswith("local") and os.environ["PYSPARK_PYTHON"] == sys.executable:
+        settings = {"spark.python.daemon.module": DAEMON, **settings}  # another one may not have it
     with _output_to(log):
         from pyspark.sql import SparkSession
 
+        if not master.startswith("sc:"):  # a server of Spark Connect is none of our processes
+            shielded_context(name, master, settings)
         builder = SparkSession.builder.master(master).appName(name)
         for key, value in settings.items():
             builder = builder.config(key, value)

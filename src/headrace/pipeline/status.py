@@ -47,7 +47,7 @@ class QueryStatus:
             "finished_batch": self.finished,
             "planned_batch": self.planned,
             "waiting": self.waiting,
-            "sources": [each._asdict() for each in self.sources],
+            "sources": [_document(each) for each in self.sources],
             "rows": self.totals.rows,
             "batches": self.totals.batches,
             "expectations": {
@@ -57,6 +57,16 @@ class QueryStatus:
             "lost": [each._asdict() for each in self.lost],
             "notes": list(self.notes),
         }
+
+
+def _document(source: SourceState) -> dict[str, Any]:
+    """Of a source that could not be asked there is no number, rather than 0."""
+    unknown = dict.fromkeys(("sequence", "waiting", "last")) if source.error else {}
+    return source._asdict() | unknown
+
+
+def _unasked(source: SourceState) -> str:
+    return f"{source.source}: what waits in {source.stream} could not be asked: {source.error}"
 
 
 def status_of(declared: Declared) -> list[QueryStatus]:
@@ -81,7 +91,7 @@ def _status(declared: Declared, name: str) -> QueryStatus:
     planned, done = read_log(generation, "offsets"), read_log(generation, "commits")
     finished = done.batch if done is not None else -1
     totals = Totals(generation.totals)
-    notes = [f"{each.source}: {each.error}" for each in sources if each.error]
+    notes = [_unasked(each) for each in sources if each.error]
     if generation.starts and finished < 0:
         begins = ", ".join(f"{source} at {start}" for source, start in generation.starts.items())
         notes.append(f"begins {begins}")

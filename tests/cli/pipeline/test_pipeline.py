@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import peers
 from headrace import sync
 from headrace.cli import main
 from headrace.cli.pipeline.screen import Lines, Picture
+from headrace.pipeline.checkpoints import exclusively
 from headrace.pipeline.problems import Place, Problem
 from headrace.pipeline.reading import read
 from headrace.pipeline.running import Ended
@@ -167,3 +169,42 @@ def test_the_picture_shows_rates_lag_and_failed_expectations(
     stopped, lost = capsys.readouterr().out.split("\n", 1)
     assert stopped == "out: stopped after batch 3; 10 rows in 1 batches"
     assert "up to 650 messages of stream 'S', sequences 51 to 700" in " ".join(lost.split())
+
+
+def test_a_second_runner_is_refused_before_java_is_looked_for(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    for verb in ("run", "once"):
+        with exclusively(read(file)):
+            assert main(["pipeline", verb, str(file)]) == 2
+        said = f"headrace: pipeline 'orders' is running already, as process {os.getpid()}\n"
+        assert capsys.readouterr().err == said
+        assert main(["pipeline", verb, str(file)]) == 2
+        assert "Spark needs Java" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lease", ["", '[lease]\nservers = "{away}"\n'], ids=["alone", "lease"])
+def test_a_server_that_is_away_is_told_apart_from_a_mistake_of_the_file(
+    file: Path, url: str, lease: str, capsys: pytest.CaptureFixture[str], free_port: int
+) -> None:
+    away = f"nats://127.0.0.1:{free_port}"
+    good = file.read_text()
+    file.write_text(good.replace(url, away) + lease.format(away=away))
+    for verb in ("validate", "run", "once"):
+        assert main(["pipeline", verb, str(file)]) == 3
+        assert f"{file}:5: cannot reach a NATS server; {away}" in capsys.readouterr().err
+    assert main(["pipeline", "validate", "--no-server", str(file)]) == 0
+    capsys.readouterr()
+    assert main(["pipeline", "status", str(file)]) == 0
+    said = (
+        f"out: orders: what waits in ORDERS could not be asked: cannot reach a NATS server; {away}"
+    )
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert main(["pipeline", "status", "--json", str(file)]) == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    (source,) = document["sources"]
+    assert document["waiting"] is source["waiting"] is source["sequence"] is None
+    file.write_text(good.replace("ORDERS", "NONE"))
+    for verb in ("validate", "run", "once"):
+        assert main(["pipeline", verb, str(file)]) == 1, "a stream that is not there is a mistake"

@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from ...pipeline.model import Declared
-from ...pipeline.problems import PipelineError, Problem
+from ...pipeline.problems import PipelineError, Problem, Unasked
 from ...pipeline.reading import read
+from ..shared.errors import FAILED, UNREACHABLE
 from ..shared.output import Output
 
 FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
@@ -39,3 +40,10 @@ def tell_problems(output: Output, problems: Sequence[Problem], **more: Any) -> N
     sys.stdout.flush()
     for each in problems:
         print(each, file=sys.stderr)
+
+
+def status_of_problems(problems: Sequence[Problem]) -> int:
+    """The exit status: a file with mistakes is told apart from a server that could not be asked."""
+    if not problems:
+        return 0
+    return UNREACHABLE if all(isinstance(each, Unasked) for each in problems) else FAILED

@@ -16,7 +16,7 @@ from ...pipeline.status import QueryStatus, status_of
 from ..shared.asking import may_go_on
 from ..shared.output import Output, Table
 from ..shared.verbs import offline
-from .file import FILE, PROFILE, opened, tell_problems
+from .file import FILE, PROFILE, opened, status_of_problems, tell_problems
 
 
 @offline(
@@ -48,7 +48,7 @@ def validate(output: Output, file: Path, profile: str, plan: bool, no_server: bo
             problems = list(error.problems)
     if problems or not output.is_text:
         tell_problems(output, problems, found=found, columns=columns)
-        return 1 if problems else 0
+        return status_of_problems(problems)
     output.show(None, f"{file}: {_summary(declared)}")
     for sentence in found:
         output.show(None, f"  {sentence}")

@@ -14,7 +14,7 @@ from ...pipeline.problems import PipelineError
 from .. import INTERRUPTED
 from ..shared.output import Output
 from ..shared.verbs import offline
-from .file import FILE, PROFILE, opened, tell_problems
+from .file import FILE, PROFILE, opened, status_of_problems, tell_problems
 
 if TYPE_CHECKING:
     from ...pipeline.running import Ended
@@ -59,7 +59,7 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
         problems = standing.refusals(declared, again=consent.again)
     if problems:
         tell_problems(output, problems)
-        return 1
+        return status_of_problems(problems)
     from ...pipeline.life import Life
     from .screen import screen_of
 
