@@ -108,26 +108,48 @@ class SteadyClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to. Both readings advance together, but for ``jump``."""
+    """A clock that moves only when told to. Both readings advance together, but for ``jump``.
+
+    It may be moved by any thread, but by one at a time.
+    """
 
     def __init__(self, now_ns: int = 1_700_000_000_000_000_000) -> None:
-        self._now_ns = now_ns
-        self._monotonic_ns = 0
+        self._readings = (now_ns, 0)
+        self._followers: list[Callable[[], object]] = []
 
     def now_ns(self) -> int:
         """Wall-clock time in nanoseconds since the Unix epoch."""
-        return self._now_ns
+        return self._readings[0]
 
     def monotonic_ns(self) -> int:
         """Nanoseconds since this clock was created."""
-        return self._monotonic_ns
+        return self._readings[1]
+
+    def readings(self) -> tuple[int, int]:
+        """``now_ns`` and ``monotonic_ns`` of the same moment, also while another thread moves the clock."""
+        return self._readings
 
     def advance(self, seconds: float) -> None:
         """Move the clock forward by ``seconds``."""
         step_ns = round(seconds * 1e9)
-        self._now_ns += step_ns
-        self._monotonic_ns += step_ns
+        now_ns, monotonic_ns = self._readings
+        self._move(now_ns + step_ns, monotonic_ns + step_ns)
 
     def jump(self, seconds: float) -> None:
         """Set the wall clock ahead by ``seconds``, or back."""
-        self._now_ns += round(seconds * 1e9)
+        now_ns, monotonic_ns = self._readings
+        self._move(now_ns + round(seconds * 1e9), monotonic_ns)
+
+    def follow(self, moved: Callable[[], object]) -> None:
+        """Have ``moved`` called whenever the clock was moved, by whoever moved it."""
+        self._followers.append(moved)
+
+    def unfollow(self, moved: Callable[[], object]) -> None:
+        """Call ``moved`` no more. May be called again."""
+        if moved in self._followers:
+            self._followers.remove(moved)
+
+    def _move(self, now_ns: int, monotonic_ns: int) -> None:
+        self._readings = (now_ns, monotonic_ns)
+        for moved in tuple(self._followers):
+            moved()

@@ -21,6 +21,7 @@ from .errors import ConfigurationError, ConnectionClosedError
 if TYPE_CHECKING:
     from .broker.server.config.keywords import BrokerSettings
     from .client.net.connect_options import ConnectOptions
+    from .clock import Clock
 
 __all__ = ["BlockingBroker", "Broker"]
 
@@ -64,16 +65,21 @@ class BlockingBroker:
         with sync.Broker(store_dir="data") as broker, broker.connect() as connection:
             connection.jetstream().publish("orders", b"…")
 
-    Takes the settings of ``headrace.Broker``. All methods may be called from any thread.
+    Takes the settings of ``headrace.Broker``, and its ``clock``: when a thread has moved it, what is due by
+    then is done. All methods may be called from any thread.
 
     Raises:
         ConfigurationError, StoreError: as ``headrace.Broker``.
     """
 
     def __init__(
-        self, options: BrokerOptions | None = None, **settings: Unpack[BrokerSettings]
+        self,
+        options: BrokerOptions | None = None,
+        *,
+        clock: Clock | None = None,
+        **settings: Unpack[BrokerSettings],
     ) -> None:
-        self._broker = Broker(options, **settings)
+        self._broker = Broker(options, clock=clock, **settings)
         self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -68,14 +69,19 @@ def anyio_backend():
 """
 
 
-def run(folder: Path, *arguments: str) -> str:
-    """A session of pytest in ``folder``, of which every test must pass."""
+def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A session of pytest in ``folder``, warnings as errors."""
     plugin = [] if INSTALLED else ["-p", "headrace.testing.plugin"]
     command = [sys.executable, "-m", "pytest", "-W", "error", *plugin, *arguments]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
-    done = subprocess.run(
+    return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100
     )
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """A session of pytest in ``folder``, of which every test must pass."""
+    done = pytest_in(folder, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -95,13 +101,30 @@ def test_each_test_finds_the_one_broker_empty(
     assert "5 passed" in run(tmp_path, *arguments)
 
 
+GUIDE = ROOT / "docs" / "testing.md"
+
+
 def test_the_guide_does_what_it_says(tmp_path: Path) -> None:
-    first, conftest, last = (block.code for block in guides.blocks_of(ROOT / "docs" / "testing.md"))
-    (tmp_path / "conftest.py").write_text(conftest)
-    (tmp_path / "test_first.py").write_text(first)
-    (tmp_path / "test_last.py").write_text(last)
-    scope = "asyncio_default_fixture_loop_scope=function"
-    assert "4 passed" in run(tmp_path, "-o", scope, "-o", "asyncio_mode=auto")
+    (settings,) = re.findall(r"(?ms)^```toml\n(.*?)^```$", GUIDE.read_text())
+    (tmp_path / "pyproject.toml").write_text(settings)
+    fixtures, count = [], 0
+    for block in guides.blocks_of(GUIDE):
+        if "@pytest.fixture" in block.code:
+            fixtures.append(block.code)
+        else:
+            count += len(re.findall(r"(?m)^(?:async )?def test_", block.code))
+            (tmp_path / f"test_line_{block.line}.py").write_text(block.code)
+    (tmp_path / "conftest.py").write_text("\n".join(fixtures))
+    assert (len(fixtures), count) == (2, 6)
+    assert "6 passed" in run(tmp_path)
+
+
+def test_the_guide_says_how_a_test_without_the_mode_fails(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(guides.blocks_of(GUIDE)[0].code)
+    said = pytest_in(tmp_path, "-o", "asyncio_default_fixture_loop_scope=function")
+    assert said.returncode == 1
+    assert "async def functions are not natively supported" in said.stdout
+    assert "async def functions are not natively" in GUIDE.read_text()
 
 
 def test_nobody_pays_for_what_is_not_used() -> None:

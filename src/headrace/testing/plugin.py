@@ -16,9 +16,11 @@ import pytest
 
 if TYPE_CHECKING:
     from headrace import BrokerSettings, Connection, ConnectOptions, sync
+    from headrace.clock import Clock
 
 __all__ = [
     "headrace_broker",
+    "headrace_clock",
     "headrace_session_broker",
     "headrace_settings",
     "headrace_sync_connection",
@@ -63,11 +65,19 @@ def headrace_settings() -> BrokerSettings:
 
 
 @pytest.fixture(scope="session")
-def headrace_session_broker(headrace_settings: BrokerSettings) -> Iterator[sync.Broker]:
+def headrace_clock() -> Clock | None:
+    """The broker's clock, for a ``conftest.py`` to override with a ``ManualClock``; None: the machine's."""
+    return None
+
+
+@pytest.fixture(scope="session")
+def headrace_session_broker(
+    headrace_settings: BrokerSettings, headrace_clock: Clock | None
+) -> Iterator[sync.Broker]:
     """The broker of the session, which is not emptied; for fixtures that live as long."""
     from headrace import sync
 
-    with sync.Broker(**headrace_settings) as broker:
+    with sync.Broker(clock=headrace_clock, **headrace_settings) as broker:
         yield broker
 
 

@@ -17,6 +17,7 @@ import pytest
 
 import chaos
 import peers
+from headrace.api.consumers import ConsumerConfig
 from headrace.client import Connection, connect
 from headrace.client.events import Disconnected, Event, Reconnected
 from headrace.client.net.doubt import LAST_LOOK_S, Doubt
@@ -32,6 +33,7 @@ OPTIONS: dict[str, Any] = {
     "connect_timeout": 0.1,
 }
 SOON_S = 0.05
+LEEWAY_S = 2.0  # for a busy machine; without the question a link is given up after minutes
 
 
 @pytest.fixture
@@ -85,6 +87,53 @@ async def test_a_server_that_stands_still_is_given_up_after_a_call_and_a_ping(
         await until(lambda: any(isinstance(event, Reconnected) for event in events))
         await hurt.flush()
     await steady.delete_stream("STILL")
+
+
+@pytest.mark.parametrize(("reader", "beat"), [("fetch", 0.1), ("consume", 0.5), ("listen", 0.1)])
+async def test_a_consumer_that_misses_a_heartbeat_has_the_server_asked(
+    reader: str, beat: float, proxy: chaos.ChaosProxy, connection: Connection
+) -> None:
+    stream = await connection.jetstream().create_stream(
+        name="BEATS", subjects=["beats"], storage="memory"
+    )
+    config = ConsumerConfig(durable_name="c")
+    if reader == "listen":
+        config = ConsumerConfig(durable_name="c", deliver_subject="beats.sent", idle_heartbeat=beat)
+    await stream.create_consumer(config)
+    events: list[Event] = []
+    loop = asyncio.get_running_loop()
+    async with connect(proxy.url, on_event=events.append, **OPTIONS) as hurt:
+        consumer = await hurt.jetstream().consumer("BEATS", "c")
+
+        async def read() -> None:
+            if reader == "fetch":
+                await consumer.fetch(1, max_wait=10, heartbeat=beat)
+            elif reader == "consume":
+                async with consumer.consume(expires=10, heartbeat=beat) as messages:
+                    async for message in messages:
+                        raise AssertionError(message)
+            else:
+                async with await consumer.listen() as deliveries:
+                    await deliveries.next(10)
+
+        reading = asyncio.ensure_future(read())
+        if reader == "listen":
+            await until(lambda: hurt.stats().subscriptions >= 1)
+        else:
+            await until(lambda: hurt.stats().pulls == 1)
+        await hurt.flush()
+        proxy.freeze()
+        began = loop.time()
+        await until(lambda: not hurt.is_connected)
+        assert loop.time() - began < 2 * beat + OPTIONS["ping_timeout"] + LEEWAY_S
+        (lost,) = [event for event in events if isinstance(event, Disconnected)]
+        assert "no ping within 0.1 s (option ping_timeout)" in str(lost.reason)
+        reading.cancel()
+        await asyncio.wait([reading])
+        proxy.is_frozen = False
+        proxy.reset()
+        await until(lambda: any(isinstance(event, Reconnected) for event in events))
+    await stream.delete()
 
 
 async def test_a_listener_that_is_silent_does_not_cost_the_connection(

@@ -10,6 +10,8 @@ Rooms and files, each knowing only those below it:
     the sockets, and the ticks of the hub
 ``config``
     the settings, and how files say them
+``moved_clock``
+    the clock that a test moves
 ``tls``, ``passwords``, ``keys``, ``machine``
     TLS contexts and handshakes, what the extras check, what the machine offers
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from ... import limits
-from ...clock import SystemClock
+from ...clock import Clock, ManualClock
 from ...errors import ConfigurationError
 from ...wire.inprocess import ClientEnd, ServerEnd
 from ..core.hub import Hub
@@ -31,6 +31,7 @@ from .machine import (
     time_zone,
 )
 from .monitor import REQUESTS_OPEN_MAX, Monitor
+from .moved_clock import NEVER_NS, MovedClock, checked
 from .passwords import DecisionThreads
 from .storage import OpenStorage, open_storage
 from .timekeeping import tell_of_jump, tell_of_streams_ahead
@@ -56,6 +57,9 @@ class Broker:
     Takes the settings of ``BrokerOptions`` by keyword, or ready-made as ``options``. Nothing global is
     touched: no signal handlers, no logging set-up, no event loop policy. Not restartable.
 
+    ``clock`` is for tests: a ``headrace.clock.ManualClock`` that the test moves, which ages, redeliveries
+    and schedules follow; None is the machine's.
+
     Raises:
         ConfigurationError: on construction or start, when a setting is wrong, the port is taken, or
             strangers could connect without authentication.
@@ -63,14 +67,21 @@ class Broker:
     """
 
     def __init__(
-        self, options: BrokerOptions | None = None, **settings: Unpack[BrokerSettings]
+        self,
+        options: BrokerOptions | None = None,
+        *,
+        clock: Clock | None = None,
+        **settings: Unpack[BrokerSettings],
     ) -> None:
+        clock = checked(clock)
         if options is None:
             options = BrokerOptions(**settings)
         elif settings:
             options = dataclasses.replace(options, **settings)
         options.check()
         self.options = options
+        self._moved = MovedClock(clock) if isinstance(clock, ManualClock) else None
+        self._clock = self._moved or clock
         self._tls: ssl.SSLContext | None = options.tls.context() if options.tls else None
         self._hub: Hub | None = None
         self._pump: Pump | None = None
@@ -175,6 +186,8 @@ class Broker:
             hub.clock.on_jump = tell_of_jump
             hub.configure_accounts(options.all_accounts(), options.system_account)
             pump = self._pump = Pump(hub, loop)
+            if self._moved is not None:
+                self._moved.begin(pump)
             hub.decisions = self._decisions = DecisionThreads(loop, pump.wake)
             if options.jetstream:
                 storage = self._storage = await open_storage(options, loop, pump, shares.store)
@@ -246,6 +259,8 @@ class Broker:
 
     async def _stop(self) -> None:
         server, pump, hub = self._server, self._pump, self._hub
+        if self._moved is not None:
+            self._moved.end()
         for listener in (server, self._websockets):
             if listener is not None:
                 listener.close()
@@ -301,7 +316,7 @@ class Broker:
 
     def _make_hub(self) -> Hub:
         generator = random.Random(secrets.randbits(128))
-        return Hub(SystemClock(), generator, self._hub_options(), self.options.authenticator())
+        return Hub(self._clock, generator, self._hub_options(), self.options.authenticator())
 
     def _jetstream_options(self, hub: Hub) -> JetStreamOptions:
         memory, files = self.options.memory_bytes_max, self.options.file_bytes_max
@@ -333,10 +348,10 @@ class Broker:
             subscriptions_max=options.subscriptions_max,
             subscription_tokens_max=options.subscription_tokens_max,
             outbound_bytes_max=options.outbound_bytes_max,
-            auth_timeout_ns=round(options.auth_timeout * 1e9),
-            ping_interval_ns=round(options.ping_interval * 1e9),
+            auth_timeout_ns=self._alive_ns(options.auth_timeout),
+            ping_interval_ns=self._alive_ns(options.ping_interval),
             pings_out_max=options.pings_out_max,
-            ping_first_ns=round(min(2.0, options.ping_interval) * 1e9),
+            ping_first_ns=self._alive_ns(min(2.0, options.ping_interval)),
             tls_required=self._tls is not None,
             tls_verify=self._tls is not None and self._tls.verify_mode is not ssl.CERT_NONE,
             max_memory_bytes=memory_bytes() if memory is None else memory,
@@ -344,6 +359,10 @@ class Broker:
             sync=options.sync if options.store_dir is not None else "memory",
             store_dir="" if options.store_dir is None else str(Path(options.store_dir)),
         )
+
+    def _alive_ns(self, seconds: float) -> int:
+        """How long a client may be silent: it does not live by a clock that a test moves."""
+        return NEVER_NS if self._moved is not None else round(seconds * 1e9)
 
     async def _listen(self, listener: Any, pump: Pump) -> asyncio.Server:
         tls = self.options.tls

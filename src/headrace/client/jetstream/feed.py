@@ -453,6 +453,7 @@ class Feed:
             self.last_heard = now
         elif silent >= allowed:
             self.last_heard = now
+            self.session.doubt.begin()
             self.report(
                 HeartbeatMissedError(
                     f"no message and no heartbeat from consumer {self.consumer} for {silent:.1f} s: "

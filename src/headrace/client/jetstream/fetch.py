@@ -202,6 +202,7 @@ class Fetch:
             self._last_heard = now  # nothing can be heard until it is back
         silent = now - self._last_heard
         if silent >= 2 * beat:
+            session.doubt.begin()
             self._finish(
                 error=HeartbeatMissedError(
                     f"no message and no heartbeat from consumer {self._plan.consumer} for "

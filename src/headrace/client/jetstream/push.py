@@ -196,6 +196,7 @@ class PushSubscription(Subscription):
             self._last_heard = now
         elif silent >= self._allowed:
             self._last_heard = now
+            self._session.doubt.begin()
             self._tell(
                 HeartbeatMissedError(
                     f"no message and no heartbeat from consumer {self._consumer} for {silent:.1f} s: "

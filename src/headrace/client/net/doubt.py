@@ -1,4 +1,4 @@
-"""Whether the server is there, asked at once when a call was not answered in time.
+"""Whether the server is there, asked at once when a call or a heartbeat did not come in time.
 
 A ping is sent. If it is not answered either within ``seconds``, the link is given up, unless there was
 another sign of life: bytes that came, or output before the ping that was taken. And unless it was this
@@ -47,7 +47,7 @@ class Doubt:
         self._due = 0.0
 
     def begin(self) -> None:
-        """A call was not answered."""
+        """A call was not answered, or a consumer missed a heartbeat."""
         link = self._link()
         if link is None or self._timer is not None:
             return

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headrace.broker")
 
+CAUGHT_UP_ROUNDS = 1000  # what asks for "now" again and again has the loop's later turns
+
 
 class Pump:
     """Runs one hub on one event loop, in that loop's thread."""
@@ -36,6 +38,9 @@ class Pump:
         self._timer_ns = 0
         self.reading_paused = False
         self._stopped = False
+        self._is_flushing = False  # a client of this loop may be called, which may move the clock
+        self.is_moved_by_hand = False
+        """Whether the hub's clock goes only when it is moved, after which ``catch_up`` is called."""
 
     def wake(self) -> None:
         """Something happened in the hub: a tick is due after this round of the loop."""
@@ -50,6 +55,22 @@ class Pump:
         finally:
             self._tick()
 
+    def catch_up(self) -> None:
+        """The clock was moved: do what is due by now, and what that makes due."""
+        if self._is_flushing:
+            self.loop.call_soon(self.catch_up)
+            return
+        for _ in range(CAUGHT_UP_ROUNDS):
+            if self._stopped:
+                return
+            try:
+                self.hub.run_timers()
+            finally:
+                self._tick()
+            deadline_ns = self.hub.next_deadline_ns()
+            if deadline_ns is None or deadline_ns > self.hub.clock.monotonic_ns():
+                return
+
     def stop(self) -> None:
         """No more ticks and timers."""
         self._stopped = True
@@ -60,9 +81,13 @@ class Pump:
     def flush_all(self) -> None:
         """One tick, now."""
         hub = self.hub
-        if hub.deliver():  # who waits for it goes on meanwhile
-            self._write(hub.to_write())
-        self._write(hub.settle())
+        self._is_flushing = True
+        try:
+            if hub.deliver():  # who waits for it goes on meanwhile
+                self._write(hub.to_write())
+            self._write(hub.settle())
+        finally:
+            self._is_flushing = False
 
     def _write(self, sessions: Iterable[Session]) -> None:
         for session in sessions:
@@ -115,6 +140,8 @@ class Pump:
         deadline_ns = self.hub.next_deadline_ns()
         if deadline_ns is None:
             return  # an armed timer finds nothing to do, which is cheaper than cancelling it
+        if self.is_moved_by_hand and deadline_ns > self.hub.clock.monotonic_ns():
+            return
         if self._timer is not None:
             if self._timer_ns <= deadline_ns:
                 return

@@ -231,7 +231,7 @@ def test_a_stream_in_memory_is_gone_after_a_restart(client: Client) -> None:
 def test_a_clock_set_back_does_not_turn_the_times_of_a_stream(client: Client) -> None:
     client.stream()
     client.put(b"s.a")
-    client.world.clock._now_ns -= 3600 * SECOND
+    client.world.clock.jump(-3600)
     client.put(b"s.a")
     times = [client.api("STREAM.MSG.GET.S", {"seq": n})["message"]["time"] for n in (1, 2)]
     assert times[0] <= times[1]
