@@ -18,6 +18,7 @@ NESTING_MAX: Final = 100  # of arrays and objects in each other; more is refused
 # Sessions.
 AUTH_TIMEOUT_S: Final = 2.0  # no CONNECT in time: -ERR 'Authentication Timeout', closed
 TLS_TIMEOUT_S: Final = 2.0  # a handshake that takes longer is abandoned
+WRITE_DEADLINE_S: Final = 10.0  # a reader that takes nothing for so long is closed
 PING_INTERVAL_S: Final = 120.0  # two unanswered pings: -ERR 'Stale Connection', closed
 PINGS_OUT_MAX: Final = 2
 OUTBOUND_BYTES_MAX: Final = 64 * 1024 * 1024  # unsent output: -ERR 'Slow Consumer', closed
