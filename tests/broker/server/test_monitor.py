@@ -18,6 +18,7 @@ from headrace.broker import Broker
 from headrace.broker.core.account_options import AccountOptions, Export, Import, JetStreamLimits
 from headrace.broker.core.auth.authentication import User
 from headrace.broker.server import monitor as monitor_module
+from headrace.broker.server.config.options import WebSocketOptions
 
 
 async def ask(broker: Broker, data: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -39,6 +40,22 @@ async def ask(broker: Broker, data: bytes) -> tuple[int, dict[str, str], bytes]:
 async def get(broker: Broker, target: str) -> tuple[int, bytes]:
     status, _, body = await ask(broker, f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     return status, body
+
+
+async def test_varz_tells_deadlines_listeners_and_when_the_settings_were_read() -> None:
+    async with Broker(monitor_port=0) as plain:
+        assert json.loads((await get(plain, "/varz"))[1])["websocket"] == {}
+    async with Broker(monitor_port=0, websocket=WebSocketOptions(port=0)) as broker:
+        first = json.loads((await get(broker, "/varz"))[1])
+        assert (first["tls_timeout"], first["write_deadline"]) == (2, 10_000_000_000)
+        assert broker.websocket_url is not None
+        port = int(broker.websocket_url.rpartition(":")[2])
+        assert first["websocket"] == {"host": "127.0.0.1", "port": port, "no_tls": True}
+        assert first["config_load_time"] == first["start"]
+        broker.reload(broker.options)
+        again = json.loads((await get(broker, "/varz"))[1])
+        assert again["start"] == first["start"] < again["config_load_time"]
+        assert again["websocket"] == first["websocket"]
 
 
 async def test_the_pages_tell_what_tools_expect(no_leaks: None) -> None:

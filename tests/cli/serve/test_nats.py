@@ -181,6 +181,12 @@ def test_each_way_of_writing_a_setting(
     assert {**read(text).values, **values} == read(text).values
 
 
+def test_how_a_pin_changes_hands_is_told_in_this_format_too(read: Read) -> None:
+    assert read("pin_handover: immediate").values["pin_handover"] == "immediate"
+    assert read("pin_handover = drain").values["pin_handover"] == "drain"
+    assert "pin_handover" not in read("port: 5").values
+
+
 @pytest.mark.parametrize(
     ("name", "text", "is_toml"),
     [
@@ -204,6 +210,7 @@ def test_the_format_is_told_by_the_name_or_the_content(
     [
         ("operator: x", "operator: needs accounts"),
         ("https: 1", "https: unknown or not supported"),
+        ("pin_handover: later", ":1:1: pin_handover: "),
         ("prot: 1", ":1:1: prot: unknown or not supported"),
         ("authorization { auth_callout {} }", "authorization.auth_callout: unknown or not"),
         ("authorization { token: 123 }", "token: not accepted; it must be a non-empty text"),

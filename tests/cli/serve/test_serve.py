@@ -257,6 +257,38 @@ def test_called_nats_server_it_serves_and_its_ports_are_found_by_that_name(tmp_p
         process.terminate()
 
 
+@pytest.mark.parametrize(
+    ("name", "flags", "serves"),
+    [
+        ("nats-server", [], False),
+        ("nats-server", ["-sd", "data"], False),
+        ("nats-server", ["-js"], True),
+        ("headrace", ["serve"], True),
+    ],
+    ids=["nats-server", "with a directory alone", "with -js", "headrace serve"],
+)
+def test_called_nats_server_it_serves_streams_if_asked_to_as_that_does(
+    tmp_path: Path, name: str, flags: list[str], serves: bool
+) -> None:
+    program = tmp_path / name
+    program.symlink_to(Path(sys.executable).with_name("headrace"))
+    command: list[str | Path] = [program, *flags, "-p", "-1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stderr is not None
+        said = ""
+        for line in process.stderr:
+            said += line
+            if "Server is ready" in line:
+                break
+        found = re.search(r"headrace \S+ at nats://127\.0\.0\.1:(\d+)", said)
+        port = int(found[1]) if found else 0
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+            info = client.recv(4096)
+        process.terminate()
+    assert (b'"jetstream":true' in info) == serves
+    assert ("-js serves them" in said) != serves
+
+
 def log_in(port: int, user: str) -> tuple[socket.socket, bytes]:
     """A client and the first thing it hears after CONNECT and PING."""
     client = socket.create_connection(("127.0.0.1", port), timeout=5)

@@ -67,7 +67,7 @@ class Hub:
         self.storage: Storage | None = None
         self.server_id = "N" + "".join(_BASE32[random.getrandbits(5)] for _ in range(55))
         self.server_name = self.options.server_name or self.server_id
-        self.started_ns = clock.now_ns()
+        self.started_ns = self.configured_ns = clock.now_ns()
         self.started_monotonic_ns = clock.monotonic_ns()
         self.connections_total = 0
         self.slow_consumers = 0
@@ -188,6 +188,7 @@ class Hub:
         If there are now too many connections, of an account or of all, the newest are closed; so is one
         that has more subscriptions than it may.
         """
+        self.configured_ns = self.clock.now_ns()
         self.options = options
         self.authenticator = authenticator
         for session in list(self.sessions.values()):

@@ -42,6 +42,9 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     domain: str = ""
     """Of JetStream; "" for none."""
     tls_required: bool = False
+    tls_timeout_ns: int = _ns(limits.TLS_TIMEOUT_S)
+    websocket: tuple[str, int, bool] | None = None
+    """Of the listener for WebSockets, for monitoring: host, port, whether it has TLS; None: there is none."""
     tls_verify: bool = False
     """Whether clients are asked for certificates."""
     max_memory_bytes: int = -1

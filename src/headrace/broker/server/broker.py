@@ -91,6 +91,7 @@ class Broker:
         self._monitor: Monitor | None = None
         self._websockets: WebSocketListener | None = None
         self._websocket_url: str | None = None
+        self._websocket_place: tuple[str, int, bool] | None = None
         self._port = 0
         self._room_for_connections = options.connections_max
         self._started = False
@@ -353,6 +354,8 @@ class Broker:
             pings_out_max=options.pings_out_max,
             ping_first_ns=self._alive_ns(min(2.0, options.ping_interval)),
             tls_required=self._tls is not None,
+            tls_timeout_ns=round(self._tls_timeout * 1e9),
+            websocket=self._websocket_place,
             tls_verify=self._tls is not None and self._tls.verify_mode is not ssl.CERT_NONE,
             max_memory_bytes=memory_bytes() if memory is None else memory,
             max_storage_bytes=files,
@@ -394,7 +397,10 @@ class Broker:
             raise
         self._websockets = websockets
         scheme = "ws" if options.tls is None else "wss"
-        self._websocket_url = url_of(scheme, host, listener.getsockname()[1])
+        port = listener.getsockname()[1]
+        self._websocket_url = url_of(scheme, host, port)
+        self._websocket_place = (host, port, options.tls is not None)
+        pump.hub.options = self._hub_options()
         logger.info("Listening for websocket clients on %s", self._websocket_url)
 
     @staticmethod

@@ -102,9 +102,17 @@ def _check(options: BrokerOptions) -> None:
     logger.info("The settings are valid")
 
 
+def _without_file() -> FileSettings:
+    """What holds where only flags are given: called nats-server, no streams unless asked for, as there."""
+    if program_name() != NATS_SERVER:
+        return FileSettings()
+    text = "called nats-server without -js, so no streams are served; -js serves them"
+    return FileSettings(values={"jetstream": False}, assumed={"jetstream": text})
+
+
 def _settings(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     """The settings of the file and the flags, and warnings; flags override. Raises ConfigurationError."""
-    found = read_file(Path(args.config), os.environ) if args.config else FileSettings()
+    found = read_file(Path(args.config), os.environ) if args.config else _without_file()
     flags = given_flags(args)
     assumed = [text for key, text in found.assumed.items() if key not in flags]
     return {**found.values, **flags}, [*assumed, *found.warnings, *ignored_flags(args)]

@@ -166,6 +166,11 @@ def _limits(top: Fields, settings: FileSettings) -> None:
     settings.put("ping_interval", top.seconds("ping_interval"))
     settings.put("ping_max", top.amount("ping_max"))
     settings.put("lame_duck_duration", top.seconds("lame_duck_duration"))
+    handover = top.take("pin_handover")  # ours alone: nats-server knows one way
+    if handover is not None:
+        if handover.content not in ("drain", "immediate"):
+            refuse(handover, "pin_handover", "must be drain or immediate")
+        settings.put("pin_handover", handover.content)
 
 
 def _authorization(value: ConfigValue, settings: FileSettings) -> None:

@@ -34,6 +34,7 @@ class Monitored(Host, Protocol):
     sessions: dict[int, Session]
     slow_consumers: int
     started_ns: int
+    configured_ns: int
     started_monotonic_ns: int
     storage: Storage | None
 

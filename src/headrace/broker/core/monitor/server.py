@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ...._version import __version__
 from ....api.times import format_time
+from ....limits import WRITE_DEADLINE_S
 from ..options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION
 from .accounts import PER_PAGE, account_details
 from .connections import format_uptime, head_of
@@ -71,6 +72,10 @@ def varz(hub: Monitored, process: Mapping[str, Any] | None = None) -> dict[str, 
         "gateway": {},
         "leaf": {},
         "mqtt": {},
+        "websocket": _websocket(hub),
+        "tls_timeout": options.tls_timeout_ns / 1e9,
+        "write_deadline": round(WRITE_DEADLINE_S * 1e9),
+        "config_load_time": format_time(hub.configured_ns),
         "subscriptions": sum(account.router.subscriptions for account in hub.accounts),
         "jetstream": {},
     }
@@ -123,6 +128,13 @@ def jsz(
             limit=limit,
         )
     return document
+
+
+def _websocket(hub: Monitored) -> dict[str, Any]:
+    if hub.options.websocket is None:
+        return {}
+    host, port, has_tls = hub.options.websocket
+    return {"host": host, "port": port, **({} if has_tls else {"no_tls": True})}
 
 
 def _traffic(hub: Monitored) -> tuple[int, int, int, int]:

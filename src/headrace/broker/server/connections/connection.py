@@ -25,7 +25,7 @@ logger = logging.getLogger("headrace.broker")
 
 LINGER_S: Final = 1.0  # how long a client we have hung up on may take to read why
 REFUSED_LINGER_MAX: Final = 32  # so many beyond max_connections may linger; others are cut off
-STALLED_S: Final = 10.0  # a reader that takes nothing for so long goes (write_deadline)
+STALLED_S: Final = limits.WRITE_DEADLINE_S
 WRITE_HIGH_BYTES: Final = 1024 * 1024
 EOF_SLICES: Final = 20  # for what was read with the end of the input
 JOIN_BYTES_MAX: Final = 1024 * 1024  # more output in one tick is handed over without copying it

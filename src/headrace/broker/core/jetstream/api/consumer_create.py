@@ -23,6 +23,7 @@ from ..config.priority import with_explicit_acks
 from ..config.push import check_rate, with_flow_control
 from ..config.ranges import check_ranges
 from ..config.refused import Refused
+from ..config.sizes import check_request_size, with_checked_texts
 from ..consumer.consumer import Consumer
 from ..context import Context
 from ..stream.stream import Stream
@@ -74,7 +75,9 @@ class ConsumerCreation:
         return self._apply(request, call, call.names[1])
 
     def _read(self, call: Call) -> CreateConsumerRequest:
+        check_request_size(call.payload)
         request = check_ranges(decode_create_consumer(call.payload.strip() or b"{}"))
+        with_checked_texts(request, call.payload)
         if request.action not in _ACTIONS:
             raise DocumentError(f'unknown consumer action: "{request.action}"')
         check_rate(request.config)

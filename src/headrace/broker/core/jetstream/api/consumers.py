@@ -24,6 +24,7 @@ from ...ports.bus import Origin
 from ..config.priority import check_group_name
 from ..config.ranges import check_ranges
 from ..config.refused import Refused
+from ..config.sizes import check_request_size
 from ..consumer.consumer import Consumer
 from ..context import Context
 from .consumer_create import ConsumerCreation
@@ -114,6 +115,7 @@ class ConsumersApi:
 
     def reset(self, call: Call) -> Answer | None:
         body = call.payload.strip()
+        check_request_size(body)
         wanted = check_ranges(decode(body, ResetRequest)).seq if body else 0
         if wanted < 0:
             raise DocumentError("json: cannot unmarshal a negative number into field seq")
@@ -131,6 +133,7 @@ class ConsumersApi:
     def unpin(self, call: Call) -> Answer:
         if not call.payload.strip():
             raise DocumentError("unexpected end of JSON input")
+        check_request_size(call.payload)
         group = decode(call.payload, UnpinRequest).group
         if not group:
             raise DocumentError("consumer group not specified")

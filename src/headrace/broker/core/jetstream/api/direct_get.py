@@ -15,12 +15,14 @@ from .....api.base import DocumentError, decode
 from .....api.messages import DirectGetRequest
 from .....api.times import format_time, parse_time
 from .....errors import StoreReadError
+from .....limits import LAST_PATTERNS_MAX
 from .....message import StoredMessage
 from .....subjects import SubjectFilter, is_valid_pattern
 from ...ports.bus import Origin
 from ...ports.storage import StreamStore
 from ...server_headers import with_place
 from ..config.ranges import check_ranges
+from ..config.sizes import check_request_size, with_checked_texts
 from ..context import Context
 from ..headers.published import required_level_too_high
 from ..headers.statuses import status, unreadable, with_headers
@@ -74,11 +76,7 @@ class DirectGet:
             self._status(reply, status(names.EMPTY_REQUEST))
             return
         try:
-            request = (
-                check_ranges(decode(payload, DirectGetRequest))
-                if payload.strip()
-                else DirectGetRequest()
-            )
+            request = _read(payload)
             if subject:
                 if request != DirectGetRequest(no_hdr=request.no_hdr):
                     self._status(reply, _BAD)
@@ -235,6 +233,13 @@ class _Outgoing(NamedTuple):
     reply: bytes
 
 
+def _read(payload: bytes) -> DirectGetRequest:
+    if not payload.strip():
+        return DirectGetRequest()
+    check_request_size(payload)
+    return with_checked_texts(check_ranges(decode(payload, DirectGetRequest)), payload)
+
+
 def _check(request: DirectGetRequest) -> bytes | None:
     """The status that refuses a request, or None when it can be answered."""
     conflicting = (
@@ -246,6 +251,8 @@ def _check(request: DirectGetRequest) -> bytes | None:
     )
     if conflicting:
         return _BAD
+    if len(request.multi_last) > LAST_PATTERNS_MAX:
+        return status(names.TOO_MANY_RESULTS)
     chosen = request.seq or request.last_by_subj or request.next_by_subj or request.multi_last
     if not chosen and not request.start_time:
         return status(names.EMPTY_REQUEST)

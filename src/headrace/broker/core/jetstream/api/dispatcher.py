@@ -24,6 +24,7 @@ from ..advisories import API_AUDIT
 from ..config.options import JetStreamOptions
 from ..config.ranges import check_ranges
 from ..config.refused import Refused
+from ..config.sizes import check_request_size, with_checked_texts
 from ..context import Context
 from ..headers.published import required_level_too_high
 from ..stream.stream import StreamMarks
@@ -53,7 +54,9 @@ class Call(msgspec.Struct):
         """The request body, strictly; an empty body is the default document."""
         if not self.payload.strip():
             return kind()
-        return check_ranges(decode(self.payload, kind, strict=True))
+        check_request_size(self.payload)
+        document = check_ranges(decode(self.payload, kind, strict=True))
+        return with_checked_texts(document, self.payload)
 
     def expect_empty(self) -> None:
         """Refuse a body other than nothing or ``{}``."""

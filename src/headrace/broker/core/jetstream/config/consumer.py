@@ -30,6 +30,7 @@ from .options import JetStreamOptions
 from .priority import check_priority, check_priority_update
 from .push import check_direct, check_flow_acks, check_push, check_side
 from .refused import FORBIDDEN_IN_NAMES, Refused, invalid
+from .sizes import check_backoff, check_entries, check_tokens
 from .stream import metadata_bytes, without_dynamic_metadata
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
@@ -173,6 +174,7 @@ def check_consumer(config: ConsumerConfig, stream: StreamConfig, options: JetStr
         raise Refused(Errors.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH)
     if metadata_bytes(config.metadata) > METADATA_BYTES_MAX:
         raise Refused(Errors.CONSUMER_METADATA_LENGTH, limit=f"{METADATA_BYTES_MAX // 1024}KB")
+    check_entries(config.metadata)
     check_priority(config)
 
 
@@ -198,6 +200,7 @@ def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
 
 
 def _check_acks(config: ConsumerConfig) -> None:
+    check_backoff(config)
     if any(pause < 0 for pause in config.backoff):
         raise Refused(Errors.CONSUMER_BACKOFF_NEGATIVE)
     if config.ack_wait < 0:
@@ -229,6 +232,7 @@ def _check_filters(config: ConsumerConfig) -> None:
     if any(not pattern for pattern in config.filter_subjects):
         raise Refused(Errors.CONSUMER_EMPTY_FILTER)
     check_count(len(config.filter_subjects))
+    check_tokens(config.filter_subjects)
     patterns = [pattern.encode() for pattern in filters_of(config)]
     for pattern in patterns:
         if not is_valid_pattern(pattern):

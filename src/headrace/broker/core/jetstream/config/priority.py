@@ -19,6 +19,7 @@ from .....limits import PRIORITY_GROUP_CHARS_MAX
 from .refused import Refused
 
 _GROUP: Final = re.compile(rf"[a-zA-Z0-9/_=-]{{1,{PRIORITY_GROUP_CHARS_MAX}}}")
+_LOOKED_AT: Final = 2  # names; more groups than one are refused anyway
 _EXPLICIT: Final = ("overflow", "pinned_client")
 
 
@@ -63,7 +64,7 @@ def check_priority(config: ConsumerConfig) -> None:
         raise Refused(Errors.CONSUMER_PUSH_WITH_PRIORITY_GROUP)
     if not groups:
         raise Refused(Errors.CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP)
-    for group in groups:
+    for group in groups[:_LOOKED_AT]:
         if not group:
             raise Refused(Errors.CONSUMER_EMPTY_GROUP_NAME)
         check_group_name(group)

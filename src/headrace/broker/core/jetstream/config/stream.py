@@ -27,6 +27,7 @@ from .durations import format_duration
 from .features import check_counter_config, check_schedule_config, with_republish_defaults
 from .options import JetStreamOptions
 from .refused import FORBIDDEN_IN_NAMES, Refused, invalid
+from .sizes import check_entries, check_lists
 
 _API: Final = (b"$JS.>", b"$JSC.>", b"$NRG.>")
 _EVENTS: Final = b"$JS.EVENT.>"
@@ -99,6 +100,8 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
         raise invalid(f"stream description is too long, maximum allowed is {DESCRIPTION_BYTES_MAX}")
     if metadata_bytes(config.metadata) > METADATA_BYTES_MAX:
         raise invalid(f"stream metadata exceeds maximum size of {METADATA_BYTES_MAX} bytes")
+    check_entries(config.metadata)
+    check_lists(config)
     if config.num_replicas > _MAX_REPLICAS:
         raise invalid(f"maximum replicas is {_MAX_REPLICAS}")
     if config.num_replicas < 0:

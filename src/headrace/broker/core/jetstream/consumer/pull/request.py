@@ -12,6 +12,7 @@ from ......api.base import DocumentError, decode
 from ......api.consumers import ConsumerConfig, PullRequest
 from ...config.durations import format_duration
 from ...config.ranges import check_ranges, read_number
+from ...config.sizes import check_request_size
 from ...headers.statuses import bad_request, status
 
 _NS: Final = 1_000_000_000
@@ -42,6 +43,7 @@ def _parse(body: bytes) -> ParsedPull:
         batch = 1 if batch is None else batch
         return ParsedPull(PullRequest(batch=batch), plain=True)
     try:
+        check_request_size(text)
         request = check_ranges(decode(text, PullRequest))
     except DocumentError as error:
         return ParsedPull(PullRequest(), refusal=bad_request(str(error)))

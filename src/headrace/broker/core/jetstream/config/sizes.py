@@ -1,0 +1,114 @@
+"""How much a configuration or a request may list: what is more would hold the event loop too long.
+
+The public server has no such limits; where it has an error for the kind of thing, that one is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from .....api.base import Document, DocumentError
+from .....api.consumers import ConsumerConfig
+from .....api.errors import Errors
+from .....api.streams import StreamConfig, SubjectTransformConfig
+from .....limits import (
+    API_REQUEST_BYTES_MAX,
+    API_REQUEST_COMMAS_MAX,
+    BACKOFF_STEPS_MAX,
+    METADATA_ENTRIES_MAX,
+    PLACEMENT_TAGS_MAX,
+    RULE_TOKENS_MAX,
+    RULES_TOKENS_MAX,
+    SUBJECT_TOKENS_MAX,
+    TEXT_CHARS_MAX,
+)
+from .....pattern_tree import TooManyPatternsError
+from .refused import Refused, invalid
+
+D = TypeVar("D", bound=Document)
+
+
+def check_request_size(payload: bytes) -> None:
+    """Raise DocumentError for a request that takes too long to read."""
+    if len(payload) > API_REQUEST_BYTES_MAX:
+        raise DocumentError(
+            f"json: request of {len(payload)} bytes; accepted are {API_REQUEST_BYTES_MAX}"
+        )
+    if len(payload) > TEXT_CHARS_MAX and payload.count(b",") > API_REQUEST_COMMAS_MAX:
+        raise DocumentError(f"json: too many values; accepted are {API_REQUEST_COMMAS_MAX}")
+
+
+def with_checked_texts(document: D, payload: bytes) -> D:
+    """The document read from ``payload``. Raises DocumentError for a text that is too long to look at."""
+    if len(payload) > TEXT_CHARS_MAX:
+        _check_texts(document)
+    return document
+
+
+def _check_texts(document: Document) -> None:
+    """At any depth, but not in metadata, which has a cap of its own."""
+    kind = type(document)
+    for name, wire_name in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True):
+        value = getattr(document, name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Document):
+                _check_texts(item)
+            elif isinstance(item, str) and len(item) > TEXT_CHARS_MAX:
+                raise DocumentError(
+                    f"json: text of {len(item)} characters in {wire_name};"
+                    f" accepted are {TEXT_CHARS_MAX}"
+                )
+
+
+def check_entries(metadata: Mapping[str, str]) -> None:
+    """Refuse metadata of too many entries."""
+    if len(metadata) > METADATA_ENTRIES_MAX:
+        count = len(metadata)
+        raise invalid(f"too many metadata entries: {count}; accepted are {METADATA_ENTRIES_MAX}")
+
+
+def check_backoff(config: ConsumerConfig) -> None:
+    """Refuse a backoff of too many steps."""
+    if len(config.backoff) > BACKOFF_STEPS_MAX:
+        text = f"too many backoff steps: {len(config.backoff)}; accepted are {BACKOFF_STEPS_MAX}"
+        raise Refused(Errors.CONSUMER_CREATE, err=text)
+
+
+def check_tokens(patterns: Iterable[str]) -> None:
+    """Raise TooManyPatternsError for subjects that have too many tokens together."""
+    count = sum(pattern.count(".") + 1 for pattern in patterns)
+    if count > SUBJECT_TOKENS_MAX:
+        raise TooManyPatternsError(
+            f"too many tokens in all subjects: {count}; accepted are {SUBJECT_TOKENS_MAX}"
+        )
+
+
+def check_lists(config: StreamConfig) -> None:
+    """Refuse a stream whose tags, subjects or transforms are too much to look at."""
+    tags = config.placement.tags if config.placement is not None else ()
+    if len(tags) > PLACEMENT_TAGS_MAX:
+        raise invalid(f"too many placement tags: {len(tags)}; accepted are {PLACEMENT_TAGS_MAX}")
+    check_tokens(config.subjects)
+    if config.subject_transform is not None:
+        _check_rule(config.subject_transform.src, config.subject_transform.dest)
+    if config.republish is not None:
+        _check_rule(config.republish.src, config.republish.dest)
+    sources = config.sources if config.mirror is None else (config.mirror, *config.sources)
+    _check_rules([rule for source in sources for rule in source.subject_transforms])
+
+
+def _check_rules(rules: list[SubjectTransformConfig]) -> None:
+    count = sum(_check_rule(rule.src, rule.dest) for rule in rules)
+    if count > RULES_TOKENS_MAX:
+        text = f"too many tokens in subject transforms of sources: {count}"
+        raise invalid(f"{text}; accepted are {RULES_TOKENS_MAX}")
+
+
+def _check_rule(src: str, dest: str) -> int:
+    """How many tokens a transform has; an argument of a function counts as one."""
+    counts = [side.count(".") + side.count(",") + side.count("{{") + 1 for side in (src, dest)]
+    if max(counts) > RULE_TOKENS_MAX:
+        text = f"too many tokens in a subject transform: {max(counts)}"
+        raise invalid(f"{text}; accepted are {RULE_TOKENS_MAX}")
+    return sum(counts)
