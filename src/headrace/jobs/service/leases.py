@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from .. import ids, limits
@@ -69,6 +69,7 @@ class Result:
     code: str
     state: State | None = None
     due_us: int | None = None
+    repeated: bool = False  # it was said, and done, before
 
 
 def claim(tx: Tx, consumer: Consumer, n: int, lease_s: float, now: int) -> list[ClaimedJob]:
@@ -206,6 +207,7 @@ def fail(
 ) -> list[Result]:
     """Fail leased jobs: they are retried when due, or given up for good.
 
+    Failing again under the same lease is ``ok`` again, with the first result, until the job is claimed again.
     ``note`` records an attempt for each; push records more about its own attempts.
     """
     rows = load(tx, (failure.held.seq for failure in failures))
@@ -223,7 +225,7 @@ def fail(
             failure.held.seq, 200, "ok", states[failure.held.seq], moves[failure.held.seq].due_us
         )
         if failure.held.seq in moves
-        else _refused(consumer, failure.held, rows.get(failure.held.seq), None)
+        else _failed_before(consumer, failure.held, rows.get(failure.held.seq))
         for failure in failures
     ]
 
@@ -231,17 +233,30 @@ def fail(
 def _failed(
     consumer: Consumer, failure: Failure, row: Row, now: int, random: Callable[[], float]
 ) -> Move:
-    if failure.dead:
-        return Move(row=row, event=Event.BURY, error=failure.reason)
-    event = failure_event(row["retries"], consumer.max_retries)
-    if event is Event.EXHAUST:
-        return Move(row=row, event=event, error=failure.reason)
+    event = Event.BURY if failure.dead else failure_event(row["retries"], consumer.max_retries)
+    if event is not Event.RETRY:
+        return Move(row=row, event=event, error=failure.reason, keeps_lease=True)
     delay = failure.retry_in_s
     if delay is None:
         delay = retry_delay_s(
             consumer.settings.retry, row["retries"] + 1, random, failure.retry_after_s
         )
-    return Move(row=row, event=event, due_us=now + round(delay * _SECOND_US), error=failure.reason)
+    return Move(
+        row=row,
+        event=event,
+        due_us=now + round(delay * _SECOND_US),
+        error=failure.reason,
+        keeps_lease=True,
+    )
+
+
+def _failed_before(consumer: Consumer, held: Held, row: Row | None) -> Result:
+    """The result of a failure that was reported before, or a refusal."""
+    for state in (State.QUEUED, State.DEAD):
+        result = _refused(consumer, held, row, state)
+        if result.repeated and row is not None:
+            return replace(result, due_us=row["due_us"] if state is State.QUEUED else None)
+    return _refused(consumer, held, row, None)
 
 
 def _note_failure(tx: Tx, failure: Failure, row: Row, now: int) -> None:
@@ -289,6 +304,7 @@ def describe(result: Result) -> str | None:
     return {
         "ok": None,
         "lease_lost": "the lease is over: the job was given to another, finished, or sent back",
+        "invalid_lease": "a lease is what the claim gave",
         "lease_ceiling": f"a lease cannot be extended past {limits.LEASE_TOTAL_S_MAX:g} s in total",
         "not_found": "the consumer has no such job",
     }[result.code]
@@ -314,8 +330,8 @@ def _refused(consumer: Consumer, item: Held, row: Row | None, done: State | None
     state = State(row["state"])
     known = row["lease"] is not None and ids.tokens_equal(row["lease"], item.lease)
     if known and done is not None and state is done:
-        # The answer to an earlier completion was lost; nothing else happened to the job.
-        return Result(item.seq, 200, "ok", state)
+        # The answer to an earlier report was lost; nothing else happened to the job.
+        return Result(item.seq, 200, "ok", state, repeated=True)
     return Result(item.seq, 409, "lease_lost", state)
 
 

@@ -42,8 +42,10 @@ def job_of_consumer(tx: Tx, consumer: Consumer, seq: int, *, foreign: int = 401)
 
 def change_state(
     tx: Tx, consumer: Consumer, seq: int, asked: str, incremental_s: int, options: Options, now: int
-) -> None:
+) -> Event | None:
     """Carry out a ``NextState``, or reject it with 400; setting the current state changes nothing.
+
+    Returns what happened to the job: ``None`` for nothing.
 
     A job held under a lease of the leased API can be finished only with that lease.
     """
@@ -53,7 +55,7 @@ def change_state(
         raise not_found("job", "jobId")
     event = requested_event(State(row["state"]), asked, incremental_s)
     if event is None:
-        return
+        return None
     if event in {Event.COMPLETE, Event.BURY} and row["lease"] is not None:
         raise bad_request(
             "leased",
@@ -76,3 +78,4 @@ def change_state(
         ],
         now,
     )
+    return event

@@ -29,6 +29,7 @@ class Move:
     lease_expires_us: int | None = None
     extra_s: int = 0
     error: str | None = None
+    keeps_lease: bool = False  # so that its end is recognised when it is reported again
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,10 +88,7 @@ def _moved(tx: Tx, move: Move, now: int) -> _Stored:
         retries=rule.count.after(row["retries"]),
         claims=row["claims"] + inflight,
         due_us=due_us,
-        # A finished job keeps its lease, so that finishing it again is recognised.
-        lease=move.lease
-        if inflight
-        else (row["lease"] if rule.target is not State.QUEUED else None),
+        lease=move.lease if inflight else (row["lease"] if move.keeps_lease else None),
         lease_started_us=now if inflight else row["lease_started_us"],
         lease_expires_us=move.lease_expires_us if inflight else None,
         extra_s=move.extra_s if inflight else 0,

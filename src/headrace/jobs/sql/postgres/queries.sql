@@ -81,8 +81,10 @@ WHERE job.seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json
 ORDER BY job.seq FOR UPDATE OF job;
 
 -- name: load_expired
-SELECT job.*, consumer.max_retries, consumer.kind FROM job
+SELECT job.*, consumer.max_retries, consumer.kind, consumer.consumer_id, channel.channel_id
+FROM job
 JOIN consumer ON consumer.seq = job.consumer_seq
+JOIN channel ON channel.seq = consumer.channel_seq
 WHERE job.state = 1002 AND job.lease_expires_us <= :now
 ORDER BY job.lease_expires_us LIMIT :n FOR UPDATE OF job SKIP LOCKED;
 
@@ -115,9 +117,11 @@ DELETE FROM job WHERE seq IN (
 );
 
 -- name: due_messages
-SELECT seq, channel_seq, priority, ordering_key, scheduled_us FROM message
-WHERE status = 101 AND scheduled_us <= :now
-ORDER BY scheduled_us, seq LIMIT :n FOR UPDATE SKIP LOCKED;
+SELECT message.seq, message.channel_seq, message.priority, message.ordering_key, message.scheduled_us,
+    channel.channel_id
+FROM message JOIN channel ON channel.seq = message.channel_seq
+WHERE message.status = 101 AND message.scheduled_us <= :now
+ORDER BY message.scheduled_us, message.seq LIMIT :n FOR UPDATE OF message SKIP LOCKED;
 
 -- name: jobs_of_messages
 SELECT job.*, consumer.consumer_id FROM job JOIN consumer ON consumer.seq = job.consumer_seq

@@ -83,9 +83,21 @@ SELECT * FROM event WHERE seq > :at ORDER BY seq LIMIT :n;
 SELECT * FROM outcome ORDER BY seq LIMIT :n;
 
 -- name: oldest_ready_us
-SELECT created_us FROM job
-WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
-ORDER BY priority DESC, seq LIMIT 1;
+-- The first job of each priority, along the index that claims use: no scan of the backlog.
+WITH RECURSIVE level (priority) AS (
+    SELECT max(priority) FROM job WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+    UNION ALL
+    SELECT (
+        SELECT max(priority) FROM job
+        WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+        AND priority < level.priority
+    ) FROM level WHERE level.priority IS NOT NULL
+)
+SELECT min((
+    SELECT created_us FROM job
+    WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+    AND priority = level.priority ORDER BY seq LIMIT 1
+)) AS created_us FROM level;
 
 -- name: oldest_of_state
 SELECT changed_us, created_us FROM job
