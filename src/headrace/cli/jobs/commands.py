@@ -31,7 +31,11 @@ _SERVE_FLAGS: Final[tuple[tuple[str, type, str], ...]] = (
     ("port", int, "port to listen on, 0 for any (default 8080)"),
     ("database", str, "sqlite:///path.db or postgresql://… (default sqlite:///headrace-jobs.db)"),
     ("database_threads", int, "connections to PostgreSQL (default 8)"),
-    ("max_retries", int, "retries of new consumers (default 5)"),
+    (
+        "max_retries",
+        int,
+        "retries of new consumers (default 17: with their delays, more than a day)",
+    ),
     ("rational_delay_seconds", float, "added to the time limit of a pull job (default 2)"),
     ("connection_timeout_seconds", float, "time limit of a push call or a pull job (default 30)"),
     ("schedule_min_delay_seconds", float, "minimum delay of scheduled messages (default 120)"),
