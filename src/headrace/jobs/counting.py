@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .metrics import Metrics
 from .models import Consumer
@@ -10,7 +10,7 @@ from .service.leases import Result
 from .service.upkeep import Swept
 from .states import Event, State
 
-__all__ = ["count_claimed", "count_expired", "count_move", "count_results"]
+__all__ = ["count_cancelled", "count_claimed", "count_expired", "count_move", "count_results"]
 
 
 def count_claimed(metrics: Metrics, consumer: Consumer, jobs: int) -> None:
@@ -26,13 +26,16 @@ def count_results(
     labels = _labels(consumer)
     done = [result for result in results if result.status == 200 and not result.repeated]
     dead = sum(result.state is State.DEAD for result in done)
+    cancelled = sum(result.cancelled for result in done)
     refused = sum(result.status != 200 for result in results)
     if done:
         metrics.add("jobs_completed_total", len(done), **labels, outcome=outcome)
     if refused:
         metrics.add("jobs_completed_total", refused, **labels, outcome="refused")
-    if dead:
-        metrics.add("jobs_dead_total", dead, **labels, cause="failed")
+    if dead > cancelled:
+        metrics.add("jobs_dead_total", dead - cancelled, **labels, cause="failed")
+    if cancelled:
+        metrics.add("jobs_dead_total", cancelled, **labels, cause="cancelled")
     if outcome == "failed" and len(done) > dead:
         metrics.add("jobs_retries_total", len(done) - dead, **labels)
 
@@ -44,9 +47,17 @@ def count_move(metrics: Metrics, consumer: Consumer, event: Event | None) -> Non
         count_claimed(metrics, consumer, 1)
     elif event is Event.COMPLETE:
         metrics.add("jobs_completed_total", 1, **labels, outcome="delivered")
-    elif event is Event.BURY:
+    elif event in {Event.BURY, Event.CANCEL}:
         metrics.add("jobs_completed_total", 1, **labels, outcome="failed")
-        metrics.add("jobs_dead_total", 1, **labels, cause="failed")
+        cause = "failed" if event is Event.BURY else "cancelled"
+        metrics.add("jobs_dead_total", 1, **labels, cause=cause)
+
+
+def count_cancelled(metrics: Metrics, channel: str, jobs: Mapping[str, int]) -> None:
+    """Count waiting jobs that were cancelled, by consumer."""
+    for consumer, count in jobs.items():
+        labels = {"channel": channel, "consumer": consumer}
+        metrics.add("jobs_dead_total", count, **labels, cause="cancelled")
 
 
 def count_expired(metrics: Metrics, swept: Swept) -> None:
@@ -54,9 +65,12 @@ def count_expired(metrics: Metrics, swept: Swept) -> None:
     for (channel, consumer), states in swept.consumers.items():
         labels = {"channel": channel, "consumer": consumer}
         dead = sum(state is State.DEAD for state in states)
+        cancelled = swept.cancelled.get((channel, consumer), 0)
         metrics.add("jobs_lease_expired_total", len(states), **labels)
-        if dead:
-            metrics.add("jobs_dead_total", dead, **labels, cause="expired")
+        if dead > cancelled:
+            metrics.add("jobs_dead_total", dead - cancelled, **labels, cause="expired")
+        if cancelled:
+            metrics.add("jobs_dead_total", cancelled, **labels, cause="cancelled")
         if len(states) > dead:
             metrics.add("jobs_retries_total", len(states) - dead, **labels)
 

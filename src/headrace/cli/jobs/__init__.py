@@ -63,7 +63,7 @@ def _commands() -> dict[str, click.Command]:
         def ask(args: Args, carried: verbs.Call = carried) -> int:
             return verbs.speak(carried, args)
 
-        made[name] = _verb(name, text, ask, (*declare, url), destroys=name == "purge")
+        made[name] = _verb(name, text, ask, (*declare, url), destroys=name in ("purge", "cancel"))
     return made
 
 
@@ -108,6 +108,8 @@ jobs = _Jobs(
         "pause": Verb("stop handing out jobs", "-"),
         "resume": Verb("hand out jobs again", "-"),
         "enable": Verb("call a disabled endpoint again", "-"),
+        "find": Verb("jobs of a message, a consumer, in a state, of an age", "-"),
+        "cancel": Verb("cancel a job, or all that match", "-"),
         "job": Verb("a job with its attempts", "-"),
         "dead": Verb("dead jobs with their last error", "-"),
         "requeue": Verb("requeue all dead jobs", "-"),

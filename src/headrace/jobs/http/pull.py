@@ -185,6 +185,8 @@ async def list_dead(runtime: Runtime, request: Request) -> Response:
     base = f"/channel/{path['channelId']}"
     dead = [
         shapes.DeadJob(
+            ID=str(row["seq"]),
+            JobURL=f"/v2{base}/consumer/{consumer.consumer_id}/job/{row['seq']}",
             ListenerEndpoint=consumer.callback_url,
             ListenerName=consumer.name,
             Status=State.DEAD.name,

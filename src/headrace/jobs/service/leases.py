@@ -62,7 +62,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one item: ``ok``, ``lease_lost`` (409) or ``not_found`` (404)."""
+    """The result of one item: ``ok``, ``lease_lost``, ``cancelled`` (409), ``not_found`` (404), …"""
 
     seq: int
     status: int
@@ -70,6 +70,7 @@ class Result:
     state: State | None = None
     due_us: int | None = None
     repeated: bool = False  # it was said, and done, before
+    cancelled: bool = False  # the claim ended, and so did the job
 
 
 def claim(tx: Tx, consumer: Consumer, n: int, lease_s: float, now: int) -> list[ClaimedJob]:
@@ -190,7 +191,8 @@ def heartbeat(
             continue
         row = states.get(item.seq)
         if row is not None and _holds(consumer, item, row):
-            results.append(Result(item.seq, 409, "lease_ceiling", State.INFLIGHT))
+            code = "lease_ceiling" if row["cancelled_us"] is None else "cancelled"
+            results.append(Result(item.seq, 409, code, State.INFLIGHT))
         else:
             results.append(_refused(consumer, item, row, None))
     return results
@@ -221,9 +223,7 @@ def fail(
         if note and failure.held.seq in moves:
             _note_failure(tx, failure, moves[failure.held.seq].row, now)
     return [
-        Result(
-            failure.held.seq, 200, "ok", states[failure.held.seq], moves[failure.held.seq].due_us
-        )
+        _ended(moves[failure.held.seq], states[failure.held.seq])
         if failure.held.seq in moves
         else _failed_before(consumer, failure.held, rows.get(failure.held.seq))
         for failure in failures
@@ -248,6 +248,15 @@ def _failed(
         error=failure.reason,
         keeps_lease=True,
     )
+
+
+def _ended(move: Move, state: State) -> Result:
+    due_us = move.due_us if state is State.QUEUED else None
+    return Result(move.row["seq"], 200, "ok", state, due_us, cancelled=_is_cancelled(move, state))
+
+
+def _is_cancelled(move: Move, state: State) -> bool:
+    return state is State.DEAD and move.row["cancelled_us"] is not None
 
 
 def _failed_before(consumer: Consumer, held: Held, row: Row | None) -> Result:
@@ -284,9 +293,9 @@ def release(
         for item in items
         if item.seq in rows and _holds(consumer, item, rows[item.seq])
     }
-    apply_moves(tx, list(moves.values()), now)
+    states = dict(zip(moves, apply_moves(tx, list(moves.values()), now), strict=True))
     return [
-        Result(item.seq, 200, "ok", State.QUEUED, due_us)
+        _ended(moves[item.seq], states[item.seq])
         if item.seq in moves
         else _refused(consumer, item, rows.get(item.seq), None)
         for item in items
@@ -304,6 +313,7 @@ def describe(result: Result) -> str | None:
     return {
         "ok": None,
         "lease_lost": "the lease is over: the job was given to another, finished, or sent back",
+        "cancelled": "the job was cancelled: stop, and release it",
         "invalid_lease": "a lease is what the claim gave",
         "lease_ceiling": f"a lease cannot be extended past {limits.LEASE_TOTAL_S_MAX:g} s in total",
         "not_found": "the consumer has no such job",

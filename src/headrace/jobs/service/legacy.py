@@ -78,4 +78,4 @@ def change_state(
         ],
         now,
     )
-    return event
+    return Event.CANCEL if event is Event.BURY and row["cancelled_us"] is not None else event

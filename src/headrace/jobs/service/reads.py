@@ -23,6 +23,7 @@ __all__ = [
     "get_message",
     "message_counts",
     "page",
+    "page_of",
 ]
 
 _NEWEST: Final = 2**62
@@ -92,6 +93,11 @@ def page(
         rows = list(tx.all(f"page_{query}_before", at=paging.at, n=size, **values))[::-1]
     else:
         rows = list(tx.all(f"page_{query}_after", at=paging.at, n=size, **values))
+    return page_of(cursors, scope, rows)
+
+
+def page_of(cursors: Cursors, scope: str, rows: Sequence[Row]) -> Page:
+    """A page of rows that were read already, newest first."""
     if not rows:
         return Page(rows)
     return Page(rows, cursors.seal(scope, rows[-1]["seq"]), cursors.seal(scope, rows[0]["seq"]))

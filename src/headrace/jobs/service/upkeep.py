@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ class Swept:
 
     expired: int
     consumers: Mapping[tuple[str, str], Sequence[State]]
+    cancelled: Mapping[tuple[str, str], int]
 
 
 def expire_leases(tx: Tx, now: int) -> Swept:
@@ -49,7 +51,10 @@ def expire_leases(tx: Tx, now: int) -> Swept:
     found: dict[tuple[str, str], list[State]] = {}
     for row, state in zip(rows, states, strict=True):
         found.setdefault((row["channel_id"], row["consumer_id"]), []).append(state)
-    return Swept(len(rows), found)
+    cancelled = Counter(
+        (row["channel_id"], row["consumer_id"]) for row in rows if row["cancelled_us"] is not None
+    )
+    return Swept(len(rows), found, cancelled)
 
 
 def give_back(tx: Tx) -> int:

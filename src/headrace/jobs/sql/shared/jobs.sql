@@ -25,6 +25,20 @@ JOIN message ON message.seq = job.message_seq
 LEFT JOIN producer ON producer.seq = message.producer_seq
 WHERE job.seq = :seq;
 
+-- name: job_at
+-- The job of this number, or the next one.
+SELECT seq, created_us FROM job WHERE seq >= :seq ORDER BY seq LIMIT 1;
+
+-- name: last_job
+SELECT max(seq) AS seq FROM job;
+
+-- name: list_consumers_of_channel
+SELECT seq, consumer_id FROM consumer WHERE channel_seq = :channel_seq AND removed_us IS NULL;
+
+-- name: mark_cancelled
+-- A job that runs: it ends with its claim.
+UPDATE job SET cancelled_us = :now WHERE seq = :seq AND state = 1002;
+
 -- name: delete_job
 DELETE FROM job WHERE seq = :seq;
 

@@ -67,7 +67,7 @@ FROM (
     FROM json_each(:items)
 ) AS item
 WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
-AND job.state = 1002 AND job.lease_started_us + :total > :now
+AND job.state = 1002 AND job.lease_started_us + :total > :now AND job.cancelled_us IS NULL
 RETURNING job.seq, job.lease_expires_us;
 
 -- name: load_jobs
@@ -86,6 +86,7 @@ ORDER BY job.lease_expires_us LIMIT :n;
 SELECT job.*, consumer.max_retries FROM job INDEXED BY job_by_state
 JOIN consumer ON consumer.seq = job.consumer_seq
 WHERE job.consumer_seq = :consumer_seq AND job.state = 1004 AND job.seq > :after
+AND job.cancelled_us IS NULL
 ORDER BY job.seq LIMIT :n;
 
 -- name: store_jobs
@@ -96,7 +97,8 @@ UPDATE job SET
     lease_started_us = json_extract(item.value, '$.lease_started_us'),
     lease_expires_us = json_extract(item.value, '$.lease_expires_us'),
     extra_s = json_extract(item.value, '$.extra_s'),
-    last_error = json_extract(item.value, '$.last_error'), changed_us = :now
+    last_error = json_extract(item.value, '$.last_error'),
+    cancelled_us = json_extract(item.value, '$.cancelled_us'), changed_us = :now
 FROM json_each(:items) AS item WHERE job.seq = json_extract(item.value, '$.seq');
 
 -- name: delete_dead
@@ -166,7 +168,7 @@ AND json_extract(consumer.settings, '$.outcomes') = 1
 ORDER BY job.seq;
 
 -- name: states_of
-SELECT seq, consumer_seq, state, lease, lease_expires_us FROM job
+SELECT seq, consumer_seq, state, lease, lease_expires_us, cancelled_us FROM job
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: insert_attempts
@@ -179,3 +181,41 @@ FROM json_each(:items);
 -- name: delete_outcomes
 -- Exactly the published ones: a lower number may be committed later than a higher one.
 DELETE FROM outcome WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: page_jobs_of_state_after
+-- A page of the jobs of one consumer in one state. Those after :last were made after :until_us.
+SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+FROM job INDEXED BY job_by_state JOIN message ON message.seq = job.message_seq
+WHERE job.consumer_seq = :consumer_seq AND job.state = :state AND job.seq < :at AND job.seq <= :last
+AND job.created_us <= :until_us
+ORDER BY job.seq DESC LIMIT :n;
+
+-- name: page_jobs_of_message_after
+-- The same of one message, which has a job for each consumer at most.
+SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+FROM job INDEXED BY job_by_message JOIN message ON message.seq = job.message_seq
+JOIN consumer ON consumer.seq = job.consumer_seq AND consumer.removed_us IS NULL
+WHERE job.message_seq = :message_seq AND job.seq < :at AND job.created_us <= :until_us
+AND (:consumer_seq = 0 OR job.consumer_seq = :consumer_seq) AND (:state = 0 OR job.state = :state)
+ORDER BY job.seq DESC LIMIT :n;
+
+-- name: page_jobs_of_state_before
+-- A page of the jobs of one consumer in one state. Those after :last were made after :until_us.
+SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+FROM job INDEXED BY job_by_state JOIN message ON message.seq = job.message_seq
+WHERE job.consumer_seq = :consumer_seq AND job.state = :state AND job.seq > :at AND job.seq <= :last
+AND job.created_us <= :until_us
+ORDER BY job.seq ASC LIMIT :n;
+
+-- name: page_jobs_of_message_before
+-- The same of one message, which has a job for each consumer at most.
+SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+FROM job INDEXED BY job_by_message JOIN message ON message.seq = job.message_seq
+JOIN consumer ON consumer.seq = job.consumer_seq AND consumer.removed_us IS NULL
+WHERE job.message_seq = :message_seq AND job.seq > :at AND job.created_us <= :until_us
+AND (:consumer_seq = 0 OR job.consumer_seq = :consumer_seq) AND (:state = 0 OR job.state = :state)
+ORDER BY job.seq ASC LIMIT :n;
