@@ -20,7 +20,7 @@ from jobs_world import World
 
 # Those that refer to others come first.
 TABLES = ["attempt", "job", "message", "consumer", "channel", "producer"]
-TABLES += ["counter", "event", "outcome", "leader", "meta"]
+TABLES += ["counter", "event", "outcome", "leader", "meta", "removed_jobs"]
 
 
 @pytest.fixture(scope="session")

@@ -210,7 +210,7 @@ async def test_cancelling_needs_the_tokens_of_the_consumer_or_the_administrators
     assert await status({}, consumer="k") == 401
     assert await status(channel, consumer="k") == 401
     assert await status({**PULL, "X-Broker-Consumer-Token": "no"}, consumer="k") == 403
-    assert await status(PULL, states=["QUEUED"]) == 401
+    assert await status(PULL, states=["QUEUED"]) == 400
     assert await status(PULL, consumer="k", dry_run=True) == 200
     assert await status({"Authorization": "Bearer at"}, states=["QUEUED"]) == 200
     assert (await world.http.get(FIND)).status_code == 403

@@ -152,19 +152,20 @@ class Maintenance:
                 return total
 
     async def _retain_window(self, after: int, total: retention.Removed) -> int | None:
-        keep, database = self._keep, self._runtime.database
+        keep, database, archived = self._keep, self._runtime.database, self._archive is not None
 
         def look(tx: Tx) -> tuple[retention.Window, int]:
             now = tx.now_us()
-            return retention.look(tx, keep, after, now), now
+            return retention.look(tx, keep, after, now, attempts=archived), now
 
         window, now = await database.read(look)
         if window.messages:
             if self._archive is not None:
                 await asyncio.to_thread(self._archive.write, window)
-            self._count(
-                await database.write(lambda tx: retention.remove(tx, keep, window, now)), total
+            removed = await database.write(
+                lambda tx: retention.remove(tx, keep, window, now, archived=archived)
             )
+            self._count(removed, total)
         return window.after
 
     def _count(self, removed: retention.Removed, total: retention.Removed) -> None:

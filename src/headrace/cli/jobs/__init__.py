@@ -25,8 +25,8 @@ class _Jobs(LazyGroup):
     """Its verbs need the extra ``jobs``, and are made when one is used."""
 
     connection = (
-        "Every command but serve and prune takes --url (or HEADRACE_JOBS_URL), the service's address, and "
-        "honours HEADRACE_JOBS_ADMIN_TOKEN. They speak HTTP, and take no --server."
+        "Every command but serve, prune and archive takes --url (or HEADRACE_JOBS_URL), the service's "
+        "address, and honours HEADRACE_JOBS_ADMIN_TOKEN. They speak HTTP, and take no --server."
     )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -52,6 +52,18 @@ def _commands() -> dict[str, click.Command]:
             output=False,
         ),
     }
+    made["archive"] = click.Group(
+        "archive",
+        help="Look into what retention archived; needs no running service.",
+        commands=[
+            _verb(
+                "read",
+                "show a message with its jobs, attempts and reasons, by its id or by a job's",
+                verbs.archive_read_command,
+                verbs.ARCHIVE_OPTIONS,
+            )
+        ],
+    )
     url = click.option(
         "--url",
         envvar="HEADRACE_JOBS_URL",
@@ -99,6 +111,7 @@ jobs = _Jobs(
     {
         "serve": Verb("run the service", "-"),
         "prune": Verb("archive and remove expired messages once, beside a running service", "-"),
+        "archive": Verb("find an archived message by its id or by a job's", "-"),
         "status": Verb("counts of every consumer", "-"),
         "events": Verb("the newest events of the service", "-"),
         "channel": Verb("create or change a channel", "-"),

@@ -18,6 +18,7 @@ from ...jobs.client import JobsClient
 from ...jobs.config import Config, load_config
 from .. import loop_factory
 from ..shared.asking import ask
+from ..shared.errors import Failure
 from ..shared.output import Output, Table
 from ..shared.units import DURATION
 from ..shared.verbs import Declare
@@ -63,6 +64,13 @@ CONFIG_OPTIONS: Final[tuple[Declare, ...]] = (
         )
         for name, kind, text in _SERVE_FLAGS
     ),
+)
+
+ARCHIVE_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.argument("directory", type=click.Path(path_type=Path)),
+    click.option("--message", metavar="ID", help="the message of this id"),
+    click.option("--job", metavar="ID", help="the message of this job"),
+    click.option("--channel", help="of this channel only"),
 )
 
 SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
@@ -134,6 +142,22 @@ def prune_command(args: Args) -> int:
 
     rows = asyncio.run(prune())
     print("removed " + ", ".join(f"{count} {table}" for table, count in sorted(rows.items())))
+    return 0
+
+
+def archive_read_command(args: Args) -> int:
+    """Show archived messages, as they were written."""
+    from ...jobs.archive import read_archive
+
+    if args.job is None and args.message is None:
+        raise Failure("say what to look for: --message ID or --job ID")
+    found = list(
+        read_archive(args.directory, channel=args.channel, message=args.message, job=args.job)
+    )
+    form = args.output.form
+    Output("json" if form == "text" else form).show(found)
+    if not found:
+        raise Failure("the archive has no such message or job")
     return 0
 
 

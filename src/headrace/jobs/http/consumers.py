@@ -224,6 +224,6 @@ ENDPOINTS: Final = (
         admin=True,
         tag="consumers",
         legacy=False,
-        errors=(401, 403, 404),
+        errors=(401, 403, 404, 410),
     ),
 )

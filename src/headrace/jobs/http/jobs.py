@@ -98,6 +98,8 @@ def _shown(row: Row, consumer_id: str, base: str) -> shapes.FoundJob:
 
 
 async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
+    if "x-broker-consumer-token" not in request.headers:
+        require_admin(runtime, request)
     body = await read_json(request, shapes.CancelBody)
     states = _states(body.states, _UNFINISHED)
     if set(states) - set(_UNFINISHED):
@@ -168,10 +170,11 @@ def _canceller(runtime: Runtime, request: Request, tx: Tx, consumer: str | None)
     """The channel, for an administrator, or for whoever has the tokens of the consumer that is named."""
     channel_id = request.path_params["channelId"]
     if not is_admin(runtime, request):
-        if consumer is None or "x-broker-consumer-token" not in request.headers:
-            require_admin(runtime, request)
-        else:
-            consumers.authorised_consumer(tx, channel_id, consumer, *consumer_tokens(request))
+        if consumer is None:
+            raise bad_request(
+                "consumer_missing", "without the admin token, name the consumer", "consumer"
+            )
+        consumers.authorised_consumer(tx, channel_id, consumer, *consumer_tokens(request))
     return int(require_reader(runtime, request, tx)["seq"])
 
 

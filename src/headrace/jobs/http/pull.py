@@ -253,7 +253,7 @@ def dead_counts_of(rows: list[tuple[Row, dict[State, int]]]) -> shapes.DeadCount
 
 
 _BASE: Final = "/channel/{channelId}/consumer/{consumerId}"
-_LADDER: Final = (400, 401, 403, 404, 412)
+_LADDER: Final = (400, 401, 403, 404, 410, 412)
 
 ENDPOINTS: Final = (
     Endpoint(
@@ -295,7 +295,7 @@ ENDPOINTS: Final = (
         answers={202: None},
         tokens=CONSUMER_TOKENS,
         tag="dead letters",
-        errors=(400, 401, 403, 404),
+        errors=(400, 401, 403, 404, 410),
     ),
     Endpoint(
         method="DELETE",

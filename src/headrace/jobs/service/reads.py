@@ -13,6 +13,7 @@ from .. import limits
 from ..errors import bad_request, not_found
 from ..states import State
 from ..store import Row, Tx
+from .retention import missing
 
 __all__ = [
     "Cursors",
@@ -112,10 +113,10 @@ def get_message(tx: Tx, channel_seq: int, message_id: str) -> tuple[Row, Sequenc
 
 
 def get_job(tx: Tx, seq: int) -> tuple[Row, Sequence[Row]]:
-    """A job and its recorded attempts; 404 if it does not exist."""
+    """A job and its recorded attempts; 404 if it does not exist, 410 if it was removed."""
     row = tx.one("get_job", seq=seq)
     if row is None:
-        raise not_found("job", "jobId")
+        raise missing(tx, seq)
     return row, tx.all("list_attempts", job_seq=seq, n=limits.MAX_RETRIES_MAX)
 
 

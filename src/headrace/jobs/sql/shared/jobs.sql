@@ -99,18 +99,19 @@ SELECT * FROM outcome ORDER BY seq LIMIT :n;
 -- name: oldest_ready_us
 -- The first job of each priority, along the index that claims use: no scan of the backlog.
 WITH RECURSIVE level (priority) AS (
-    SELECT max(priority) FROM job WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+    SELECT (
+        SELECT priority FROM job WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+        ORDER BY consumer_seq, hold, priority DESC, seq LIMIT 1
+    )
     UNION ALL
     SELECT (
-        SELECT max(priority) FROM job
-        WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
-        AND priority < level.priority
+        SELECT priority FROM job WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+        AND priority < level.priority ORDER BY consumer_seq, hold, priority DESC, seq LIMIT 1
     ) FROM level WHERE level.priority IS NOT NULL
 )
 SELECT min((
-    SELECT created_us FROM job
-    WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
-    AND priority = level.priority ORDER BY seq LIMIT 1
+    SELECT created_us FROM job WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+    AND priority <= level.priority ORDER BY consumer_seq, hold, priority DESC, seq LIMIT 1
 )) AS created_us FROM level;
 
 -- name: oldest_of_state

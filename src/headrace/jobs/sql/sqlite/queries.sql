@@ -219,3 +219,8 @@ JOIN consumer ON consumer.seq = job.consumer_seq AND consumer.removed_us IS NULL
 WHERE job.message_seq = :message_seq AND job.seq > :at AND job.created_us <= :until_us
 AND (:consumer_seq = 0 OR job.consumer_seq = :consumer_seq) AND (:state = 0 OR job.state = :state)
 ORDER BY job.seq ASC LIMIT :n;
+
+-- name: attempts_of_jobs
+SELECT job_seq, number, kind, started_us, duration_us, status, error, excerpt FROM attempt
+WHERE job_seq IN (SELECT value FROM json_each(:seqs))
+ORDER BY job_seq, seq;
