@@ -17,6 +17,7 @@ from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.service.retention import Keep
 from jobs_endpoint import Endpoint, answer
 from jobs_world import World, held
+from waiting import until
 
 SEED = 34
 STEPS = 120
@@ -179,10 +180,7 @@ async def test_every_counter_says_what_happened(world: World, endpoint: Endpoint
         states = (await world.http.get("/v2/channel/c/consumer/h")).json()["jobs"]
         return bool(states["QUEUED"] + states["INFLIGHT"] == 0)
 
-    for _ in range(1000):
-        if await pushed():
-            break
-        await asyncio.sleep(0.01)
+    await until(pushed, "the endpoint has not got everything", within=20)
     engine.stop()
     await pushing
     await count_pushes(run, endpoint)

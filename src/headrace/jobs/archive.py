@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from ..documents import read_typed
 from ..errors import ConfigurationError
 from .models import payload_fields, rfc3339, state_name
 from .service.retention import Window, folder_of
@@ -96,10 +97,10 @@ def read_archive(
 
 def _decoded(line: bytes, where: str) -> dict[str, Any]:
     try:
-        found = msgspec.json.decode(line, type=dict[str, Any])
+        found = read_typed(line, dict[str, Any])
         if not {"channel", "message", "seq", "jobs"} <= found.keys():
             raise ValueError("fields are missing")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigurationError(f"{where}: not a message of an archive: {error}") from None
     return found
 
