@@ -22,6 +22,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -147,11 +148,18 @@ class Fuzzed:
         """Raise if it ended, or has logged what it did not expect."""
         if self._process.returncode is not None:
             raise BrokenPromiseError(f"it ended: {self._process.returncode}\n{self._tail()}")
-        if "Traceback" in LATE_HANDSHAKE.sub("", self._log.read_text("utf-8", "replace")):
-            raise BrokenPromiseError(f"a traceback in its log\n{self._tail()}")
+        found = traceback_in(self._log.read_text("utf-8", "replace"))
+        if found is not None:
+            raise BrokenPromiseError(f"a traceback in its log\n{found}")
 
     def _tail(self) -> str:
         return self._log.read_text("utf-8", "replace")[-6000:]
+
+    def keep_log(self) -> Path:
+        """Copy the log to where it outlives the directory of this run."""
+        descriptor, kept = tempfile.mkstemp(".log", f"headrace-fuzz-jobs-{self.seed}-")
+        os.close(descriptor)
+        return Path(shutil.copyfile(self._log, kept))
 
     async def play(self, data: bytes, *, whole: bool = True) -> bytes:
         """Send ``data`` and return what is answered; a 500 breaks the promise.
@@ -294,6 +302,13 @@ class Fuzzed:
             raise BrokenPromiseError(f"it does not work as before: {result} {odd}\n{self._tail()}")
 
 
+def traceback_in(log: str) -> str | None:
+    """The first traceback of a log with what is around it, without those that mean nothing."""
+    log = LATE_HANDSHAKE.sub("", log)
+    at = log.find("Traceback")
+    return None if at < 0 else log[max(0, at - 2000) : at + 8000]
+
+
 async def fuzz(database: str, seconds: float, seed: int) -> bool:
     """Whether the promises were kept. Says how much was tried."""
     with tempfile.TemporaryDirectory() as directory:
@@ -304,6 +319,7 @@ async def fuzz(database: str, seconds: float, seed: int) -> bool:
             await fuzzed.run(seconds)
         except BrokenPromiseError as error:
             print(error, file=sys.stderr)
+            print(f"the whole log: {fuzzed.keep_log()}", file=sys.stderr)
             good = False
         took = time.monotonic() - begun
         print(

@@ -20,7 +20,7 @@ from jobs_world import World
 
 # Those that refer to others come first.
 TABLES = ["attempt", "job", "message", "consumer", "channel", "producer"]
-TABLES += ["counter", "event", "outcome", "leader", "meta"]
+TABLES += ["counter", "event", "outcome", "leader", "meta", "removed_jobs"]
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +92,12 @@ def clock() -> ManualClock:
 @pytest.fixture
 def options() -> Options:
     """What most tests want; a test module overrides the fixture for others."""
-    return Options(schedule_min_delay_s=120.0, allow_networks=("127.0.0.0/8",))
+    return Options(
+        schedule_min_delay_s=120.0,
+        allow_networks=("127.0.0.0/8",),
+        max_retries=5,
+        retry_delays_s=(5.0, 30.0, 60.0),
+    )
 
 
 @pytest.fixture

@@ -196,7 +196,8 @@ class Scenario:
         counted = (await self.http.get("/dlq-status")).json()["consumers"]
         assert [(one["consumerId"], one["deadCount"]) for one in counted] == [("h0", 1)]
         assert (
-            'jobs_dead_total{channel="a",consumer="h0"} 1' in (await self.http.get("/metrics")).text
+            'jobs_dead_total{channel="a",consumer="h0",cause="failed"} 1'
+            in (await self.http.get("/metrics")).text
         )
         calls = len(self.endpoint.calls)
         requeue = await self.http.post("/channel/a/consumer/h0/dlq", data={"requeue": "h0t"})

@@ -11,6 +11,8 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.jobs.http import create_app
+from headrace.jobs.models import ConsumerSettings, Options
+from headrace.jobs.policy import RetryPolicy
 from headrace.jobs.runtime import Runtime
 from headrace.jobs.service import consumers
 from jobs_contract import ContractTransport
@@ -297,3 +299,35 @@ async def test_a_field_that_is_not_there_is_refused_by_name(
     assert (response.status_code, response.json()["field"]) == (400, field)
     assert "token, name" in response.json()["message"]
     assert (await world.http.get(path)).status_code == 404
+
+
+async def test_the_defaults_are_for_new_consumers_only(world: World) -> None:
+    path = "/v2/channel/c/consumer/k"
+
+    def age(tx: Any) -> None:
+        consumer = consumers.find_consumer(tx, "c", "k")
+        # As it was stored when the defaults were these.
+        old = RetryPolicy(kind="schedule", cap_s=3600)
+        settings = ConsumerSettings(retry=old)
+        change = consumers.ConsumerChange(max_retries=5, settings=settings)
+        consumers.change_consumer(
+            tx, "c", consumer.consumer_id, lambda _: change, None, tx.now_us()
+        )
+
+    await world.runtime.database.write(age)
+    await world.consumer("k", 200, name="other", since=await changed(world))
+    detail = (await world.http.patch(path, json={"settings": {"concurrency": 3}})).json()
+    assert (detail["max_retries"], detail["settings"]["retry"]["kind"]) == (5, "schedule")
+    world.runtime.options = Options()
+    await world.consumer("new", type="pull")
+    new = (await world.http.get("/v2/channel/c/consumer/new")).json()
+    assert (new["max_retries"], new["settings"]["retry"]["kind"]) == (17, "exponential")
+    given = {"settings": {"retry": {"delays_s": [1, 2]}}}
+    patched = (await world.http.patch("/v2/channel/c/consumer/new", json=given)).json()
+    assert patched["settings"]["retry"]["kind"] == "schedule", (
+        "a list of delays is meant to be used"
+    )
+
+
+async def changed(world: World) -> str:
+    return (await world.http.get("/channel/c/consumer/k")).headers["Last-Modified"]

@@ -66,6 +66,21 @@ def test_what_the_fuzzer_sends_is_found_again_by_its_seed() -> None:
     assert len({data for data, _ in first}) > 45
 
 
+def test_a_traceback_in_the_log_is_shown_whole_and_the_log_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    fuzzed = service.Fuzzed(tmp_path, "sqlite:///nothing", SEED)
+    lines = ["before", "Traceback (most recent call last):", *["  a frame"] * 200, "KeyError: 'x'"]
+    log = "\n".join([*lines, *["quiet"] * 5000])
+    (tmp_path / "log").write_text(log)
+    found = service.traceback_in(log)
+    assert found.startswith("before\nTraceback")
+    assert "KeyError: 'x'" in found
+    assert fuzzed.keep_log().read_text() == log
+    assert service.traceback_in("nothing\n") is None
+
+
 @given(st.text(), st.binary(), st.floats(0, 1e12))
 def test_any_signature_is_accepted_or_refused_in_words(
     text: str, body: bytes, now_s: float

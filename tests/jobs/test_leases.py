@@ -339,9 +339,58 @@ async def test_nothing_is_claimed_for_a_client_that_went_away(world: World) -> N
         await serving
 
 
-async def test_a_lease_with_strange_characters_is_refused(world: World) -> None:
-    answer = await world.lease("complete", 400, jobs=[{"id": "1", "lease": "a\u0000"}])
-    assert answer["field"] == "lease"
+@pytest.mark.parametrize("what", ["complete", "fail", "release", "heartbeat"])
+async def test_an_item_that_names_nothing_does_not_reject_the_others(
+    world: World, what: str
+) -> None:
+    await world.broadcast()
+    (job,) = await world.claim()
+    odd = [
+        {"id": name, "lease": "a"} for name in ("", "x", "0", "-1", "1" * 30, "1\u0000", "\u0661")
+    ]
+    strange = [{"id": "900", "lease": "a\u0000"}, {"id": "901", "lease": "\u00e4"}]
+    answer = await world.lease(what, jobs=[*odd, *held(job), *strange])
+    shown = [(one["id"], one["status"], one["code"]) for one in answer["results"]]
+    assert shown == [
+        *((one["id"], 404, "not_found") for one in odd),
+        (job["id"], 200, "ok"),
+        *((one["id"], 409, "invalid_lease") for one in strange),
+    ]
+    assert all(one["message"] for one in answer["results"] if one["status"] != 200)
+    for status, item in ((404, odd[1]), (409, strange[0])):
+        (result,) = (await world.lease(what, status, jobs=[item]))["results"]
+        assert result["status"] == status
+
+
+@pytest.mark.parametrize("dead", [False, True])
+async def test_a_failure_reported_again_has_the_first_result_and_counts_once(
+    world: World, dead: bool
+) -> None:
+    await world.broadcast()
+    (job,) = await world.claim()
+    item = {**held(job)[0], "reason": "no", "dead": dead}
+    first = await world.lease("fail", jobs=[item])
+    world.clock.advance(1)
+    assert await world.lease("fail", jobs=[item]) == first
+    detail = await world.job(job["id"])
+    assert (detail["state"], detail["retries"]) == (("DEAD", 0) if dead else ("QUEUED", 1))
+    assert len(detail["attempts"]) == 1
+    counted = (await world.http.get("/metrics")).text
+    assert 'jobs_completed_total{channel="c",consumer="k",outcome="failed"} 1' in counted
+    await world.lease("complete", 409, jobs=held(job))
+    other = {**item, "lease": "other"}
+    await world.lease("fail", 409, jobs=[other])
+
+
+async def test_a_failure_is_too_late_once_the_lease_is_over(world: World) -> None:
+    await world.http.patch("/v2/channel/c/consumer/k", json={"max_retries": 1})
+    await world.broadcast()
+    for state in ("QUEUED", "DEAD"):
+        (job,) = await world.claim()
+        await world.sweep(31)
+        assert await world.state(job["id"]) == state
+        (result,) = (await world.lease("fail", 409, jobs=held(job)))["results"]
+        assert result["code"] == "lease_lost"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.jobs import limits
 from headrace.jobs.errors import JobsError
+from headrace.jobs.models import Options
 from headrace.jobs.policy import BreakerPolicy, RetryPolicy, pull_timeout_s, retry_delay_s
 
 
@@ -27,7 +28,7 @@ def delays(policy: RetryPolicy, count: int, random: float = 0.0) -> list[float]:
 def test_the_schedule_goes_on_with_multiples_of_its_last_delay(
     listed: tuple[float, ...], expected: list[float]
 ) -> None:
-    assert delays(RetryPolicy(delays_s=listed), len(expected)) == expected
+    assert delays(RetryPolicy(kind="schedule", delays_s=listed), len(expected)) == expected
 
 
 def test_exponential_delays_double_up_to_the_cap_and_jitter_only_shortens() -> None:
@@ -36,8 +37,18 @@ def test_exponential_delays_double_up_to_the_cap_and_jitter_only_shortens() -> N
     assert delays(policy, 6, random=0.5) == [0.75, 1.5, 3, 6, 7.5, 7.5]
 
 
+def test_with_the_defaults_an_endpoint_may_be_down_for_a_day() -> None:
+    options = Options()
+    policy = options.default_settings().retry
+    shortest, longest = (
+        sum(delays(policy, options.max_retries, random)) / 3600 for random in (1.0, 0.0)
+    )
+    assert 28 < shortest < longest < 36
+    assert sum(delays(policy, 5)) < 180, "a moment's failure is over soon"
+
+
 def test_an_endpoint_may_ask_for_more_time_up_to_an_hour_but_not_for_less() -> None:
-    policy = RetryPolicy(delays_s=(60,))
+    policy = RetryPolicy(kind="schedule", delays_s=(60,))
     assert retry_delay_s(policy, 1, lambda: 0, 5) == 60
     assert retry_delay_s(policy, 1, lambda: 0, 90) == 90
     assert retry_delay_s(policy, 1, lambda: 0, 1e9) == limits.RETRY_AFTER_S_MAX
@@ -48,7 +59,7 @@ def test_an_endpoint_may_ask_for_more_time_up_to_an_hour_but_not_for_less() -> N
     st.integers(1, 10_000),
 )
 def test_no_schedule_leaves_the_limits(listed: list[float], retry: int) -> None:
-    policy = RetryPolicy(delays_s=tuple(listed))
+    policy = RetryPolicy(kind="schedule", delays_s=tuple(listed))
     policy.check()
     assert 0 <= retry_delay_s(policy, retry, lambda: 0.3) <= limits.RETRY_DELAY_S_MAX
 

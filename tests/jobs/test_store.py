@@ -172,6 +172,24 @@ HOT: dict[str, dict[str, Any]] = {
     "next_upkeep_us": {},
     "next_due_us": {"consumer_seq": 1},
     "oldest_of_state": {"consumer_seq": 1, "state": 1004},
+    "oldest_ready_us": {"consumer_seq": 1},
+    "job_at": {"seq": 1},
+    "page_jobs_of_state_after": {
+        "consumer_seq": 1,
+        "state": 1001,
+        "at": 9,
+        "last": 9,
+        "until_us": 9,
+        "n": 1,
+    },
+    "page_jobs_of_message_after": {
+        "message_seq": 1,
+        "consumer_seq": 0,
+        "state": 0,
+        "at": 9,
+        "until_us": 9,
+        "n": 1,
+    },
     "complete_jobs": {"consumer_seq": 1, "items": json.dumps([{"seq": 1, "lease": "l"}]), "now": 5},
 }
 
@@ -185,7 +203,14 @@ async def test_no_hot_query_of_sqlite_scans_or_sorts_a_table(name: str, tmp_path
     connection.close()
     text = "\n".join(plan)
     assert not re.search(r"SCAN (job|message|consumer|channel)\b(?! USING)", text), text
-    if name in {"claim_jobs", "list_queued", "list_queued_sizes", "load_expired", "due_messages"}:
+    if name in {
+        "claim_jobs",
+        "page_jobs_of_state_after",
+        "list_queued",
+        "list_queued_sizes",
+        "load_expired",
+        "due_messages",
+    }:
         assert "TEMP B-TREE" not in text, text
 
 
@@ -208,6 +233,9 @@ def test_no_hot_query_of_postgres_scans_or_sorts_a_table(
         "claim_jobs": "job_queued",
         "load_expired": "job_leased",
         "due_messages": "message_waiting",
+        "page_jobs_of_state_after": "job_by_state",
+        "page_jobs_of_message_after": "job_by_message",
+        "oldest_ready_us": "job_queued",
     }
     assert expected.get(name, "") in plan, plan
 

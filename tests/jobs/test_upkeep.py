@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import json
@@ -12,15 +13,16 @@ from typing import Any
 
 import pytest
 
+from headrace.cli import main
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
-from headrace.jobs.archive import Archive
+from headrace.jobs.archive import Archive, read_archive
 from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.models import rfc3339
 from headrace.jobs.runtime import Runtime
 from headrace.jobs.service.retention import Keep
 from headrace.jobs.service.upkeep import make_once
-from jobs_world import World, held
+from jobs_world import PULL, World, held
 
 DAY = 86_400.0
 
@@ -287,3 +289,68 @@ def checkpoint(world: World) -> None:
     database: Any = world.runtime.database
     with contextlib.closing(sqlite3.connect(database.path)) as other:
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+async def test_a_removed_job_says_where_it_went_and_is_found_there(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "archive"
+    directory.mkdir()
+    archive = Archive(directory, "n1")
+    await world.http.patch("/v2/channel/c/consumer/k", json={"max_retries": 1})
+    for number in range(4):
+        await world.broadcast(str(number), X_Broker_Message_ID=f"m{number}")
+    first, kept, *others = await world.claim(4)
+    await world.lease("fail", jobs=[{**held(first)[0], "reason": "busy", "retry_in_seconds": 0}])
+    (again,) = await world.claim()
+    await world.lease("complete", jobs=held(again, *others))
+    await world.lease("fail", jobs=[{**held(kept)[0], "dead": True}])
+    day = rfc3339(world.runtime.now_us())[:10]
+    world.clock.advance(2 * DAY)
+    await Maintenance(world.runtime, Keep(messages_s=DAY), archive).retain()
+    removed_on = rfc3339(world.runtime.now_us())[:10]
+
+    base = "/channel/c/consumer/k/job"
+    for path in (f"{base}/{first['id']}", f"/v2{base}/{first['id']}"):
+        gone = await world.http.get(path, headers={**PULL, "Accept": "application/json"})
+        assert (gone.status_code, gone.json()["code"]) == (410, "removed")
+        assert f"date={day}" in gone.text
+        assert removed_on in gone.text
+    assert (await world.move(others[0]["id"], "INFLIGHT", 410)).text
+    one = await world.http.post(f"{base}/{first['id']}/requeue-dead-job", headers=PULL)
+    assert one.status_code == 410
+    assert await world.state(kept["id"]) == "DEAD"
+    assert (await world.http.get(f"/v2{base}/99")).status_code == 404
+    assert await rows(world, "removed_jobs") == 2, "ranges, not jobs"
+
+    (line,) = read_archive(directory, job=first["id"])
+    assert (line["message"], line["jobs"][0]["job"]) == ("m0", first["id"])
+    (attempt,) = line["jobs"][0]["attempts"]
+    assert (attempt["kind"], attempt["error"]) == ("pull", "busy")
+    assert [line["jobs"][0]["job"] for line in read_archive(directory, message="m2")] == [
+        others[0]["id"]
+    ]
+    assert list(read_archive(directory, message="m1")) == []
+    command = ["jobs", "archive", "read", str(directory)]
+    assert await asyncio.to_thread(main, [*command, "--job", first["id"]]) == 0
+    assert '"busy"' in capsys.readouterr().out
+    assert await asyncio.to_thread(main, [*command, "--job", kept["id"]]) == 1
+    assert await asyncio.to_thread(main, command) == 1
+
+    await world.lease("complete", 409, jobs=held(kept))
+    await Maintenance(world.runtime, Keep(messages_s=DAY, dead_s=DAY)).retain()
+    gone = await world.http.get(f"/v2{base}/{kept['id']}")
+    assert (gone.status_code, "no archive has it" in gone.text) == (410, True)
+    world.clock.advance(91 * DAY)
+    await Maintenance(world.runtime, Keep(messages_s=DAY)).retain()
+    assert await rows(world, "removed_jobs") == 0
+    assert (await world.http.get(f"/v2{base}/{kept['id']}")).status_code == 404
+
+
+def test_an_archive_that_is_none_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="does not exist"):
+        list(read_archive(tmp_path / "none", job="1"))
+    (tmp_path / "date=2026-01-01").mkdir()
+    (tmp_path / "date=2026-01-01" / "part-a-1-2.jsonl").write_text('{"job":"1"}\n')
+    with pytest.raises(ConfigurationError, match="line 1: not a message"):
+        list(read_archive(tmp_path, job="1"))

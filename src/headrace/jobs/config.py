@@ -55,7 +55,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     push: bool = True
     database_threads: int = 8
     max_retries: int = limits.MAX_RETRIES_DEFAULT
-    retry_delays_seconds: tuple[float, ...] = limits.RETRY_DELAYS_S_DEFAULT
+    retry_delays_seconds: tuple[float, ...] | None = None
     rational_delay_seconds: float = limits.RATIONAL_DELAY_S_DEFAULT
     connection_timeout_seconds: float = limits.CONNECTION_TIMEOUT_S_DEFAULT
     schedule_min_delay_seconds: float = limits.SCHEDULE_MIN_DELAY_S_DEFAULT
@@ -102,7 +102,8 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             value = getattr(self, name)
             if not value or not value.isascii() or not value.isprintable():
                 raise ConfigurationError(f"{name}: printable ASCII")
-        RetryPolicy(delays_s=self.retry_delays_seconds).check()
+        if self.retry_delays_seconds is not None:
+            RetryPolicy(delays_s=self.retry_delays_seconds).check()
         if not self.is_loopback() and not self.admin_token and not self.insecure:
             raise ConfigurationError(
                 f"host {self.host!r} can be reached by others: set admin_token, or accept that anyone may "

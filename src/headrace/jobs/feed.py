@@ -63,7 +63,7 @@ async def _feed(runtime: Runtime, config: FeedConfig, part: str) -> None:
                 runtime.parts.worked(part)
                 continue
             messages = [message_of(prefix, message) for message in batch]
-            new = await runtime.database.write(
+            new, jobs = await runtime.database.write(
                 lambda tx, m=messages: publishing.feed(  # type: ignore[misc]
                     tx, config.channel, m, tx.now_us()
                 )
@@ -71,6 +71,7 @@ async def _feed(runtime: Runtime, config: FeedConfig, part: str) -> None:
             batch.ack()
             runtime.parts.worked(part)
             runtime.metrics.add("jobs_published_total", new, channel=config.channel)
+            runtime.metrics.add("jobs_enqueued_total", jobs, channel=config.channel)
 
 
 def message_of(prefix: str, message: JetStreamMessage) -> NewMessage:

@@ -16,6 +16,7 @@ __all__ = [
     "check_text",
     "check_token",
     "hash_token",
+    "is_job_number",
     "job_number",
     "new_lease",
     "new_message_id",
@@ -49,9 +50,14 @@ def check_text(value: str, field: str, chars_max: int) -> str:
     return value
 
 
+def is_job_number(value: str) -> bool:
+    """Whether a job could have this id."""
+    return _JOB.match(value) is not None
+
+
 def job_number(value: str) -> int:
     """The number behind a job's id; 404 for an id that cannot exist."""
-    if not _JOB.match(value):
+    if not is_job_number(value):
         raise not_found("job", "jobId")
     return int(value)
 

@@ -57,10 +57,18 @@ PUSH_CONNECTIONS_IDLE_MAX: Final = 256  # kept alive per process; the oldest is 
 PUSH_CONNECTION_IDLE_S: Final = 30.0
 RETRY_AFTER_S_MAX: Final = 3600.0  # a longer Retry-After is treated as this
 
-# Retries (the predecessor's defaults: 5, 30, 60, then multiples of the last).
-MAX_RETRIES_DEFAULT: Final = 5
+# Retries. By default an endpoint may be down for a day: 5 s doubled up to 6 h, each up to a fifth shorter,
+# are 28 to 35 hours in all.
+MAX_RETRIES_DEFAULT: Final = 17
+RETRY_BASE_S_DEFAULT: Final = 5.0
+RETRY_CAP_S_DEFAULT: Final = 6 * 3600.0
+RETRY_JITTER_DEFAULT: Final = 0.2
 MAX_RETRIES_MAX: Final = 1000
-RETRY_DELAYS_S_DEFAULT: Final = (5.0, 30.0, 60.0)
+RETRY_DELAYS_S_DEFAULT: Final = (
+    5.0,
+    30.0,
+    60.0,
+)  # of a schedule that names none: the predecessor's
 
 # The service.
 RATIONAL_DELAY_S_DEFAULT: Final = 2.0

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Final
 
-from . import limits
+from . import counting, limits
 from .archive import Archive
 from .errors import JobsError
 from .runtime import Runtime
@@ -123,17 +123,19 @@ class Maintenance:
         while expired == limits.SWEEP_ROWS:
             swept = await runtime.database.write(lambda tx: upkeep.expire_leases(tx, tx.now_us()))
             expired = swept.expired
-            runtime.metrics.add("jobs_lease_expired_total", expired)
-            runtime.metrics.add("jobs_dead_total", swept.dead, cause="expired")
+            counting.count_expired(runtime.metrics, swept)
 
     async def _dispatch(self) -> None:
         runtime, count = self._runtime, 1
         while count:
-            count, late_us = await runtime.database.write(
+            dispatched = await runtime.database.write(
                 lambda tx: publishing.dispatch_due(tx, tx.now_us())
             )
+            count = dispatched.messages
             if count:
-                runtime.metrics.set("scheduler_lag_seconds", late_us / 1e6)
+                runtime.metrics.set("scheduler_lag_seconds", dispatched.late_us / 1e6)
+            for channel, jobs in dispatched.jobs.items():
+                runtime.metrics.add("jobs_enqueued_total", jobs, channel=channel)
 
     async def retain(self) -> retention.Removed:
         """Archive and remove expired messages. The archive is on disk before anything is removed."""
@@ -150,19 +152,20 @@ class Maintenance:
                 return total
 
     async def _retain_window(self, after: int, total: retention.Removed) -> int | None:
-        keep, database = self._keep, self._runtime.database
+        keep, database, archived = self._keep, self._runtime.database, self._archive is not None
 
         def look(tx: Tx) -> tuple[retention.Window, int]:
             now = tx.now_us()
-            return retention.look(tx, keep, after, now), now
+            return retention.look(tx, keep, after, now, attempts=archived), now
 
         window, now = await database.read(look)
         if window.messages:
             if self._archive is not None:
                 await asyncio.to_thread(self._archive.write, window)
-            self._count(
-                await database.write(lambda tx: retention.remove(tx, keep, window, now)), total
+            removed = await database.write(
+                lambda tx: retention.remove(tx, keep, window, now, archived=archived)
             )
+            self._count(removed, total)
         return window.after
 
     def _count(self, removed: retention.Removed, total: retention.Removed) -> None:

@@ -139,7 +139,7 @@ class Options:
     max_retries: int = limits.MAX_RETRIES_DEFAULT
     rational_delay_s: float = limits.RATIONAL_DELAY_S_DEFAULT
     connection_timeout_s: float = limits.CONNECTION_TIMEOUT_S_DEFAULT
-    retry_delays_s: tuple[float, ...] = limits.RETRY_DELAYS_S_DEFAULT
+    retry_delays_s: tuple[float, ...] | None = None
     schedule_min_delay_s: float = limits.SCHEDULE_MIN_DELAY_S_DEFAULT
     payload_bytes_max: int = limits.PAYLOAD_BYTES_MAX_DEFAULT
     token_header: str = "X-Broker-Consumer-Token"  # noqa: S105
@@ -149,8 +149,12 @@ class Options:
 
     def default_settings(self) -> ConsumerSettings:
         """The settings of a new consumer."""
+        delays_s = self.retry_delays_s
+        retry = (
+            RetryPolicy() if delays_s is None else RetryPolicy(kind="schedule", delays_s=delays_s)
+        )
         return ConsumerSettings(
-            retry=RetryPolicy(delays_s=self.retry_delays_s),
+            retry=retry,
             timeout_s=min(self.connection_timeout_s, limits.PUSH_TIMEOUT_S_MAX),
         )
 

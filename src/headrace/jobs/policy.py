@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import msgspec
 
 from . import limits
 from .errors import bad_request
 
-__all__ = ["BreakerPolicy", "RetryPolicy", "pull_timeout_s", "push_lease_s", "retry_delay_s"]
+__all__ = [
+    "BreakerPolicy",
+    "RetryPolicy",
+    "pull_timeout_s",
+    "push_lease_s",
+    "retry_delay_s",
+    "with_kind",
+]
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How long to wait before each retry.
 
-    ``schedule`` is the specification's: the list ``delays_s``, then multiples of its last element (5, 30,
-    60 continues with 120, 180, …). ``exponential`` doubles ``base_s`` up to ``cap_s``, and subtracts a
-    random part of up to ``jitter`` (0..1).
+    ``exponential`` doubles ``base_s`` up to ``cap_s``, and subtracts a random part of up to ``jitter``
+    (0..1). ``schedule`` is the predecessor's: the list ``delays_s``, then multiples of its last element (5,
+    30, 60 continues with 120, 180, …).
     """
 
-    kind: Literal["schedule", "exponential"] = "schedule"
+    kind: Literal["schedule", "exponential"] = "exponential"
     delays_s: tuple[float, ...] = limits.RETRY_DELAYS_S_DEFAULT
-    base_s: float = 5.0
-    cap_s: float = 3600.0
-    jitter: float = 0.2
+    base_s: float = limits.RETRY_BASE_S_DEFAULT
+    cap_s: float = limits.RETRY_CAP_S_DEFAULT
+    jitter: float = limits.RETRY_JITTER_DEFAULT
 
     def check(self) -> None:
         """Reject an invalid policy: 400, with the field."""
@@ -43,6 +50,11 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
             raise bad_request("invalid_retry", "cap_s must be base_s to 7 days", "retry.cap_s")
         if not 0 <= self.jitter <= 1:
             raise bad_request("invalid_retry", "jitter must be 0 to 1", "retry.jitter")
+
+
+def with_kind(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a policy as they were given; a list of delays without a kind is a schedule."""
+    return {"kind": "schedule", **given} if "delays_s" in given else dict(given)
 
 
 class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ..clock import Clock, SystemClock
-from . import limits
+from . import counting, limits
 from .bell import Bell
 from .metrics import Metrics
 from .models import ClaimedJob, Consumer, Options
@@ -19,7 +19,6 @@ from .readiness import WriteProbe
 from .service import leases
 from .service.reads import Cursors
 from .service.upkeep import make_once
-from .states import State
 from .store import Database, Tx
 
 __all__ = ["Runtime"]
@@ -82,12 +81,7 @@ class Runtime:
             self.metrics.observe(
                 "jobs_claim_duration_seconds", (self.clock.monotonic_ns() - begun) / 1e9
             )
-            self.metrics.add(
-                "jobs_claimed_total",
-                len(jobs),
-                channel=consumer.channel_id,
-                consumer=consumer.consumer_id,
-            )
+            counting.count_claimed(self.metrics, consumer, len(jobs))
         return jobs
 
     async def claim_or_wait(
@@ -133,16 +127,4 @@ class Runtime:
         self, consumer: Consumer, outcome: str, results: Sequence[leases.Result]
     ) -> None:
         """Count claims that ended; rejected items are counted as such."""
-        labels = {"channel": consumer.channel_id, "consumer": consumer.consumer_id}
-        done = [result for result in results if result.status == 200]
-        dead = sum(result.state is State.DEAD for result in done)
-        if done:
-            self.metrics.add("jobs_completed_total", len(done), **labels, outcome=outcome)
-        if len(results) > len(done):
-            self.metrics.add(
-                "jobs_completed_total", len(results) - len(done), **labels, outcome="refused"
-            )
-        if dead:
-            self.metrics.add("jobs_dead_total", dead, **labels)
-        if outcome == "failed" and len(done) > dead:
-            self.metrics.add("jobs_retries_total", len(done) - dead, **labels)
+        counting.count_results(self.metrics, consumer, outcome, results)

@@ -17,6 +17,7 @@ import msgspec
 from ..errors import ConfigurationError
 from .errors import JobsError
 from .models import ConsumerSettings, Options
+from .policy import with_kind
 from .push.signature import new_secret
 from .service import consumers, definitions
 from .store import Tx
@@ -59,7 +60,7 @@ class Seeds:
         try:
             return cls(
                 msgspec.convert(document.get("producers", {}), dict[str, SeedProducer]),
-                msgspec.convert(document.get("channels", {}), dict[str, SeedChannel]),
+                msgspec.convert(_with_kinds(document.get("channels", {})), dict[str, SeedChannel]),
             )
         except msgspec.ValidationError as error:
             raise ConfigurationError(f"definitions in the configuration: {error}") from None
@@ -67,6 +68,17 @@ class Seeds:
     def digest(self) -> str:
         """A digest that changes with any change of the definitions."""
         return hashlib.sha256(msgspec.json.encode([self.producers, self.channels])).hexdigest()
+
+
+def _with_kinds(given: Any) -> Any:
+    """The tables with the kind of each list of delays; what is no table is left to be refused."""
+    if not isinstance(given, dict):
+        return given
+    found = {name: _with_kinds(value) for name, value in given.items()}
+    retry = found.get("retry")
+    if isinstance(retry, dict) and isinstance(retry.get("delays_s"), list):
+        found["retry"] = with_kind(retry)
+    return found
 
 
 class _Unconditional(definitions.Precondition):

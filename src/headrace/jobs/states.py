@@ -6,7 +6,7 @@
    │  └─────────┘  │  │ revive (counted as a retry)
    │    expire     ▼  │
    └──────────── DEAD ┘
-      requeue     (bury, or exhaust when no retry is left)
+      requeue     (bury, exhaust when no retry is left, or cancel; cancel also from QUEUED)
 
 Pure: everything that changes a job asks :func:`follow` first; SQL only carries out the answer. The numbers
 are on disk and on the wire (`job-status`), so they never change.
@@ -59,6 +59,7 @@ class Event(Enum):
     BURY = "bury"  # the consumer reports a permanent failure
     RETRY = "retry"  # failed or timed out, with retries left
     EXHAUST = "exhaust"  # failed or timed out, with no retries left
+    CANCEL = "cancel"  # an operator wants it no more
     RELEASE = "release"  # returned undone; not counted
     REVIVE = "revive"  # moved directly from the dead letters to INFLIGHT
     REQUEUE = "requeue"  # requeued from the dead letters, with all its retries
@@ -91,6 +92,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], Rule]] = {
     (State.INFLIGHT, Event.RETRY): Rule(State.QUEUED, Count.ADD),
     (State.INFLIGHT, Event.EXHAUST): Rule(State.DEAD),
     (State.INFLIGHT, Event.RELEASE): Rule(State.QUEUED),
+    (State.QUEUED, Event.CANCEL): Rule(State.DEAD),
+    (State.INFLIGHT, Event.CANCEL): Rule(State.DEAD),
     (State.DEAD, Event.REVIVE): Rule(State.INFLIGHT, Count.ADD),
     (State.DEAD, Event.REQUEUE): Rule(State.QUEUED, Count.RESET),
 }

@@ -25,8 +25,8 @@ class _Jobs(LazyGroup):
     """Its verbs need the extra ``jobs``, and are made when one is used."""
 
     connection = (
-        "Every command but serve and prune takes --url (or HEADRACE_JOBS_URL), the service's address, and "
-        "honours HEADRACE_JOBS_ADMIN_TOKEN. They speak HTTP, and take no --server."
+        "Every command but serve, prune and archive takes --url (or HEADRACE_JOBS_URL), the service's "
+        "address, and honours HEADRACE_JOBS_ADMIN_TOKEN. They speak HTTP, and take no --server."
     )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -52,6 +52,18 @@ def _commands() -> dict[str, click.Command]:
             output=False,
         ),
     }
+    made["archive"] = click.Group(
+        "archive",
+        help="Look into what retention archived; needs no running service.",
+        commands=[
+            _verb(
+                "read",
+                "show a message with its jobs, attempts and reasons, by its id or by a job's",
+                verbs.archive_read_command,
+                verbs.ARCHIVE_OPTIONS,
+            )
+        ],
+    )
     url = click.option(
         "--url",
         envvar="HEADRACE_JOBS_URL",
@@ -63,7 +75,7 @@ def _commands() -> dict[str, click.Command]:
         def ask(args: Args, carried: verbs.Call = carried) -> int:
             return verbs.speak(carried, args)
 
-        made[name] = _verb(name, text, ask, (*declare, url), destroys=name == "purge")
+        made[name] = _verb(name, text, ask, (*declare, url), destroys=name in ("purge", "cancel"))
     return made
 
 
@@ -99,6 +111,7 @@ jobs = _Jobs(
     {
         "serve": Verb("run the service", "-"),
         "prune": Verb("archive and remove expired messages once, beside a running service", "-"),
+        "archive": Verb("find an archived message by its id or by a job's", "-"),
         "status": Verb("counts of every consumer", "-"),
         "events": Verb("the newest events of the service", "-"),
         "channel": Verb("create or change a channel", "-"),
@@ -108,6 +121,8 @@ jobs = _Jobs(
         "pause": Verb("stop handing out jobs", "-"),
         "resume": Verb("hand out jobs again", "-"),
         "enable": Verb("call a disabled endpoint again", "-"),
+        "find": Verb("jobs of a message, a consumer, in a state, of an age", "-"),
+        "cancel": Verb("cancel a job, or all that match", "-"),
         "job": Verb("a job with its attempts", "-"),
         "dead": Verb("dead jobs with their last error", "-"),
         "requeue": Verb("requeue all dead jobs", "-"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import sys
@@ -17,7 +18,9 @@ from ...jobs.client import JobsClient
 from ...jobs.config import Config, load_config
 from .. import loop_factory
 from ..shared.asking import ask
+from ..shared.errors import Failure
 from ..shared.output import Output, Table
+from ..shared.units import DURATION
 from ..shared.verbs import Declare
 
 Args = SimpleNamespace
@@ -31,7 +34,11 @@ _SERVE_FLAGS: Final[tuple[tuple[str, type, str], ...]] = (
     ("port", int, "port to listen on, 0 for any (default 8080)"),
     ("database", str, "sqlite:///path.db or postgresql://… (default sqlite:///headrace-jobs.db)"),
     ("database_threads", int, "connections to PostgreSQL (default 8)"),
-    ("max_retries", int, "retries of new consumers (default 5)"),
+    (
+        "max_retries",
+        int,
+        "retries of new consumers (default 17: with their delays, more than a day)",
+    ),
     ("rational_delay_seconds", float, "added to the time limit of a pull job (default 2)"),
     ("connection_timeout_seconds", float, "time limit of a push call or a pull job (default 30)"),
     ("schedule_min_delay_seconds", float, "minimum delay of scheduled messages (default 120)"),
@@ -57,6 +64,13 @@ CONFIG_OPTIONS: Final[tuple[Declare, ...]] = (
         )
         for name, kind, text in _SERVE_FLAGS
     ),
+)
+
+ARCHIVE_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.argument("directory", type=click.Path(path_type=Path)),
+    click.option("--message", metavar="ID", help="the message of this id"),
+    click.option("--job", metavar="ID", help="the message of this job"),
+    click.option("--channel", help="of this channel only"),
 )
 
 SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
@@ -128,6 +142,22 @@ def prune_command(args: Args) -> int:
 
     rows = asyncio.run(prune())
     print("removed " + ", ".join(f"{count} {table}" for table, count in sorted(rows.items())))
+    return 0
+
+
+def archive_read_command(args: Args) -> int:
+    """Show archived messages, as they were written."""
+    from ...jobs.archive import read_archive
+
+    if args.job is None and args.message is None:
+        raise Failure("say what to look for: --message ID or --job ID")
+    found = list(
+        read_archive(args.directory, channel=args.channel, message=args.message, job=args.job)
+    )
+    form = args.output.form
+    Output("json" if form == "text" else form).show(found)
+    if not found:
+        raise Failure("the archive has no such message or job")
     return 0
 
 
@@ -224,6 +254,54 @@ def _purge(client: JobsClient, args: Args) -> Any:
     return f"{count} deleted"
 
 
+def _wanted(args: Args) -> dict[str, Any]:
+    return {
+        "consumer": args.consumer,
+        "message": args.message,
+        "states": args.state,
+        "older_than_s": args.older_than or 0.0,
+    }
+
+
+def _find(client: JobsClient, args: Args) -> Any:
+    found = list(itertools.islice(client.find_jobs(args.channel, **_wanted(args)), args.limit))
+    if args.json:
+        return found
+    table = Table(
+        ("JOB", "CONSUMER", "MESSAGE", "STATE", "SINCE", "CLAIMS", "LAST ERROR"),
+        right=frozenset(("JOB", "CLAIMS")),
+        empty="no such jobs",
+    )
+    for job in found:
+        waits = job["waits_for"]
+        state = job["state"] if waits in (None, "READY") else f"{job['state']} ({waits.lower()})"
+        if job["cancelled_at"] and job["state"] == "INFLIGHT":
+            state += " (to be cancelled)"
+        table.add(
+            job["id"], job["consumer"], job["message"], state, job["changed_at"], job["claims"],
+            job["last_error"] or "",
+        )  # fmt: skip
+    return table
+
+
+def _cancel(client: JobsClient, args: Args) -> Any:
+    wanted = {**_wanted(args), "job": args.job}
+    would = client.cancel_jobs(args.channel, **wanted, dry_run=True)
+    what = (
+        f"cancel {would['waiting']} waiting and {would['running']} running jobs of {args.channel}"
+    )
+    if args.dry_run:
+        return would if args.json else f"would {what}"
+    if not args.force and would["waiting"] + would["running"]:
+        ask(f"Really {what}?")
+    done = client.cancel_jobs(args.channel, **wanted)
+    if args.json:
+        return done
+    return (
+        f"{done['waiting']} cancelled; {done['running']} that run are told at their next heartbeat"
+    )
+
+
 def _events(client: JobsClient, args: Args) -> Any:
     found = client.events()
     if args.json:
@@ -257,6 +335,27 @@ _MESSAGE: Final[tuple[Declare, ...]] = (
     click.option("--priority", type=int, default=0),
     click.option("--at", help="when to dispatch, RFC 3339"),
 )
+_STATES: Final = ("QUEUED", "INFLIGHT", "DELIVERED", "DEAD")
+_FILTERS: Final[tuple[Declare, ...]] = (
+    click.option("--consumer", help="jobs of this consumer"),
+    click.option("--message", metavar="ID", help="jobs of this message"),
+    click.option("--older-than", type=DURATION, help="made at least so long ago, such as 90m"),
+)
+_IN_STATE: Final = click.option(
+    "--state",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    help="in this state; repeatable",
+)
+_UNFINISHED: Final = click.option(
+    "--state",
+    multiple=True,
+    type=click.Choice(_STATES[:2], case_sensitive=False),
+    help="waiting or running ones only; both together are all jobs of the channel",
+)
+_LIMIT: Final = click.option(
+    "--limit", type=click.IntRange(1), default=100, show_default=True, help="the newest so many"
+)
 _TOKEN: Final = click.option("--token", required=True)
 _CHANNEL_TOKEN: Final = click.option("--channel-token", required=True)
 
@@ -276,6 +375,10 @@ REMOTE: Final[tuple[tuple[str, str, Call, tuple[Declare, ...]], ...]] = (
     ("enable", "call a disabled endpoint again", lambda c, a: _change(c, a, enable=True), _ONE),
     ("job", "a job with its attempts",
         lambda c, a: c.job(a.channel, a.consumer, a.job), (*_ONE, click.argument("job"))),
+    ("find", "jobs of a message, a consumer, in a state, of an age, newest first", _find,
+        (_CHANNEL, *_FILTERS, _IN_STATE, _LIMIT)),
+    ("cancel", "cancel a job, or all that wait or run and match", _cancel,
+        (_CHANNEL, *_FILTERS, _UNFINISHED, click.option("--job", metavar="ID", help="this one"))),
     ("dead", "dead jobs with their last error", _dead, _ONE),
     ("requeue", "requeue all dead jobs", _requeue, (*_ONE, _TOKEN)),
     ("purge", "delete all dead jobs", _purge, (*_ONE, _TOKEN, _CHANNEL_TOKEN)),

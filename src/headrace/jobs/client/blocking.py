@@ -253,6 +253,55 @@ class JobsClient:
         """A job with its attempts."""
         return self._do(management.job(channel, consumer, job))
 
+    def find_jobs(
+        self,
+        channel: str,
+        *,
+        consumer: str | None = None,
+        message: str | None = None,
+        states: Sequence[str] = (),
+        older_than_s: float = 0.0,
+    ) -> Iterator[dict[str, Any]]:
+        """The jobs of a channel, newest first, page by page: of push and of pull consumers.
+
+        Each has its ``id``, ``consumer``, ``message``, ``state``, ``last_error`` and times; :meth:`job`
+        returns its attempts. ``states`` are QUEUED, INFLIGHT, DELIVERED, DEAD; none is all.
+        """
+        path: str | None = management.jobs_path(channel, consumer, message, states, older_than_s)
+        while path:
+            page = self._do(management.jobs_page(path))
+            yield from page.jobs
+            path = page.next
+
+    def cancel_jobs(
+        self,
+        channel: str,
+        *,
+        job: str | None = None,
+        consumer: str | None = None,
+        message: str | None = None,
+        states: Sequence[str] = (),
+        older_than_s: float = 0.0,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Cancel one job, or all that are waiting or running and match. Needs a filter at least.
+
+        A waiting job is DEAD at once, with the reason ``cancelled``. One that runs is told at its next
+        heartbeat, and is DEAD when its claim ends, unless it is completed first. Returns how many were
+        ``waiting`` and ``running``; with ``dry_run`` nothing is changed.
+        """
+        return self._do(
+            management.cancel(
+                channel,
+                job=job,
+                consumer=consumer,
+                message=message,
+                states=list(states),
+                older_than_seconds=older_than_s,
+                dry_run=dry_run,
+            )
+        )
+
     def dead_jobs(self, channel: str, consumer: str) -> Iterator[dict[str, Any]]:
         """All dead jobs, newest first, page by page."""
         path: str | None = management.dead_path(channel, consumer)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypedDict
 from urllib.parse import urlencode
@@ -101,6 +102,46 @@ def _events(answer: Answer) -> list[dict[str, Any]]:
 
 def job(channel: str, consumer: str, job_id: str) -> Call[dict[str, Any]]:
     return Call("GET", queue_path(channel, consumer) + path_of("job", job_id), mapping)
+
+
+@dataclass(frozen=True, slots=True)
+class JobsPage:
+    """A page of jobs, and the path of the next page, if there is one."""
+
+    jobs: list[dict[str, Any]]
+    next: str | None
+
+
+def jobs_path(
+    channel: str,
+    consumer: str | None,
+    message: str | None,
+    states: Sequence[str],
+    older_than_s: float,
+) -> str:
+    given = {
+        "consumer": consumer,
+        "message": message,
+        "state": ",".join(states) or None,
+        "older_than_seconds": math.ceil(older_than_s) or None,
+    }
+    query = _form(**given).decode()
+    return path_of("v2", "channel", channel, "jobs") + (f"?{query}" if query else "")
+
+
+def jobs_page(path: str) -> Call[JobsPage]:
+    return Call("GET", path, _jobs_page)
+
+
+def _jobs_page(answer: Answer) -> JobsPage:
+    page = mapping(answer)
+    return JobsPage(page["jobs"], page["pages"].get("next"))
+
+
+def cancel(channel: str, **wanted: Any) -> Call[dict[str, Any]]:
+    content = msgspec.json.encode(wanted)
+    path = path_of("v2", "channel", channel, "jobs", "cancel")
+    return Call("POST", path, mapping, content=content, timeout_min_s=_LONG_S)
 
 
 def dead_path(channel: str, consumer: str) -> str:

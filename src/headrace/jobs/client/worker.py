@@ -70,6 +70,7 @@ class Worker:
         completed: jobs that were completed.
         failed: jobs that the handler gave up, or whose handler raised.
         lost: jobs that another worker has taken over.
+        cancelled: jobs that were cancelled while their handlers ran.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Worker:
         self.completed = 0
         self.failed = 0
         self.lost = 0
+        self.cancelled = 0
 
     def stop(self) -> None:
         """Claim no more. ``run`` returns when the current jobs are finished."""
@@ -248,8 +250,20 @@ class Worker:
         for job, result in zip(jobs, results, strict=True):
             running = self._running.get((job.id, job.lease))
             if result.status != 200 and running is not None:
-                self.lost += 1
+                if result.code == "cancelled":
+                    self.cancelled += 1
+                    # Before its handler ends: a worker that stops then would leave it to the lease.
+                    await self._give_back(job)
+                else:
+                    self.lost += 1
                 running[1].cancel()
+
+    async def _give_back(self, job: LeasedJob) -> None:
+        """End the claim of a job that was cancelled; otherwise its lease does."""
+        try:
+            await self._queue.release([job])
+        except JobsError as error:
+            _LOG.warning("%s: job %s: %s", self._queue.name, job.id, error)
 
 
 class BlockingWorker:
@@ -267,6 +281,7 @@ class BlockingWorker:
         completed: jobs that were completed.
         failed: jobs that the handler gave up, or whose handler raised.
         lost: jobs that another worker has taken over.
+        cancelled: jobs that were cancelled while their handlers ran.
     """
 
     def __init__(
@@ -303,6 +318,11 @@ class BlockingWorker:
     def lost(self) -> int:
         """Jobs that another worker has taken over."""
         return self._worker.lost if self._worker is not None else 0
+
+    @property
+    def cancelled(self) -> int:
+        """Jobs that were cancelled while their handlers ran."""
+        return self._worker.cancelled if self._worker is not None else 0
 
     def stop(self) -> None:
         """Claim no more. ``run`` returns when the current jobs are finished."""

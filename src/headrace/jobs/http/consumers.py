@@ -12,6 +12,7 @@ from starlette.responses import Response
 from .. import ids
 from ..errors import bad_request, not_found
 from ..models import Consumer, ConsumerSettings, rfc3339, state_name
+from ..policy import with_kind
 from ..push.signature import new_secret
 from ..runtime import Runtime
 from ..service import consumers, reads
@@ -101,7 +102,7 @@ def _merged(present: ConsumerSettings, given: dict[str, object]) -> ConsumerSett
                     f"accepted are {sorted(merged[name])}",
                     f"{name}.{min(unknown)}",
                 )
-            merged[name] = {**merged[name], **value}
+            merged[name] = {**merged[name], **(with_kind(value) if name == "retry" else value)}
         else:
             merged[name] = value
     try:
@@ -223,6 +224,6 @@ ENDPOINTS: Final = (
         admin=True,
         tag="consumers",
         legacy=False,
-        errors=(401, 403, 404),
+        errors=(401, 403, 404, 410),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,6 +19,8 @@ from .endpoint import CONSUMER_TOKENS, Endpoint, reply
 from .incoming import consumer_tokens, read_json, seconds_between
 
 __all__ = ["ENDPOINTS"]
+
+Item = TypeVar("Item", shapes.HeldBody, shapes.FailureBody)
 
 
 def _consumer(tx: Tx, request: Request) -> Consumer:
@@ -68,34 +70,39 @@ def _leased(job: ClaimedJob) -> shapes.LeasedJob:
 async def heartbeat(runtime: Runtime, request: Request) -> Response:
     body = await read_json(request, shapes.HeartbeatBody)
     lease_s = seconds_between(body.lease_seconds, 1, limits.LEASE_S_MAX, "lease_seconds")
-    held = _held(body.jobs)
     return await _carry_out(
         runtime,
         request,
+        body.jobs,
         None,
-        lambda tx, consumer: leases.heartbeat(tx, consumer, held, lease_s, tx.now_us()),
+        lambda tx, consumer, named: leases.heartbeat(
+            tx, consumer, _held(named), lease_s, tx.now_us()
+        ),
     )
 
 
 async def complete(runtime: Runtime, request: Request) -> Response:
-    held = _held((await read_json(request, shapes.CompleteBody)).jobs)
+    body = await read_json(request, shapes.CompleteBody)
     return await _carry_out(
         runtime,
         request,
+        body.jobs,
         "delivered",
-        lambda tx, consumer: leases.complete(tx, consumer, held, tx.now_us()),
+        lambda tx, consumer, named: leases.complete(tx, consumer, _held(named), tx.now_us()),
     )
 
 
 async def release(runtime: Runtime, request: Request) -> Response:
     body = await read_json(request, shapes.ReleaseBody)
     delay_s = seconds_between(body.delay_seconds, 0, limits.RETRY_DELAY_S_MAX, "delay_seconds")
-    held = _held(body.jobs)
     return await _carry_out(
         runtime,
         request,
+        body.jobs,
         "released",
-        lambda tx, consumer: leases.release(tx, consumer, held, delay_s, tx.now_us()),
+        lambda tx, consumer, named: leases.release(
+            tx, consumer, _held(named), delay_s, tx.now_us()
+        ),
     )
 
 
@@ -104,51 +111,64 @@ async def fail(runtime: Runtime, request: Request) -> Response:
     for item in body.jobs:
         if item.retry_in_seconds is not None:
             seconds_between(item.retry_in_seconds, 0, limits.RETRY_DELAY_S_MAX, "retry_in_seconds")
-    held = _held(body.jobs)
-    failures = [
-        leases.Failure(one, item.reason, retry_in_s=item.retry_in_seconds, dead=item.dead)
-        for one, item in zip(held, body.jobs, strict=True)
-    ]
-    return await _carry_out(
-        runtime,
-        request,
-        "failed",
-        lambda tx, consumer: leases.fail(tx, consumer, failures, tx.now_us(), runtime.random),
-    )
+
+    def work(
+        tx: Tx, consumer: Consumer, named: Sequence[shapes.FailureBody]
+    ) -> list[leases.Result]:
+        failures = [
+            leases.Failure(one, item.reason, retry_in_s=item.retry_in_seconds, dead=item.dead)
+            for one, item in zip(_held(named), named, strict=True)
+        ]
+        return leases.fail(tx, consumer, failures, tx.now_us(), runtime.random)
+
+    return await _carry_out(runtime, request, body.jobs, "failed", work)
 
 
 def _held(items: Sequence[shapes.HeldBody | shapes.FailureBody]) -> list[leases.Held]:
-    leases.check_batch(len(items))
-    if any(not item.lease.isascii() or not item.lease.isprintable() for item in items):
-        raise bad_request("invalid_lease", "a lease is what the claim gave", "lease")
-    held = [leases.Held(ids.job_number(item.id), item.lease) for item in items]
-    if len({item.seq for item in held}) != len(held):
-        raise bad_request("job_twice", "a job may be named once in a batch", "jobs")
-    return held
+    return [leases.Held(ids.job_number(item.id), item.lease) for item in items]
+
+
+def _refusal(item: shapes.HeldBody | shapes.FailureBody) -> leases.Result | None:
+    """The result of an item that names no job, or no lease, that could exist."""
+    if not ids.is_job_number(item.id):
+        return leases.Result(0, 404, "not_found")
+    if not item.lease.isascii() or not item.lease.isprintable():
+        return leases.Result(int(item.id), 409, "invalid_lease")
+    return None
 
 
 async def _carry_out(
     runtime: Runtime,
     request: Request,
+    items: Sequence[Item],
     outcome: str | None,
-    work: Callable[[Tx, Consumer], list[leases.Result]],
+    work: Callable[[Tx, Consumer, Sequence[Item]], list[leases.Result]],
 ) -> Response:
+    """Carry out the items that name a job, and answer each of them in its place."""
+    leases.check_batch(len(items))
+    refusals = [_refusal(item) for item in items]
+    named = [item for item, refusal in zip(items, refusals, strict=True) if refusal is None]
+    if len({item.id for item in named}) != len(named):
+        raise bad_request("job_twice", "a job may be named once in a batch", "jobs")
+
     def write(tx: Tx) -> tuple[Consumer, list[leases.Result]]:
         consumer = _consumer(tx, request)
-        return consumer, work(tx, consumer)
+        return consumer, work(tx, consumer, named) if named else []
 
-    consumer, results = await runtime.database.write(write)
+    consumer, carried_out = await runtime.database.write(write)
+    following = iter(carried_out)
+    results = [next(following) if refusal is None else refusal for refusal in refusals]
     if outcome is not None:
         runtime.count_results(consumer, outcome, results)
-    shown = [_result(result) for result in results]
+    shown = [_result(item.id, result) for item, result in zip(items, results, strict=True)]
     # A batch is carried out item by item; a single item determines the status of the answer.
     status = shown[0].status if len(shown) == 1 else 200
     return reply(shapes.ItemResults(shown), status)
 
 
-def _result(result: leases.Result) -> shapes.ItemResult:
+def _result(job_id: str, result: leases.Result) -> shapes.ItemResult:
     return shapes.ItemResult(
-        id=str(result.seq),
+        id=job_id,
         status=result.status,
         code=result.code,
         message=leases.describe(result),

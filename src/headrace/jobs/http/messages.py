@@ -37,6 +37,7 @@ async def get_message(runtime: Runtime, request: Request) -> Response:
         raise not_found("message", "messageId")
     payload, encoding = payload_fields(row["payload"])
     shown = jobs[: limits.JOBS_OF_MESSAGE_MAX]
+    base = f"/v2/channel/{request.path_params['channelId']}/consumer"
     return reply(
         shapes.MessageShape(
             ID=row["message_id"],
@@ -48,10 +49,12 @@ async def get_message(runtime: Runtime, request: Request) -> Response:
             Status=_MESSAGE_STATUS[row["status"]],
             Jobs=[
                 shapes.JobOfMessage(
-                    job["callback_url"],
-                    job["name"],
-                    state_name(job["state"]),
-                    rfc3339(job["changed_us"]),
+                    ID=str(job["seq"]),
+                    JobURL=f"{base}/{job['consumer_id']}/job/{job['seq']}",
+                    ListenerEndpoint=job["callback_url"],
+                    ListenerName=job["name"],
+                    Status=state_name(job["state"]),
+                    StatusChangedAt=rfc3339(job["changed_us"]),
                 )
                 for job in shown
             ],

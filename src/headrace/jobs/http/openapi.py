@@ -22,6 +22,7 @@ _PROBLEMS: Final = {
     403: "A token is missing or wrong",
     404: "There is no such thing",
     409: "It conflicts with what is there",
+    410: "It was there, and retention removed it",
     412: "A precondition does not hold",
     413: "The body is too large",
     415: "Another media type is accepted",

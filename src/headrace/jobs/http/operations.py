@@ -122,7 +122,8 @@ async def metrics(runtime: Runtime, request: Request) -> Response:
         found = []
         for row, counts in reads.consumer_counts(tx):
             oldest = tx.one("oldest_ready_us", consumer_seq=row["seq"])
-            age_us = 0 if oldest is None else max(0, tx.now_us() - oldest["created_us"])
+            since = None if oldest is None else oldest["created_us"]
+            age_us = 0 if since is None else max(0, tx.now_us() - since)
             found.append((row, counts, age_us))
         return found
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .. import ids, limits
+from .. import counting, ids, limits
 from ..errors import bad_request
 from ..models import Consumer, payload_fields, rfc3339, state_name
 from ..runtime import Runtime
 from ..service import consumers, deadletters, legacy, reads
-from ..states import State
+from ..states import Event, State
 from ..store import Row, Tx
 from . import shapes
 from .definitions import list_links
@@ -107,15 +107,17 @@ async def change_job(runtime: Runtime, request: Request) -> Response:
     path_id = request.path_params["jobId"]
     raw = await read_body(request, limits.DOCUMENT_BYTES_MAX)
 
-    def write(tx: Tx) -> None:
+    def write(tx: Tx) -> tuple[Consumer, Event | None]:
         # The tokens and the path are checked before the body, as specified.
         consumer = _pull_consumer(tx, request)
         seq = ids.job_number(path_id)
         legacy.job_of_consumer(tx, consumer, seq)
         asked, incremental_s = _next_state(raw)
-        legacy.change_state(tx, consumer, seq, asked, incremental_s, runtime.options, tx.now_us())
+        options, now = runtime.options, tx.now_us()
+        return consumer, legacy.change_state(tx, consumer, seq, asked, incremental_s, options, now)
 
-    await runtime.database.write(write)
+    consumer, event = await runtime.database.write(write)
+    counting.count_move(runtime.metrics, consumer, event)
     return Response(status_code=202)
 
 
@@ -183,6 +185,8 @@ async def list_dead(runtime: Runtime, request: Request) -> Response:
     base = f"/channel/{path['channelId']}"
     dead = [
         shapes.DeadJob(
+            ID=str(row["seq"]),
+            JobURL=f"/v2{base}/consumer/{consumer.consumer_id}/job/{row['seq']}",
             ListenerEndpoint=consumer.callback_url,
             ListenerName=consumer.name,
             Status=State.DEAD.name,
@@ -249,7 +253,7 @@ def dead_counts_of(rows: list[tuple[Row, dict[State, int]]]) -> shapes.DeadCount
 
 
 _BASE: Final = "/channel/{channelId}/consumer/{consumerId}"
-_LADDER: Final = (400, 401, 403, 404, 412)
+_LADDER: Final = (400, 401, 403, 404, 410, 412)
 
 ENDPOINTS: Final = (
     Endpoint(
@@ -291,7 +295,7 @@ ENDPOINTS: Final = (
         answers={202: None},
         tokens=CONSUMER_TOKENS,
         tag="dead letters",
-        errors=(400, 401, 403, 404),
+        errors=(400, 401, 403, 404, 410),
     ),
     Endpoint(
         method="DELETE",

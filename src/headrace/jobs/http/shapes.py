@@ -56,6 +56,8 @@ class ConsumerShape(msgspec.Struct):
 
 
 class JobOfMessage(msgspec.Struct):
+    ID: str
+    JobURL: str
     ListenerEndpoint: str
     ListenerName: str
     Status: str
@@ -137,6 +139,8 @@ class JobShape(msgspec.Struct):
 
 
 class DeadJob(msgspec.Struct):
+    ID: str
+    JobURL: str
     ListenerEndpoint: str
     ListenerName: str
     Status: str
@@ -312,6 +316,44 @@ class JobDetail(msgspec.Struct):
     lease_expires_at: str | None
     last_error: str | None
     attempts: list[Attempt]
+
+
+class FoundJob(msgspec.Struct):
+    id: str
+    consumer: str
+    message: str
+    state: str
+    waits_for: str | None
+    priority: int
+    retries: int
+    claims: int
+    created_at: str
+    changed_at: str
+    due_at: str | None
+    last_error: str | None
+    cancelled_at: str | None
+    url: str
+
+
+class FoundJobs(msgspec.Struct):
+    jobs: list[FoundJob]
+    pages: dict[str, str]
+
+
+class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
+    job: str | None = None
+    consumer: str | None = None
+    message: str | None = None
+    states: list[str] = []
+    older_than_seconds: float = 0.0
+    dry_run: bool = False
+
+
+class CancelledJobs(msgspec.Struct):
+    waiting: int
+    running: int
+    consumers: dict[str, int]
+    dry_run: bool
 
 
 class EventShape(msgspec.Struct):

@@ -8,6 +8,7 @@ from ..models import Consumer
 from ..states import Event, State
 from ..store import Tx
 from .moves import Move, apply_moves, load
+from .retention import missing
 
 __all__ = ["delete_dead_job", "purge_some", "requeue_dead_job", "requeue_some"]
 
@@ -16,7 +17,7 @@ def requeue_dead_job(tx: Tx, consumer: Consumer, seq: int, now: int) -> None:
     """Requeue one dead job with all its retries; 400 if it is not dead, 404, 401."""
     row = load(tx, [seq]).get(seq)
     if row is None:
-        raise not_found("job", "jobId")
+        raise missing(tx, seq)
     if row["consumer_seq"] != consumer.seq:
         raise JobsError(401, "foreign_job", "the job is another consumer's", "jobId")
     if row["state"] != State.DEAD:

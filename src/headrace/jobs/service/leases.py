@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from .. import ids, limits
@@ -62,13 +62,15 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one item: ``ok``, ``lease_lost`` (409) or ``not_found`` (404)."""
+    """The result of one item: ``ok``, ``lease_lost``, ``cancelled`` (409), ``not_found`` (404), …"""
 
     seq: int
     status: int
     code: str
     state: State | None = None
     due_us: int | None = None
+    repeated: bool = False  # it was said, and done, before
+    cancelled: bool = False  # the claim ended, and so did the job
 
 
 def claim(tx: Tx, consumer: Consumer, n: int, lease_s: float, now: int) -> list[ClaimedJob]:
@@ -189,7 +191,8 @@ def heartbeat(
             continue
         row = states.get(item.seq)
         if row is not None and _holds(consumer, item, row):
-            results.append(Result(item.seq, 409, "lease_ceiling", State.INFLIGHT))
+            code = "lease_ceiling" if row["cancelled_us"] is None else "cancelled"
+            results.append(Result(item.seq, 409, code, State.INFLIGHT))
         else:
             results.append(_refused(consumer, item, row, None))
     return results
@@ -206,6 +209,7 @@ def fail(
 ) -> list[Result]:
     """Fail leased jobs: they are retried when due, or given up for good.
 
+    Failing again under the same lease is ``ok`` again, with the first result, until the job is claimed again.
     ``note`` records an attempt for each; push records more about its own attempts.
     """
     rows = load(tx, (failure.held.seq for failure in failures))
@@ -219,11 +223,9 @@ def fail(
         if note and failure.held.seq in moves:
             _note_failure(tx, failure, moves[failure.held.seq].row, now)
     return [
-        Result(
-            failure.held.seq, 200, "ok", states[failure.held.seq], moves[failure.held.seq].due_us
-        )
+        _ended(moves[failure.held.seq], states[failure.held.seq])
         if failure.held.seq in moves
-        else _refused(consumer, failure.held, rows.get(failure.held.seq), None)
+        else _failed_before(consumer, failure.held, rows.get(failure.held.seq))
         for failure in failures
     ]
 
@@ -231,17 +233,39 @@ def fail(
 def _failed(
     consumer: Consumer, failure: Failure, row: Row, now: int, random: Callable[[], float]
 ) -> Move:
-    if failure.dead:
-        return Move(row=row, event=Event.BURY, error=failure.reason)
-    event = failure_event(row["retries"], consumer.max_retries)
-    if event is Event.EXHAUST:
-        return Move(row=row, event=event, error=failure.reason)
+    event = Event.BURY if failure.dead else failure_event(row["retries"], consumer.max_retries)
+    if event is not Event.RETRY:
+        return Move(row=row, event=event, error=failure.reason, keeps_lease=True)
     delay = failure.retry_in_s
     if delay is None:
         delay = retry_delay_s(
             consumer.settings.retry, row["retries"] + 1, random, failure.retry_after_s
         )
-    return Move(row=row, event=event, due_us=now + round(delay * _SECOND_US), error=failure.reason)
+    return Move(
+        row=row,
+        event=event,
+        due_us=now + round(delay * _SECOND_US),
+        error=failure.reason,
+        keeps_lease=True,
+    )
+
+
+def _ended(move: Move, state: State) -> Result:
+    due_us = move.due_us if state is State.QUEUED else None
+    return Result(move.row["seq"], 200, "ok", state, due_us, cancelled=_is_cancelled(move, state))
+
+
+def _is_cancelled(move: Move, state: State) -> bool:
+    return state is State.DEAD and move.row["cancelled_us"] is not None
+
+
+def _failed_before(consumer: Consumer, held: Held, row: Row | None) -> Result:
+    """The result of a failure that was reported before, or a refusal."""
+    for state in (State.QUEUED, State.DEAD):
+        result = _refused(consumer, held, row, state)
+        if result.repeated and row is not None:
+            return replace(result, due_us=row["due_us"] if state is State.QUEUED else None)
+    return _refused(consumer, held, row, None)
 
 
 def _note_failure(tx: Tx, failure: Failure, row: Row, now: int) -> None:
@@ -269,9 +293,9 @@ def release(
         for item in items
         if item.seq in rows and _holds(consumer, item, rows[item.seq])
     }
-    apply_moves(tx, list(moves.values()), now)
+    states = dict(zip(moves, apply_moves(tx, list(moves.values()), now), strict=True))
     return [
-        Result(item.seq, 200, "ok", State.QUEUED, due_us)
+        _ended(moves[item.seq], states[item.seq])
         if item.seq in moves
         else _refused(consumer, item, rows.get(item.seq), None)
         for item in items
@@ -289,6 +313,8 @@ def describe(result: Result) -> str | None:
     return {
         "ok": None,
         "lease_lost": "the lease is over: the job was given to another, finished, or sent back",
+        "cancelled": "the job was cancelled: stop, and release it",
+        "invalid_lease": "a lease is what the claim gave",
         "lease_ceiling": f"a lease cannot be extended past {limits.LEASE_TOTAL_S_MAX:g} s in total",
         "not_found": "the consumer has no such job",
     }[result.code]
@@ -314,8 +340,8 @@ def _refused(consumer: Consumer, item: Held, row: Row | None, done: State | None
     state = State(row["state"])
     known = row["lease"] is not None and ids.tokens_equal(row["lease"], item.lease)
     if known and done is not None and state is done:
-        # The answer to an earlier completion was lost; nothing else happened to the job.
-        return Result(item.seq, 200, "ok", state)
+        # The answer to an earlier report was lost; nothing else happened to the job.
+        return Result(item.seq, 200, "ok", state, repeated=True)
     return Result(item.seq, 409, "lease_lost", state)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import limits
-from ..errors import JobsError, bad_request, not_found
+from ..errors import JobsError, bad_request
 from ..models import Consumer, Options
 from ..policy import pull_timeout_s
 from ..states import Event, State, requested_event
 from ..store import Row, Tx
 from .moves import Move, apply_moves, load
+from .retention import missing
 
 __all__ = ["change_state", "job_of_consumer", "list_queued"]
 
@@ -34,7 +35,7 @@ def job_of_consumer(tx: Tx, consumer: Consumer, seq: int, *, foreign: int = 401)
     """The job; 404 if it does not exist, ``foreign`` (401) if it is another consumer's."""
     row = tx.one("get_job", seq=seq)
     if row is None:
-        raise not_found("job", "jobId")
+        raise missing(tx, seq)
     if row["consumer_seq"] != consumer.seq:
         raise JobsError(foreign, "foreign_job", "the job is another consumer's", "jobId")
     return row
@@ -42,18 +43,20 @@ def job_of_consumer(tx: Tx, consumer: Consumer, seq: int, *, foreign: int = 401)
 
 def change_state(
     tx: Tx, consumer: Consumer, seq: int, asked: str, incremental_s: int, options: Options, now: int
-) -> None:
+) -> Event | None:
     """Carry out a ``NextState``, or reject it with 400; setting the current state changes nothing.
+
+    Returns what happened to the job: ``None`` for nothing.
 
     A job held under a lease of the leased API can be finished only with that lease.
     """
     job_of_consumer(tx, consumer, seq)
     row = load(tx, [seq]).get(seq)
     if row is None:
-        raise not_found("job", "jobId")
+        raise missing(tx, seq)
     event = requested_event(State(row["state"]), asked, incremental_s)
     if event is None:
-        return
+        return None
     if event in {Event.COMPLETE, Event.BURY} and row["lease"] is not None:
         raise bad_request(
             "leased",
@@ -76,3 +79,4 @@ def change_state(
         ],
         now,
     )
+    return Event.CANCEL if event is Event.BURY and row["cancelled_us"] is not None else event

@@ -8,14 +8,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Final
 
 from .. import limits
 from ..errors import JobsError
 from ..states import Event, Hold, State, follow
 from ..store import Row, Tx
 
-__all__ = ["Move", "apply_moves", "finish_keys", "load", "lock_keys", "record_outcomes", "storable"]
+__all__ = [
+    "CANCELLED",
+    "Move",
+    "apply_moves",
+    "finish_keys",
+    "load",
+    "lock_keys",
+    "record_outcomes",
+    "storable",
+]
+
+
+CANCELLED: Final = "cancelled"
+_ENDS_A_CLAIM: Final = frozenset({Event.RETRY, Event.RELEASE, Event.EXHAUST, Event.BURY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +43,7 @@ class Move:
     lease_expires_us: int | None = None
     extra_s: int = 0
     error: str | None = None
+    keeps_lease: bool = False  # so that its end is recognised when it is reported again
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,6 +59,7 @@ class _Stored:
     lease_expires_us: int | None
     extra_s: int
     last_error: str | None
+    cancelled_us: int | None
 
 
 def apply_moves(tx: Tx, moves: Sequence[Move], now: int) -> list[State]:
@@ -67,6 +83,14 @@ def apply_moves(tx: Tx, moves: Sequence[Move], now: int) -> list[State]:
 
 def _moved(tx: Tx, move: Move, now: int) -> _Stored:
     row = move.row
+    cancelled_us, error = row["cancelled_us"], move.error
+    if cancelled_us is not None and move.event in _ENDS_A_CLAIM:
+        # It was to be cancelled while it ran, and was not completed.
+        move = replace(move, event=Event.CANCEL, due_us=None)
+    if move.event is Event.CANCEL:
+        cancelled_us, error = now if cancelled_us is None else cancelled_us, CANCELLED
+    elif move.event in {Event.REVIVE, Event.REQUEUE}:
+        cancelled_us = None
     rule = follow(State(row["state"]), move.event)
     inflight = rule.target is State.INFLIGHT
     due_us = move.due_us if move.due_us is not None else now
@@ -87,14 +111,12 @@ def _moved(tx: Tx, move: Move, now: int) -> _Stored:
         retries=rule.count.after(row["retries"]),
         claims=row["claims"] + inflight,
         due_us=due_us,
-        # A finished job keeps its lease, so that finishing it again is recognised.
-        lease=move.lease
-        if inflight
-        else (row["lease"] if rule.target is not State.QUEUED else None),
+        lease=move.lease if inflight else (row["lease"] if move.keeps_lease else None),
         lease_started_us=now if inflight else row["lease_started_us"],
         lease_expires_us=move.lease_expires_us if inflight else None,
         extra_s=move.extra_s if inflight else 0,
-        last_error=row["last_error"] if move.error is None else storable(move.error),
+        last_error=row["last_error"] if error is None else storable(error),
+        cancelled_us=cancelled_us,
     )
 
 

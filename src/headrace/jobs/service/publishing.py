@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from .. import ids, limits
 from ..errors import JobsError, bad_request, forbidden, not_found
 from ..models import NewMessage, Options, Published
 from ..store import Row, Tx
 
-__all__ = ["broadcast", "cancel_scheduled", "check_message", "dispatch_due", "feed", "publisher"]
+__all__ = [
+    "Dispatched",
+    "broadcast",
+    "cancel_scheduled",
+    "check_message",
+    "dispatch_due",
+    "feed",
+    "publisher",
+]
 
 
 def publisher(
@@ -121,37 +131,46 @@ def broadcast(
     return Published(message_id=message_id, scheduled=scheduled, jobs=jobs)
 
 
-def feed(tx: Tx, channel_id: str, messages: Sequence[NewMessage], now: int) -> int:
+def feed(tx: Tx, channel_id: str, messages: Sequence[NewMessage], now: int) -> tuple[int, int]:
     """Store messages from a stream; those already stored are left alone.
 
-    Their ids contain the stream and the sequence, so a redelivery adds nothing. Returns how many were new.
+    Their ids contain the stream and the sequence, so a redelivery adds nothing. Returns how many were new,
+    and how many jobs they have.
     """
     channel = tx.one("get_channel", channel_id=channel_id)
     if channel is None:
         raise not_found("channel", "channelId")
-    new = 0
+    new = jobs = 0
     for message in messages:
         if message.message_id is None:
             raise AssertionError("a message from a stream has an id made of its sequence")
         seq = _insert(tx, channel["seq"], None, message.message_id, message, _digest(message), now)
         if seq is not None:
-            _fan_out(tx, seq, channel["seq"], message.priority, message.ordering_key, now)
+            jobs += _fan_out(tx, seq, channel["seq"], message.priority, message.ordering_key, now)
             new += 1
-    return new
+    return new, jobs
 
 
-def dispatch_due(tx: Tx, now: int) -> tuple[int, int]:
-    """Fan out the scheduled messages that are due.
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """How many messages were fanned out, how late the latest of them was, the new jobs by channel."""
 
-    Returns their number, and by how many microseconds the latest of them is late.
-    """
+    messages: int
+    late_us: int
+    jobs: Mapping[str, int]
+
+
+def dispatch_due(tx: Tx, now: int) -> Dispatched:
+    """Fan out a limited number of the scheduled messages that are due."""
     rows = tx.all("due_messages", now=now, n=limits.SWEEP_ROWS // 10)
-    late = 0
+    late, jobs = 0, Counter[str]()
     for row in rows:
         tx.run("dispatch_message", seq=row["seq"], now=now)
-        _fan_out(tx, row["seq"], row["channel_seq"], row["priority"], row["ordering_key"], now)
+        jobs[row["channel_id"]] += _fan_out(
+            tx, row["seq"], row["channel_seq"], row["priority"], row["ordering_key"], now
+        )
         late = max(late, now - row["scheduled_us"])
-    return len(rows), late
+    return Dispatched(len(rows), late, jobs)
 
 
 def cancel_scheduled(tx: Tx, channel_seq: int, message_id: str) -> None:

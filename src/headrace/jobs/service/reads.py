@@ -13,6 +13,7 @@ from .. import limits
 from ..errors import bad_request, not_found
 from ..states import State
 from ..store import Row, Tx
+from .retention import missing
 
 __all__ = [
     "Cursors",
@@ -23,6 +24,7 @@ __all__ = [
     "get_message",
     "message_counts",
     "page",
+    "page_of",
 ]
 
 _NEWEST: Final = 2**62
@@ -92,6 +94,11 @@ def page(
         rows = list(tx.all(f"page_{query}_before", at=paging.at, n=size, **values))[::-1]
     else:
         rows = list(tx.all(f"page_{query}_after", at=paging.at, n=size, **values))
+    return page_of(cursors, scope, rows)
+
+
+def page_of(cursors: Cursors, scope: str, rows: Sequence[Row]) -> Page:
+    """A page of rows that were read already, newest first."""
     if not rows:
         return Page(rows)
     return Page(rows, cursors.seal(scope, rows[-1]["seq"]), cursors.seal(scope, rows[0]["seq"]))
@@ -106,10 +113,10 @@ def get_message(tx: Tx, channel_seq: int, message_id: str) -> tuple[Row, Sequenc
 
 
 def get_job(tx: Tx, seq: int) -> tuple[Row, Sequence[Row]]:
-    """A job and its recorded attempts; 404 if it does not exist."""
+    """A job and its recorded attempts; 404 if it does not exist, 410 if it was removed."""
     row = tx.one("get_job", seq=seq)
     if row is None:
-        raise not_found("job", "jobId")
+        raise missing(tx, seq)
     return row, tx.all("list_attempts", job_seq=seq, n=limits.MAX_RETRIES_MAX)
 
 

@@ -7,14 +7,16 @@ unfinished job, the next window begins after them.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .. import limits
+from ..errors import JobsError, not_found
+from ..models import rfc3339
 from ..states import State
 from ..store import Row, Tx
 
-__all__ = ["Keep", "Removed", "Window", "look", "prune_notes", "remove"]
+__all__ = ["Keep", "Removed", "Window", "folder_of", "look", "missing", "prune_notes", "remove"]
 
 _DISPATCHED = 102
 
@@ -51,6 +53,7 @@ class Window:
     messages: Sequence[Row]
     jobs: dict[int, list[Row]]
     after: int | None
+    attempts: dict[int, list[Row]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -63,8 +66,8 @@ class Removed:
         self.rows[table] = self.rows.get(table, 0) + count
 
 
-def look(tx: Tx, keep: Keep, after: int, now: int) -> Window:
-    """One window of messages after ``after``."""
+def look(tx: Tx, keep: Keep, after: int, now: int, *, attempts: bool = False) -> Window:
+    """One window of messages after ``after``; on demand with the attempts of their jobs."""
     if keep.messages_s is None:
         return Window([], {}, None)
     sizes = tx.all("scan_old_sizes", after=after, n=limits.SWEEP_ROWS)
@@ -78,7 +81,8 @@ def look(tx: Tx, keep: Keep, after: int, now: int) -> Window:
     jobs = _jobs_of(tx, [row["seq"] for row in rows])
     ready = [row for row in rows if keep.allows(row, jobs.get(row["seq"], []), now)]
     over = len(sizes) < limits.SWEEP_ROWS and len(fitting) == len(sizes)
-    return Window(ready, jobs, None if over else until)
+    tried = _attempts_of(tx, ready, jobs) if attempts else {}
+    return Window(ready, jobs, None if over else until, tried)
 
 
 def _fitting(sizes: Sequence[Row]) -> Sequence[Row]:
@@ -91,21 +95,67 @@ def _fitting(sizes: Sequence[Row]) -> Sequence[Row]:
     return sizes
 
 
-def remove(tx: Tx, keep: Keep, window: Window, now: int) -> Removed:
-    """Remove the result of :func:`look`, except messages that changed since (a requeued dead letter, say)."""
+def folder_of(message: Row) -> str:
+    """The folder of the archive that a message belongs to: the day it was received."""
+    return f"date={rfc3339(message['received_us'])[:10]}"
+
+
+def remove(tx: Tx, keep: Keep, window: Window, now: int, *, archived: bool = False) -> Removed:
+    """Remove the result of :func:`look`, except messages that changed since (a requeued dead letter, say).
+
+    Which jobs that were, and whether they were ``archived`` before, is noted for those who ask for them.
+    """
     jobs = _jobs_of(tx, [row["seq"] for row in window.messages])
     seqs = [
         row["seq"] for row in window.messages if keep.allows(row, jobs.get(row["seq"], []), now)
     ]
     removed = Removed()
     if seqs:
+        gone = set(seqs)
+        folders = {
+            job["seq"]: folder_of(message) if archived else None
+            for message in window.messages
+            if message["seq"] in gone
+            for job in jobs.get(message["seq"], [])
+        }
+        _note_removed(tx, folders, now)
         removed.add("job", tx.run("delete_jobs_of_messages", seqs=json.dumps(seqs)))
         removed.add("message", tx.run("delete_messages", seqs=json.dumps(seqs)))
     return removed
 
 
+def missing(tx: Tx, seq: int) -> JobsError:
+    """What to say of a job that is not there: 410 and where it went, if retention removed it; else 404."""
+    row = tx.one("removed_range", seq=seq)
+    if row is None or row["last_seq"] < seq:
+        return not_found("job", "jobId")
+    where = (
+        "no archive has it" if row["folder"] is None else f"the archive has it in {row['folder']}"
+    )
+    day = rfc3339(row["removed_us"])[:10]
+    return JobsError(
+        410, "removed", f"retention removed the job, on {day} at the latest; {where}", "jobId"
+    )
+
+
+def _note_removed(tx: Tx, folders: Mapping[int, str | None], now: int) -> None:
+    """Note removed jobs as ranges; one that continues the range before it makes that longer."""
+    runs: list[tuple[int, int, str | None]] = []
+    for seq, folder in sorted(folders.items()):
+        if runs and runs[-1][1:] == (seq - 1, folder):
+            runs[-1] = (runs[-1][0], seq, folder)
+        else:
+            runs.append((seq, seq, folder))
+    for first, last, folder in runs:
+        before = tx.one("removed_range", seq=first)
+        if before is not None and (before["last_seq"], before["folder"]) == (first - 1, folder):
+            tx.run("extend_removed_range", first=before["first_seq"], last=last, now=now)
+        else:
+            tx.run("insert_removed_range", first=first, last=last, now=now, folder=folder)
+
+
 def prune_notes(tx: Tx, keep: Keep, now: int) -> Removed:
-    """Remove a limited number of old attempts and events."""
+    """Remove a limited number of old attempts, events, and notes of where jobs went."""
     removed = Removed()
     for table, query, age_s in (
         ("attempt", "prune_attempts", keep.attempts_s),
@@ -114,7 +164,21 @@ def prune_notes(tx: Tx, keep: Keep, now: int) -> Removed:
         if age_s is not None:
             before = now - round(age_s * 1e6)
             removed.add(table, tx.run(query, before=before, n=limits.SWEEP_ROWS))
+    if keep.events_s is not None:
+        before = now - round(keep.events_s * 1e6)
+        tx.run("prune_removed_ranges", before=before, n=limits.SWEEP_ROWS)
     return removed
+
+
+def _attempts_of(
+    tx: Tx, messages: Sequence[Row], jobs: Mapping[int, Sequence[Row]]
+) -> dict[int, list[Row]]:
+    seqs = [job["seq"] for message in messages for job in jobs.get(message["seq"], [])]
+    attempts: dict[int, list[Row]] = {}
+    if seqs:
+        for row in tx.all("attempts_of_jobs", seqs=json.dumps(seqs)):
+            attempts.setdefault(row["job_seq"], []).append(row)
+    return attempts
 
 
 def _jobs_of(tx: Tx, seqs: Sequence[int]) -> dict[int, list[Row]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .. import limits
-from ..states import Event, State, failure_event
+from ..states import State, failure_event
 from ..store import Tx
 from .moves import Move, apply_moves
 
@@ -14,10 +16,11 @@ __all__ = ["Swept", "expire_leases", "give_back", "make_once", "take_lead"]
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """How many leases expired, and how many of those jobs had no retry left."""
+    """How many leases expired, and the states of those jobs since, by channel and consumer."""
 
     expired: int
-    dead: int
+    consumers: Mapping[tuple[str, str], Sequence[State]]
+    cancelled: Mapping[tuple[str, str], int]
 
 
 def expire_leases(tx: Tx, now: int) -> Swept:
@@ -45,11 +48,13 @@ def expire_leases(tx: Tx, now: int) -> Swept:
             error="the lease expired",
             excerpt=None,
         )
-    dead = sum(state is State.DEAD for state in states)
-    exhausted = sum(move.event is Event.EXHAUST for move in moves)
-    if dead != exhausted:
-        raise AssertionError("only an exhausted job dies when its lease ends")
-    return Swept(len(rows), dead)
+    found: dict[tuple[str, str], list[State]] = {}
+    for row, state in zip(rows, states, strict=True):
+        found.setdefault((row["channel_id"], row["consumer_id"]), []).append(state)
+    cancelled = Counter(
+        (row["channel_id"], row["consumer_id"]) for row in rows if row["cancelled_us"] is not None
+    )
+    return Swept(len(rows), found, cancelled)
 
 
 def give_back(tx: Tx) -> int:

@@ -72,7 +72,7 @@ RETURNING job.seq, job.ordering_key, job.created_us;
 UPDATE job SET lease_expires_us = least(:expires, lease_started_us + :total)
 FROM json_to_recordset(:items::json) AS item (seq bigint, lease text)
 WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
-AND job.state = 1002 AND job.lease_started_us + :total > :now
+AND job.state = 1002 AND job.lease_started_us + :total > :now AND job.cancelled_us IS NULL
 RETURNING job.seq, job.lease_expires_us;
 
 -- name: load_jobs
@@ -81,14 +81,17 @@ WHERE job.seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json
 ORDER BY job.seq FOR UPDATE OF job;
 
 -- name: load_expired
-SELECT job.*, consumer.max_retries, consumer.kind FROM job
+SELECT job.*, consumer.max_retries, consumer.kind, consumer.consumer_id, channel.channel_id
+FROM job
 JOIN consumer ON consumer.seq = job.consumer_seq
+JOIN channel ON channel.seq = consumer.channel_seq
 WHERE job.state = 1002 AND job.lease_expires_us <= :now
 ORDER BY job.lease_expires_us LIMIT :n FOR UPDATE OF job SKIP LOCKED;
 
 -- name: load_dead
 SELECT job.*, consumer.max_retries FROM job JOIN consumer ON consumer.seq = job.consumer_seq
 WHERE job.consumer_seq = :consumer_seq AND job.state = 1004 AND job.seq > :after
+AND job.cancelled_us IS NULL
 ORDER BY job.seq LIMIT :n FOR UPDATE OF job SKIP LOCKED;
 
 -- name: store_jobs
@@ -96,10 +99,11 @@ UPDATE job SET
     state = item.state, hold = item.hold, retries = item.retries, claims = item.claims,
     due_us = item.due_us, lease = item.lease, lease_started_us = item.lease_started_us,
     lease_expires_us = item.lease_expires_us, extra_s = item.extra_s, last_error = item.last_error,
-    changed_us = :now
+    cancelled_us = item.cancelled_us, changed_us = :now
 FROM json_to_recordset(:items::json) AS item (
     seq bigint, state smallint, hold smallint, retries integer, claims integer, due_us bigint,
-    lease text, lease_started_us bigint, lease_expires_us bigint, extra_s integer, last_error text
+    lease text, lease_started_us bigint, lease_expires_us bigint, extra_s integer, last_error text,
+    cancelled_us bigint
 )
 WHERE job.seq = item.seq;
 
@@ -115,9 +119,11 @@ DELETE FROM job WHERE seq IN (
 );
 
 -- name: due_messages
-SELECT seq, channel_seq, priority, ordering_key, scheduled_us FROM message
-WHERE status = 101 AND scheduled_us <= :now
-ORDER BY scheduled_us, seq LIMIT :n FOR UPDATE SKIP LOCKED;
+SELECT message.seq, message.channel_seq, message.priority, message.ordering_key, message.scheduled_us,
+    channel.channel_id
+FROM message JOIN channel ON channel.seq = message.channel_seq
+WHERE message.status = 101 AND message.scheduled_us <= :now
+ORDER BY message.scheduled_us, message.seq LIMIT :n FOR UPDATE OF message SKIP LOCKED;
 
 -- name: jobs_of_messages
 SELECT job.*, consumer.consumer_id FROM job JOIN consumer ON consumer.seq = job.consumer_seq
@@ -161,7 +167,7 @@ AND consumer.settings::json ->> 'outcomes' = 'true'
 ORDER BY job.seq;
 
 -- name: states_of
-SELECT seq, consumer_seq, state, lease, lease_expires_us FROM job
+SELECT seq, consumer_seq, state, lease, lease_expires_us, cancelled_us FROM job
 WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
 
 -- name: insert_attempts
@@ -176,3 +182,46 @@ FROM json_to_recordset(:items::json) AS item (
 -- Exactly the published ones: a lower number may be committed later than a higher one.
 DELETE FROM outcome
 WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+
+-- name: page_jobs_of_state_after
+-- A page of the jobs of one consumer in one state. Those after :last were made after :until_us.
+SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+FROM job JOIN message ON message.seq = job.message_seq
+WHERE job.consumer_seq = :consumer_seq AND job.state = :state AND job.seq < :at AND job.seq <= :last
+AND job.created_us <= :until_us
+ORDER BY job.seq DESC LIMIT :n;
+
+-- name: page_jobs_of_message_after
+-- The same of one message, which has a job for each consumer at most. + 0: all jobs are not walked in order.
+SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+FROM job JOIN message ON message.seq = job.message_seq
+JOIN consumer ON consumer.seq = job.consumer_seq AND consumer.removed_us IS NULL
+WHERE job.message_seq = :message_seq AND job.seq < :at AND job.created_us <= :until_us
+AND (:consumer_seq = 0 OR job.consumer_seq = :consumer_seq) AND (:state = 0 OR job.state = :state)
+ORDER BY job.seq + 0 DESC LIMIT :n;
+
+-- name: page_jobs_of_state_before
+-- A page of the jobs of one consumer in one state. Those after :last were made after :until_us.
+SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+FROM job JOIN message ON message.seq = job.message_seq
+WHERE job.consumer_seq = :consumer_seq AND job.state = :state AND job.seq > :at AND job.seq <= :last
+AND job.created_us <= :until_us
+ORDER BY job.seq ASC LIMIT :n;
+
+-- name: page_jobs_of_message_before
+-- The same of one message, which has a job for each consumer at most. + 0: all jobs are not walked in order.
+SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+FROM job JOIN message ON message.seq = job.message_seq
+JOIN consumer ON consumer.seq = job.consumer_seq AND consumer.removed_us IS NULL
+WHERE job.message_seq = :message_seq AND job.seq > :at AND job.created_us <= :until_us
+AND (:consumer_seq = 0 OR job.consumer_seq = :consumer_seq) AND (:state = 0 OR job.state = :state)
+ORDER BY job.seq + 0 ASC LIMIT :n;
+
+-- name: attempts_of_jobs
+SELECT job_seq, number, kind, started_us, duration_us, status, error, excerpt FROM attempt
+WHERE job_seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
+ORDER BY job_seq, seq;

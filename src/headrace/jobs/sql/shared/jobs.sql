@@ -25,6 +25,20 @@ JOIN message ON message.seq = job.message_seq
 LEFT JOIN producer ON producer.seq = message.producer_seq
 WHERE job.seq = :seq;
 
+-- name: job_at
+-- The job of this number, or the next one.
+SELECT seq, created_us FROM job WHERE seq >= :seq ORDER BY seq LIMIT 1;
+
+-- name: last_job
+SELECT max(seq) AS seq FROM job;
+
+-- name: list_consumers_of_channel
+SELECT seq, consumer_id FROM consumer WHERE channel_seq = :channel_seq AND removed_us IS NULL;
+
+-- name: mark_cancelled
+-- A job that runs: it ends with its claim.
+UPDATE job SET cancelled_us = :now WHERE seq = :seq AND state = 1002;
+
 -- name: delete_job
 DELETE FROM job WHERE seq = :seq;
 
@@ -83,9 +97,22 @@ SELECT * FROM event WHERE seq > :at ORDER BY seq LIMIT :n;
 SELECT * FROM outcome ORDER BY seq LIMIT :n;
 
 -- name: oldest_ready_us
-SELECT created_us FROM job
-WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
-ORDER BY priority DESC, seq LIMIT 1;
+-- The first job of each priority, along the index that claims use: no scan of the backlog.
+WITH RECURSIVE level (priority) AS (
+    SELECT (
+        SELECT priority FROM job WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+        ORDER BY consumer_seq, hold, priority DESC, seq LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT priority FROM job WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+        AND priority < level.priority ORDER BY consumer_seq, hold, priority DESC, seq LIMIT 1
+    ) FROM level WHERE level.priority IS NOT NULL
+)
+SELECT min((
+    SELECT created_us FROM job WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+    AND priority <= level.priority ORDER BY consumer_seq, hold, priority DESC, seq LIMIT 1
+)) AS created_us FROM level;
 
 -- name: oldest_of_state
 SELECT changed_us, created_us FROM job

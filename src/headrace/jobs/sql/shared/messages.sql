@@ -16,7 +16,7 @@ FROM message LEFT JOIN producer ON producer.seq = message.producer_seq
 WHERE message.channel_seq = :channel_seq AND message.message_id = :message_id;
 
 -- name: get_digest
-SELECT digest, scheduled_us FROM message WHERE channel_seq = :channel_seq AND message_id = :message_id;
+SELECT seq, digest, scheduled_us FROM message WHERE channel_seq = :channel_seq AND message_id = :message_id;
 
 -- name: fan_out
 -- One job for every consumer of the channel, in the transaction of the message.

@@ -46,6 +46,22 @@ JOIN channel ON channel.seq = message.channel_seq
 LEFT JOIN producer ON producer.seq = message.producer_seq
 WHERE message.seq > :after AND message.seq <= :until ORDER BY message.seq;
 
+-- name: removed_range
+-- The only range that can have this job.
+SELECT * FROM removed_jobs WHERE first_seq <= :seq ORDER BY first_seq DESC LIMIT 1;
+
+-- name: insert_removed_range
+INSERT INTO removed_jobs (first_seq, last_seq, removed_us, folder)
+VALUES (:first, :last, :now, :folder);
+
+-- name: extend_removed_range
+UPDATE removed_jobs SET last_seq = :last, removed_us = :now WHERE first_seq = :first;
+
+-- name: prune_removed_ranges
+DELETE FROM removed_jobs WHERE first_seq IN (
+    SELECT first_seq FROM removed_jobs WHERE removed_us < :before ORDER BY removed_us LIMIT :n
+);
+
 -- name: prune_attempts
 DELETE FROM attempt WHERE seq IN (
     SELECT seq FROM attempt WHERE started_us < :before ORDER BY started_us LIMIT :n

@@ -67,7 +67,7 @@ FROM (
     FROM json_each(:items)
 ) AS item
 WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
-AND job.state = 1002 AND job.lease_started_us + :total > :now
+AND job.state = 1002 AND job.lease_started_us + :total > :now AND job.cancelled_us IS NULL
 RETURNING job.seq, job.lease_expires_us;
 
 -- name: load_jobs
@@ -75,8 +75,10 @@ SELECT job.*, consumer.max_retries FROM job JOIN consumer ON consumer.seq = job.
 WHERE job.seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: load_expired
-SELECT job.*, consumer.max_retries, consumer.kind FROM job INDEXED BY job_leased
+SELECT job.*, consumer.max_retries, consumer.kind, consumer.consumer_id, channel.channel_id
+FROM job INDEXED BY job_leased
 JOIN consumer ON consumer.seq = job.consumer_seq
+JOIN channel ON channel.seq = consumer.channel_seq
 WHERE job.state = 1002 AND job.lease_expires_us <= :now
 ORDER BY job.lease_expires_us LIMIT :n;
 
@@ -84,6 +86,7 @@ ORDER BY job.lease_expires_us LIMIT :n;
 SELECT job.*, consumer.max_retries FROM job INDEXED BY job_by_state
 JOIN consumer ON consumer.seq = job.consumer_seq
 WHERE job.consumer_seq = :consumer_seq AND job.state = 1004 AND job.seq > :after
+AND job.cancelled_us IS NULL
 ORDER BY job.seq LIMIT :n;
 
 -- name: store_jobs
@@ -94,7 +97,8 @@ UPDATE job SET
     lease_started_us = json_extract(item.value, '$.lease_started_us'),
     lease_expires_us = json_extract(item.value, '$.lease_expires_us'),
     extra_s = json_extract(item.value, '$.extra_s'),
-    last_error = json_extract(item.value, '$.last_error'), changed_us = :now
+    last_error = json_extract(item.value, '$.last_error'),
+    cancelled_us = json_extract(item.value, '$.cancelled_us'), changed_us = :now
 FROM json_each(:items) AS item WHERE job.seq = json_extract(item.value, '$.seq');
 
 -- name: delete_dead
@@ -109,8 +113,11 @@ DELETE FROM job WHERE seq IN (
 );
 
 -- name: due_messages
-SELECT seq, channel_seq, priority, ordering_key, scheduled_us FROM message
-WHERE status = 101 AND scheduled_us <= :now ORDER BY scheduled_us, seq LIMIT :n;
+SELECT message.seq, message.channel_seq, message.priority, message.ordering_key, message.scheduled_us,
+    channel.channel_id
+FROM message INDEXED BY message_waiting JOIN channel ON channel.seq = message.channel_seq
+WHERE message.status = 101 AND message.scheduled_us <= :now
+ORDER BY message.scheduled_us, message.seq LIMIT :n;
 
 -- name: jobs_of_messages
 SELECT job.*, consumer.consumer_id FROM job JOIN consumer ON consumer.seq = job.consumer_seq
@@ -161,7 +168,7 @@ AND json_extract(consumer.settings, '$.outcomes') = 1
 ORDER BY job.seq;
 
 -- name: states_of
-SELECT seq, consumer_seq, state, lease, lease_expires_us FROM job
+SELECT seq, consumer_seq, state, lease, lease_expires_us, cancelled_us FROM job
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: insert_attempts
@@ -174,3 +181,46 @@ FROM json_each(:items);
 -- name: delete_outcomes
 -- Exactly the published ones: a lower number may be committed later than a higher one.
 DELETE FROM outcome WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: page_jobs_of_state_after
+-- A page of the jobs of one consumer in one state. Those after :last were made after :until_us.
+SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+FROM job INDEXED BY job_by_state JOIN message ON message.seq = job.message_seq
+WHERE job.consumer_seq = :consumer_seq AND job.state = :state AND job.seq < :at AND job.seq <= :last
+AND job.created_us <= :until_us
+ORDER BY job.seq DESC LIMIT :n;
+
+-- name: page_jobs_of_message_after
+-- The same of one message, which has a job for each consumer at most.
+SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+FROM job INDEXED BY job_by_message JOIN message ON message.seq = job.message_seq
+JOIN consumer ON consumer.seq = job.consumer_seq AND consumer.removed_us IS NULL
+WHERE job.message_seq = :message_seq AND job.seq < :at AND job.created_us <= :until_us
+AND (:consumer_seq = 0 OR job.consumer_seq = :consumer_seq) AND (:state = 0 OR job.state = :state)
+ORDER BY job.seq DESC LIMIT :n;
+
+-- name: page_jobs_of_state_before
+-- A page of the jobs of one consumer in one state. Those after :last were made after :until_us.
+SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+FROM job INDEXED BY job_by_state JOIN message ON message.seq = job.message_seq
+WHERE job.consumer_seq = :consumer_seq AND job.state = :state AND job.seq > :at AND job.seq <= :last
+AND job.created_us <= :until_us
+ORDER BY job.seq ASC LIMIT :n;
+
+-- name: page_jobs_of_message_before
+-- The same of one message, which has a job for each consumer at most.
+SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+FROM job INDEXED BY job_by_message JOIN message ON message.seq = job.message_seq
+JOIN consumer ON consumer.seq = job.consumer_seq AND consumer.removed_us IS NULL
+WHERE job.message_seq = :message_seq AND job.seq > :at AND job.created_us <= :until_us
+AND (:consumer_seq = 0 OR job.consumer_seq = :consumer_seq) AND (:state = 0 OR job.state = :state)
+ORDER BY job.seq ASC LIMIT :n;
+
+-- name: attempts_of_jobs
+SELECT job_seq, number, kind, started_us, duration_us, status, error, excerpt FROM attempt
+WHERE job_seq IN (SELECT value FROM json_each(:seqs))
+ORDER BY job_seq, seq;
