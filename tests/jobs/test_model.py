@@ -19,6 +19,7 @@ from headrace.jobs.service import (
     consumers,
     deadletters,
     definitions,
+    finding,
     leases,
     legacy,
     publishing,
@@ -42,7 +43,7 @@ STEPS = st.lists(
         st.tuples(
             st.sampled_from(["complete", "fail", "bury", "release", "beat"]), st.integers(0, 9)
         ),
-        st.tuples(st.sampled_from(["stale", "requeue", "delete"]), st.integers(0, 9)),
+        st.tuples(st.sampled_from(["stale", "requeue", "delete", "cancel"]), st.integers(0, 9)),
         st.tuples(st.sampled_from(["INFLIGHT", "DELIVERED", "DEAD", "QUEUED"]), st.integers(0, 9)),
         st.tuples(st.just("sleep"), st.integers(0, 40)),
     ),
@@ -62,6 +63,7 @@ class Job:
     expires: float = 0.0
     lease: str | None = None
     old_leases: list[str] = field(default_factory=list)
+    cancelled: bool = False
 
     def leave(self, state: State, due: float = 0.0) -> None:
         if self.lease:
@@ -69,7 +71,9 @@ class Job:
         self.state, self.lease, self.due = state, None, due
 
     def fail(self, due: float) -> None:
-        if self.retries < MAX_RETRIES:
+        if self.cancelled:
+            self.leave(State.DEAD)
+        elif self.retries < MAX_RETRIES:
             self.retries += 1
             self.leave(State.QUEUED, due)
         else:
@@ -124,6 +128,8 @@ class History:
             job = self.jobs[sorted(self.jobs)[number % len(self.jobs)]]
             if what in State.__members__:
                 await self.legacy(job, what, now)
+            elif what == "cancel":
+                await self.cancel(job, now)
             elif what in {"requeue", "delete"}:
                 await self.dead(job, what, now)
             else:
@@ -172,6 +178,9 @@ class History:
             ),
         }
         (result,) = await self.write(verbs[what])
+        if holds and what == "beat" and job.cancelled:
+            assert (result.status, result.code) == (409, "cancelled")
+            return
         if not holds:
             again = what in {"complete", "stale"} and job.state is State.DELIVERED
             assert result.status == 409 or (again and result.status == 200)
@@ -180,7 +189,7 @@ class History:
         if what in {"complete", "stale"}:
             job.leave(State.DELIVERED)
         elif what == "release":
-            job.leave(State.QUEUED, self.now + 3)
+            job.leave(State.DEAD if job.cancelled else State.QUEUED, self.now + 3)
         elif what == "beat":
             job.expires = self.now + LEASE_S
         elif what == "bury":
@@ -208,8 +217,25 @@ class History:
         assert fine
         if not same:
             job.retries += job.state is State.DEAD
+            job.cancelled = job.cancelled and job.state is not State.DEAD
             job.leave(State[asked])
             job.expires = self.now + TIMEOUT_S
+
+    async def cancel(self, job: Job, now: int) -> None:
+        channel = self.consumer.channel_seq
+        try:
+            await self.write(
+                lambda tx: finding.cancel_job(tx, channel, job.seq, None, now, dry_run=False)
+            )
+        except JobsError as error:
+            assert job.state in {State.DELIVERED, State.DEAD}
+            assert error.status == 409
+            return
+        job.cancelled = True
+        if job.state is State.QUEUED:
+            job.leave(State.DEAD)
+        else:
+            assert job.state is State.INFLIGHT
 
     async def dead(self, job: Job, what: str, now: int) -> None:
         try:
@@ -226,7 +252,7 @@ class History:
         assert job.state is State.DEAD
         if what == "requeue":
             job.leave(State.QUEUED)
-            job.retries = 0
+            job.retries, job.cancelled = 0, False
         else:
             del self.jobs[job.seq]
 
