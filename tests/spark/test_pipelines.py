@@ -209,6 +209,7 @@ def test_a_range_goes_through_a_query_again_into_results_of_its_own(
 
 
 KEYED = """[pipeline]
+name = "keyed"
 checkpoint = "checkpoint"
 [sources.orders]
 schema = "sequence bigint, user string, n bigint"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -82,6 +83,24 @@ def test_tasks_that_run_together_share_the_reading(tmp_path: Path) -> None:
     assert sorted(n for each in found for n in each) == list(range(1, 401))
     assert all(each == sorted(each) for each in found)
     assert len(source.reads) == 4
+
+
+def test_a_task_that_sees_its_files_go_as_it_leaves_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one counts this one, too, before this one counts."""
+    source = Source()
+    first, last = pieces(0, 100, 2)
+    assert rows(routed(first, source.read, tmp_path))
+    touch = Path.touch
+
+    def touch_and_lose(path: Path, *arguments: Any, **more: Any) -> None:
+        touch(path, *arguments, **more)
+        if path.suffix == ".read":
+            shutil.rmtree(path.parent)
+
+    monkeypatch.setattr(Path, "touch", touch_and_lose)
+    assert rows(routed(last, source.read, tmp_path))
 
 
 def test_a_part_whose_reader_died_is_read_by_the_next_one_and_nothing_of_it_is_left(

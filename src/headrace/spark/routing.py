@@ -133,7 +133,11 @@ class _Share:
     def _leave(self) -> None:
         """The last task of the batch on this host removes the files."""
         (self._area / f"{self._task}.read").touch()
-        if len(list(self._area.glob("*.read"))) >= self._tasks:
+        try:
+            left = len(list(self._area.glob("*.read")))
+        except FileNotFoundError:  # another one was the last, and has seen that this one is done
+            return
+        if left >= self._tasks:
             shutil.rmtree(self._area, ignore_errors=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import DisconnectedError, HeadraceError, NoRespondersError, TimeoutError_
@@ -29,6 +29,16 @@ COSTLY_SHARE = 0.6
 
 class HandlerBrokeError(Exception):
     """What a handler raises that fails."""
+
+
+class _Later:
+    """A call to be awaited. Whoever is killed before that leaves nothing that Python would miss."""
+
+    def __init__(self, call: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        self._call, self._arguments = call, arguments
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._call(*self._arguments).__await__()
 
 
 class Instance:
@@ -112,7 +122,7 @@ class Instance:
             self._complete(message, run)
             if self.rng.random() < self.world.cast.sync_share:
                 acknowledges = True
-                return self._acknowledge_and_end(message, run)
+                return _Later(self._acknowledge_and_end, message, run)
             message.ack()
         finally:
             if not acknowledges:
