@@ -24,7 +24,7 @@ class Heard:
 
 
 @pytest.mark.parametrize(
-    "error", [PySparkRuntimeError("JAVA_GATEWAY_EXITED", {}), Py4JNetworkError("gone")]
+    "error", [PySparkRuntimeError("Java ended"), Py4JNetworkError("gone")]
 )
 def test_a_java_that_ends_as_it_starts_is_a_failure_unless_all_were_asked_to_end(
     write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, error: Exception
