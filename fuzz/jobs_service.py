@@ -170,11 +170,13 @@ class Fuzzed:
         try:
             async with asyncio.timeout(ANSWER_S):
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-                writer.write(data)
-                if not whole:
-                    writer.write_eof()
-                answer = await reader.read(1 << 20)
-                writer.transport.abort()
+                try:
+                    writer.write(data)
+                    if not whole:
+                        writer.write_eof()
+                    answer = await reader.read(1 << 20)
+                finally:
+                    writer.transport.abort()
         except TimeoutError:
             raise BrokenPromiseError(f"no answer within {ANSWER_S:g} s to {data[:500]!r}") from None
         except OSError:
