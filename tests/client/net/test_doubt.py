@@ -33,7 +33,7 @@ OPTIONS: dict[str, Any] = {
     "connect_timeout": 0.1,
 }
 SOON_S = 0.05
-LEEWAY_S = 2.0  # for a busy machine; without the question a link is given up after minutes
+LEEWAY_S = 2.0  # for a busy machine
 
 
 @pytest.fixture
