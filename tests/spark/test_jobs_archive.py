@@ -35,8 +35,9 @@ def message(seq: int, received_us: int, payload: bytes) -> dict[str, Any]:
     }
 
 
-def job(consumer: str, state: State, changed_us: int) -> dict[str, Any]:
+def job(seq: int, consumer: str, state: State, changed_us: int) -> dict[str, Any]:
     return {
+        "seq": seq,
         "consumer_id": consumer,
         "state": state,
         "retries": 1,
@@ -55,8 +56,8 @@ def test_the_archive_is_a_table_by_day_without_its_manifests(
     ]
     jobs: dict[int, list[Any]] = {
         each["seq"]: [
-            job("mill", State.DELIVERED, each["received_us"] + 2),
-            job("press", State.DEAD, each["received_us"] + 3),
+            job(2 * each["seq"], "mill", State.DELIVERED, each["received_us"] + 2),
+            job(2 * each["seq"] + 1, "press", State.DEAD, each["received_us"] + 3),
         ]
         for each in messages
     }
@@ -72,6 +73,8 @@ def test_the_archive_is_a_table_by_day_without_its_manifests(
         ("mill", "DELIVERED", 100),
         ("press", "DEAD", 100),
     }
+    jobs_by_id = table.selectExpr("explode(jobs) AS job").select("job.job").distinct()
+    assert jobs_by_id.count() == 200
     total = table.selectExpr("sum(get_json_object(payload, '$.n')) AS total").first()
     assert total is not None
     assert int(total["total"]) == sum(range(1, 101))
