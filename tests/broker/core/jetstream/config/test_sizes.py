@@ -142,3 +142,12 @@ def test_a_direct_get_names_at_most_five_thousand_subjects(count: int, status: s
     asked = json.dumps({"multi_last": words(count)}).encode()
     answers = client.request(b"$JS.API.DIRECT.GET.S", asked).take()
     assert answers[0].status.startswith(status)
+
+
+def test_a_pull_of_very_many_small_values_is_refused() -> None:
+    client = World().client()
+    client.stream("S")
+    client.api(CONSUMER, {"stream_name": "S", "config": {"name": "C", "ack_policy": "explicit"}})
+    body = json.dumps({"batch": 1, "no_wait": True, "more": [0] * 60_000}).encode()
+    (answer,) = client.request(b"$JS.API.CONSUMER.MSG.NEXT.S.C", body).take()
+    assert answer.status.startswith("400")
