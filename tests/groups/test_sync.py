@@ -352,7 +352,7 @@ def test_what_fails_before_the_acknowledgement_is_rolled_back() -> None:
         async def prepare(self) -> None: ...  # type: ignore[override]
 
     notes = Waiting()
-    refused = pytest.raises(ConfigurationError, match="which nobody awaits here; a plain one is")
+    refused = pytest.raises(ConfigurationError, match="give a plain function")
     with refused, exactly_once(message, notes):
         pass
     assert notes.done == ["rollback"]

@@ -75,8 +75,8 @@ format = "parquet"
         (4, "unknown key 'triger'; did you mean 'trigger'?"),
         (5, "on_failure is 'panic'; accepted: 'stop', 'continue'"),
         (8, "streaming is 'yes'; accepted: true or false"),
-        (13, "rows are to go to sink 'rejectd', which there is not; did you mean 'rejected'?"),
-        (18, "sink 'paid' is from 'payd', which there is not; did you mean 'paid'?"),
+        (13, "rows are to go to sink 'rejectd', which is not defined; did you mean 'rejected'?"),
+        (18, "sink 'paid' is from 'payd', which is not defined; did you mean 'paid'?"),
         (21, "trigger: schedule '0 0 31 2 *' has no time that ever comes"),
         (23, "sink 'rejected' has no 'from', and no expectation sends rows to it"),
         (26, "unknown table 'sink'; did you mean 'sinks'?"),
@@ -95,7 +95,7 @@ def test_what_is_no_toml_is_told_with_its_line(write: Write) -> None:
         (('name = "orders"', ""), 2, "name = 'orders' goes on with what is there"),
         (('name = "orders"', 'name = "my orders"'), 3, "accepted: letters, digits"),
         (('format = "parquet"', ""), 9, "neither format and python"),
-        (('from = "orders"', 'from = "[]"'), 9, "which there is not"),
+        (('from = "orders"', 'from = "[]"'), 9, "which is not defined"),
         (
             ("options = { stream", "streaming = false\noptions = { stream"),
             10,
@@ -131,7 +131,7 @@ def test_sinks_that_wait_for_each_other_are_told(write: Write) -> None:
     assert problems(write(text + more)) == [
         (9, "sinks 'out' and 'other' wait for each other"),
         (14, "sinks 'other' and 'out' wait for each other"),
-        (14, "sink 'other' is after 'outt', which there is not; did you mean 'out'?"),
+        (14, "sink 'other' is after 'outt', which is not defined; did you mean 'out'?"),
     ]
 
 
@@ -227,7 +227,7 @@ flow.sink("out", "few", format="console", options={"truncate": False})
                 "flow.sink('out', 'ordrs',\n  format='console')\n"
             ),
             3,
-            "sink 'out' is from 'ordrs', which there is not",
+            "sink 'out' is from 'ordrs', which is not defined",
         ),
     ],
 )

@@ -55,8 +55,8 @@ def test_a_backlog_by_messages_and_by_time() -> None:
     [
         ("sometimes", "accepted: 'continuous'"),
         (5, "accepted: 'continuous'"),
-        ("every 5 parsecs", "no duration"),
-        ("every 0s", "no duration"),
+        ("every 5 parsecs", "not a duration"),
+        ("every 0s", "not a duration"),
         ({"schedule": "every 3d"}, "up to 1d"),
         ({"schedule": "* * *"}, "has 3 fields"),
         ({"schedule": "61 * * * *"}, "no minute; accepted: 0 to 59"),

@@ -73,7 +73,7 @@ def _check_inputs(declared: Declared) -> Iterator[Problem]:
                 complete = False
                 hint = did_you_mean(name, known)
                 yield Problem(
-                    view.place, f"view {view.name!r} uses {name!r}, which there is not{hint}"
+                    view.place, f"view {view.name!r} uses {name!r}, which is not defined{hint}"
                 )
     if complete:
         yield from _check_cycles(declared)
@@ -124,7 +124,7 @@ def _check_sinks(declared: Declared) -> Iterator[Problem]:
         elif sink.of and sink.of not in known:
             hint = did_you_mean(sink.of, known)
             yield Problem(
-                sink.place, f"sink {sink.name!r} is from {sink.of!r}, which there is not{hint}"
+                sink.place, f"sink {sink.name!r} is from {sink.of!r}, which is not defined{hint}"
             )
         elif not any(each.streaming for each in sources_of(declared, sink.of or view)):
             text = f"sink {sink.name!r} stands on no streaming source, so there is nothing to run"
@@ -138,7 +138,7 @@ def _check_order(declared: Declared) -> Iterator[Problem]:
             if name not in declared.sinks:
                 hint = did_you_mean(name, declared.sinks)
                 yield Problem(
-                    sink.place, f"sink {sink.name!r} is after {name!r}, which there is not{hint}"
+                    sink.place, f"sink {sink.name!r} is after {name!r}, which is not defined{hint}"
                 )
             elif name in _before(declared, sink.name) and sink.name in _before(declared, name):
                 yield Problem(sink.place, f"sinks {sink.name!r} and {name!r} wait for each other")
@@ -163,7 +163,7 @@ def _check_expectations(declared: Declared) -> Iterator[Problem]:
             if each.to and each.to not in declared.sinks:
                 hint = did_you_mean(each.to, declared.sinks)
                 yield Problem(
-                    each.place, f"rows are to go to sink {each.to!r}, which there is not{hint}"
+                    each.place, f"rows are to go to sink {each.to!r}, which is not defined{hint}"
                 )
             elif each.to and owners.setdefault(each.to, view.name) != view.name:
                 other = owners[each.to]

@@ -65,7 +65,7 @@ def _options(value: Any) -> dict[str, str]:
             given = "true" if given else "false"
         if not isinstance(given, str | int | float):
             raise _NotAcceptedError(
-                f"a table of texts, numbers and flags; {name!r} is none of these"
+                f"a table of texts, numbers and flags; {name!r} is of another type"
             )
         options[str(name)] = str(given)
     return options

@@ -55,7 +55,7 @@ def check_java() -> None:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():
         where = f" in JAVA_HOME={home}" if home else ""
-        raise ConfigurationError(f"Spark needs Java, and there is none{where}; {remedy}.")
+        raise ConfigurationError(f"Spark needs Java, which was not found{where}; {remedy}.")
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
     if found is None:

@@ -152,14 +152,14 @@ def parse_trigger(raw: Any) -> Trigger:
         return _schedule(str(raw["schedule"]).strip())
     if isinstance(raw, dict) and "lag" in raw:
         return _lag(raw)
-    raise ValueError(f"{raw!r} is none; accepted: {_ACCEPTED}")
+    raise ValueError(f"{raw!r} is not a trigger; accepted: {_ACCEPTED}")
 
 
 def parse_duration(text: str) -> float:
     """Seconds. Raises ValueError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text.strip())
     if found is None or not float(found[1]):
-        raise ValueError(f"{text!r} is no duration; accepted: 250ms, 10s, 5m, 1h or 1d")
+        raise ValueError(f"{text!r} is not a duration; accepted: 250ms, 10s, 5m, 1h or 1d")
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -171,7 +171,7 @@ def _from_text(text: str) -> Trigger:
         return AVAILABLE_NOW
     if text.startswith("every "):
         return Trigger("continuous", parse_duration(text.removeprefix("every ")))
-    raise ValueError(f"{text!r} is none; accepted: {_ACCEPTED}")
+    raise ValueError(f"{text!r} is not a trigger; accepted: {_ACCEPTED}")
 
 
 def _schedule(text: str) -> Trigger:

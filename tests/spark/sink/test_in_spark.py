@@ -89,7 +89,9 @@ def test_what_is_wrong_is_said_before_a_row_is_written(spark: SparkSession, out:
     subject = f"{out.name}.a"
     with pytest.raises(Exception, match="unknown option 'subjct'; did you mean 'subject'"):
         save(df, out, subjct=subject)
-    with pytest.raises(Exception, match="column 'idd', there is none; did you mean 'id'"):
+    with pytest.raises(
+        Exception, match="column 'idd', which the rows do not have; did you mean 'id'"
+    ):
         save(df, out, subject=subject + ".{idd}")
     with pytest.raises(Exception, match="needs the option 'batchId'"):
         save(df, out, subject=subject, delivery="exactlyOnce", sinkId="s")

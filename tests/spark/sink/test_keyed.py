@@ -327,7 +327,7 @@ def test_what_does_not_go_with_a_key_is_said_before_a_row_is_written(bucket: Buc
     refused("it has user", stream="S", subject="s.{user}", key="text")
     refused("or key=subject", stream="S", key="user")
     refused("needs the option 'sinkId'", bucket="b", key="user", delivery="exactlyOnce")
-    refused("column 'usr', there is none; did you mean 'user'", bucket="b", key="usr")
+    refused("column 'usr', which the rows do not have; did you mean 'user'", bucket="b", key="usr")
     refused("names column 'at'", bucket="b", key="user", order="at")
     refused("column text is string; it must be", bucket="b", key="user", order="text")
     with_id = columns(user="string", msg_id="string", n="int")

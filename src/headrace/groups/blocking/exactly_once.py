@@ -93,5 +93,5 @@ def _done(call: Callable[[], object]) -> None:
     if inspect.iscoroutine(result):
         result.close()
         raise ConfigurationError(
-            f"{call!r} is a coroutine function, which nobody awaits here; a plain one is needed"
+            f"{call!r} is a coroutine function; give a plain function, as nothing is awaited here"
         )

@@ -156,6 +156,6 @@ class _Finder:
             near = difflib.get_close_matches(name.lower(), self._at, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ConfigurationError(
-                f"{ACCEPTED.who}: {why} names column {name!r}, there is none{hint}"
+                f"{ACCEPTED.who}: {why} names column {name!r}, which the rows do not have{hint}"
             )
         return index

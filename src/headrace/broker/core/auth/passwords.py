@@ -74,7 +74,7 @@ def check_hash(what: str, secret: str) -> None:
     found = _HASH.fullmatch(secret)
     if found is None:
         raise ConfigurationError(
-            f"{what}: begins like a bcrypt hash, but is none; accepted is all of its 60 characters"
+            f"{what}: begins like a bcrypt hash, but is not a whole one; give all of its 60 characters"
         )
     if not _COST_MIN <= int(found[1]) <= _COST_MAX:
         raise ConfigurationError(

@@ -222,9 +222,9 @@ def read_asset_limits(value: ConfigValue) -> AssetSettings:
         batch_messages=_asset_limit(batches, "max_msgs"),
         batch_idle=(batches.seconds("timeout") if batches is not None else None) or 0.0,
     )
-    fields.no_more(f"no limit of JetStream; accepted are {_KNOWN_LIMITS}", "limits.")
+    fields.no_more(f"not a limit of JetStream; accepted are {_KNOWN_LIMITS}", "limits.")
     if batches is not None:
-        batches.no_more(f"no limit; accepted are {_KNOWN_BATCH_LIMITS}", "limits.batch.")
+        batches.no_more(f"not a known limit; accepted are {_KNOWN_BATCH_LIMITS}", "limits.batch.")
     return AssetSettings(limits, ignored)
 
 
