@@ -23,6 +23,7 @@ stream = LazyGroup(
         "backup": Verb("save a stream, or all, in a directory", "stream.backup:backup"),
         "restore": Verb("make a stream of a backup", "stream.backup:restore"),
         "copy": Verb("copy a stream to another server, and go on", "stream.copy:copy", ("cp",)),
+        "rename": Verb("give a stream another name", "stream.rename:rename", ("mv",)),
         "graph": Verb("draw what comes and goes, live", "stream.graph:graph"),
     },
     "Manage streams and look into them.",
