@@ -21,6 +21,7 @@ HeadraceError
 ├── ServiceError                who answered a request says that it failed: code, description
 ├── JetStreamApiError           the server rejected it: code, err_code, description
 │   ├── ConsumerNotFoundError   … as there is no such consumer
+│   ├── StreamExistsError       … as there is one of this name, with other settings
 │   └── StreamNotFoundError     … as there is no such stream
 │       └── BucketNotFoundError … and so no such bucket, of keys and values or of objects
 ├── PullError                   a pull request ended with an error status
@@ -38,6 +39,8 @@ HeadraceError
 from __future__ import annotations
 
 import builtins
+from collections.abc import Mapping
+from types import MappingProxyType
 
 __all__ = [
     "AckUnknownError",
@@ -69,6 +72,7 @@ __all__ = [
     "StoreFullError",
     "StoreLockedError",
     "StoreReadError",
+    "StreamExistsError",
     "StreamNotFoundError",
     "TimeoutError_",
     "TimeoutUnknownError",
@@ -237,6 +241,35 @@ class JetStreamApiError(HeadraceError):
 
 class ConsumerNotFoundError(JetStreamApiError):
     """There is no consumer of this name (``err_code`` 10014)."""
+
+
+class StreamExistsError(JetStreamApiError):
+    """There is a stream of this name, and its settings are not those asked for (``err_code`` 10058).
+
+    Attributes:
+        differences: each setting that differs, the value there and the one asked for; empty if the server
+            did not tell in time.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        err_code: int,
+        description: str,
+        differences: Mapping[str, tuple[object, object]] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(code, err_code, description)
+        self.args = (code, err_code, description, dict(differences))
+        self.differences = dict(differences)
+
+    def __str__(self) -> str:
+        if not self.differences:
+            return super().__str__()
+        told = (
+            f"{name} is {there!r}, not {asked!r}"
+            for name, (there, asked) in self.differences.items()
+        )
+        return f"{super().__str__()}: {'; '.join(told)}"
 
 
 class StreamNotFoundError(JetStreamApiError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,7 +10,12 @@ import pytest
 from headrace.api.consumers import ConsumerConfig
 from headrace.api.streams import StreamConfig, StreamSource
 from headrace.client import Connection, JetStream, Stream
-from headrace.errors import ConfigurationError, JetStreamApiError, NoRespondersError
+from headrace.errors import (
+    ConfigurationError,
+    JetStreamApiError,
+    NoRespondersError,
+    StreamExistsError,
+)
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -26,9 +32,10 @@ async def test_a_stream_is_created_from_a_config_or_from_keywords(js: JetStream)
     assert stream.cached_info.config.max_age == 60
     again = await js.create_stream(config, max_age=60)
     assert again.name == "MADE"
-    with pytest.raises(JetStreamApiError) as caught:
+    with pytest.raises(StreamExistsError, match=r"10058\): max_age is 60.0, not 61") as caught:
         await js.create_stream(config, max_age=61)
-    assert caught.value.err_code == 10058
+    assert (caught.value.err_code, caught.value.differences) == (10058, {"max_age": (60.0, 61)})
+    assert pickle.loads(pickle.dumps(caught.value)).differences == {"max_age": (60.0, 61)}
     updated = await js.create_or_update_stream(config, max_age=61)
     assert updated.cached_info is not None
     assert updated.cached_info.config.max_age == 61

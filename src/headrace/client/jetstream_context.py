@@ -270,10 +270,10 @@ class JetStream:
     ) -> Stream:
         """Create a stream: from a configuration, from its fields as keywords, or both.
 
-        An identical stream is simply returned. Raises JetStreamApiError (10058) if one of this name has
-        another configuration.
+        An identical stream is simply returned. Raises StreamExistsError (10058) if one of this name has
+        other settings, which it names.
         """
-        return await self._streams.put("CREATE", config, values)
+        return await self._streams.create(config, values)
 
     async def update_stream(
         self, config: StreamConfig | None = None, /, **values: Unpack[StreamFields]

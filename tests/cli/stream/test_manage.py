@@ -38,9 +38,24 @@ def test_the_second_run_changes_nothing_and_another_configuration_is_refused(
     assert at_server("stream", "add", "A", "--subjects", "a").status == 0
     done = at_server("stream", "add", "A", "--subjects", "b")
     assert done.status == 1
-    assert "headrace stream edit" in done.err
+    assert "stream A is there, with other settings: subjects is a, not b\n" in done.err
+    assert "headrace stream edit A " in done.err
     done = at_server("stream", "add", "B", "--subjects", "a")
     assert (done.status, "headrace stream find --subject" in done.err) == (1, True)
+
+
+def test_what_is_not_named_may_be_as_it_is(
+    at_server: Run, js: sync.JetStream, tmp_path: Path
+) -> None:
+    js.create_stream(name="A", subjects=["a.>"], max_msgs=5, metadata={"team": "web"})
+    done = at_server("stream", "create", "A", "--subjects", "a.>")
+    assert (done.status, done.err) == (0, "stream A is there already, with these settings\n")
+    done = at_server("stream", "create", "A", "--max-msgs", "6", "--max-age", "1h")
+    assert "other settings: max_msgs is 5, not 6; max_age is 0.0, not 3600.0\n" in done.err
+    file = tmp_path / "a.json"
+    file.write_text('{"name": "A", "subjects": ["a.>"]}')
+    done = at_server("stream", "create", "--config", str(file))
+    assert "max_msgs is 5, not -1" in done.err
 
 
 def test_a_stream_moves_by_its_configuration(

@@ -60,16 +60,17 @@ def differences(before: Document, after: Document) -> Table:
     for name in before.__struct_fields__:
         if getattr(before, name) != getattr(after, name):
             values = [
-                _shown(getattr(each, name), wire.get(name))
+                shown(getattr(each, name), wire.get(name))
                 for each, wire in ((before, old), (after, new))
             ]
             table.add(name, *values)
     return table
 
 
-def _shown(value: Any, wire: Any) -> str:
+def shown(value: Any, wire: Any = None) -> str:
+    """A setting's value for people; ``wire`` is how it looks there, for what has no better form."""
     if isinstance(value, tuple) and all(isinstance(each, str) for each in value):
         return ", ".join(value)
     if isinstance(value, Document | tuple | dict):
-        return str(wire)
+        return str(value if wire is None else wire)
     return "yes" if value is True else "no" if value is False else str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import click
 
 from ...api.base import to_wire
 from ...api.streams import StreamConfig
+from ...errors import StreamExistsError
 from ..shared.asking import may_go_on
-from ..shared.configuration import config_file, differences, replaced
+from ..shared.configuration import config_file, differences, replaced, shown
 from ..shared.errors import Failure
 from ..shared.names import STREAM
 from ..shared.verbs import Session, online
@@ -48,10 +50,31 @@ async def create(
     if validate:
         session.output.show(to_wire(config), "the configuration can be read")
         return
-    made = await session.js.create_stream(config)
-    found = made.cached_info
+    try:
+        found = (await session.js.create_stream(config)).cached_info
+    except StreamExistsError as error:
+        if not error.differences or (file is None and changes.keys() & error.differences.keys()):
+            raise _other_settings(error, config.name, changes) from error
+        if file is not None:
+            raise _other_settings(error, config.name, error.differences) from error
+        found = await (await session.js.stream(config.name)).info()
+        session.output.note(f"stream {config.name} is there already, with these settings")
     assert found is not None
     session.output.show(to_wire(found), stream_sheet(found))
+
+
+def _other_settings(error: StreamExistsError, name: str, asked: Container[str]) -> Failure:
+    """What to say of a stream that is not as it is to be."""
+    told = [
+        f"{setting} is {shown(there)}, not {shown(wanted)}"
+        for setting, (there, wanted) in error.differences.items()
+        if setting in asked
+    ]
+    return Failure(
+        f"stream {name} is there, with other settings: {'; '.join(told) or 'it did not say which'}",
+        f"headrace stream edit {name}    changes it; what is not named stays",
+        f"headrace stream info {name}    shows it",
+    )
 
 
 @online(STREAM, *SETTINGS, destroys=True)

@@ -100,6 +100,7 @@ async def refuse(js: JetStream, info: StreamInfo) -> None:
             f"streams that copy from stream {name} would lose their position: {', '.join(copies)}"
         )
 
+
 async def stop(js: JetStream, info: StreamInfo, to: str) -> Stream:
     """Let the stream take no messages, and its consumers pause. What that changes is written before."""
     stream = await js.stream(info.config.name)

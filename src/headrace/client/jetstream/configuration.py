@@ -19,6 +19,7 @@ from ...errors import BucketNotFoundError, ConfigurationError, StreamNotFoundErr
 
 D = TypeVar("D", bound=Document)
 
+_SERVERS: Final = "_nats."
 _BUCKET = re.compile(r"[a-zA-Z0-9_-]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -41,6 +42,27 @@ def config_from(kind: type[D], config: D | None, values: Mapping[str, object]) -
     fields = {name: _plain(value) for name, value in values.items()}
     given = {} if config is None else {n: getattr(config, n) for n in kind.__struct_fields__}
     return kind(**{**given, **{n: _checked(kind, n, value) for n, value in fields.items()}})
+
+
+def differences(there: StreamConfig, asked: StreamConfig) -> dict[str, tuple[object, object]]:
+    """The settings in which a stream differs from what was asked for: each with both values.
+
+    Left out is what a server sets by itself: the subjects of a stream that was given none, its duplicate
+    window, metadata of its own.
+    """
+    found: dict[str, tuple[object, object]] = {}
+    for name in StreamConfig.__struct_fields__:
+        before, after = getattr(there, name), getattr(asked, name)
+        if name == "metadata":
+            before, after = _own(before), _own(after)
+        is_by_server = not after and name in ("subjects", "duplicate_window")
+        if before != after and name != "pedantic" and not is_by_server:
+            found[name] = (before, after)
+    return found
+
+
+def _own(metadata: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in metadata.items() if not key.startswith(_SERVERS)}
 
 
 def bucket_name(bucket: str) -> str:

@@ -12,9 +12,9 @@ from ...api.streams import (
     StreamListResponse,
     StreamNamesResponse,
 )
-from ...errors import JetStreamApiError
+from ...errors import HeadraceError, JetStreamApiError, StreamExistsError
 from .calls import Api, check_name
-from .configuration import config_from, with_external_domains
+from .configuration import config_from, differences, with_external_domains
 from .stream import Stream
 
 _STREAM_EXISTS: Final = 10058
@@ -48,6 +48,22 @@ class Streams:
         # Of two creations, or updates, of the same stream the second finds what it wants.
         info = await self._api.call(StreamInfo, tokens, complete, repeatable=True)
         return Stream(self._api, complete.name, info)
+
+    async def create(
+        self, config: StreamConfig | None, values: Mapping[str, object] | None = None
+    ) -> Stream:
+        """Create. Raises StreamExistsError, which names the settings that differ."""
+        try:
+            return await self.put("CREATE", config, values)
+        except JetStreamApiError as error:
+            if error.err_code != _STREAM_EXISTS:
+                raise
+            asked = config_from(StreamConfig, config, values or {})
+            try:
+                found = differences((await self.info(asked.name)).config, asked)
+            except (HeadraceError, TimeoutError):  # what the server has said matters more
+                found = {}
+            raise StreamExistsError(error.code, error.err_code, error.description, found) from error
 
     async def put_either(
         self, config: StreamConfig | None, values: Mapping[str, object] | None = None
