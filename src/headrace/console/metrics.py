@@ -111,7 +111,7 @@ _READ: Final[dict[Metric, Read]] = {
         lambda info: float(info.state.consumer_count)
     ),
     Metric(
-        "consumer_pending_messages", "gauge", "Messages not delivered yet: the lag."
+        "consumer_pending_messages", "gauge", "Messages that wait: not delivered yet."
     ): _consumers(lambda info: float(info.num_pending)),
     Metric("consumer_ack_pending_messages", "gauge", "Delivered and not acknowledged."): _consumers(
         lambda info: float(info.num_ack_pending)
@@ -133,9 +133,9 @@ _READ: Final[dict[Metric, Read]] = {
         "gauge",
         "1 where a Spark query shows its progress, which nobody pulls, else 0.",
     ): _consumers(lambda info: float(shows_progress(info.config.metadata))),
-    Metric("group_lag_messages", "gauge", "Messages not handled yet, at the source too."): _groups(
-        lambda look: look.lag
-    ),
+    Metric(
+        "group_lag_messages", "gauge", "Messages not handled yet: the lag, at the source too."
+    ): _groups(lambda look: look.lag),
     Metric("group_oldest_seconds", "gauge", "How long the first message has waited."): _groups(
         lambda look: 0.0 if look.lag == 0 else look.oldest_s
     ),

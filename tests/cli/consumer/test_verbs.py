@@ -75,7 +75,7 @@ def test_consumers_are_listed_and_reported(at_server: Run, stream: sync.Stream) 
     report = at_server("consumer", "report", "A", "--json").told
     assert [(row["consumer"], row["unprocessed"]) for row in report] == [("one", 4), ("two", 2)]
     assert "50%" in at_server("consumer", "report", "A").lines[2]
-    assert "Left in the stream:    4" in at_server("consumer", "info", "A", "one").out
+    assert "Waiting:               4" in at_server("consumer", "info", "A", "one").out
 
 
 def test_messages_are_taken_and_acknowledged(at_server: Run, stream: sync.Stream) -> None:

@@ -73,7 +73,7 @@ def _limits(config: ConsumerConfig) -> list[tuple[str, object]]:
         ("Time for an answer", duration_text(config.ack_wait) if config.ack_wait else ""),
         ("Waits between tries", ", ".join(map(duration_text, config.backoff))),
         ("Maximum tries", count_text(config.max_deliver)),
-        ("Maximum pending", count_text(config.max_ack_pending or -1)),
+        ("Maximum unacked", count_text(config.max_ack_pending or -1)),
         ("Maximum waiting pulls", count_text(config.max_waiting) if config.max_waiting else ""),
         ("Maximum batch of a pull", count_text(config.max_batch) if config.max_batch else ""),
         ("Maximum wait of a pull", duration_text(config.max_expires) if config.max_expires else ""),
@@ -99,9 +99,9 @@ def _state(found: ConsumerInfo) -> list[tuple[str, object]]:
             f"message {floor.consumer_seq:,}, stream sequence {floor.stream_seq:,}"
             + (f", {acked} ago" if acked != "never" else ""),
         ),
-        ("Without an answer", f"{found.num_ack_pending:,}"),
+        ("Unacknowledged", f"{found.num_ack_pending:,}"),
         ("Delivered again", f"{found.num_redelivered:,}"),
-        ("Left in the stream", f"{found.num_pending:,}"),
+        ("Waiting", f"{found.num_pending:,}"),
         ("Waiting pulls", "" if found.config.deliver_subject else f"{found.num_waiting:,}"),
         (
             "Somebody listens",

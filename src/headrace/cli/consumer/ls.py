@@ -25,8 +25,8 @@ async def ls(session: Session, stream: str, names: bool) -> None:
         [each async for each in session.js.consumers(stream)], key=lambda each: each.name
     )
     table = Table(
-        ("NAME", "DESCRIPTION", "CREATED", "ACK PENDING", "UNPROCESSED", "LAST DELIVERY"),
-        right=frozenset(("ACK PENDING", "UNPROCESSED")),
+        ("NAME", "DESCRIPTION", "CREATED", "WAITING", "UNACKED", "LAST DELIVERY"),
+        right=frozenset(("WAITING", "UNACKED")),
         empty=f"no consumers; `headrace consumer create {stream} NAME` creates one",
     )
     for each in found:
@@ -34,8 +34,8 @@ async def ls(session: Session, stream: str, names: bool) -> None:
             each.name,
             each.config.description,
             each.created[:19].replace("T", " "),
-            f"{each.num_ack_pending:,}",
             f"{each.num_pending:,}",
+            f"{each.num_ack_pending:,}",
             ago(each.delivered.last_active, now),
         )
     session.output.show([to_wire(each) for each in found], table)
@@ -46,16 +46,16 @@ async def report(session: Session, stream: str) -> None:
     """Say what each consumer has left to do, and how it does.
 
     \b
-    WAIT     how long an answer may take          LEFT    messages it has not delivered
-    PENDING  messages without an answer           BEHIND  those, of all messages of the stream
-    AGAIN    messages delivered more than once    PULLS   requests for messages that wait
-    FLOOR    everything up to this sequence is acknowledged
+    ACK WAIT  how long an acknowledgement may take     WAITING  messages it has not delivered yet
+    UNACKED   delivered and not yet acknowledged       SHARE    those that wait, of all of the stream
+    AGAIN     messages delivered more than once        PULLS    pull requests that wait
+    FLOOR     everything up to this sequence is acknowledged
     """
     state = (await (await session.js.stream(stream)).info()).state
     found = sorted(
         [each async for each in session.js.consumers(stream)], key=lambda each: -each.num_pending
     )
-    numbers = ("WAIT", "PENDING", "AGAIN", "LEFT", "BEHIND", "PULLS", "FLOOR")
+    numbers = ("ACK WAIT", "WAITING", "SHARE", "UNACKED", "AGAIN", "PULLS", "FLOOR")
     table = Table(
         ("CONSUMER", "KIND", "ACK", *numbers, "STATE"),
         right=frozenset(numbers),
@@ -64,7 +64,7 @@ async def report(session: Session, stream: str) -> None:
     rows = []
     for each in found:
         config = each.config
-        behind = each.num_pending / state.messages if state.messages else 0.0
+        share = each.num_pending / state.messages if state.messages else 0.0
         pinned = [
             group.pinned_client_id for group in each.priority_groups if group.pinned_client_id
         ]
@@ -74,10 +74,10 @@ async def report(session: Session, stream: str) -> None:
             "push" if config.deliver_subject else "pull",
             config.ack_policy,
             f"{config.ack_wait:g}s",
+            f"{each.num_pending:,}",
+            f"{share:.0%}",
             f"{each.num_ack_pending:,}",
             f"{each.num_redelivered:,}",
-            f"{each.num_pending:,}",
-            f"{behind:.0%}",
             f"{each.num_waiting:,}",
             f"{each.ack_floor.stream_seq:,}",
             condition,

@@ -145,7 +145,7 @@ async def member_info(js: JetStream, args: Args) -> int:
         "is_active": active,
         "consumers": consumers,
     }
-    rows = [("CONSUMER", "PINNED", "WAITING", "PENDING", "UNACKED")]
+    rows = [("CONSUMER", "PINNED", "PULLS", "WAITING", "UNACKED")]
     for each in consumers:
         pending = "-" if each["num_pending"] is None else str(each["num_pending"])
         pinned = str(each["pinned_client"] or ("-" if each["exists"] else "no consumer"))

@@ -137,7 +137,7 @@ _READ: Final[dict[Metric, Read]] = {
     Metric("stream_lost_messages", "gauge", "Messages that damage has made unreadable."): _stream(
         _lost
     ),
-    Metric("consumer_pending_messages", "gauge", "Messages not delivered yet: the lag."): _consumer(
+    Metric("consumer_pending_messages", "gauge", "Messages that wait: not delivered yet."): _consumer(
         _number("num_pending")
     ),
     Metric("consumer_ack_pending_messages", "gauge", "Delivered and not acknowledged."): _consumer(

@@ -5,10 +5,10 @@ const state = (row) => html`${row.stuck && html`<span class="tag bad">nobody ask
 
 export const CONSUMERS = [
   { id: "name", title: "Name", show: (row) => html`<a href=${link`streams/${row.stream}/consumers/${row.name}`}>${row.name}</a>` },
-  { id: "pending", title: "Pending", number: true, show: (row) => count(row.pending) },
+  { id: "pending", title: "Waiting", number: true, show: (row) => count(row.pending) },
   { id: "ack_pending", title: "Unacknowledged", number: true, show: (row) => count(row.ack_pending) },
   { id: "redelivered", title: "Redelivered", number: true, show: (row) => count(row.redelivered) },
-  { id: "waiting", title: "Waiting pulls", number: true, show: (row) => count(row.waiting) },
+  { id: "waiting", title: "Pulls", number: true, show: (row) => count(row.waiting) },
   { id: "acked_per_s", title: "Handled", number: true, show: (row) => rate(row.acked_per_s) },
   { id: "filters", title: "Filter", wrap: true, show: (row) => row.filters.join(", ") },
   { id: "state", title: "State", value: (row) => `${row.stuck ? "nobody asks" : ""}${row.paused ? "paused" : ""}${row.policy}`, show: state },
@@ -40,9 +40,9 @@ export function Consumer({ stream, name, session }) {
   return html`<div class="bar"><h2><a href=${link`streams/${stream}`}>${stream}</a> / ${name}</h2><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${actions} /></div>
     <p>${state(row)}</p>
     ${row.stuck && html`<p class="note bad">Messages wait, and no client asks for them: is the program that handles them running?</p>`}
-    <div class="tiles">${[["Pending", count(row.pending)], ["Unacknowledged", count(row.ack_pending)], ["Redelivered", count(row.redelivered)], ["Waiting pulls", count(row.waiting)], ["Handled", rate(row.acked_per_s)], ["Delivered up to", count(seen.delivered.stream_seq || 0)], ["Acknowledged up to", count(seen.ack_floor.stream_seq || 0)]]
+    <div class="tiles">${[["Waiting", count(row.pending)], ["Unacknowledged", count(row.ack_pending)], ["Redelivered", count(row.redelivered)], ["Pulls", count(row.waiting)], ["Handled", rate(row.acked_per_s)], ["Delivered up to", count(seen.delivered.stream_seq || 0)], ["Acknowledged up to", count(seen.ack_floor.stream_seq || 0)]]
       .map(([title, value]) => html`<div class="tile" key=${title}><b>${value}</b><span>${title}</span></div>`)}</div>
-    <div class="plots"><${Curves} of=${`consumer/${stream}/${name}`} title="Behind" series=${[{ name: "lag", title: "behind", color: "#c27c0e" }, { name: "ack_pending", title: "unacknowledged", color: "#b3261e" }]} />
+    <div class="plots"><${Curves} of=${`consumer/${stream}/${name}`} title="Lag" series=${[{ name: "lag", title: "lag", color: "#c27c0e" }, { name: "ack_pending", title: "unacknowledged", color: "#b3261e" }]} />
       <${Curves} of=${`consumer/${stream}/${name}`} title="Handled per second" series=${[{ name: "acked_per_s", title: "handled", color: "#2e9e62" }]} /></div>
     ${row.pins.length > 0 && html`<h3>Priority groups</h3><${Table} name="priority groups" filter=${false} empty="" columns=${[{ id: "group", title: "Group" }, { id: "client", title: "Pinned client", show: (pin) => pin.client || html`<span class="soft">nobody</span>` }, { id: "since", title: "Since", show: (pin) => time(pin.since) }]} rows=${row.pins.map((pin) => ({ ...pin, key: pin.group }))} />`}
     <h3>Configuration</h3><p class="soft">Created ${time(seen.created)}</p><${Config} config=${seen.config} />`;

@@ -5,7 +5,7 @@ const COLUMNS = [
   { id: "group", title: "Group", show: (row) => html`<a href=${link`groups/${row.kind}/${row.stream}/${row.group}`}>${row.group}</a>` },
   { id: "stream", title: "Stream" }, { id: "kind", title: "Kind" }, { id: "layout", title: "Layout" },
   { id: "partitions", title: "Partitions", number: true },
-  { id: "lag", title: "Behind", number: true, show: (row) => count(row.lag) },
+  { id: "lag", title: "Lag", number: true, show: (row) => count(row.lag) },
   { id: "members", title: "Members", wrap: true, show: (row) => row.members.join(", ") },
 ];
 const instance = (row) => row.instance ? html`<span class="good">●</span> ${row.instance}` : html`<span class="soft">nobody</span>`;
@@ -13,7 +13,7 @@ const PARTITIONS = [
   { id: "partition", title: "Partition", number: true },
   { id: "member", title: "Member", show: (row) => row.member || html`<span class="bad">nobody</span>` },
   { id: "instance", title: "Instance", show: instance },
-  { id: "waiting", title: "Behind", number: true, show: (row) => count(row.waiting) },
+  { id: "waiting", title: "Lag", number: true, show: (row) => count(row.waiting) },
   { id: "oldest_s", title: "Oldest", number: true, show: (row) => seconds(row.oldest_s) },
 ];
 const MEMBERS = [
@@ -21,8 +21,8 @@ const MEMBERS = [
   { id: "partitions", title: "Partitions", wrap: true, show: (row) => row.partitions.join(", ") },
   { id: "instance", title: "Active instance", show: instance },
   { id: "since", title: "Since", show: (row) => time(row.since) },
-  { id: "instances", title: "Waiting", number: true },
-  { id: "lag", title: "Behind", number: true, show: (row) => count(row.lag) },
+  { id: "instances", title: "Instances", number: true },
+  { id: "lag", title: "Lag", number: true, show: (row) => count(row.lag) },
   { id: "unacknowledged", title: "Unacknowledged", number: true, show: (row) => count(row.unacknowledged) },
 ];
 
@@ -43,10 +43,10 @@ export function Group({ kind, stream, group, session }) {
     run: () => api(`${path}/step-down`, { method: "POST", body: { member: each.member } }).then(() => { reload(); }),
   }));
   return html`<div class="bar"><h2><a href=${link`streams/${stream}`}>${stream}</a> / ${group}</h2><span class="tag">${kind}</span><span class="tag">${seen.layout}</span><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${actions} /></div>
-    <div class="tiles">${[["Behind", count(seen.lag)], ["At the source", count(seen.source_lag)], ["Oldest", seconds(seen.oldest_s)], ["Members", count(seen.members.filter((each) => each.listed).length)], ["Partitions", count(seen.partitions.length)]]
+    <div class="tiles">${[["Lag", count(seen.lag)], ["At the source", count(seen.source_lag)], ["Oldest", seconds(seen.oldest_s)], ["Members", count(seen.members.filter((each) => each.listed).length)], ["Partitions", count(seen.partitions.length)]]
       .map(([title, value]) => html`<div class="tile" key=${title}><b>${value}</b><span>${title}</span></div>`)}</div>
     <div class="plots">
-      <${Curves} of=${`group/${kind}/${stream}/${group}`} title="Behind" series=${[{ name: "lag", title: "behind", color: "#c27c0e" }, { name: "source_lag", title: "at the source", color: "#6b5bd2" }]} />
+      <${Curves} of=${`group/${kind}/${stream}/${group}`} title="Lag" series=${[{ name: "lag", title: "lag", color: "#c27c0e" }, { name: "source_lag", title: "at the source", color: "#6b5bd2" }]} />
       <${Curves} of=${`group/${kind}/${stream}/${group}`} title="Messages per second" format=${rate} series=${[{ name: "arrived_per_s", title: "arrived", color: "#0b8fb3" }, { name: "handled_per_s", title: "handled", color: "#2e9e62" }]} />
       <${Curves} of=${`group/${kind}/${stream}/${group}`} title="Oldest message" format=${seconds} series=${[{ name: "oldest_s", title: "waits for", color: "#b3261e" }]} />
     </div>

@@ -4,8 +4,8 @@ import { Curves, Table, Waiting, useDocument } from "/parts.js";
 const COLUMNS = [
   { id: "name", title: "Query", show: (row) => row.consumer ? html`<a href=${link`streams/${row.stream}/consumers/${row.consumer}`}>${row.name}</a>` : row.name },
   { id: "stream", title: "Stream" },
-  { id: "messages_behind", title: "Behind", number: true, show: (row) => count(row.messages_behind) },
-  { id: "seconds_behind", title: "Seconds behind", number: true, show: (row) => seconds(row.seconds_behind) },
+  { id: "messages_behind", title: "Lag", number: true, show: (row) => count(row.messages_behind) },
+  { id: "seconds_behind", title: "Lag in seconds", number: true, show: (row) => seconds(row.seconds_behind) },
   { id: "at", title: "Told", show: (row) => time(row.at) },
 ];
 
