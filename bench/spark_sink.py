@@ -18,9 +18,9 @@ import peers
 import report
 from contenders import Contender, running
 from headrace.spark.link import Link
+from headrace.spark.link_pool import POOL
 from headrace.spark.options import Connection
 from headrace.spark.sink.layout import Column, lay_out
-from headrace.spark.sink.links import close_idle
 from headrace.spark.sink.markers import PlanId
 from headrace.spark.sink.options import parse_sink_options
 from headrace.spark.sink.task import TaskIdentity
@@ -71,7 +71,7 @@ def write(server: peers.ServerProcess, delivery: str, rows: int) -> tuple[float,
     done = write_rows(job, TaskIdentity(0, 0, 0, "bench"), iter(made))
     seconds = time.perf_counter() - begun
     mine, served = cpu.of_ourselves() - mine, cpu.of_process(server.process.pid) - served
-    close_idle()
+    POOL.close()
     state = json.loads(link.request(f"$JS.API.STREAM.INFO.{name}").payload)["state"]
     link.close()
     assert done.rows == rows, done

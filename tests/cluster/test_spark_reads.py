@@ -13,8 +13,8 @@ import pytest
 
 from headrace.client import JetStream, connect
 from headrace.groups import PartitioningFilter, elastic
-from headrace.spark import tasks
 from headrace.spark.grouped.query import GroupQuery
+from headrace.spark.link_pool import POOL
 from headrace.spark.options.source import parse_options
 from headrace.spark.plans import plan_batch
 from headrace.spark.tasks import read_slice
@@ -31,10 +31,7 @@ async def js(cluster: Cluster) -> AsyncIterator[JetStream]:
     cluster.wait_until_ready()
     async with connect(cluster.urls) as connection:
         yield connection.jetstream()
-    for links in tasks._idle.values():
-        for link in links:
-            link.close()
-    tasks._idle.clear()
+    POOL.close()
     cluster.wait_until_ready()
 
 

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.spark import tasks
 from headrace.spark.control import Control
 from headrace.spark.gets import MessageGets
 from headrace.spark.link import Link
@@ -24,7 +23,6 @@ from headrace.spark.options import Connection
 from headrace.spark.overflow import query as overflow_query
 from headrace.spark.overflow.consumer import acknowledge
 from headrace.spark.overflow.query import OverflowQuery
-from headrace.spark.sink import links as sink_links
 from sim.spark.engine import Attempt, Checkpoint, Driver, SparkError
 from sim.spark.procs import Killed, here
 from sim.spark.wire import Broker, VirtualSocket
@@ -76,11 +74,6 @@ class World:
                 self._end()
             finally:
                 self._leave()
-                sink_links.close_idle()
-                for kept in tasks._idle.values():
-                    for link in kept:
-                        link.close()
-                tasks._idle.clear()
         return self.counts
 
     # -- what goes on

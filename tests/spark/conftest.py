@@ -19,10 +19,10 @@ import peers
 from headrace.api.times import parse_time
 from headrace.message import StoredMessage
 from headrace.pipeline.session import FAST_LOCAL_CHECKPOINT
-from headrace.spark import tasks
 from headrace.spark.control import Control
 from headrace.spark.gets import MessageGets
 from headrace.spark.link import Link
+from headrace.spark.link_pool import POOL
 from headrace.spark.options import Connection
 
 from .losses import Losses
@@ -144,10 +144,7 @@ def feed(make_feed: Callable[..., Feed]) -> Feed:
 def links_end() -> Iterator[None]:
     """The connections a worker keeps end with the worker; here they end with the test."""
     yield
-    for links in tasks._idle.values():
-        for link in links:
-            link.close()
-    tasks._idle.clear()
+    POOL.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.spark import tasks
+from headrace.spark.link_pool import POOL
 from headrace.spark.patience import may_pass
-from headrace.spark.sink import links as sink_links
 
 pytest.importorskip("pyspark")
 
@@ -40,15 +39,7 @@ QUERIES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 def _quick_pauses_and_no_links_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("headrace.spark.patience.PAUSE_FIRST_S", 0.0005)
     yield
-    close_idle()
-
-
-def close_idle() -> None:
-    sink_links.close_idle()
-    for links in tasks._idle.values():
-        for link in links:
-            link.close()
-    tasks._idle.clear()
+    POOL.close()
 
 
 def run_tasks(driver: Driver, batch: int, work: list[bytes]) -> list[bytes]:
@@ -74,7 +65,7 @@ def test_a_query_writes_each_row_once_wherever_a_connection_is_lost(
 ) -> None:
     stream, options = QUERIES[kind]
     for at in losses.rounds(50, every=EVERY):
-        close_idle()
+        POOL.close()
         feed, out = make_feed(**stream), make_feed(allow_atomic=True)
         source = {
             "servers": feed.url,

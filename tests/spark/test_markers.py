@@ -12,10 +12,10 @@ from headrace.errors import ConfigurationError
 from headrace.spark.counted import counted_subjects
 from headrace.spark.delivered import run
 from headrace.spark.driver import Driver
+from headrace.spark.link_pool import POOL
 from headrace.spark.options import parse_options
 from headrace.spark.planning import Slice
 from headrace.spark.plans import plan_batch
-from headrace.spark.sink.links import close_idle
 from headrace.spark.tasks import read_slice
 
 from .conftest import Feed
@@ -45,7 +45,7 @@ def written(make_feed: Make, space: str) -> Feed:
     half = ROWS // 2
     write(exactly(feed, **more), [documents(1, half)], batch=0)
     write(exactly(feed, **more), [documents(half + 1, ROWS)], batch=1)
-    close_idle()
+    POOL.close()
     return feed
 
 

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from headrace.errors import ConfigurationError, HeadraceError
-from headrace.spark import tasks
+from headrace.spark.link_pool import POOL
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import parse_options
 from headrace.spark.overflow.offsets import OverflowOffset, Run, runs_of, share_out
 from headrace.spark.overflow.query import OverflowQuery
-from headrace.spark.sink import links as sink_links
 from sim.spark.engine import Attempt, Checkpoint, Driver
 from sim.spark.procs import Killed
 from waiting import until_here
@@ -151,11 +150,7 @@ def make_place(make_feed: Callable[..., Feed]) -> Iterator[Callable[..., Place]]
             driver.close()
         for worker in place.workers:
             worker.close()
-    sink_links.close_idle()
-    for links in tasks._idle.values():
-        for link in links:
-            link.close()
-    tasks._idle.clear()
+    POOL.close()
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.api.streams import StreamConfig, StreamSource, SubjectTransformConfig
 from headrace.errors import ConfigurationError
-from headrace.spark import tasks
 from headrace.spark.bad_messages import BadMessageError
+from headrace.spark.link_pool import POOL
 from headrace.spark.options import parse_options
 from headrace.spark.planning import Slice, split_by_partition
 from headrace.spark.tasks import read_slice, server_filter, writes_partition
@@ -187,8 +187,7 @@ def test_a_worker_keeps_its_connection_from_task_to_task(feed: Feed) -> None:
     wanted = options(feed)
     for _ in range(3):
         assert rows(list(read_slice(wanted, ("sequence",), Slice(0, 10)))) == list(range(1, 11))
-    (links,) = tasks._idle.values()
-    assert len(links) == 1
-    links[0]._sock.shutdown(2)
+    (kept,) = POOL._idle
+    kept.link._sock.shutdown(2)
     assert rows(list(read_slice(wanted, ("sequence",), Slice(5, 10)))) == [6, 7, 8, 9, 10]
-    assert len(links) == 1
+    assert [each.link.is_alive() for each in POOL._idle] == [True]

@@ -5,21 +5,20 @@ A worker process runs many tasks, one after another, and keeps its connections b
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..api.streams import StreamConfig
-from ..errors import HeadraceError
 from ..subjects import is_subset
 from .bad_messages import BadMessages
 from .columns import BatchBuilder, Selection, Wanted
 from .decoding.columns import Layout
 from .delivered.messages import PayloadChunk
 from .link import Link
-from .options import Connection, SourceOptions
+from .link_pool import POOL
+from .options import SourceOptions
 from .overflow.picking import pick
 from .patience import Patience
 from .planning import Slice
@@ -30,8 +29,6 @@ from .snapshot import SnapshotPlan, read_snapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_idle: dict[tuple[int, Connection], list[Link]] = {}
 
 
 def read_slice(
@@ -45,20 +42,17 @@ def read_slice(
     if piece.route and can_route():
         yield from _routed(options, columns, piece)
         return
-    key = (os.getpid(), options.connection)  # a forked process must not share a socket
-    lent: list[Link] = []
+    with POOL.lending(options.connection) as connect:
+        yield from _read(options, columns, piece, connect)
 
-    def connect() -> Link:
-        links = _idle.get(key)
-        while links:
-            link = links.pop()
-            if not link.closed and link.is_alive():
-                lent.append(link)
-                return link
-        link = Link.open(options.connection)
-        lent.append(link)
-        return link
 
+def _read(
+    options: SourceOptions,
+    columns: Sequence[str | Wanted] | Layout,
+    piece: Slice,
+    connect: Callable[[], Link],
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task that reads for itself."""
     bad = BadMessages(
         options.on_bad_message,
         options.stream,
@@ -81,23 +75,17 @@ def read_slice(
         leave_out_markers=not options.include_markers,
         null_deletions=bool(options.bucket) and not options.last_per_subject,
     )
-    try:
-        for chunk in _chunks(options, piece, connect, builder.needs_only_payloads):
-            if isinstance(chunk, PayloadChunk):
-                batch = builder.build_of_payloads(chunk)
-            else:
-                batch = builder.build(chunk)
-            for first in range(0, batch.num_rows, options.rows_per_batch):
-                yield batch.slice(first, options.rows_per_batch)
-        bad.report()
-        if decoder is not None:
-            decoder.report()
-    except HeadraceError:
-        for link in lent:
-            link.close()
-        raise
-    finally:
-        _idle.setdefault(key, []).extend(link for link in lent if not link.closed)
+    for chunk in _chunks(options, piece, connect, builder.needs_only_payloads):
+        batch = (
+            builder.build_of_payloads(chunk)
+            if isinstance(chunk, PayloadChunk)
+            else builder.build(chunk)
+        )
+        for first in range(0, batch.num_rows, options.rows_per_batch):
+            yield batch.slice(first, options.rows_per_batch)
+    bad.report()
+    if decoder is not None:
+        decoder.report()
 
 
 def _chunks(

@@ -14,7 +14,7 @@ from headrace.broker.core.net.session import Session
 from headrace.broker.core.peer import Peer
 from headrace.client.net.handshake import parse_info
 from headrace.errors import ConnectFailedError
-from headrace.spark import driver, link, patience, query, reader, source, tail, tasks
+from headrace.spark import driver, link, link_pool, patience, query, reader, source, tail, tasks
 from headrace.spark.link import Link
 from headrace.spark.options import Connection
 from headrace.spark.sink import links, window, writer
@@ -136,9 +136,9 @@ class Broker:
             patch.setattr(
                 patience.Patience.__init__, "__defaults__", (lambda: self.now, self.sleep)
             )
-            system: Any = SimpleNamespace(getpid=_worker)
-            patch.setattr(tasks, "os", system)
-            patch.setattr(links, "os", system)
+            pool = link_pool.LinkPool(now=lambda: self.now, process=_worker)
+            patch.setattr(tasks, "POOL", pool)
+            patch.setattr(links, "POOL", pool)
             patch.setattr(Link, "open", self.connect)
             patch.setattr(reader, "FEW", self.few)
             patch.setattr(reader._RangeReader, "_pull", lambda *given: self._pulled(*given))
@@ -146,6 +146,8 @@ class Broker:
             given = (lambda: self.now, self.sleep)
             patch.setattr(query.Query.__init__, "__defaults__", given)
             yield
+            for each in pool._idle:
+                each.link.close()
 
 
 def _worker() -> int:

@@ -11,10 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from headrace.errors import HeadraceError
-from headrace.spark import tasks
 from headrace.spark.link import Link
 from headrace.spark.options import Connection
-from headrace.spark.sink import links as sink_links
 from headrace.spark.sink.fenced import NotComparedError
 from headrace.spark.sink.markers import FencedError, PlanChangedError
 from headrace.wire import encode_headers
@@ -114,11 +112,6 @@ class World:
             finally:
                 for attempt in [*self._zombies, *self._running]:
                     attempt.proc.kill()
-                sink_links.close_idle()
-                for kept in tasks._idle.values():
-                    for link in kept:
-                        link.close()
-                tasks._idle.clear()
         return self.counts
 
     def _live(self) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.spark.sink.links import close_idle
+from headrace.spark.link_pool import POOL
 
 
 @pytest.fixture(autouse=True)
 def no_idle_links() -> Iterator[None]:
     yield
-    close_idle()
+    POOL.close()

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import HeadraceError
+from headrace.spark.link_pool import POOL
 from headrace.spark.patience import Patience
-from headrace.spark.sink.links import close_idle
 from headrace.spark.sink.task import TaskIdentity
 from headrace.spark.sink.writer import make_job
 from headrace.spark.sink.writing import Job, Written, write_rows
@@ -71,7 +71,7 @@ class Bench:
             spark = Spark(options, partial(self.is_true, name))
             patch.setattr(Patience.__init__, "__defaults__", (spark.clock, spark.sleep))
             spark.batch(0, [rows(name, partition) for partition in range(len(SIZES))])
-            close_idle()
+            POOL.close()
             self.errors += spark.errors
             self.runs += 1
 
@@ -178,7 +178,7 @@ def test_each_key_ends_with_its_last_row_wherever_a_connection_is_lost(
         ]
         spark.batch(0, keyed)
         spark.batch(1, [[(f"{name}.0", b"later")], []])
-        close_idle()
+        POOL.close()
         losses.is_on = False
         last: dict[bytes, bytes] = {}
         begin = out.control.stream_info().state.last_seq

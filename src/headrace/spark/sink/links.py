@@ -1,16 +1,13 @@
-"""Connections that a worker process keeps between its tasks."""
+"""The one connection of a task that writes."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from typing import Final
 
 from ...errors import ConnectionClosedError
 from ..link import Link
+from ..link_pool import POOL
 from ..options import Connection
-
-_idle: Final[dict[tuple[int, Connection], list[Link]]] = {}
 
 Connect = Callable[[], Link]
 
@@ -23,26 +20,21 @@ class Links:
     """
 
     def __init__(self, connection: Connection, connect: Connect | None = None) -> None:
-        self._key = os.getpid(), connection  # a forked process must not share a socket
-        self._connect = connect or (lambda: Link.open(connection))
+        self._connection = connection
+        self._connect = connect
         self._link: Link | None = None
         self._was_connected = False
 
     @property
     def was_connected(self) -> bool:
         """Whether this task or one before it in this process has reached the server."""
-        return self._was_connected or self._key in _idle
+        return self._was_connected or POOL.has_reached(self._connection)
 
     def get(self) -> Link:
         """The connection. Raises as ``Link.open``."""
         if self._link is not None and not self._link.closed:
             return self._link
-        kept = _idle.get(self._key, [])
-        while kept:
-            self._link = kept.pop()
-            if self._link.is_alive():
-                return self._link
-        self._link = self._connect()
+        self._link = POOL.take(self._connection, self._connect)
         self._was_connected = True
         return self._link
 
@@ -65,12 +57,4 @@ class Links:
         """The task is done with the connection and has nothing under way on it."""
         link, self._link = self._link, None
         if link is not None and not link.closed:
-            _idle.setdefault(self._key, []).append(link)
-
-
-def close_idle() -> None:
-    """Close every connection that no task uses."""
-    for kept in _idle.values():
-        for link in kept:
-            link.close()
-    _idle.clear()
+            POOL.give_back(self._connection, link)

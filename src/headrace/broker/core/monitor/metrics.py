@@ -137,9 +137,9 @@ _READ: Final[dict[Metric, Read]] = {
     Metric("stream_lost_messages", "gauge", "Messages that damage has made unreadable."): _stream(
         _lost
     ),
-    Metric("consumer_pending_messages", "gauge", "Messages that wait: not delivered yet."): _consumer(
-        _number("num_pending")
-    ),
+    Metric(
+        "consumer_pending_messages", "gauge", "Messages that wait: not delivered yet."
+    ): _consumer(_number("num_pending")),
     Metric("consumer_ack_pending_messages", "gauge", "Delivered and not acknowledged."): _consumer(
         _number("num_ack_pending")
     ),
