@@ -5,27 +5,21 @@ from __future__ import annotations
 import asyncio
 import random as random_module
 from collections.abc import AsyncIterator, Callable, Hashable
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from ...api.errors import Errors
 from ...client.callbacks import check_callback, check_plain
-from ...errors import ConnectionClosedError, JetStreamApiError
+from ...errors import JetStreamApiError
 from ..bucket import Records
-from ..consumers import consumers_of
-from ..errors import (
-    GroupChangedError,
-    GroupConfigurationError,
-    GroupError,
-    GroupNotFoundError,
-    GroupRecordError,
-    NotAMemberError,
-)
+from ..errors import GroupConfigurationError, GroupNotFoundError, NotAMemberError
 from ..names import check_member_name, elastic_stream
 from ..presence import Present, announce, instance_name
 from ..records import ElasticGroup, StaticGroup
-from .config import Plan, Settings, plans
+from .config import Settings, plans
 from .crew import Crew, Handler
 from .failure import OnFailure, Stop
+from .following import Following
 from .iteration import Iteration
 from .keys import key_function
 from .lease import Generation
@@ -132,7 +126,6 @@ class Membership(Generic[G]):
         self._random = random or random_module.Random()
         self._threads = threads or OwnThreads(concurrency, f"member {member} of {group}")
         self._loop_watch: LoopWatch | None = None
-        self._record: G | None = None
         self._crew: Crew | None = None
         self._seats: dict[str, Seat] = {}
         self._generations: dict[Generation, None] = {}
@@ -140,7 +133,7 @@ class Membership(Generic[G]):
         self._error: Exception | None = None
         self._is_raised = False
         self._ended: asyncio.Future[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._following: Following[G] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._presence: Subscription | None = None
 
@@ -206,7 +199,7 @@ class Membership(Generic[G]):
             raise
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
-        self._record = record
+        self._following = Following(self._records, record, self.member, self._want, self._finish)
         label = f"member {self.member!r} of group {self.group!r} of stream {self.stream!r}"
         self._loop_watch = LoopWatch(
             label, name_of(self._handler), settings.lease_s, self._emit, self._current
@@ -231,9 +224,7 @@ class Membership(Generic[G]):
             random=self._random,
         )
         self._want(record)
-        self._watching = loop.create_task(
-            self._watch(changes), name=f"record of {self._crew.label}"
-        )
+        self._following.begin(changes, f"record of {label}")
         return self
 
     def _traced(self) -> Handler:
@@ -265,99 +256,19 @@ class Membership(Generic[G]):
 
     # The record
 
-    async def _watch(self, changes: Any) -> None:
-        try:
-            async with changes:
-                while True:
-                    try:
-                        record = await anext(changes)
-                    except StopAsyncIteration:
-                        break
-                    if record is None:
-                        release = Release.REMOVE if self._is_static else Release.ABANDON
-                        return self._finish(None, release)
-                    self._changed(record)
-                    if self._ending:
-                        return None
-        except GroupRecordError as error:
-            return self._changed_badly(f"received a bad change: {error}", error)
-        except ConnectionClosedError as error:
-            return self._fail(error)
-        except JetStreamApiError as error:
-            self._fail(GroupError(f"{self._watcher} ended: {error}"))
-        except Exception as error:
-            self._fail(error)
-        else:
-            self._fail(GroupError(f"{self._watcher} has been closed, stopping"))
-
-    @property
-    def _watcher(self) -> str:
-        return f"{self._records.word} consumer group config {self.stream}-{self.group} watcher"
-
-    def _changed(self, record: G) -> None:
-        if self._ending:
-            return  # nothing is begun any more
-        known = self._record
-        assert known is not None
-        if isinstance(record, StaticGroup):
-            if record != known:
-                self._changed_badly("received a change in the configuration, terminating", None)
-            return
-        if not record.has_fixed_part_of(known):
-            self._changed_badly(
-                "received a bad change in the configuration: max number of members, buffered messages, "
-                "filter or partitioning wildcards changed",
-                None,
-            )
-            return
-        if record.revision > known.revision:
-            self._record = record
-            self._want(record)
-
-    def _changed_badly(self, what: str, cause: Exception | None) -> None:
-        error = GroupChangedError(f"{self._watcher} {what}")
-        error.__cause__ = cause
-        self._finish(error, Release.REMOVE if self._is_static else Release.HAND_OVER)
-
     def _want(self, record: G) -> None:
         """Tell every consumer's seat what it is to read now."""
+        if self._ending:
+            return  # nothing is begun any more
         assert self._crew is not None
+        assert self._following is not None
         wanted = plans(record, self.member)
         for name in wanted:
             if name not in self._seats:
-                self._seats[name] = self._seat(name)
+                read_plan = partial(self._following.read_plan, name)
+                self._seats[name] = Seat(self._crew, name, read_plan, self._following.read_names)
         for name, seat in self._seats.items():
             seat.tell(Wanted(wanted.get(name)))
-
-    def _seat(self, name: str) -> Seat:
-        assert self._crew is not None
-
-        async def read_plan() -> Plan | None:
-            return await self._read_plan(name)
-
-        return Seat(self._crew, name, read_plan, self._read_names)
-
-    async def _read_names(self) -> frozenset[str]:
-        """The record anew: whose consumers there are to be. None if it cannot be read."""
-        try:
-            record = await self._records.get(self.stream, self.group)
-        except GroupError:
-            return frozenset()  # the watch ends the membership
-        return frozenset(name for names in consumers_of(record).values() for name in names)
-
-    async def _read_plan(self, name: str) -> Plan | None:
-        """The record anew: a consumer is gone, or not what it should be."""
-        try:
-            record = await self._records.get(self.stream, self.group)
-        except GroupNotFoundError:
-            return None  # the watch ends the membership
-        except GroupRecordError as error:
-            self._changed_badly(f"received a bad change: {error}", error)
-            return None
-        self._changed(record)
-        known = self._record
-        assert known is not None
-        return plans(known, self.member).get(name)
 
     # Ownership
 
@@ -473,6 +384,8 @@ class Membership(Generic[G]):
             return
         self._ending = True
         self._error = error
+        if self._following is not None:
+            self._following.is_over = True
         if self._iteration is not None:
             self._iteration.end()
         self._closing = asyncio.get_running_loop().create_task(
@@ -482,9 +395,8 @@ class Membership(Generic[G]):
     async def _close(self) -> None:
         for seat in list(self._seats.values()):
             await seat.wait()
-        if self._watching is not None and not self._watching.done():
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
+        if self._following is not None:
+            await self._following.end()
         self._threads.close()
         if self._presence is not None:
             await self._presence.unsubscribe()
