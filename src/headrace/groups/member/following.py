@@ -51,11 +51,12 @@ class Following(Generic[G]):
         """Follow ``changes``, a watch of the record, in a task of this name."""
         self._task = asyncio.get_running_loop().create_task(self._watch(changes), name=name)
 
-    async def end(self) -> None:
-        """Follow no more."""
+    async def end(self, *, is_cut_off: bool) -> None:
+        """Follow no more. Where there is no link, the connection's end is what ends the watch."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
-            await asyncio.wait([self._task])
+            if not is_cut_off:
+                await asyncio.wait([self._task])
 
     # The record anew, beside the watch
 

@@ -117,7 +117,7 @@ class Membership(Generic[G]):
         self._is_static = kind is StaticGroup
         self._records: Records[G] = Records(js, kind)
         self._config = config
-        self._check_config("interoperable")
+        self._settings = self._check_config("interoperable")
         self._iteration = Iteration() if handler is None else None
         self._handler: Handler = handler or self._iteration.hand_over  # type: ignore[union-attr]
         self._concurrency = concurrency
@@ -130,6 +130,7 @@ class Membership(Generic[G]):
         self._seats: dict[str, Seat] = {}
         self._generations: dict[Generation, None] = {}
         self._ending = False
+        self._is_cut_off = False  # it ended without a link
         self._error: Exception | None = None
         self._is_raised = False
         self._ended: asyncio.Future[None] | None = None
@@ -183,7 +184,7 @@ class Membership(Generic[G]):
         word = self._records.word
         await self._check_stream(self.stream, f"the {word} consumer group's stream does not exist")
         record = await self._records.get(self.stream, self.group)
-        settings = self._check_config(record.layout)
+        self._settings = settings = self._check_config(record.layout)
         if self._is_static and self.member not in record.assignment():
             raise NotAMemberError(
                 "the member name is not in the current static consumer group membership: "
@@ -223,6 +224,7 @@ class Membership(Generic[G]):
             emit=self._emit,
             random=self._random,
         )
+        self._js.connection._session.residents[self] = None
         self._want(record)
         self._following.begin(changes, f"record of {label}")
         return self
@@ -250,7 +252,10 @@ class Membership(Generic[G]):
         return await self.start()
 
     async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
-        await self.leave()
+        await self._exit(asyncio.current_task(), kind)
+
+    async def _exit(self, caller: object, kind: object) -> None:
+        await self._leave(caller)
         if kind is None:
             self._raise_error_once()
 
@@ -358,13 +363,32 @@ class Membership(Generic[G]):
     async def leave(self) -> None:
         """End: begin no more handlers, wait for those that run, and let a standby begin at once.
 
+        A message that was handed out to who iterates is waited for, too, for ``ack_wait``; not if who
+        iterates leaves: then it goes back, unless it was answered.
+
         Called by a handler it does not wait. Cancelled, it cancels the handlers that run.
         """
+        await self._leave(asyncio.current_task())
+
+    async def _leave(self, caller: object) -> None:
+        """``leave``, without waiting for what ``caller`` has in hand."""
         if self._ended is None:
             return
-        self._finish(None, Release.HAND_OVER)
+        self._begin_to_leave(caller, None, is_cut_off=False)
+        await self._until_left(caller)
+
+    def _begin_to_leave(
+        self, caller: object, reason: Exception | None, *, is_cut_off: bool
+    ) -> None:
+        """See ``Resident``."""
+        self._is_cut_off = is_cut_off
+        self._finish(reason, Release.ABANDON if is_cut_off else Release.HAND_OVER, caller)
+
+    async def _until_left(self, caller: object) -> None:
+        """See ``Resident``."""
         assert self._closing is not None
-        if any(seat.is_run_by(asyncio.current_task()) for seat in self._seats.values()):
+        is_handler = any(seat.is_run_by(caller) for seat in self._seats.values())
+        if is_handler or self._threads.has(caller):
             return
         try:
             await asyncio.shield(self._closing)
@@ -373,11 +397,15 @@ class Membership(Generic[G]):
             await asyncio.wait([self._closing])
             raise
 
+    def _works_with(self, observer: object) -> bool:
+        """See ``Resident``."""
+        return any(seat.works_with(observer) for seat in self._seats.values())
+
     def _fail(self, error: Exception) -> None:
         self._finish(error, Release.HAND_OVER)
 
-    def _finish(self, error: Exception | None, release: Release) -> None:
-        """Begin to end."""
+    def _finish(self, error: Exception | None, release: Release, caller: object = None) -> None:
+        """Begin to end. What ``caller`` has taken by iterating is not waited for."""
         for seat in list(self._seats.values()):
             seat.tell(End(release))
         if self._ending:
@@ -387,7 +415,7 @@ class Membership(Generic[G]):
         if self._following is not None:
             self._following.is_over = True
         if self._iteration is not None:
-            self._iteration.end()
+            self._iteration.end(caller, self._settings.ack_wait)
         self._closing = asyncio.get_running_loop().create_task(
             self._close(), name=f"end of {self.member} of {self.group}"
         )
@@ -396,10 +424,11 @@ class Membership(Generic[G]):
         for seat in list(self._seats.values()):
             await seat.wait()
         if self._following is not None:
-            await self._following.end()
+            await self._following.end(is_cut_off=self._is_cut_off)
         self._threads.close()
         if self._presence is not None:
             await self._presence.unsubscribe()
+        self._js.connection._session.residents.pop(self, None)
         assert self._ended is not None
         self._ended.set_result(None)
 
