@@ -45,7 +45,7 @@ async def test_a_member_of_an_elastic_group(js: JetStream, layout: Any) -> None:
         await elastic.step_down(js, "S", "g", "m")
         await elastic.delete(js, "S", "g")
         await membership.wait()  # it ends with its group
-    assert isinstance(membership._record, ElasticGroup)
+    assert isinstance(membership._following.record, ElasticGroup)  # type: ignore[union-attr]
 
 
 async def test_a_member_of_a_static_group(js: JetStream) -> None:
@@ -66,5 +66,5 @@ async def test_a_member_of_a_static_group(js: JetStream) -> None:
                 break
         assert sorted(seen) == [f"foo.{number}" for number in range(5)]
         await static.delete(js, "S", "g")
-    assert isinstance(membership._record, StaticGroup)
+    assert isinstance(membership._following.record, StaticGroup)  # type: ignore[union-attr]
     assert [name async for name in js.consumer_names("S")] == []

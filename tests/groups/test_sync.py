@@ -20,6 +20,7 @@ from headrace.errors import (
     TimeoutError_,
 )
 from headrace.sync.groups import (
+    GroupConfigurationError,
     GroupExistsError,
     GroupMessage,
     GroupNotFoundError,
@@ -291,7 +292,7 @@ def test_a_handler_takes_effect_exactly_once(js: sync.JetStream, group: str) -> 
     def handle(message: GroupMessage) -> None:
         sequence = message.metadata.stream_seq
         asked.append(was_acknowledged(js, "S-g", sequence))
-        with exactly_once(message, Notes()) as notes:
+        with exactly_once(message, Notes(), recoverable=True) as notes:
             done.append(notes.done)
         asked.append(was_acknowledged(js, "S-g", sequence))
 
@@ -313,38 +314,45 @@ class Answered:
 
 
 @pytest.mark.parametrize(
-    ("ends", "recoverable", "expected"),
+    ("ends", "expected"),
     [
-        ((), False, ["prepare", "commit"]),
-        ((NotOwnedError("gone"),), True, ["prepare", "rollback"]),
-        ((NotOwnedError("gone", in_doubt=True),), False, ["prepare", "rollback"]),
-        ((NotOwnedError("gone", in_doubt=True),), True, ["prepare"]),
-        ((TimeoutError_("late"),), False, ["prepare", "rollback"]),
-        ((TimeoutError_("late"),), True, ["prepare"]),
-        ((ConnectionClosedError("over"),), True, ["prepare"]),
+        ((), ["prepare", "commit"]),
+        ((NotOwnedError("gone"),), ["prepare", "rollback"]),
+        ((NotOwnedError("gone", in_doubt=True),), ["prepare"]),
+        ((TimeoutError_("late"),), ["prepare"]),
+        ((ConnectionClosedError("over"),), ["prepare"]),
     ],
 )
-def test_what_follows_from_the_answer(
-    ends: tuple[Exception, ...], recoverable: bool, expected: list[str]
-) -> None:
+def test_what_follows_from_the_answer(ends: tuple[Exception, ...], expected: list[str]) -> None:
     message: Any = Answered(*ends)
     notes = Notes()
     with (
         pytest.raises(type(ends[0])) if ends else nullcontext(),
-        exactly_once(message, notes, recoverable=recoverable),
+        exactly_once(message, notes, recoverable=True),
     ):
         pass
     assert notes.done == expected
 
 
+def test_what_would_be_lost_with_the_process_is_refused() -> None:
+    message: Any = Answered()
+    notes = Notes()
+    with (
+        pytest.raises(GroupConfigurationError, match=r"give recoverable=True"),
+        exactly_once(message, notes),
+    ):
+        notes.done.append("body")
+    assert notes.done == []
+
+
 def test_what_fails_before_the_acknowledgement_is_rolled_back() -> None:
     message: Any = Answered()
     notes = Notes()
-    with pytest.raises(KeyError), exactly_once(message, notes):
+    with pytest.raises(KeyError), exactly_once(message, notes, recoverable=True):
         raise KeyError
     assert notes.done == ["rollback"]
     notes = Notes("prepare")
-    with pytest.raises(ValueError, match="prepare"), exactly_once(message, notes):
+    with pytest.raises(ValueError, match="prepare"), exactly_once(message, notes, recoverable=True):
         pass
     assert notes.done == ["prepare", "rollback"]
 
@@ -353,7 +361,7 @@ def test_what_fails_before_the_acknowledgement_is_rolled_back() -> None:
 
     notes = Waiting()
     refused = pytest.raises(ConfigurationError, match="give a plain function")
-    with refused, exactly_once(message, notes):
+    with refused, exactly_once(message, notes, recoverable=True):
         pass
     assert notes.done == ["rollback"]
 

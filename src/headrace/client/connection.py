@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from ..errors import ConfigurationError, ConnectionClosedError, TimeoutError_
 from ..subjects import check_pattern, check_subject, is_valid_subject
 from ..wire.encode import pub
-from .ending import wind_up
+from .ending import begin_to_leave, until_left, wind_up
 from .events import Event
 from .jetstream.feed import Feed
 from .message import HeadersLike, Message, Payload, header_block, payload_bytes, raise_if_failed
@@ -377,6 +377,7 @@ class Connection:
         drained = list(session.subscriptions)
         try:
             async with asyncio.timeout(session.options.drain_timeout):
+                await until_left(begin_to_leave(session, caller), None)
                 drains = [each._drain_for(caller) for each in drained]
                 drains += [
                     each.drain_for(caller)

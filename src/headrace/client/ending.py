@@ -25,9 +25,14 @@ async def wind_up(session: Session, caller: object) -> None:
     What is in the hands of ``caller``, a task or the number of a thread, is not waited for. A callback that
     runs for longer than the option ``close_timeout`` is cancelled; on a thread it cannot be.
     """
+    began = session.loop.time()
+    leaving = begin_to_leave(session, caller, ConnectionClosedError(_CLOSED))
+    residents = list(session.residents)
     hands: list[list[asyncio.Future[Any]]] = []
     must_be_read = False
     for observer in list(session.observers):
+        if any(each._works_with(observer) for each in residents):
+            continue
         if isinstance(observer, Feed):
             observer.stop_now(ConnectionClosedError(_CLOSED))
             hands.append(observer.in_hand(caller))
@@ -42,6 +47,8 @@ async def wind_up(session: Session, caller: object) -> None:
             if worker is not None and worker is not caller:
                 hands.append([worker])
     late = await _until_handled(hands, session.options.close_timeout)
+    left = began + session.options.close_timeout - session.loop.time()
+    late += await until_left(leaving, max(0.0, left))
     if late:
         session.report(
             TimeoutError_(
@@ -55,6 +62,36 @@ async def wind_up(session: Session, caller: object) -> None:
         await asyncio.wait([read], timeout=READ_TIMEOUT_S)
         if read.done() and not read.cancelled():
             read.exception()  # a lost link ends the wait as well
+
+
+def begin_to_leave(
+    session: Session, caller: object, reason: Exception | None = None
+) -> list[asyncio.Task[None]]:
+    """Have all that have an orderly way to leave begin to, within this turn."""
+    residents = list(session.residents)
+    for each in residents:
+        each._begin_to_leave(caller, reason, is_cut_off=session.link is None)
+    return [session.loop.create_task(each._until_left(caller)) for each in residents]
+
+
+async def until_left(
+    leaving: list[asyncio.Task[None]], timeout: float | None
+) -> list[asyncio.Task[None]]:
+    """Wait until they have left. Returns those that had not after ``timeout`` seconds; what they have in hand
+    is cancelled then, and when this is."""
+    if not leaving:
+        return []
+    try:
+        _, late = await asyncio.wait(leaving, timeout=timeout)
+    except asyncio.CancelledError:
+        for task in leaving:
+            task.cancel()
+        raise
+    for task in late:
+        task.cancel()
+    if late:
+        await asyncio.wait(late, timeout=CANCEL_TIMEOUT_S)
+    return list(late)
 
 
 async def _until_handled(

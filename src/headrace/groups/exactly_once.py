@@ -8,8 +8,9 @@ transaction is committed. What that takes:
 
 - Between the confirmation and the commit a process can die, and the broker can die between storing the
   acknowledgement and saying so (``NotConfirmedError``). Then the message may be acknowledged and its effect
-  only prepared. Where what is prepared outlives the process (``recoverable=True``), ``was_acknowledged``
-  tells the next owner what to do with it: commit if so, roll back if not. Where it does not, it is lost.
+  only prepared. ``was_acknowledged`` tells the next owner what to do with it: commit if so, roll back if
+  not. So what is prepared must outlive the process, as ``recoverable=True`` says. Where it does not, the
+  effect would be lost, and ``exactly_once`` refuses to begin.
 - A confirmation must be final. Headrace's broker has it on disk before it confirms. nats-server may forget
   after a kill what it has confirmed, and deliver it again: the effect comes about twice.
 """
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from ..api.errors import Errors
 from ..client import Stream
 from ..errors import JetStreamApiError
-from .errors import NotOwnedError
+from .errors import GroupConfigurationError, NotOwnedError
 
 if TYPE_CHECKING:
     from ..client import JetStream
@@ -61,21 +62,23 @@ async def exactly_once(
 
     ::
 
-        async with exactly_once(message, Payment(database, message)) as payment:
+        async with exactly_once(message, Payment(database, message), recoverable=True) as payment:
             payment.book(...)
 
     At the end of the body: ``prepare``, then ``ack_sync``, then ``commit``. If the body, ``prepare`` or
-    ``ack_sync`` raise: ``rollback``.
+    ``ack_sync`` raise: ``rollback``; but where the message may be acknowledged after all, it stays prepared.
 
     Args:
-        recoverable: what is prepared outlives the process. Where the message may be acknowledged or not,
-            the transaction is then left prepared, for the next owner to decide, instead of being rolled
-            back.
+        recoverable: True: what is prepared outlives the process, and the next owner decides what becomes of
+            it (``was_acknowledged``). Where the message may be acknowledged or not, the transaction is left
+            prepared for it. Anything else is refused: rolled back, the message's effect would be lost.
         timeout: as for ``GroupMessage.ack_sync``.
 
     Raises:
+        GroupConfigurationError: ``recoverable`` is not given. Nothing was begun.
         NotOwnedError: the partition has another owner. Nothing took effect; a handler lets it pass.
     """
+    check_recoverable(recoverable)
     try:
         yield transaction
         await _done(transaction.prepare)
@@ -87,7 +90,7 @@ async def exactly_once(
     except BaseException as error:
         # Cancelled, not answered, the connection is closed: it may be acknowledged after all.
         in_doubt = not isinstance(error, NotOwnedError) or error.in_doubt
-        if not (in_doubt and recoverable):
+        if not in_doubt:
             await _done(transaction.rollback)
         raise
     await _done(transaction.commit)
@@ -112,6 +115,18 @@ async def was_acknowledged(js: JetStream, stream: str, sequence: int, consumer: 
             raise
         return True
     return False
+
+
+def check_recoverable(recoverable: bool) -> None:
+    """Raise GroupConfigurationError unless what is prepared outlives the process."""
+    if recoverable is not True:
+        raise GroupConfigurationError(
+            f"exactly_once with recoverable={recoverable!r} would lose a message's effect when the broker or "
+            "this process dies between the acknowledgement and the commit. Store message.sequence in the "
+            "transaction of the work and acknowledge afterwards (docs/groups.md, 'Exactly once'); or, where "
+            "what is prepared outlives the process, decide about it with was_acknowledged and give "
+            "recoverable=True"
+        )
 
 
 async def _done(call: Callable[[], object]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.client import JetStream, connect
 from headrace.errors import TimeoutError_
-from headrace.groups import NotOwnedError, PartitioningFilter, elastic
+from headrace.groups import GroupConfigurationError, NotOwnedError, PartitioningFilter, elastic
 from headrace.groups.exactly_once import exactly_once, was_acknowledged
 from member_world import GROUP, STREAM, World
 from peers import ServerProcess
@@ -60,37 +60,46 @@ DOUBT = NotOwnedError("lost", in_doubt=True)
 
 
 @pytest.mark.parametrize(
-    ("answers", "recoverable", "expected"),
+    ("answers", "expected"),
     [
-        ([None], False, ["prepare", "ack", "commit"]),
-        ([LOST], True, ["prepare", "ack", "rollback"]),
-        ([DOUBT], False, ["prepare", "ack", "rollback"]),
-        ([DOUBT], True, ["prepare", "ack"]),  # it may be acknowledged: left as it is
-        ([TimeoutError_("silent")], False, ["prepare", "ack", "rollback"]),
-        ([TimeoutError_("silent")], True, ["prepare", "ack"]),
+        ([None], ["prepare", "ack", "commit"]),
+        ([LOST], ["prepare", "ack", "rollback"]),
+        ([DOUBT], ["prepare", "ack"]),  # it may be acknowledged: left as it is
+        ([TimeoutError_("silent")], ["prepare", "ack"]),
     ],
 )
 async def test_it_takes_effect_with_the_confirmation_only(
-    answers: list[Any], recoverable: bool, expected: list[str]
+    answers: list[Any], expected: list[str]
 ) -> None:
     notes.clear()
     message: Any = Message(*answers)
     try:
-        async with exactly_once(message, Notes(), recoverable=recoverable):
+        async with exactly_once(message, Notes(), recoverable=True):
             pass
     except (NotOwnedError, TimeoutError_) as error:
         assert error is answers[-1]
     assert notes == expected
 
 
+async def test_what_would_be_lost_with_the_process_is_refused_before_anything_is_done() -> None:
+    notes.clear()
+    message: Any = Message()
+    given: list[dict[str, Any]] = [{}, {"recoverable": False}, {"recoverable": "yes"}]
+    for options in given:
+        with pytest.raises(GroupConfigurationError, match=r"Store message\.sequence in the transa"):
+            async with exactly_once(message, Notes(), **options):
+                notes.append("body")
+    assert notes == []
+
+
 async def test_a_body_or_a_preparation_that_fails_is_rolled_back() -> None:
     notes.clear()
     message: Any = Message()
     with pytest.raises(ZeroDivisionError):
-        async with exactly_once(message, Notes()):
+        async with exactly_once(message, Notes(), recoverable=True):
             raise ZeroDivisionError
     with pytest.raises(RuntimeError, match="prepare"):
-        async with exactly_once(message, Notes("prepare")):
+        async with exactly_once(message, Notes("prepare"), recoverable=True):
             pass
     assert notes == ["rollback", "prepare", "rollback"]
 

@@ -84,7 +84,9 @@ async def test_a_partition_that_moves_is_drained_and_what_was_not_begun_goes_on_
         await world.publish(40)
         await started.wait()
         await elastic.set_mappings(js, STREAM, GROUP, [MemberMapping("b", (0, 1, 2, 3))])
-        await until(lambda: a._record and a._record.member_mappings, "a does not know of it")
+        await until(
+            lambda: a._following and a._following.record.member_mappings, "a does not know of it"
+        )
         gate.set()
         await world.until_seen()
         assert not a.partitions

@@ -99,6 +99,9 @@ class SimulatedThreads:
         self._rng = rng
         self._idle: list[_Thread] = []
 
+    def has(self, caller: object) -> bool:
+        return False  # nobody calls on a thread
+
     async def run(self, call: Callable[[], R]) -> R:
         process = self._process
         waited: list[asyncio.Future[Any]] = [process.create_future()]

@@ -29,6 +29,28 @@ class Subscriber(Protocol):
     def end(self) -> None: ...
 
 
+class Resident(Protocol):
+    """What works over a connection by several calls, and has an orderly way to leave it."""
+
+    def _works_with(self, observer: Observer) -> bool:
+        """Whether it ends ``observer`` itself."""
+
+    def _begin_to_leave(
+        self, caller: object, reason: Exception | None, *, is_cut_off: bool
+    ) -> None:
+        """Begin nothing more, wait for what is in hand, and give back the rest.
+
+        Args:
+            caller: the task, or the number of the thread, that wants it.
+            reason: what it ends with.
+            is_cut_off: there is no link, so nothing can be given back.
+        """
+
+    async def _until_left(self, caller: object) -> None:
+        """Until that is done; not if it is ``caller`` who has a message. Cancelled, it cancels what is in
+        hand."""
+
+
 class PublisherNumbers(Protocol):
     """A windowed publisher, as the connection's statistics know it."""
 

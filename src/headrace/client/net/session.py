@@ -36,7 +36,7 @@ from .link import Link, open_link, server_error
 from .options import Options
 from .outage import Outage
 from .outbox import Outbox, Slip
-from .ports import Counts, Observer, PublisherNumbers, Subscriber
+from .ports import Counts, Observer, PublisherNumbers, Resident, Subscriber
 from .reconnect import Dial, Found, first_connection, restore
 from .requests import Requests
 from .routes import Inboxes, Route, RouteTable
@@ -102,6 +102,7 @@ class Session:
         self.hub = EventHub(options.on_event)
         self.observers: dict[Observer, None] = {}
         self.subscriptions: dict[Subscriber, None] = {}
+        self.residents: dict[Resident, None] = {}
         self.publishers: dict[PublisherNumbers, None] = {}
         self.counts = Counts()
         self.waits = LeaderWaits(self)

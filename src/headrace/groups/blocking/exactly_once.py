@@ -11,6 +11,7 @@ from ...client.blocking.jetstream import JetStream
 from ...errors import ConfigurationError
 from .. import exactly_once as aio
 from ..errors import NotOwnedError
+from ..exactly_once import check_recoverable
 from .message import GroupMessage
 
 __all__ = ["Transaction", "exactly_once", "was_acknowledged"]
@@ -44,21 +45,23 @@ def exactly_once(
 
     ::
 
-        with exactly_once(message, Payment(database, message)) as payment:
+        with exactly_once(message, Payment(database, message), recoverable=True) as payment:
             payment.book(...)
 
     At the end of the body: ``prepare``, then ``ack_sync``, then ``commit``. If the body, ``prepare`` or
-    ``ack_sync`` raise: ``rollback``.
+    ``ack_sync`` raise: ``rollback``; but where the message may be acknowledged after all, it stays prepared.
 
     Args:
-        recoverable: what is prepared outlives the process. Where the message may be acknowledged or not,
-            the transaction is then left prepared, for the next owner to decide, instead of being rolled
-            back.
+        recoverable: True: what is prepared outlives the process, and the next owner decides what becomes of
+            it (``was_acknowledged``). Where the message may be acknowledged or not, the transaction is left
+            prepared for it. Anything else is refused: rolled back, the message's effect would be lost.
         timeout: as for ``GroupMessage.ack_sync``.
 
     Raises:
+        GroupConfigurationError: ``recoverable`` is not given. Nothing was begun.
         NotOwnedError: the partition has another owner. Nothing took effect; a handler lets it pass.
     """
+    check_recoverable(recoverable)
     try:
         yield transaction
         _done(transaction.prepare)
@@ -70,7 +73,7 @@ def exactly_once(
     except BaseException as error:
         # Cancelled, not answered, the connection is closed: it may be acknowledged after all.
         in_doubt = not isinstance(error, NotOwnedError) or error.in_doubt
-        if not (in_doubt and recoverable):
+        if not in_doubt:
             _done(transaction.rollback)
         raise
     _done(transaction.commit)

@@ -5,13 +5,14 @@ The docstrings are those of the asyncio class; ``make blocking`` writes them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Generic, Self, TypeVar
 
 from ...api.consumers import ConsumerConfig
 from ...client.blocking.jetstream import JetStream
-from ...client.blocking.loop_thread import Blocking, LoopThread, take_next
+from ...client.blocking.loop_thread import Blocking, LoopThread, caller_here, take_next
 from ...client.callbacks import check_plain
 from ...errors import ConfigurationError
 from ..member import Membership as AioMembership
@@ -146,7 +147,7 @@ class Membership(Blocking, Generic[G]):
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         try:
-            self._thread.run(self._inner.__aexit__(kind, error, traceback))
+            self._thread.run(self._inner._exit(caller_here(), kind))
         finally:
             self._inner._threads.close()
 
@@ -156,6 +157,8 @@ class Membership(Blocking, Generic[G]):
         return self
 
     def __next__(self) -> GroupMessage:
+        if self._inner._iteration is not None:
+            self._inner._iteration.reader = threading.get_ident()
         return GroupMessage._of(self._thread, take_next(self._thread, self._inner))
 
     # Ending
@@ -178,9 +181,12 @@ class Membership(Blocking, Generic[G]):
     def leave(self) -> None:
         """End: begin no more handlers, wait for those that run, and let a standby begin at once.
 
+        A message that was handed out to who iterates is waited for, too, for ``ack_wait``; not if who
+        iterates leaves: then it goes back, unless it was answered.
+
         Called by a handler it does not wait. Interrupted, it goes on waiting for them in the background.
         """
         if self._inner._threads.is_here:
             self._thread.call(self._inner._finish, None, Release.HAND_OVER)
             return
-        self._thread.run(self._inner.leave())
+        self._thread.run(self._inner._leave(caller_here()))

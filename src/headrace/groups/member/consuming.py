@@ -84,10 +84,14 @@ class Consuming:
         """A message that is being handled on the loop."""
         return None if self._work is None else self._work.current()
 
-    def is_run_by(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether ``task`` runs a handler of this."""
+    def is_run_by(self, caller: object) -> bool:
+        """Whether ``caller`` is a task that runs a handler of this."""
         lanes = () if self._work is None else self._work.tasks()
-        return task is not None and (task is self._worker or task in lanes)
+        return caller is not None and (caller is self._worker or caller in lanes)
+
+    def works_with(self, observer: object) -> bool:
+        """Whether ``observer`` of the connection is what feeds this."""
+        return observer is self._consumption._feed
 
     # The end
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import weakref
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..message import GroupMessage
@@ -17,11 +19,13 @@ class Iteration:
 
     Attributes:
         is_used: whether anybody has asked for a message.
+        reader: who asks: a task, or the number of a thread.
     """
 
     def __init__(self) -> None:
         self._offered: deque[tuple[GroupMessage, asyncio.Future[bool]]] = deque()
-        self._taken: asyncio.Future[bool] | None = None  # done when the one taken last is handled
+        self._taken: tuple[GroupMessage, asyncio.Future[bool]] | None = None  # last
+        self.reader: weakref.ref[asyncio.Task[Any]] | int | None = None
         self._reader: asyncio.Future[None] | None = None
         self._over = False
         self.is_used = False
@@ -41,7 +45,8 @@ class Iteration:
     async def next(self) -> GroupMessage | None:
         """The next message; None at the end."""
         self.is_used = True
-        self._settle()
+        self._note_reader()
+        self._settle(True)
         while not self._offered:
             if self._over:
                 return None
@@ -50,13 +55,24 @@ class Iteration:
                 await self._reader
             finally:
                 self._reader = None
-        message, self._taken = self._offered.popleft()
-        return message
+        self._taken = self._offered.popleft()
+        return self._taken[0]
 
-    def end(self) -> None:
-        """Hand over nothing more."""
+    def end(self, caller: object, patience_s: float) -> None:
+        """Hand over nothing more. The message in somebody's hands is waited for, until who has it comes back
+        for more or is gone, at most ``patience_s``, and not if that is ``caller``: then it goes back, unless
+        it was answered."""
         self._over = True
-        self._settle()
+        task = self.reader() if isinstance(self.reader, weakref.ref) else None
+        if caller is not None and caller in (task, self.reader):
+            self._let_go()
+        elif self._taken is not None:
+            loop = asyncio.get_running_loop()
+            loop.call_later(patience_s, self._let_go)
+            if task is not None:
+                task.add_done_callback(lambda _: self._let_go())
+            elif not self._reads_on_a_thread():
+                self._let_go()
         for _, handled in self._offered:
             if not handled.done():
                 handled.set_result(False)
@@ -64,7 +80,18 @@ class Iteration:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
-    def _settle(self) -> None:
-        if self._taken is not None and not self._taken.done():
-            self._taken.set_result(True)
+    def _note_reader(self) -> None:
+        if not isinstance(self.reader, int) and (task := asyncio.current_task()) is not None:
+            self.reader = weakref.ref(task)
+
+    def _reads_on_a_thread(self) -> bool:
+        return any(each.ident == self.reader for each in threading.enumerate())
+
+    def _let_go(self) -> None:
+        """Nobody will say that the message is handled."""
+        self._settle(self._taken is None or self._taken[0].is_answered)
+
+    def _settle(self, handled: bool) -> None:
+        if self._taken is not None and not self._taken[1].done():
+            self._taken[1].set_result(handled)
         self._taken = None

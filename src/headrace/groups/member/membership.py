@@ -5,27 +5,21 @@ from __future__ import annotations
 import asyncio
 import random as random_module
 from collections.abc import AsyncIterator, Callable, Hashable
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from ...api.errors import Errors
 from ...client.callbacks import check_callback, check_plain
-from ...errors import ConnectionClosedError, JetStreamApiError
+from ...errors import JetStreamApiError
 from ..bucket import Records
-from ..consumers import consumers_of
-from ..errors import (
-    GroupChangedError,
-    GroupConfigurationError,
-    GroupError,
-    GroupNotFoundError,
-    GroupRecordError,
-    NotAMemberError,
-)
+from ..errors import GroupConfigurationError, GroupNotFoundError, NotAMemberError
 from ..names import check_member_name, elastic_stream
 from ..presence import Present, announce, instance_name
 from ..records import ElasticGroup, StaticGroup
-from .config import Plan, Settings, plans
+from .config import Settings, plans
 from .crew import Crew, Handler
 from .failure import OnFailure, Stop
+from .following import Following
 from .iteration import Iteration
 from .keys import key_function
 from .lease import Generation
@@ -123,7 +117,7 @@ class Membership(Generic[G]):
         self._is_static = kind is StaticGroup
         self._records: Records[G] = Records(js, kind)
         self._config = config
-        self._check_config("interoperable")
+        self._settings = self._check_config("interoperable")
         self._iteration = Iteration() if handler is None else None
         self._handler: Handler = handler or self._iteration.hand_over  # type: ignore[union-attr]
         self._concurrency = concurrency
@@ -132,15 +126,15 @@ class Membership(Generic[G]):
         self._random = random or random_module.Random()
         self._threads = threads or OwnThreads(concurrency, f"member {member} of {group}")
         self._loop_watch: LoopWatch | None = None
-        self._record: G | None = None
         self._crew: Crew | None = None
         self._seats: dict[str, Seat] = {}
         self._generations: dict[Generation, None] = {}
         self._ending = False
+        self._is_cut_off = False  # it ended without a link
         self._error: Exception | None = None
         self._is_raised = False
         self._ended: asyncio.Future[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._following: Following[G] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._presence: Subscription | None = None
 
@@ -190,7 +184,7 @@ class Membership(Generic[G]):
         word = self._records.word
         await self._check_stream(self.stream, f"the {word} consumer group's stream does not exist")
         record = await self._records.get(self.stream, self.group)
-        settings = self._check_config(record.layout)
+        self._settings = settings = self._check_config(record.layout)
         if self._is_static and self.member not in record.assignment():
             raise NotAMemberError(
                 "the member name is not in the current static consumer group membership: "
@@ -206,7 +200,7 @@ class Membership(Generic[G]):
             raise
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
-        self._record = record
+        self._following = Following(self._records, record, self.member, self._want, self._finish)
         label = f"member {self.member!r} of group {self.group!r} of stream {self.stream!r}"
         self._loop_watch = LoopWatch(
             label, name_of(self._handler), settings.lease_s, self._emit, self._current
@@ -230,10 +224,9 @@ class Membership(Generic[G]):
             emit=self._emit,
             random=self._random,
         )
+        self._js.connection._session.residents[self] = None
         self._want(record)
-        self._watching = loop.create_task(
-            self._watch(changes), name=f"record of {self._crew.label}"
-        )
+        self._following.begin(changes, f"record of {label}")
         return self
 
     def _traced(self) -> Handler:
@@ -259,105 +252,28 @@ class Membership(Generic[G]):
         return await self.start()
 
     async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
-        await self.leave()
+        await self._exit(asyncio.current_task(), kind)
+
+    async def _exit(self, caller: object, kind: object) -> None:
+        await self._leave(caller)
         if kind is None:
             self._raise_error_once()
 
     # The record
 
-    async def _watch(self, changes: Any) -> None:
-        try:
-            async with changes:
-                while True:
-                    try:
-                        record = await anext(changes)
-                    except StopAsyncIteration:
-                        break
-                    if record is None:
-                        release = Release.REMOVE if self._is_static else Release.ABANDON
-                        return self._finish(None, release)
-                    self._changed(record)
-                    if self._ending:
-                        return None
-        except GroupRecordError as error:
-            return self._changed_badly(f"received a bad change: {error}", error)
-        except ConnectionClosedError as error:
-            return self._fail(error)
-        except JetStreamApiError as error:
-            self._fail(GroupError(f"{self._watcher} ended: {error}"))
-        except Exception as error:
-            self._fail(error)
-        else:
-            self._fail(GroupError(f"{self._watcher} has been closed, stopping"))
-
-    @property
-    def _watcher(self) -> str:
-        return f"{self._records.word} consumer group config {self.stream}-{self.group} watcher"
-
-    def _changed(self, record: G) -> None:
-        if self._ending:
-            return  # nothing is begun any more
-        known = self._record
-        assert known is not None
-        if isinstance(record, StaticGroup):
-            if record != known:
-                self._changed_badly("received a change in the configuration, terminating", None)
-            return
-        if not record.has_fixed_part_of(known):
-            self._changed_badly(
-                "received a bad change in the configuration: max number of members, buffered messages, "
-                "filter or partitioning wildcards changed",
-                None,
-            )
-            return
-        if record.revision > known.revision:
-            self._record = record
-            self._want(record)
-
-    def _changed_badly(self, what: str, cause: Exception | None) -> None:
-        error = GroupChangedError(f"{self._watcher} {what}")
-        error.__cause__ = cause
-        self._finish(error, Release.REMOVE if self._is_static else Release.HAND_OVER)
-
     def _want(self, record: G) -> None:
         """Tell every consumer's seat what it is to read now."""
+        if self._ending:
+            return  # nothing is begun any more
         assert self._crew is not None
+        assert self._following is not None
         wanted = plans(record, self.member)
         for name in wanted:
             if name not in self._seats:
-                self._seats[name] = self._seat(name)
+                read_plan = partial(self._following.read_plan, name)
+                self._seats[name] = Seat(self._crew, name, read_plan, self._following.read_names)
         for name, seat in self._seats.items():
             seat.tell(Wanted(wanted.get(name)))
-
-    def _seat(self, name: str) -> Seat:
-        assert self._crew is not None
-
-        async def read_plan() -> Plan | None:
-            return await self._read_plan(name)
-
-        return Seat(self._crew, name, read_plan, self._read_names)
-
-    async def _read_names(self) -> frozenset[str]:
-        """The record anew: whose consumers there are to be. None if it cannot be read."""
-        try:
-            record = await self._records.get(self.stream, self.group)
-        except GroupError:
-            return frozenset()  # the watch ends the membership
-        return frozenset(name for names in consumers_of(record).values() for name in names)
-
-    async def _read_plan(self, name: str) -> Plan | None:
-        """The record anew: a consumer is gone, or not what it should be."""
-        try:
-            record = await self._records.get(self.stream, self.group)
-        except GroupNotFoundError:
-            return None  # the watch ends the membership
-        except GroupRecordError as error:
-            self._changed_badly(f"received a bad change: {error}", error)
-            return None
-        self._changed(record)
-        known = self._record
-        assert known is not None
-        return plans(known, self.member).get(name)
 
     # Ownership
 
@@ -447,13 +363,32 @@ class Membership(Generic[G]):
     async def leave(self) -> None:
         """End: begin no more handlers, wait for those that run, and let a standby begin at once.
 
+        A message that was handed out to who iterates is waited for, too, for ``ack_wait``; not if who
+        iterates leaves: then it goes back, unless it was answered.
+
         Called by a handler it does not wait. Cancelled, it cancels the handlers that run.
         """
+        await self._leave(asyncio.current_task())
+
+    async def _leave(self, caller: object) -> None:
+        """``leave``, without waiting for what ``caller`` has in hand."""
         if self._ended is None:
             return
-        self._finish(None, Release.HAND_OVER)
+        self._begin_to_leave(caller, None, is_cut_off=False)
+        await self._until_left(caller)
+
+    def _begin_to_leave(
+        self, caller: object, reason: Exception | None, *, is_cut_off: bool
+    ) -> None:
+        """See ``Resident``."""
+        self._is_cut_off = is_cut_off
+        self._finish(reason, Release.ABANDON if is_cut_off else Release.HAND_OVER, caller)
+
+    async def _until_left(self, caller: object) -> None:
+        """See ``Resident``."""
         assert self._closing is not None
-        if any(seat.is_run_by(asyncio.current_task()) for seat in self._seats.values()):
+        is_handler = any(seat.is_run_by(caller) for seat in self._seats.values())
+        if is_handler or self._threads.has(caller):
             return
         try:
             await asyncio.shield(self._closing)
@@ -462,19 +397,25 @@ class Membership(Generic[G]):
             await asyncio.wait([self._closing])
             raise
 
+    def _works_with(self, observer: object) -> bool:
+        """See ``Resident``."""
+        return any(seat.works_with(observer) for seat in self._seats.values())
+
     def _fail(self, error: Exception) -> None:
         self._finish(error, Release.HAND_OVER)
 
-    def _finish(self, error: Exception | None, release: Release) -> None:
-        """Begin to end."""
+    def _finish(self, error: Exception | None, release: Release, caller: object = None) -> None:
+        """Begin to end. What ``caller`` has taken by iterating is not waited for."""
         for seat in list(self._seats.values()):
             seat.tell(End(release))
         if self._ending:
             return
         self._ending = True
         self._error = error
+        if self._following is not None:
+            self._following.is_over = True
         if self._iteration is not None:
-            self._iteration.end()
+            self._iteration.end(caller, self._settings.ack_wait)
         self._closing = asyncio.get_running_loop().create_task(
             self._close(), name=f"end of {self.member} of {self.group}"
         )
@@ -482,12 +423,12 @@ class Membership(Generic[G]):
     async def _close(self) -> None:
         for seat in list(self._seats.values()):
             await seat.wait()
-        if self._watching is not None and not self._watching.done():
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
+        if self._following is not None:
+            await self._following.end(is_cut_off=self._is_cut_off)
         self._threads.close()
         if self._presence is not None:
             await self._presence.unsubscribe()
+        self._js.connection._session.residents.pop(self, None)
         assert self._ended is not None
         self._ended.set_result(None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ...api.errors import Errors
 from ...errors import ConnectionClosedError, HeadraceError, JetStreamApiError
@@ -85,9 +85,13 @@ class Seat:
         """Where it is in its life."""
         return self._state
 
-    def is_run_by(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether a handler of this seat asks, in ``task``."""
-        return self._consuming is not None and self._consuming.is_run_by(task)
+    def is_run_by(self, caller: object) -> bool:
+        """Whether a handler of this seat asks, in the task ``caller``."""
+        return self._consuming is not None and self._consuming.is_run_by(caller)
+
+    def works_with(self, observer: object) -> bool:
+        """Whether ``observer`` of the connection belongs to it."""
+        return self._consuming is not None and self._consuming.works_with(observer)
 
     def tell(self, event: Event) -> None:
         """Something has happened."""

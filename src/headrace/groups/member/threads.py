@@ -22,6 +22,9 @@ class Threads(Protocol):
     def is_here(self) -> bool:
         """Whether the calling thread is one of these."""
 
+    def has(self, caller: object) -> bool:
+        """Whether ``caller`` is the number of one of these."""
+
     async def run(self, call: Callable[[], R]) -> R:
         """Make a call on one of the threads; returns what it returns, raises what it raises.
 
@@ -82,11 +85,16 @@ class OwnThreads:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._running = 0  # calls that are made or wait; counted on the loop's thread
         self._begun = 0
+        self._numbers: set[object] = set()  # by which threads are known
 
     @property
     def is_here(self) -> bool:
         """See ``Threads``."""
         return getattr(_here, "threads", None) is self
+
+    def has(self, caller: object) -> bool:
+        """See ``Threads``."""
+        return caller in self._numbers
 
     async def run(self, call: Callable[[], R]) -> R:
         """See ``Threads``."""
@@ -119,6 +127,7 @@ class OwnThreads:
 
     def _work(self) -> None:
         _here.threads = self
+        self._numbers.add(threading.get_ident())
         while (job := self._jobs.get()) is not None:
             if job.claim():
                 job.make()

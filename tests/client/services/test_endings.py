@@ -1,0 +1,68 @@
+"""What becomes of requests to a service when whoever answers them goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+import peers
+from headrace.client import Connection, Message, connect
+from headrace.client.services.service import Service
+from headrace.errors import HeadraceError
+
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
+
+
+async def work_for(seconds: float) -> None:
+    """What a handler does."""
+    await asyncio.sleep(seconds)
+
+
+async def stop(_: Connection, service: Service) -> None:
+    await service.stop()
+
+
+async def leave(_: Connection, service: Service) -> None:
+    async with service:
+        pass
+
+
+async def drain(connection: Connection, _: Service) -> None:
+    await connection.drain()
+
+
+async def close(connection: Connection, _: Service) -> None:
+    await connection.close()
+
+
+@pytest.mark.parametrize("end", [stop, leave, drain, close])
+async def test_the_request_in_hand_is_answered_and_those_that_wait_unless_the_connection_is_closed(
+    reference_server: peers.ServerProcess,
+    connection: Connection,
+    end: Callable[[Connection, Service], Awaitable[None]],
+) -> None:
+    begun = asyncio.Event()
+
+    async def answer(message: Message) -> bytes:
+        begun.set()
+        await work_for(0.02)
+        return message.payload
+
+    async def ask(number: int) -> bytes:
+        try:
+            return (await connection.request("ends", b"%d" % number, timeout=0.6)).payload
+        except (HeadraceError, TimeoutError):
+            return b""
+
+    async with connect(reference_server.url, close_timeout=2) as theirs:
+        service = await theirs.add_service("ends", version="1.0.0")
+        await service.add_endpoint("ends", answer)
+        await theirs.flush()
+        asking = [asyncio.create_task(ask(number)) for number in range(4)]
+        await begun.wait()
+        await end(theirs, service)
+        answers = await asyncio.gather(*asking)
+    expected = [b"0", b"1", b"2", b"3"] if end is not close else [b"0", b"", b"", b""]
+    assert answers == expected

@@ -1,0 +1,132 @@
+"""What becomes of a group's messages, and of requests to a service, when a whole program ends."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import peers
+from headrace.api.consumers import ConsumerConfig
+from headrace.client import JetStream
+from headrace.errors import HeadraceError
+from headrace.groups import GroupMessage, MemberMapping, PartitioningFilter, elastic
+from waiting import until
+
+pytestmark = pytest.mark.peer
+
+PROGRAM = Path(__file__).with_name("ending_member.py")
+WAYS = ("coroutine", "plain", "iterated", "blocking")
+MESSAGES = 160
+REQUESTS = 30
+CONFIG = ConsumerConfig(ack_wait=2.0, max_ack_pending=1000)  # as in the program
+AT_ONCE_S = 1.5
+
+
+async def told_by(program: asyncio.subprocess.Process, end: str) -> dict[str, list[int]]:
+    """Let it handle a few messages of each kind, end it, and read what it said to the end."""
+    assert program.stdout is not None and program.stdin is not None
+    told: dict[str, list[int]] = {
+        f"{what} {way}": [] for what in ("begun", "acked") for way in (*WAYS, "service")
+    }
+
+    async def read(until_enough: bool) -> None:
+        assert program.stdout is not None
+        while line := (await program.stdout.readline()).decode():
+            what, _, number = line.rpartition(" ")
+            told[what].append(int(number))
+            if until_enough and all(len(told[f"acked {way}"]) >= 3 for way in (*WAYS, "service")):
+                return
+
+    async with asyncio.timeout(30):
+        await read(True)
+        if end == "return":
+            program.stdin.write(b"\n")
+        else:
+            program.send_signal(signal.SIGTERM)
+        await read(False)
+        await program.wait()
+    return told
+
+
+async def ask(js: JetStream, end: str, number: int, answered: list[int]) -> None:
+    """One request of many, which wait for each other at the service."""
+    try:
+        await js.connection.request(f"ask.{end}", b"%d" % number, timeout=4)
+    except (HeadraceError, TimeoutError):
+        return
+    answered.append(number)
+
+
+async def ask_all(js: JetStream, end: str, answered: list[int]) -> None:
+    """Many requests at once, as soon as there is somebody who answers."""
+    await until(lambda: subscribed(js, end))
+    await asyncio.gather(*(ask(js, end, number, answered) for number in range(1, REQUESTS + 1)))
+
+
+async def prepare(js: JetStream, name: str) -> None:
+    await js.create_stream(name=name, subjects=[f"{name}.*"], storage="memory")
+    filters = [PartitioningFilter(f"{name}.*", (1,))]
+    shares = [MemberMapping(way, (number,)) for number, way in enumerate(WAYS)]
+    await elastic.create(js, name, "g", 4, partitioning_filters=filters, member_mappings=shares)
+    async with js.publisher() as publisher:
+        await publisher.send_many((f"{name}.{i % 64}", b"%d" % i) for i in range(MESSAGES))
+
+
+async def subscribed(js: JetStream, end: str) -> bool:
+    try:
+        await js.connection.request(f"ask.{end}", b"0", timeout=0.5)
+    except (HeadraceError, TimeoutError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("end", ["leave", "run", "return"])
+async def test_every_message_is_acknowledged_or_comes_again(
+    js: JetStream, reference_server: peers.ServerProcess, end: str
+) -> None:
+    name = f"END-{end}"
+    await prepare(js, name)
+    command = [sys.executable, "-X", "dev", str(PROGRAM), reference_server.url, name, end]
+    pipe = asyncio.subprocess.PIPE
+    program = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+    answered: list[int] = []
+    asked = asyncio.create_task(ask_all(js, end, answered))
+    told = await told_by(program, end)
+    assert program.returncode == (-signal.SIGTERM if end == "run" else 0)
+    rest: list[int] = []
+    done = [number for way in WAYS for number in told[f"acked {way}"]]
+
+    async def handle(message: GroupMessage) -> None:
+        rest.append(int(message.payload))
+        await message.ack_sync()
+
+    began = time.monotonic()
+    joined: list[Any] = [elastic.join(js, name, "g", way, handle, CONFIG) for way in WAYS]
+    work = await js.stream(f"{name}-g")
+
+    async def is_empty() -> bool:
+        return not (await work.info()).state.messages
+
+    async with joined[0], joined[1], joined[2], joined[3]:
+        await until(is_empty)
+        seconds = time.monotonic() - began
+    everything = list(range(MESSAGES))
+    assert set(done) | set(rest) == set(everything), "nothing is lost"
+    orderly = WAYS if end == "leave" else ("blocking",) if end == "return" else ()
+    for way in orderly:
+        assert told[f"begun {way}"] == told[f"acked {way}"], f"{way}: what was in hand was handled"
+        assert not set(told[f"acked {way}"]) & set(rest), f"{way}: none is handled twice"
+    if end == "leave":
+        assert seconds < AT_ONCE_S, "what was ahead came again at once"
+        assert told["begun service"] == told["acked service"]
+    await asked
+    if end == "leave":  # a service that is stopped answers what has come
+        assert sorted(answered) == list(range(1, REQUESTS + 1))
+        return
+    assert set(told["acked service"]) - {0} - set(answered) <= {told["begun service"][-1]}
