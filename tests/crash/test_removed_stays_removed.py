@@ -20,6 +20,7 @@ from headrace.broker.store.format.segment import HEADER_BYTES, decode_header
 from jetstream_world import World
 
 DAMAGES = int(os.environ.get("HEADRACE_DAMAGES", "60"))
+CAUGHT = (365, 1097, 1574)  # the removal behind a damaged message told how far there had been some
 SEED = int(os.environ.get("HEADRACE_DAMAGE_SEED", "1"))
 BLOCK = 4096
 SEGMENTS = (8_192, 16_384, 1 << 20)
@@ -109,8 +110,10 @@ def test_the_info_of_a_stream_lists_what_damage_has_taken_of_it() -> None:
 def test_nothing_removed_comes_back_from_a_damaged_file_and_what_is_lost_is_said(
     stores: list[tuple[int, Known]],
 ) -> None:
-    for number in range(DAMAGES):
-        rng = random.Random(SEED * 1_000_000 + number)
+    seeds = [1_000_000 + number for number in CAUGHT]
+    seeds += [SEED * 1_000_000 + number for number in range(DAMAGES)]
+    for number in seeds:
+        rng = random.Random(number)
         segment_bytes, known = rng.choice(stores)
         fs = known.copy()
         what = f"{number}: {damage(fs, rng)}"

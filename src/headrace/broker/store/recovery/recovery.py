@@ -273,13 +273,9 @@ class _Opening:
                 stamps(stamp)
                 rel.append(sequence - base)
                 self._expected = sequence + 1
-            elif kind == REMOVAL:
-                ranges = ranges_of(data, Found(kind, offset, size, 0, 0, 0, 0))
-                segment.removals += ranges
-                self._removals += ranges
-                self._expected = max(self._expected, sequence + 1)
-            elif kind == SKIP:
-                self._expected = max(self._expected, sequence + 1)
+            elif kind in (REMOVAL, SKIP):
+                self._stated(segment, data, item, hole, compacted)
+                hole = False
             elif kind == 0:
                 self._unfit = True
                 if offset < durable_end and has_hole(data, offset, offset + size):
@@ -303,6 +299,23 @@ class _Opening:
             self._end = offset + size
         self._blanks.end()
         return damaged
+
+    def _stated(
+        self, segment: Segment, data: bytes, found: Found, hole: bool, compacted: bool
+    ) -> None:
+        """A statement: what was removed, and up to where there were messages; ``hole``: behind damage."""
+        last = found.sequence
+        if found.kind == REMOVAL:
+            ranges = ranges_of(data, Found(found.kind, found.offset, found.size, 0, 0, 0, 0))
+            segment.removals += ranges
+            self._removals += ranges
+        if last < self._expected:
+            return
+        # Where a file was not compacted, what is skipped need not have been there.
+        tells = found.kind == REMOVAL or compacted
+        if tells and not self._blanks.close(last + 1) and hole:
+            self._lost(segment, found.offset, self._expected, last)
+        self._expected = last + 1
 
     def _note_flags(self, segment: Segment, data: bytes, found: Found, rel: array[int]) -> None:
         """Take note of a message that expires, and of where one begins that lacks its end."""
