@@ -48,6 +48,7 @@ LISTED_PARTS_MAX: Final = (
     20_000  # subjects, and ten times sources, of a page of infos: it ends sooner
 )
 SUBJECTS_PER_PAGE: Final = 100_000
+LOST_LISTED_MAX: Final = 1000  # sequences of lost messages in a stream's info: the first ones
 PRIORITY_GROUP_CHARS_MAX: Final = 16
 
 # JetStream engine.

@@ -46,13 +46,13 @@ def everything(storage: FileStorage) -> dict[int, StoredMessage]:
     return found
 
 
-def open_store(fs: FaultFS) -> FileStorage:
-    return FileStorage("/s", fs=fs, threaded=False, segment_bytes=16_384, cache_bytes=0)
+def open_store(fs: FaultFS, segment_bytes: int = 16_384) -> FileStorage:
+    return FileStorage("/s", fs=fs, threaded=False, segment_bytes=segment_bytes, cache_bytes=0)
 
 
-def made(count: int, *, clean: bool) -> Known:
+def made(count: int, *, clean: bool, segment_bytes: int = 16_384) -> Known:
     rng, fs = random.Random(5), FaultFS()
-    storage = open_store(fs)
+    storage = open_store(fs, segment_bytes)
     store = storage.create_stream("S")
     for number in range(1, count + 1):
         headers = b"H" * (number % 3)

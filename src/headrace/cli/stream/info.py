@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import click
 
 from ...api.base import to_wire
-from ...api.streams import StreamConfig, StreamInfo
+from ...api.streams import LostMessages, StreamConfig, StreamInfo
 from ..shared.configuration import metadata_text
 from ..shared.names import STREAM
 from ..shared.output import Sheet, Table
@@ -57,6 +57,7 @@ def stream_sheet(found: StreamInfo) -> Sheet:
             ),
             ("Last sequence", f"{state.last_seq:,}" + (f" ({last} ago)" if state.last_seq else "")),
             ("Deleted messages", f"{state.num_deleted:,}" if state.num_deleted else ""),
+            ("Lost messages", _lost(state.lost)),
             ("Active consumers", f"{state.consumer_count:,}"),
             ("Subjects", f"{state.num_subjects:,}" if state.num_subjects else ""),
         ),
@@ -78,6 +79,14 @@ def stream_sheet(found: StreamInfo) -> Sheet:
         ]
         sheet.section("Cluster", rows)
     return sheet
+
+
+def _lost(lost: LostMessages | None) -> str:
+    if lost is None or not lost.msgs:
+        return ""
+    first, last = lost.msgs[0], lost.msgs[-1]
+    where = f"sequence {first:,}" if first == last else f"sequences {first:,} to {last:,}"
+    return f"{len(lost.msgs):,} ({where}): damaged on disk"
 
 
 def _origin(config: StreamConfig) -> list[tuple[str, object]]:

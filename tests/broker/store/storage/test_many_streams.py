@@ -49,7 +49,7 @@ def test_deleting_many_syncs_each_directory_once() -> None:
 def test_what_deleted_streams_have_left_goes_one_at_a_time() -> None:
     fs = FaultFS()
     layout = Layout(fs, "/store")
-    layout.prepare()
+    layout.prepare(lambda finding: None)
     for _ in range(3):
         place = layout.trash()
         fs.mkdir(place)

@@ -134,9 +134,11 @@ _READ: Final[dict[Metric, Read]] = {
     Metric("stream_consumers", "gauge", "Consumers of a stream."): _stream(
         _number("consumer_count")
     ),
-    Metric("stream_lost_messages", "gauge", "Messages that damage has made unreadable."): _stream(
-        _lost
-    ),
+    Metric(
+        "stream_lost_messages",
+        "gauge",
+        "Messages that damage has taken, as far as found: up to 1,000.",
+    ): _stream(_lost),
     Metric(
         "consumer_pending_messages", "gauge", "Messages that wait: not delivered yet."
     ): _consumer(_number("num_pending")),

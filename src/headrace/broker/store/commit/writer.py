@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -37,11 +37,20 @@ class SegmentWrite(msgspec.Struct, eq=False):
     ceiling: int  # how large the file is going to become
 
 
+class CopyWrite(NamedTuple):
+    """Removals said again beside a segment; see ``format/removal_copy``."""
+
+    path: str
+    offset: int
+    data: bytes
+
+
 class Work(msgspec.Struct, eq=False):
     """What one flush wants on disk."""
 
     directories: list[str] = msgspec.field(default_factory=list)
     writes: list[SegmentWrite] = msgspec.field(default_factory=list)
+    copies: list[CopyWrite] = msgspec.field(default_factory=list)
     marks: list[tuple[str, bytes]] = msgspec.field(default_factory=list)  # watermark files
     meta: MetaChange | None = None
     retired: list[tuple[str, str]] = msgspec.field(
@@ -141,9 +150,12 @@ class Writer:
                 for spare in work.meta.spares if work.meta is not None else ():
                     doing = f"writing {spare.path}"
                     self._write_spare(spare)
+            for path, offset, data in [copy for work in group for copy in work.copies]:
+                doing = f"writing {path}"
+                self._write_beside(path, data, offset)
             for path, mark in {path: mark for work in group for path, mark in work.marks}.items():
                 doing = f"writing {path}"
-                self._mark(path, mark)
+                self._write_beside(path, mark, 0)
             changed: dict[str, None] = {}
             for work in group:
                 for source, target in work.retired:
@@ -188,15 +200,15 @@ class Writer:
             fs.close(handle)
         fs.rename(draft, path)
 
-    def _mark(self, path: str, mark: bytes) -> None:
+    def _write_beside(self, path: str, data: bytes, offset: int) -> None:
         try:
-            write_all(self.fs, self._open_mark(path), mark, 0)
+            write_all(self.fs, self._open_beside(path), data, offset)
         except OSError as error:
-            # The batch is on disk. Without the hint, only a damaged tail is noticed later or less.
+            # The batch is on disk. Without the hint, damage is noticed later, or costs more.
             if not is_full(error):
                 raise
 
-    def _open_mark(self, path: str) -> int:
+    def _open_beside(self, path: str) -> int:
         try:
             return self.handles.get(path)
         except FileNotFoundError:
@@ -337,23 +349,24 @@ class Writer:
         self._allocated.pop(path, None)
         self._unsynced.pop(path, None)
 
-    def remove(self, path: str) -> None:
-        """Remove the file of a dead segment, after all those given before.
+    def remove(self, *paths: str) -> None:
+        """Remove the files of a dead segment, after all those given before.
 
         The order matters: a later segment may hold the record that an earlier one is dead. If a
         removal is refused, it and those after it wait for the next one, or the next start.
         """
         if self._unsynced:
             self.sync_pending()  # what says that it is dead, where a batch does not wait for that
-        self.forget(path)
-        self._dead.append(path)
+        for path in paths:
+            self.forget(path)
+        self._dead += paths
         try:
             while self._dead:
                 path = self._dead[0]
                 if self.fs.exists(path):  # or else its stream was deleted meanwhile
                     self.fs.unlink(path)
                 directory = path.rpartition("/")[0]
-                if self.fs.exists(directory):
+                if path.endswith(".seg") and self.fs.exists(directory):
                     self.fs.fsync_dir(directory)
                 self._dead.popleft()
         except OSError as error:

@@ -14,15 +14,14 @@ from zlib import crc32
 
 import msgspec
 
-from ....errors import StoreFormatError
 from .record import COMMIT, HEAD, HEAD_BYTES, MARK, OVERHEAD, U32, U64
+from .version import STORE_FORMAT, is_known, refused
 
 PUT: Final = 1
 APPEND: Final = 2
 DELETE: Final = 3
 
 SPARE_MAGIC: Final = b"HRSPARES"
-_VERSION: Final = 1
 _HEADER: Final = struct.Struct("<8sIIQ")
 _COPY_BYTES: Final = 64
 FILE_HEADER_BYTES: Final = 2 * _COPY_BYTES
@@ -77,7 +76,7 @@ def key_and_value(data: bytes, offset: int, size: int, key_len: int) -> tuple[st
 
 def encode_file_header(magic: bytes, salt: int, serial: int) -> bytes:
     """The first FILE_HEADER_BYTES of a file of entries, twice the same."""
-    body = _HEADER.pack(magic, _VERSION, salt, serial)
+    body = _HEADER.pack(magic, STORE_FORMAT, salt, serial)
     return (body + U32.pack(crc32(body))).ljust(_COPY_BYTES, b"\0") * 2
 
 
@@ -89,15 +88,12 @@ def decode_file_header(magic: bytes, data: bytes, path: str) -> tuple[int, int] 
         if len(copy) < _COPY_BYTES or copy[:8] != magic:
             continue
         _, version, salt, serial = _HEADER.unpack_from(copy)
-        if version != _VERSION:
+        if not is_known(version):
             versions.append(version)
         elif U32.unpack_from(copy, _HEADER.size)[0] == crc32(copy[: _HEADER.size]):
             return serial, salt
     if len(versions) == 2 and versions[0] == versions[1]:
-        raise StoreFormatError(
-            f"{path} has format version {versions[0]}; this version of Headrace reads "
-            f"version {_VERSION}"
-        )
+        raise refused(path, versions[0])
     return None
 
 

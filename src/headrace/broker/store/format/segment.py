@@ -26,10 +26,9 @@ from collections import Counter
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from ....errors import StoreFormatError
 from .expiries import Expiries
+from .version import STORE_FORMAT, is_known, refused
 
-FORMAT_VERSION: Final = 1
 HEADER_BYTES: Final = 4096
 _COPY_BYTES: Final = HEADER_BYTES // 2
 _MAGIC: Final = b"HRSEGMNT"
@@ -68,7 +67,7 @@ def encode_header(header: Header) -> bytes:
     name = header.name.encode()
     body = _HEADER.pack(
         _MAGIC,
-        FORMAT_VERSION,
+        STORE_FORMAT,
         len(name),
         header.salt,
         header.serial,
@@ -92,10 +91,7 @@ def decode_header(data: bytes, path: str) -> tuple[Header | None, bool]:
         return whole[0], len(whole) < 2
     versions = {copy for copy in copies if isinstance(copy, int)}
     if len(versions) == 1 and len({copies[0], copies[1]}) == 1:
-        raise StoreFormatError(
-            f"{path} has format version {versions.pop()}; this version of Headrace reads "
-            f"version {FORMAT_VERSION}"
-        )
+        raise refused(path, versions.pop())
     return None, True
 
 
@@ -104,7 +100,7 @@ def _decode_copy(data: bytes) -> Header | int | None:
     if len(data) < _HEADER.size or data[:8] != _MAGIC:
         return None
     _, version, name_len, salt, serial, base, created_ns, flags = _HEADER.unpack_from(data)
-    if version != FORMAT_VERSION:
+    if not is_known(version):
         return int(version)
     stop = _HEADER.size + name_len
     if stop + 4 > len(data) or _U32.unpack_from(data, stop)[0] != crc32(data[:stop]):

@@ -25,6 +25,25 @@ def coalesce(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
+class Losses:
+    """What damage has taken of one stream, as far as it is known: what nobody removed and nobody can read."""
+
+    def __init__(self) -> None:
+        self.ranges: list[tuple[int, int]] = []
+        """First and last sequence, inclusive, sorted."""
+        self.nbytes = 0
+        """What these messages took on disk; where that is not known, they are not counted."""
+
+    def add(self, ranges: Iterable[tuple[int, int]], nbytes: int = 0) -> None:
+        self.ranges = coalesce([*self.ranges, *ranges])
+        self.nbytes += nbytes
+
+    def forget_below(self, sequence: int) -> None:
+        """Everything before this sequence was removed, damaged or not."""
+        if self.ranges and self.ranges[0][0] < sequence:
+            self.ranges = clip(self.ranges, sequence, self.ranges[-1][1])
+
+
 def ranges_of_each(sequences: Iterable[int]) -> list[tuple[int, int]]:
     """Inclusive ranges of single sequences, each given once, in any order."""
     ordered = sorted(sequences)

@@ -109,6 +109,6 @@ def seal_chore(segment: Segment, names: list[bytes]) -> Chore:
     return seal
 
 
-def unlink_chore(path: str) -> Chore:
-    """Remove the file of a dead segment."""
-    return lambda writer: writer.remove(path)
+def unlink_chore(*paths: str) -> Chore:
+    """Remove the files of a dead segment, its own one last."""
+    return lambda writer: writer.remove(*paths)

@@ -22,6 +22,7 @@ from ..format.record import (
     flagged,
     records_bytes,
 )
+from ..format.removal_copy import copy_path
 from ..format.segment import HEADER_BYTES, Header, encode_header
 from ..format.watermark import Watermark
 from ..index.index import Chunk, Segment, SubjectTable
@@ -40,6 +41,7 @@ from .chores import hole_before, punch_chore, seal_chore, unlink_chore
 from .compaction import Compaction, is_sparse
 from .log import StreamLog
 from .reader import RecordReader
+from .removal_copies import RemovalCopies
 from .removals import Part
 from .segment_cache import SegmentCache
 
@@ -74,6 +76,7 @@ class FileLog(StreamLog):
         jump: bool,
         missing: Sequence[tuple[int, int]] = (),
         unrecorded: Sequence[tuple[int, int]] = (),
+        copies: RemovalCopies | None = None,
         last_serial: int,
     ) -> None:
         super().__init__(name, segments[-1], cache.mark_dirty)
@@ -104,6 +107,7 @@ class FileLog(StreamLog):
         self._sealed: list[Segment] = []
         self._relog = [*unrecorded]  # removals to be recorded, though nothing is removed
         self._holes: list[tuple[Segment, int]] = []  # to be given back after the next flush
+        self._copies = copies or RemovalCopies(directory)
         self.clean = segments[-1].durable and not unrecorded
         self.retarget()
         if not segments[-1].durable:
@@ -281,7 +285,7 @@ class FileLog(StreamLog):
         """Turn what changed since the last flush into writes; what to do once they are durable."""
         self.clean = True
         relog, self._relog = self._relog, []
-        ranges = self._state_removals(relog)
+        ranges = self._state_removals(relog, work)
         if self._end - self._marked >= _COMMIT_EVERY:
             durable_end = self._durable_end if self.segments[-1].durable else 0
             self._state(encode_commit(self.durable_seq, durable_end, self._salt))
@@ -308,17 +312,23 @@ class FileLog(StreamLog):
         self._statements.append(record)
         self._end += len(record)
 
-    def _state_removals(self, relog: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    def _state_removals(self, relog: list[tuple[int, int]], work: Work) -> list[tuple[int, int]]:
         ranges = ranges_of_each(
             [sequence for sequence in self.removals.removed if sequence >= self.first]
         )
         if self.first > self.removals.floor:
             ranges.append((1, self.first - 1))  # all of it, if an earlier record gets damaged
+            self.lost.forget_below(self.first)
         ranges += [emptied_range(self.segments, dead) for dead in self.removals.died]
         ranges = coalesce(relog + subtract(coalesce(ranges), self._missing))
-        for record in encode_removals(self.last_seq, ranges, self._salt) if ranges else ():
+        if not ranges:
+            return ranges
+        records = encode_removals(self.last_seq, ranges, self._salt)
+        for record in records:
             self._state(record)
             self._state(record)  # whatever becomes of one of them
+        # … and again in another file, whatever becomes of both.
+        work.copies.append(self._copies.write(self.segments[-1], self.last_seq, records, ranges))
         return ranges
 
     def _cut(self) -> None:
@@ -392,6 +402,7 @@ class FileLog(StreamLog):
 
     def fail(self) -> None:
         """Take back everything that is not on disk; see ``Removals.fail``."""
+        self._copies.forget()
         self._relog[:0] = [pair for part in self.removals.inflight for pair in part.relog]
         self.removals.fail()
         self.clean = True  # nothing of it is staged any more: the next change has to say so again
@@ -424,7 +435,7 @@ class FileLog(StreamLog):
         if segment.generation:  # a compaction that was cancelled too late may have left the next
             newest = segment_path(self.directory, segment.serial, segment.generation)
             self._cache.chore(unlink_chore(newest))
-        self._cache.chore(unlink_chore(segment.path))
+        self._cache.chore(unlink_chore(copy_path(self.directory, segment.serial), segment.path))
 
     def give_back(self) -> None:
         """The disk is full: free what the head of the stream has left of its segment, by the next flush."""

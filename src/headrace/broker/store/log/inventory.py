@@ -12,6 +12,7 @@ import msgspec
 
 from ....errors import StoreReadError
 from ..format.record import FLAG_HEADERS, HEAD_BYTES, MESSAGE, scan
+from ..format.removal_copy import NAME_END
 from ..format.segment import (
     HEADER_BYTES,
     TRAILER_BYTES,
@@ -24,11 +25,13 @@ from ..format.segment import (
     decode_trailer,
 )
 from ..index.index import Segment, SubjectTable
+from ..index.spans import ranges_of_each
 from ..io.files import is_full, read_around, unreadable
 from ..meta.spare import SPARE
 from .chores import unlink_chore
 from .segment_cache import SegmentCache
 
+_COPY: Final = re.compile(rf"(\d{{10}}){re.escape(NAME_END)}")
 _OURS: Final = frozenset({"watermark", SPARE, SPARE + ".tmp"})
 _FOOTER_READ: Final = 64 * 1024
 _NAME: Final = re.compile(r"(\d{10})(?:\.(\d+))?\.seg(?:\.tmp)?")
@@ -56,7 +59,8 @@ class Inventory:
     """Looks through a stream's directory.
 
     ``alien`` are files that do not belong, ``unreadable`` the serials of segments without a whole
-    header, ``barred`` those of segments the disk, or the system, does not let us read at all.
+    header, ``barred`` those of segments the disk, or the system, does not let us read at all, ``copies``
+    those of segments that have a copy of their removals.
     """
 
     def __init__(self, name: str, directory: str, cache: SegmentCache, report: Report) -> None:
@@ -67,6 +71,7 @@ class Inventory:
         self.alien: list[str] = []
         self.unreadable: set[int] = set()
         self.barred: dict[int, str] = {}
+        self.copies: list[int] = []
 
     def files(self) -> list[SegmentFile]:
         found: dict[int, SegmentFile] = {}
@@ -75,6 +80,9 @@ class Inventory:
             path = f"{self._directory}/{entry}"
             serial, generation = _place(entry)
             if entry in _OURS:
+                continue
+            if (copy := _COPY.fullmatch(entry)) is not None:
+                self.copies.append(int(copy[1]))
                 continue
             if not serial:
                 self._report(path, 0, "not a file of the store; left alone")
@@ -168,8 +176,8 @@ class ArrayLoader(msgspec.Struct, eq=False):
 
     Everything is read and checked before the segment changes: when reading fails, with StoreReadError,
     it is as before, and the next who needs it tries again. Should the arrays be damaged, the records
-    are read instead. Should some of those be damaged, too, then ``mismatch`` is called, with the
-    subjects the footer spoke of: the segment now has fewer messages than that said.
+    are read instead. Should some of those be damaged, too, then ``mismatch`` is called, with what the
+    footer said, and the sequences that are not there: the segment now has fewer messages.
     """
 
     footer: Footer
@@ -177,7 +185,7 @@ class ArrayLoader(msgspec.Struct, eq=False):
     cache: SegmentCache
     table: Callable[[], SubjectTable]
     report: Report
-    mismatch: Callable[[Segment, Summary], None]
+    mismatch: Callable[[Segment, Summary, list[tuple[int, int]]], None]
 
     def __call__(self, segment: Segment) -> None:
         footer, summary = self.footer, self.summary
@@ -198,7 +206,9 @@ class ArrayLoader(msgspec.Struct, eq=False):
         missing = summary.messages - len(segment)
         if missing:
             self.report(segment.path, HEADER_BYTES, f"{missing} records are damaged, too")
-            self.mismatch(segment, summary)
+            there = range(len(segment)) if segment.rel is None else segment.rel
+            gone = sorted(set(range(summary.end_rel + 1)).difference(there))
+            self.mismatch(segment, summary, ranges_of_each(segment.base + rel for rel in gone))
 
     def _read_arrays(self, segment: Segment) -> _Arrays | None:
         """What the footer says; None if it is damaged."""

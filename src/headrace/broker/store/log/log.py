@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from ....errors import StoreReadError
 from ....message import StoredMessage, StoredRow, StreamState, SubjectState
 from ..index.index import Segment, SubjectTable
+from ..index.spans import Losses
 from ..index.views import View, make_view
 from .bulk import EVERYTHING, LimitPass, Purging, dispose, trim
 from .limits import SubjectLimits
@@ -68,6 +69,7 @@ class StreamLog:
         self._mark_dirty = mark_dirty
         self.clean = True  # whether nothing is staged
         self.remains: SubjectTable | None = None  # of a deleted stream, to be freed by and by
+        self.lost = Losses()
 
     # -- what is there
 

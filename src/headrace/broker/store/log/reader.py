@@ -196,6 +196,7 @@ class RecordReader:
         what = "a record does not match its checksum"
         segment.spoilt = True
         self._cache.report(damage(segment.path, where, what, self._log.name, (sequence, sequence)))
+        self._log.lost.add([(sequence, sequence)], segment.sizes[position])
         self._log.removals.give_up(segment, position)
 
 

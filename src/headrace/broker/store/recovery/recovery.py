@@ -32,7 +32,7 @@ from ..format.record import (
 from ..format.segment import HEADER_BYTES, Footer, Summary
 from ..format.watermark import WATERMARK_BYTES, Watermark, decode_watermark
 from ..index.index import Segment, SubjectTable
-from ..index.spans import coalesce, subtract
+from ..index.spans import Losses, coalesce, subtract
 from ..io.files import read_start
 from ..io.findings import Quarantine, damage
 from ..log.appends import ExpiryOf
@@ -42,6 +42,8 @@ from ..log.fresh import new_log
 from ..log.inventory import ArrayLoader, Inventory, SegmentFile, read_file, twice
 from ..log.segment_cache import SegmentCache
 from .blanks import Blanks
+from .copies import CopiesRead
+from .counting import apply_removals, count_subjects, first_live
 from .later import Later
 
 _EVERYTHING: Final = 1 << 63
@@ -93,6 +95,8 @@ class _Opening:
         self._log: FileLog | None = None
         self._to_seal: list[Segment] = []
         self._blanks = Blanks()
+        self._copies = CopiesRead(directory, cache)
+        self._losses = Losses()
         self._missing: list[tuple[int, int]] = []  # sequences in segments that cannot be read now
         self._gaps: list[tuple[str, int, int]] = []  # between files, and who follows them
 
@@ -103,6 +107,9 @@ class _Opening:
         if damaged:
             self._report(mark_path, 0, "the watermark is damaged and was ignored")
         files = self._inventory.files()
+        self._copies.read(self._inventory.copies, files)
+        durable = max(self._known.sequence, self._copies.last_seq)
+        self._known = self._known._replace(sequence=durable)
         before = 0
         for number, file in enumerate(files):
             self._later.files = files[number + (file.summary is None) :]
@@ -266,13 +273,9 @@ class _Opening:
                 stamps(stamp)
                 rel.append(sequence - base)
                 self._expected = sequence + 1
-            elif kind == REMOVAL:
-                ranges = ranges_of(data, Found(kind, offset, size, 0, 0, 0, 0))
-                segment.removals += ranges
-                self._removals += ranges
-                self._expected = max(self._expected, sequence + 1)
-            elif kind == SKIP:
-                self._expected = max(self._expected, sequence + 1)
+            elif kind in (REMOVAL, SKIP):
+                self._stated(segment, data, item, hole, compacted)
+                hole = False
             elif kind == 0:
                 self._unfit = True
                 if offset < durable_end and has_hole(data, offset, offset + size):
@@ -296,6 +299,23 @@ class _Opening:
             self._end = offset + size
         self._blanks.end()
         return damaged
+
+    def _stated(
+        self, segment: Segment, data: bytes, found: Found, hole: bool, compacted: bool
+    ) -> None:
+        """A statement: what was removed, and up to where there were messages; ``hole``: behind damage."""
+        last = found.sequence
+        if found.kind == REMOVAL:
+            ranges = ranges_of(data, Found(found.kind, found.offset, found.size, 0, 0, 0, 0))
+            segment.removals += ranges
+            self._removals += ranges
+        if last < self._expected:
+            return
+        # Where a file was not compacted, what is skipped need not have been there.
+        tells = found.kind == REMOVAL or compacted
+        if tells and not self._blanks.close(last + 1) and hole:
+            self._lost(segment, found.offset, self._expected, last)
+        self._expected = last + 1
 
     def _note_flags(self, segment: Segment, data: bytes, found: Found, rel: array[int]) -> None:
         """Take note of a message that expires, and of where one begins that lacks its end."""
@@ -342,13 +362,22 @@ class _Opening:
     def _subject_table(self) -> SubjectTable:
         return self._table if self._log is None else self._log.table
 
-    def _mismatch(self, segment: Segment, summary: Summary) -> None:
+    def _mismatch(self, segment: Segment, summary: Summary, gone: list[tuple[int, int]]) -> None:
         missing = summary.messages - len(segment), summary.nbytes - sum(segment.sizes)
+        if summary.sparse:  # what was removed is not there either
+            gone = subtract(gone, coalesce(self._removals))
+        losses = self._losses if self._log is None else self._log.lost
+        if sum(high - low + 1 for low, high in gone) == missing[0]:  # or else nobody knows which
+            losses.add(gone, missing[1])
         if self._log is not None:
             self._log.removals.lessened(segment, *missing)
             return
         segment.spoilt = True
         self._nbytes -= missing[1]
+
+    def _left_of_losses(self) -> list[tuple[int, int]]:
+        """What of the messages that are lost nobody had removed."""
+        return subtract(self._losses.ranges, coalesce(self._removals))
 
     # -- the whole
 
@@ -370,8 +399,10 @@ class _Opening:
             self._expected = known + 1
             self._unfit = self._jump = True
         last_seq = self._expected - 1
+        unrecorded = self._copies.unrecorded(self._removals)
+        self._removals += unrecorded
         if not self._segments:
-            return new_log(
+            empty = new_log(
                 self._name,
                 self._directory,
                 self._cache,
@@ -379,11 +410,14 @@ class _Opening:
                 last_seq=last_seq,
                 missing=self._missing,
             )
+            empty.lost.add(self._left_of_losses(), self._losses.nbytes)
+            return empty
         tail = self._segments[-1]
         tail.ensure()
-        self._apply_removals()
+        gone = apply_removals(self._segments, self._summaries, coalesce(self._removals))
+        self._nbytes -= gone  # not before: reading a segment may have changed it, too
         self._report_blanks()
-        self._count_subjects()
+        count_subjects(self._segments, self._summaries, self._table)
         if self._table.mended:
             what = "subjects that no protocol line can carry are shown with _ for such bytes"
             self._report(self._directory, 0, what)
@@ -396,42 +430,23 @@ class _Opening:
             self._segments,
             self._table,
             last_seq=last_seq,
-            first=self._first(last_seq),
+            first=first_live(self._segments, last_seq),
             nbytes=self._nbytes,
             end=self._end,
             cut_tail=self._cut_tail,
             unfit_tail=self._unfit,
             jump=self._jump,
             missing=self._missing,
-            unrecorded=self._check_gaps(files),
+            unrecorded=coalesce([*self._check_gaps(files), *unrecorded]),
+            copies=self._copies.go_on(tail),
             last_serial=max(self._inventory.barred, default=0),
         )
+        log.lost.add(self._left_of_losses(), self._losses.nbytes)
         for segment in self._to_seal:
             if segment is tail:
                 continue  # what followed it was put aside
             self._cache.chore(seal_chore(segment, self._table.names))
         return log
-
-    def _apply_removals(self) -> None:
-        removals = coalesce(self._removals)
-        for segment in self._segments:
-            if not len(segment):
-                continue
-            low, high = segment.base, segment.last_seq
-            for first, last in removals:
-                if first <= low and last >= high and segment is not self._segments[-1]:
-                    listed = self._summaries.get(segment)
-                    unread = listed is not None and segment.load is not None
-                    self._nbytes -= listed.nbytes if unread and listed else sum(segment.sizes)
-                    if unread:
-                        segment.vacate()
-                    else:
-                        segment.dead = len(segment)
-                        segment.alive = bytearray(len(segment))
-                    break
-                if first <= high and last >= low:
-                    self._remove(segment, first, last)
-            segment.counted = 0
 
     def _check_gaps(self, files: list[SegmentFile]) -> list[tuple[int, int]]:
         """Report gaps between the files that no removal explains.
@@ -456,45 +471,12 @@ class _Opening:
             if blank.first <= blank.last:
                 self._lost(blank.segment, blank.offset, blank.first, blank.last)
 
-    def _remove(self, segment: Segment, first: int, last: int) -> None:
-        segment.ensure()
-        start, stop = segment.lower(first), segment.upper(last)
-        if start >= stop:
-            return
-        if segment.alive is None:
-            segment.alive = bytearray(b"\1" * len(segment))
-        segment.alive[start:stop] = bytes(stop - start)
-        segment.dead += stop - start
-        self._nbytes -= sum(segment.sizes[start:stop])
-
-    def _count_subjects(self) -> None:
-        table = self._table
-        for segment in self._segments:
-            listed = self._summaries.get(segment)
-            if listed is not None and not segment.dead and segment.load is not None:
-                for name, count, first, last in listed.subjects:
-                    sid = table.intern(name)
-                    segment.counts[sid] = count
-                    table.add(sid, segment.base + first, segment.base + last, count)
-                segment.counted = len(segment)
-                segment.weight = listed.nbytes
-            elif segment.live:
-                segment.ensure()
-                for sid, count in segment.live_counts().items():
-                    # The bounds may be wider than what is left: readers narrow them.
-                    table.add(sid, segment.base, segment.last_seq, count)
-                    table.loose.add(sid)
-
-    def _first(self, last_seq: int) -> int:
-        for segment in self._segments:
-            if segment.live:
-                return segment.first_live(0)
-        return last_seq + 1
-
     def _lost(self, segment: Segment, offset: int, first: int, last: int) -> None:
         self._report(segment.path, offset, "acknowledged records are damaged", (first, last))
 
     def _report(
         self, path: str, offset: int, what: str, lost: tuple[int, int] | None = None
     ) -> None:
+        if lost is not None:
+            self._losses.add([lost])
         self._cache.report(damage(path, offset, what, self._name, lost))

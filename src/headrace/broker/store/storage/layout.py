@@ -4,6 +4,7 @@
 
     <directory>/
       lock                       who uses it
+      format                     the number of its format (version.py)
       meta/journal-00000001      metadata (meta.py)
       streams/<name>/…           one directory per stream (segment.py, watermark.py, spare.py)
       trash/                     deleted streams on their way out
@@ -21,7 +22,15 @@ from urllib.parse import quote, unquote
 from ....errors import StoreError
 from ..commit.writer import Writer
 from ..format.segment import HEADER_BYTES, Header, decode_header
-from ..io.files import FileSystem, is_full, read_around
+from ..format.version import (
+    FIRST_FORMAT,
+    FORMAT_BYTES_MAX,
+    STORE_FORMAT,
+    decode_format,
+    encode_format,
+    refused,
+)
+from ..io.files import FileSystem, is_full, read_around, read_start, write_all
 from ..io.findings import Finding
 from ..meta.spare import SPARE, Spare, read_spare
 
@@ -70,8 +79,12 @@ class Layout:
         self._trash_number = 0
         self._named: set[str] = set()  # what was found in the trash and reported
 
-    def prepare(self) -> None:
-        """Make the directories that are missing, durably."""
+    def prepare(self, report: Callable[[Finding], None]) -> None:
+        """Make the directories that are missing, durably.
+
+        Raises StoreFormatError, before anything is written, if a newer version has written there.
+        """
+        number = self._read_format(report)
         fs = self._fs
         missing = []
         path = self.root
@@ -88,9 +101,38 @@ class Layout:
                 raise StoreError(f"{path} is {what}; the store needs a directory of its own there")
             if not kind and path != self.quarantine:
                 fs.mkdir(path)
+        if number != STORE_FORMAT:
+            self._write_format()
         fs.fsync_dir(self.root)
         taken = [int(name) for name in fs.listdir(self._trash) if name.isdecimal()]
         self._trash_number = max(taken, default=0)
+
+    def _read_format(self, report: Callable[[Finding], None]) -> int:
+        """The number of what is there, 0 where it is not known. Raises StoreFormatError."""
+        path = f"{self.root}/format"
+        number, damaged = decode_format(read_start(self._fs, path, FORMAT_BYTES_MAX))
+        if number > STORE_FORMAT:
+            raise refused(path, number)
+        if damaged:
+            report(Finding(path, 0, "the number of the store's format is damaged; written anew"))
+        return 0 if damaged else number
+
+    def _write_format(self) -> None:
+        fs, path = self._fs, f"{self.root}/format"
+        draft = path + ".tmp"
+        try:
+            if fs.exists(draft):
+                fs.unlink(draft)
+            handle = fs.open(draft, create=True)
+            try:
+                write_all(fs, handle, encode_format(STORE_FORMAT), 0)
+                fs.fdatasync(handle)
+            finally:
+                fs.close(handle)
+            fs.rename(draft, path)
+        except OSError as error:
+            if not is_full(error) or STORE_FORMAT > FIRST_FORMAT:
+                raise  # without it an older version would not notice
 
     def stream(self, name: str) -> str:
         return f"{self._streams}/{directory_name(name)}"

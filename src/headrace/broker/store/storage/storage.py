@@ -80,7 +80,7 @@ class FileStorage:
         self._salts: Salts = salts if salts is not None else random.SystemRandom()
         clock = clock if clock is not None else SystemClock()
         try:
-            self._layout.prepare()
+            self._layout.prepare(self._found)
             self._lock = DirectoryLock(fs, self.directory)
         except OSError as error:
             raise explain(error, f"opening the store in {self.directory}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
@@ -11,6 +12,7 @@ from .....api.base import Document
 from .....api.errors import Errors
 from .....api.messages import AccountInfo, AccountLimits, AccountTier, ApiStats, SuccessResponse
 from .....api.streams import (
+    LostMessages,
     PurgeRequest,
     PurgeResponse,
     StreamConfig,
@@ -21,9 +23,16 @@ from .....api.streams import (
     StreamStateInfo,
 )
 from .....api.times import format_time
-from .....limits import INFOS_PER_PAGE, LISTED_PARTS_MAX, NAMES_PER_PAGE, SUBJECTS_PER_PAGE
+from .....limits import (
+    INFOS_PER_PAGE,
+    LISTED_PARTS_MAX,
+    LOST_LISTED_MAX,
+    NAMES_PER_PAGE,
+    SUBJECTS_PER_PAGE,
+)
 from .....subjects import SubjectFilter, is_valid_pattern, overlaps
 from ...account_options import JetStreamLimits
+from ...ports.storage import Losses
 from ..config.features import check_republish, required_level
 from ..config.options import JetStreamOptions
 from ..config.refused import Refused, invalid
@@ -106,6 +115,7 @@ def stream_info(
     config = msgspec.structs.replace(stream.config, metadata=metadata)
     positions = stream.copy_target.positions
     copies = positions.infos(fresh=did_create) if positions is not None else ()
+    lost = stream.store.lost
     return StreamInfo(
         config=config,
         created=format_time(stream.created_ns),
@@ -118,6 +128,7 @@ def stream_info(
             last_ts=format_time(state.last_ns),
             num_subjects=state.num_subjects,
             num_deleted=state.num_deleted,
+            lost=_lost_messages(lost) if lost.ranges else None,
             consumer_count=len(stream.consumers),
         ),
         mirror=copies[0] if stream.config.mirror is not None and copies else None,
@@ -126,6 +137,12 @@ def stream_info(
         ts=format_time(context.clock.now_ns()),
         did_create=did_create,
     )
+
+
+def _lost_messages(lost: Losses) -> LostMessages:
+    """The first of the messages that damage has taken, one by one as nats-server lists them."""
+    each = chain.from_iterable(range(low, high + 1) for low, high in lost.ranges)
+    return LostMessages(msgs=tuple(islice(each, LOST_LISTED_MAX)), bytes=lost.nbytes)
 
 
 def _as_many_as_are_quick(page: Sequence[Stream]) -> int:

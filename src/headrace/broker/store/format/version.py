@@ -1,0 +1,48 @@
+"""The number of the store's format: one for the whole directory and each file in it.
+
+It moves with each change after which a program that knows only the number before would misread something,
+or write what is misread later. What such a program passes over without harm does not move it. The file
+``format`` in the store's directory has it twice, each line with a CRC-32 of its words. A store without that
+file was written before there was one: its number is 1.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from zlib import crc32
+
+from ....errors import StoreFormatError
+
+STORE_FORMAT: Final = 1
+"""What this version writes; it reads this and all before."""
+FIRST_FORMAT: Final = 1
+FORMAT_BYTES_MAX: Final = 256
+_LINE: Final = re.compile(rb"(headrace store, format (\d{1,9})) ([0-9a-f]{8})", re.ASCII)
+
+
+def is_known(number: int) -> bool:
+    """Whether this version reads what has this number."""
+    return FIRST_FORMAT <= number <= STORE_FORMAT
+
+
+def encode_format(number: int) -> bytes:
+    """The content of the file ``format``."""
+    words = b"headrace store, format %d" % number
+    return (words + b" %08x\n" % crc32(words)) * 2
+
+
+def decode_format(data: bytes) -> tuple[int, bool]:
+    """The number, 0 if there is none to be read; and whether the file is damaged."""
+    lines = data.splitlines()
+    found = [match for match in map(_LINE.fullmatch, lines) if match is not None]
+    numbers = [int(match[2]) for match in found if int(match[3], 16) == crc32(match[1])]
+    return max(numbers, default=0), bool(data) and data != encode_format(max(numbers, default=0))
+
+
+def refused(path: str, number: int) -> StoreFormatError:
+    """The error for what was written by a newer version."""
+    return StoreFormatError(
+        f"{path} has store format {number}, of a newer Headrace; this version reads formats up to "
+        f"{STORE_FORMAT}. Start the newer version, or restore a backup with this one"
+    )
