@@ -89,7 +89,10 @@ Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent c
     [
         ("headrace.spark.offsets.DataLossError: stream 'A' is gone", "stream 'A' is gone"),
         ("headrace.errors.TimeoutError_: no answer", "no answer"),
-        ("ZeroDivisionError: division by zero", "ZeroDivisionError: division by zero"),
+        (
+            "ZeroDivisionError: division by zero",
+            "ZeroDivisionError: division by zero (x.py:3, in read)",
+        ),
         (
             "SparkRuntimeException: [USER_RAISED_EXCEPTION] view v: a row fails SQLSTATE: P0001",
             "view v: a row fails",
@@ -104,4 +107,4 @@ def test_other_errors_keep_their_first_line() -> None:
     text = "[UNRESOLVED_COLUMN] A column `x` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n'P"
     assert sentence_of(text) == "[UNRESOLVED_COLUMN] A column `x` cannot be resolved."
     assert sentence_of(ValueError("a b\nc")) == "ValueError: a b"
-    assert sentence_of("x" * 999).endswith("...")
+    assert sentence_of("x" * 999) == "x" * 999, "nothing is cut from what somebody has to read"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from .document import Document
+from .failures.restarts import DEFAULT, NEVER, RestartSettings
 from .lines import Path
 from .problems import Problem, did_you_mean
 from .triggers import parse_duration, parse_trigger
@@ -77,6 +79,28 @@ def _duration(value: Any) -> float:
     return parse_duration(value)
 
 
+def _wait(value: Any) -> float:
+    return math.inf if value == "forever" else _duration(value)
+
+
+def _restart(value: Any) -> RestartSettings:
+    """``{ attempts = 5, backoff = "1s", within = "10m" }``, each key or none; false for never."""
+    if value is False:
+        return NEVER
+    if not isinstance(value, Mapping):
+        raise _NotAcceptedError("{ attempts = 5, backoff = '1s', within = '10m' } or false")
+    names = ("attempts", "backoff", "within")
+    for name in value:
+        if name not in names:
+            raise ValueError(f"it has no {name!r}{did_you_mean(name, names)}")
+    attempts = value.get("attempts", DEFAULT.attempts)
+    if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 0:
+        raise ValueError(f"attempts is {attempts!r}; accepted: a whole number, 0 for never")
+    backoff_s = _duration(value["backoff"]) if "backoff" in value else DEFAULT.backoff_s
+    within_s = _duration(value["within"]) if "within" in value else DEFAULT.within_s
+    return RestartSettings(attempts, backoff_s, within_s)
+
+
 def _one_of(*words: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if value not in words:
@@ -120,6 +144,16 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
             "stop",
         ),
         Key("fast_local_checkpoint", _flag, "Quicker checkpoints on a local disk.", default=False),
+        Key(
+            "restart",
+            _restart,
+            "How often a query that failed is begun again; for once only where it is given.",
+        ),
+        Key(
+            "wait_for_server",
+            _wait,
+            "How long run and once wait for a server that is away; 'forever' for run's own.",
+        ),
         Key("stop_timeout", _duration, "How long Ctrl-C waits for the running batch.", 60.0),
     ),
     "spark": (

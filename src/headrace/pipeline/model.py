@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from .failures.restarts import RestartSettings
 from .problems import Place
 from .triggers import CONTINUOUS, Trigger
 
@@ -129,7 +130,10 @@ class LeaseSettings:
 
 @dataclass(frozen=True)
 class Declared:
-    """A whole pipeline. ``checkpoint``: a directory or a URL; everything that must survive lies below it."""
+    """A whole pipeline. ``checkpoint``: a directory or a URL; everything that must survive lies below it.
+
+    ``restart``, ``wait_for_server_s`` (``math.inf``: without end): None where the file does not say.
+    """
 
     name: str
     file: Path
@@ -144,6 +148,8 @@ class Declared:
     fast_local_checkpoint: bool = False
     lease: LeaseSettings | None = None
     stop_timeout_s: float = 60.0
+    restart: RestartSettings | None = None
+    wait_for_server_s: float | None = None
     profile: str = ""
 
     def command(self, verb: str, *words: str) -> str:

@@ -80,6 +80,8 @@ def declare(document: Document) -> Declared:
         fast_local_checkpoint=pipeline["fast_local_checkpoint"],
         lease=_lease(reader, tree["lease"]) if "lease" in tree else None,
         stop_timeout_s=pipeline["stop_timeout"],
+        restart=pipeline["restart"],
+        wait_for_server_s=pipeline["wait_for_server"],
         profile=document.profile,
     )
     if declared.fast_local_checkpoint and not declared.is_local_checkpoint:

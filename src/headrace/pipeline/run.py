@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable
@@ -15,6 +16,9 @@ from . import backlog
 from .bindings import SPARK_LOG, newest
 from .checking import JETSTREAM
 from .checkpoints import Start, checkpoint_of, exclusively, interrupted, losses_of
+from .failures.restarts import DEFAULT, NEVER
+from .failures.servers import Servers, servers_of
+from .failures.supervising import ONCE_WAITS_S, Supervisor
 from .folders import LocalFolder, is_local
 from .frames import FILE_FORMATS, Frames, loaded, options_of_sink, start
 from .handlers import Replay
@@ -77,8 +81,22 @@ def run_here(
     runner = partial(
         _runner, declared, spark, watcher, once=once, consent=consent, on_runner=on_runner
     )
-    with nullcontext() if is_alone else alone(declared):
-        return runner().run()
+    with nullcontext() if is_alone else alone(declared), servers_of(declared, time.time) as servers:
+        return runner(servers).run()
+
+
+def supervisor_of(declared: Declared, servers: Servers, *, once: bool) -> Supervisor:
+    """What becomes of failures and outages, as the file has it.
+
+    Where it says nothing, ``run`` begins failed queries again and ``once`` does not; and a server that is
+    away is waited for without end, by ``once`` for two minutes. With ``restart = false`` nothing is
+    begun again.
+    """
+    restart = declared.restart or (NEVER if once else DEFAULT)
+    wait_s = declared.wait_for_server_s or (ONCE_WAITS_S if once else math.inf)
+    if declared.restart == NEVER:
+        wait_s = 0.0
+    return Supervisor(restart, servers, wait_s, time.time)
 
 
 def alone(declared: Declared) -> AbstractContextManager[None]:
@@ -93,6 +111,7 @@ def _runner(
     declared: Declared,
     spark: SparkSession,
     watcher: Watcher,
+    servers: Servers,
     *,
     once: bool,
     consent: Consent,
@@ -120,6 +139,7 @@ def _runner(
         time.sleep,
         partial(backlog.of_sink, declared),
         once,
+        supervisor_of(declared, servers, once=once),
     )
     if on_runner is not None:
         on_runner(runner)

@@ -11,9 +11,11 @@ from typing import Final, Literal, Protocol
 
 from ..errors import HeadraceError
 from ..spark.lost import Loss
+from .failures.causes import Cause, cause_of
+from .failures.restarts import Stop
+from .failures.supervising import TOLD_AFTER_S, Outage, Supervisor
 from .model import Declared, Sink
 from .problems import PipelineError, Problem
-from .spark_errors import sentence_of
 from .totals import Batch, Totals
 from .triggers import Trigger
 
@@ -53,13 +55,25 @@ class Watcher(Protocol):
         """Messages were gone before they were read, and the query goes on without them."""
 
     def waiting(self, query: str, why: str) -> None: ...
+    def away(self, query: str, outage: Outage) -> None:
+        """A server of the query is away, for some seconds by now, and is waited for."""
+
+    def back(self, query: str) -> None:
+        """That server is there again."""
+
+    def restarting(self, query: str, attempt: int, cause: str, wait_s: float) -> None:
+        """The query failed, and is begun again; ``attempt``: how often it was in this run, from 1."""
+
     def stopping(self, why: str) -> None: ...
     def ended(self, ended: Ended) -> None: ...
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a query ended. ``problem``: why it failed, or was not run; ``batches``: finished in this run."""
+    """How a query ended. ``problem``: why it failed, or was not run; ``batches``: finished in this run.
+
+    ``restarts``: how often it was begun again after a failure.
+    """
 
     query: str
     state: State
@@ -67,6 +81,7 @@ class Ended:
     batches: int
     rows: int
     problem: Problem | None = None
+    restarts: int = 0
 
 
 @dataclass
@@ -86,6 +101,9 @@ class _Run:
     problem: Problem | None = None
     said: str = ""
     last_batch: int | None = field(default=None)
+    restarts: int = 0
+    again_at: float | None = None
+    told_away: bool = False
 
 
 class Runner:
@@ -97,6 +115,7 @@ class Runner:
         backlog: how many messages wait for a sink's query; for triggers by lag.
         clock, sleep: seconds since the epoch, and their passing.
         once: run what is there, whatever the triggers say.
+        supervisor: what becomes of failures and outages; default: a query that fails has failed.
     """
 
     def __init__(
@@ -109,6 +128,7 @@ class Runner:
         sleep: Callable[[float], None],
         backlog: Callable[[Sink], int] | None = None,
         once: bool = False,
+        supervisor: Supervisor | None = None,
     ) -> None:
         from .triggers import AVAILABLE_NOW
 
@@ -118,6 +138,7 @@ class Runner:
         self._clock = clock
         self._sleep = sleep
         self._backlog = backlog
+        self._supervisor = supervisor or Supervisor()
         self._stop_why = ""
         self._at_once = False
         self._runs = [
@@ -149,6 +170,8 @@ class Runner:
             self.stop(f"query {failed[0]!r} failed")
 
     def _look_at(self, run: _Run) -> None:
+        if run.state == "running" or run.again_at is not None:
+            self._look_at_servers(run)
         if run.state == "waiting" and (failed := self._failed_before(run)):
             text = f"query {run.sink.name!r} was not run: it is after {failed}"
             run.problem, run.state = Problem(run.sink.place, text), "not run"
@@ -162,7 +185,29 @@ class Runner:
             if not is_active:
                 self._over(run)
 
+    def _look_at_servers(self, run: _Run) -> None:
+        outage = self._supervisor.outage(run.sink.name)
+        if outage is None:
+            if run.told_away:
+                run.told_away = False
+                self._watcher.back(run.sink.name)
+        elif outage.is_over_long:
+            if run.query is not None:
+                run.query.stop()
+                self._count(run)
+            text = (
+                f"query {run.sink.name!r} failed: {outage.server} has been away for {outage.gone_s:.0f} s; "
+                "wait_for_server says how long it is waited for"
+            )
+            self._failed(run, Problem(run.sink.place, text))
+        elif outage.gone_s >= TOLD_AFTER_S and not run.told_away:
+            run.told_away = True
+            self._watcher.away(run.sink.name, outage)
+
     def _is_due(self, run: _Run) -> bool:
+        if run.again_at is not None:
+            is_there = self._supervisor.outage(run.sink.name) is None
+            return is_there and self._clock() >= run.again_at
         if run.trigger.kind == "available now" and not self._are_done(run.sink.after):
             return False
         trigger, now = run.trigger, self._clock()
@@ -222,17 +267,30 @@ class Runner:
         try:
             run.query = self._start(run.sink, run.trigger)
         except PipelineError as error:
-            self._failed(run, error.problems[0])
+            self._after_failure(run, cause_of(error), error.problems[0])
             return
         except HeadraceError as error:
-            self._failed(run, Problem(run.sink.place, f"query {run.sink.name!r}: {error}"))
+            problem = Problem(run.sink.place, f"query {run.sink.name!r}: {error}")
+            self._after_failure(run, cause_of(error), problem)
             return
-        run.state, run.seen, run.said = "running", -1, ""
+        run.state, run.seen, run.said, run.again_at = "running", -1, "", None
         run.due, run.waits_since = 0.0, None
         self._watcher.started(run.sink.name)
 
+    def _after_failure(self, run: _Run, cause: Cause, problem: Problem) -> None:
+        """A query could not be started, or has failed: it is begun again, or stays failed."""
+        name = run.sink.name
+        follows = Stop() if self._stop_why else self._supervisor.after(name, cause, run.totals.last)
+        if isinstance(follows, Stop):
+            text = "; ".join(filter(None, (problem.text, follows.why)))
+            self._failed(run, Problem(problem.place, text))
+            return
+        run.state, run.again_at = "waiting", self._clock() + follows.wait_s
+        run.restarts += 1
+        self._watcher.restarting(name, run.restarts, cause.text, follows.wait_s)
+
     def _failed(self, run: _Run, problem: Problem) -> None:
-        run.problem, run.state = problem, "failed"
+        run.problem, run.state, run.query, run.again_at = problem, "failed", None, None
         self._watcher.ended(self._ended(run))
 
     def _count(self, run: _Run) -> None:
@@ -252,9 +310,11 @@ class Runner:
         error = run.query.error()
         run.query = None
         if error is not None:
-            text = f"query {run.sink.name!r} failed: {sentence_of(error)}"
-            run.problem, run.state = Problem(run.sink.place, text), "failed"
-        elif run.trigger.kind == "available now":
+            cause = cause_of(error)
+            text = f"query {run.sink.name!r} failed: {cause.text}"
+            self._after_failure(run, cause, Problem(run.sink.place, text))
+            return
+        if run.trigger.kind == "available now":
             run.state = "done"
         elif run.trigger.is_bounded:
             run.state = "waiting"
@@ -298,4 +358,5 @@ class Runner:
         self._watcher.ended(self._ended(run))
 
     def _ended(self, run: _Run) -> Ended:
-        return Ended(run.sink.name, run.state, run.totals, run.batches, run.rows, run.problem)
+        name, totals = run.sink.name, run.totals
+        return Ended(name, run.state, totals, run.batches, run.rows, run.problem, run.restarts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ...pipeline.failures.supervising import Outage
 from ...pipeline.model import Declared
 from ...pipeline.running import Ended, Watcher
 from ...pipeline.totals import Batch, Totals
@@ -75,6 +77,18 @@ class Lines:
     def waiting(self, query: str, why: str) -> None:
         self._line("waiting", query=query, why=why)
 
+    def away(self, query: str, outage: Outage) -> None:
+        gone_s = round(outage.gone_s, 1)
+        left_s = None if math.isinf(outage.left_s) else round(outage.left_s, 1)
+        what = {"server": outage.server, "away_s": gone_s, "left_s": left_s}
+        self._line("waiting", query=query, why=str(outage), **what)
+
+    def back(self, query: str) -> None:
+        self._line("back", query=query)
+
+    def restarting(self, query: str, attempt: int, cause: str, wait_s: float) -> None:
+        self._line("restarting", query=query, attempt=attempt, cause=cause, wait_s=wait_s)
+
     def stopping(self, why: str) -> None:
         self._line("stopping", why=why)
 
@@ -88,6 +102,7 @@ class Lines:
             rows=ended.rows,
             last_batch=ended.totals.last,
             problem=problem,
+            restarts=ended.restarts,
         )
 
     def summary(self, ended: list[Ended]) -> None:
@@ -154,6 +169,15 @@ class Picture:
 
     def waiting(self, query: str, why: str) -> None:
         self._rows[query].state = f"waits {why}"
+
+    def away(self, query: str, outage: Outage) -> None:
+        self._rows[query].state = f"waits {outage}"
+
+    def back(self, query: str) -> None:
+        self._rows[query].state = "running"
+
+    def restarting(self, query: str, attempt: int, cause: str, wait_s: float) -> None:
+        self._rows[query].state = f"is begun again in {wait_s:g} s ({attempt}): {cause}"
 
     def stopping(self, why: str) -> None:
         self._note = (

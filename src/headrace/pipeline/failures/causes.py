@@ -1,0 +1,106 @@
+"""What kind of failure an error of Spark is: an accident, a server that is away, a mistake. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, NamedTuple
+
+from ...errors import (
+    AuthorizationError,
+    ConnectionClosedError,
+    DisconnectedError,
+    HeadraceError,
+    NoRespondersError,
+    TimeoutError_,
+)
+from ..problems import PipelineError
+from ..spark_errors import sentence_of
+
+Kind = Literal["away", "worker", "mistake", "other"]
+"""``away``: a server does not answer. ``worker``: a process of Spark was lost. ``mistake``: another attempt
+changes nothing. ``other``: it may pass, as the failure of a user's function may."""
+
+_OURS: Final = re.compile(r"headrace\.[\w.]*?(_?\w*Error_?): ")
+_AWAY: Final = frozenset(
+    {
+        "ConnectFailedError",
+        "ConnectionClosedError",
+        "DisconnectedError",
+        "DisconnectedUnknownError",
+        "NoRespondersError",
+        "TimeoutError_",
+        "TimeoutUnknownError",
+        "_LaggingCopyError",
+        "_StalledError",
+    }
+)
+_MAY_PASS: Final = frozenset(
+    {"JetStreamApiError", "OutcomeUnknownError", "ServerError", "StoreReadError", "_TryAgainError"}
+)
+_WORKER: Final = re.compile(
+    r"Python worker (?:exited|failed to connect|did not)|Timed out while waiting for the Python worker|"
+    r"ExecutorLostFailure|java\.io\.EOFException|java\.net\.SocketException|Broken pipe|Connection reset"
+)
+_MISTAKE: Final = re.compile(
+    r"\[USER_RAISED_EXCEPTION\]|\[STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|"
+    r"\[STREAMING_STATEFUL_OPERATOR_NOT_MATCH|sources in the checkpoint offsets|OutOfMemoryError"
+)
+_PLANS: Final = ("AnalysisException", "ParseException", "IllegalArgumentException")
+_CHANGING: Final = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
+
+
+class Cause(NamedTuple):
+    """Why a query failed, in a sentence. ``is_code``: a function or an expression of the user failed."""
+
+    kind: Kind
+    text: str
+    is_code: bool = False
+
+    @property
+    def signature(self) -> str:
+        """The same for the same failure, whatever numbers it names."""
+        return f"{self.kind} {_CHANGING.sub('#', self.text)}"
+
+
+def cause_of(error: BaseException) -> Cause:
+    """The cause of an error, as Spark handed it on, or as it was raised here."""
+    text = str(error.problems[0].text) if isinstance(error, PipelineError) else sentence_of(error)
+    inner = error.__cause__ if isinstance(error, PipelineError) and error.__cause__ else error
+    kind = _kind_of(inner)
+    return Cause(kind, text, kind == "other" and _is_code(str(inner)))
+
+
+def _kind_of(error: BaseException) -> Kind:
+    if isinstance(error, HeadraceError):
+        return _kind_of_ours(error)
+    text = str(error)
+    names = _OURS.findall(text)
+    if names:
+        last = names[-1]
+        return "away" if last in _AWAY else "other" if last in _MAY_PASS else "mistake"
+    if type(error).__name__ in _PLANS or _MISTAKE.search(text):
+        return "mistake"
+    if _WORKER.search(text) and "Traceback (most recent call last)" not in _last_cause(text):
+        return "worker"
+    return "other"
+
+
+def _kind_of_ours(error: HeadraceError) -> Kind:
+    if isinstance(error, AuthorizationError):
+        return "mistake"
+    away = (ConnectionClosedError, DisconnectedError, NoRespondersError, TimeoutError_)
+    if isinstance(error, away):
+        return "away"
+    return "other" if type(error).__name__ in _MAY_PASS else "mistake"
+
+
+def _last_cause(text: str) -> str:
+    """The innermost exception that Spark names, without the ones that carried it."""
+    return text.rpartition("org.apache.spark.SparkException: ")[2]
+
+
+def _is_code(text: str) -> bool:
+    """Whether rows made it fail: a function of Python, or an expression of SQL."""
+    return (
+        "Traceback (most recent call last)" in text or re.search(r"\[[A-Z_.]+\]", text) is not None
+    )

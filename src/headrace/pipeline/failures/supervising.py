@@ -1,0 +1,96 @@
+"""What the runner does about failures and outages: restarts by count, servers that are away by patience.
+
+No thread and no clock here: what is known of servers, and the time, are handed in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from .causes import Cause
+from .restarts import NEVER, Again, Restarts, RestartSettings, Stop
+
+TOLD_AFTER_S: Final = 5.0
+"""How long a server is away before that is told."""
+ONCE_WAITS_S: Final = 120.0
+
+
+class ServersThere(Protocol):
+    """What is known of the servers of each query."""
+
+    def away(self, query: str) -> tuple[str, float] | None:
+        """A server that is away, and since when; None if all are there."""
+
+    def is_away_now(self, query: str) -> bool:
+        """The same by a look at this moment, which may take some seconds."""
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A server is away. ``left_s``: how much longer it is waited for, ``math.inf`` for without end."""
+
+    server: str
+    gone_s: float
+    left_s: float
+
+    def __str__(self) -> str:
+        """As what a query waits for."""
+        left = "without end" if math.isinf(self.left_s) else f"{max(0.0, self.left_s):.0f} s more"
+        return f"for {self.server}, which has been away for {self.gone_s:.0f} s; it is waited for {left}"
+
+    @property
+    def is_over_long(self) -> bool:
+        return self.left_s <= 0
+
+
+class Supervisor:
+    """Decides for all queries of a run.
+
+    Args:
+        settings: restarts after failures that are no outage.
+        servers: None where nobody looks at them.
+        wait_s: how long a server that is away is waited for; ``math.inf``: without end; 0: not at all.
+        clock: the clock of ``servers``.
+    """
+
+    def __init__(
+        self,
+        settings: RestartSettings = NEVER,
+        servers: ServersThere | None = None,
+        wait_s: float = 0.0,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._settings = settings
+        self._servers = servers
+        self._wait_s = wait_s
+        self._clock = clock
+        self._queries: dict[str, Restarts] = {}
+
+    def after(self, query: str, cause: Cause, position: int) -> Again | Stop:
+        """What follows from a failure. A server that is known to be away is nobody's attempt.
+
+        Args:
+            position: the last batch that was finished.
+        """
+        if cause.kind == "away" and self._is_away(query):
+            return Again(0, 0.0, 0)
+        restarts = self._queries.setdefault(query, Restarts(self._settings))
+        return restarts.failed(cause, position, self._clock())
+
+    def _is_away(self, query: str) -> bool:
+        if self._servers is None or not self._wait_s:
+            return False
+        return self._servers.away(query) is not None or self._servers.is_away_now(query)
+
+    def outage(self, query: str) -> Outage | None:
+        """The server of a query that is away, if one is and it is waited for."""
+        if self._servers is None or not self._wait_s:
+            return None
+        found = self._servers.away(query)
+        if found is None:
+            return None
+        gone_s = max(0.0, self._clock() - found[1])
+        return Outage(found[0], gone_s, self._wait_s - gone_s)

@@ -1,0 +1,231 @@
+"""Restarts and outages as a runner of a pipeline carries them out, on a clock of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import ConnectFailedError
+from headrace.pipeline.failures.restarts import DEFAULT, NEVER, RestartSettings
+from headrace.pipeline.failures.supervising import ONCE_WAITS_S, Supervisor
+from headrace.pipeline.model import Declared
+from headrace.pipeline.reading import read
+from headrace.pipeline.running import Ended
+
+from ..conftest import ORDERS
+from ..test_running import FakeQuery, World, with_trigger
+
+
+class Servers:
+    """What is known of the servers, as it is told at a time."""
+
+    def __init__(self) -> None:
+        self.gone: tuple[str, float] | None = None
+        self.is_noticed = True
+
+    def away(self, query: str) -> tuple[str, float] | None:
+        return self.gone if self.is_noticed else None
+
+    def is_away_now(self, query: str) -> bool:
+        self.is_noticed = True
+        return self.gone is not None
+
+
+class Supervised(World):
+    def __init__(self, declared: Declared, settings: RestartSettings, wait_s: float) -> None:
+        super().__init__(declared)
+        self.servers = Servers()
+        self.supervisor = Supervisor(settings, self.servers, wait_s, lambda: self.now)
+
+    def run(self, **options: Any) -> dict[str, Ended]:
+        return super().run(supervisor=self.supervisor, **options)
+
+    def server_goes(self) -> None:
+        self.servers.gone = ("nats://a:4222", self.now)
+
+    def server_comes(self) -> None:
+        self.servers.gone = None
+
+    def told(self, event: str) -> list[tuple[str, ...]]:
+        return [each[1:] for each in self.heard if each[0] == event]
+
+
+@pytest.fixture
+def declared(write: Callable[..., Path]) -> Declared:
+    return read(write(ORDERS))
+
+
+def failing(*failures: BaseException, batches: int = 0) -> Callable[[FakeQuery], None]:
+    """Each start fails with the next one, after so many batches, and the one after them goes on."""
+    left = list(failures)
+    numbers = iter(range(10_000))
+
+    def plan(query: FakeQuery) -> None:
+        if not left:
+            return
+        error = left.pop(0)
+
+        def do() -> None:
+            for _ in range(batches):
+                query.finish(next(numbers))
+            query.end(error)
+
+        query.world.after(1, do)
+
+    return plan
+
+
+LOST = RuntimeError("Python worker exited unexpectedly (crashed)")
+
+
+def test_a_query_that_lost_a_worker_is_begun_again_and_that_is_told(declared: Declared) -> None:
+    world = Supervised(declared, DEFAULT, math.inf)
+    world.plans = {"out": failing(LOST, LOST)}
+    began = world.now
+    world.after(60, lambda: world.runner.stop("interrupted"))
+    ended = world.run()["out"]
+    assert (ended.state, ended.problem, ended.restarts) == ("stopped", None, 2)
+    assert len(world.queries["out"]) == 3
+    first, second = world.told("restarting")
+    assert first[:2] == ("out", "1")
+    assert first[2].startswith("Spark lost a Python worker")
+    assert (first[3], second[3]) == ("1.0", "2.0")
+    assert began + 5 <= world.now
+
+
+def test_the_third_same_failure_at_the_same_place_stays_a_failure_with_that_said(
+    declared: Declared,
+) -> None:
+    world = Supervised(declared, DEFAULT, math.inf)
+    boom = ValueError("boom")
+    world.plans = {"out": failing(boom, boom, boom, boom)}
+    ended = world.run()["out"]
+    assert ended.state == "failed"
+    assert str(ended.problem) == (
+        f"{declared.file}:9: query 'out' failed: ValueError: boom; it failed in the same way at the same "
+        "place 3 times, which is no accident"
+    )
+    assert len(world.queries["out"]) == 3
+    elsewhere = Supervised(declared, RestartSettings(attempts=50), math.inf)
+    elsewhere.plans = {"out": failing(*[boom] * 20, batches=1)}
+    elsewhere.after(200, lambda: elsewhere.runner.stop("interrupted"))
+    ended = elsewhere.run()["out"]
+    assert (ended.state, ended.restarts, ended.batches) == ("stopped", 20, 20)
+
+
+def test_once_without_restarts_fails_at_the_first_failure(declared: Declared) -> None:
+    world = Supervised(declared, NEVER, ONCE_WAITS_S)
+    world.plans = {"out": failing(LOST)}
+    assert world.run(once=True)["out"].state == "failed"
+    assert world.told("restarting") == []
+
+
+def test_a_schedule_does_not_wait_for_its_next_time_and_what_is_after_waits_for_the_restart(
+    write: Callable[..., Path],
+) -> None:
+    more = '[sinks.last]\nfrom = "orders"\nformat = "noop"\nafter = "out"\n'
+    both = with_trigger(read(write(ORDERS + more)), "available now")
+    world = Supervised(both, DEFAULT, math.inf)
+    crash = failing(LOST)
+
+    def out(query: FakeQuery) -> None:
+        crash(query)
+        if len(world.queries["out"]) == 2:
+            world.after(3, query.end)
+
+    world.plans = {"out": out, "last": lambda query: world.after(1, query.end)}
+    ended = world.run()
+    assert [each.state for each in ended.values()] == ["done", "done"]
+    assert [each[0] for each in world.told("started")] == ["out", "out", "last"]
+
+    hourly = Supervised(with_trigger(read(write(ORDERS)), {"schedule": "every 1h"}), DEFAULT, 1.0)
+    starts: list[float] = []
+
+    def plan(query: FakeQuery) -> None:
+        starts.append(hourly.now)
+        if len(starts) == 1:
+            hourly.after(1, lambda: query.end(LOST))
+        else:
+            hourly.after(1, query.end)
+
+    hourly.plans = {"out": plan}
+    hourly.after(6000, lambda: hourly.runner.stop("interrupted"))
+    hourly.run()
+    assert starts[1] - starts[0] == pytest.approx(2, abs=0.5)
+    assert starts[2] - starts[0] == pytest.approx(3600, abs=5)
+
+
+def test_a_stop_while_a_query_waits_to_be_begun_again_ends_it(declared: Declared) -> None:
+    world = Supervised(declared, RestartSettings(backoff_s=50.0), math.inf)
+    world.plans = {"out": failing(LOST)}
+    world.after(10, lambda: world.runner.stop("asked to end"))
+    assert world.run()["out"].state == "stopped"
+    assert len(world.queries["out"]) == 1
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_a_server_that_is_away_is_told_after_five_seconds_and_waited_for_without_end(
+    declared: Declared, is_noticed: bool
+) -> None:
+    world = Supervised(declared, RestartSettings(attempts=1), math.inf)
+    world.servers.is_noticed = is_noticed
+    away = ConnectFailedError("cannot reach a NATS server")
+
+    def plan(query: FakeQuery) -> None:
+        if len(world.queries["out"]) == 1:
+            world.server_goes()
+            world.after(1, lambda: query.end(away))
+
+    world.plans = {"out": plan}
+    world.after(7200, world.server_comes)
+    world.after(7210, lambda: world.runner.stop("interrupted"))
+    ended = world.run()["out"]
+    assert (ended.state, ended.restarts) == ("stopped", 1)
+    (told,) = world.told("away")
+    assert told[1] == (
+        "for nats://a:4222, which has been away for 5 s; it is waited for without end"
+    )
+    assert world.told("back") == [("out",)]
+    assert len(world.queries["out"]) == 2
+
+
+def test_an_outage_that_the_query_survives_is_told_and_so_is_its_end(declared: Declared) -> None:
+    world = Supervised(declared, DEFAULT, math.inf)
+    world.plans = {"out": lambda query: None}
+    world.after(10, world.server_goes)
+    world.after(14, world.server_comes)  # too short to be told
+    world.after(20, world.server_goes)
+    world.after(40, world.server_comes)
+    world.after(50, lambda: world.runner.stop("interrupted"))
+    world.run()
+    assert len(world.told("away")) == len(world.told("back")) == 1
+    assert world.told("restarting") == []
+
+
+def test_once_waits_two_minutes_and_the_error_names_the_option(declared: Declared) -> None:
+    world = Supervised(declared, NEVER, ONCE_WAITS_S)
+    world.plans = {"out": lambda query: world.after(3, world.server_goes)}
+    began = world.now
+    ended = world.run(once=True)["out"]
+    assert ended.state == "failed"
+    assert str(ended.problem) == (
+        f"{declared.file}:9: query 'out' failed: nats://a:4222 has been away for 120 s; wait_for_server says "
+        "how long it is waited for"
+    )
+    assert world.now - began == pytest.approx(123, abs=1)
+    assert world.queries["out"][0].stopped_at is not None
+
+
+def test_without_restarts_a_server_that_is_away_is_what_the_query_makes_of_it(
+    declared: Declared,
+) -> None:
+    world = Supervised(declared, NEVER, 0.0)
+    world.server_goes()
+    world.plans = {"out": failing(ConnectFailedError("nobody there"))}
+    ended = world.run()["out"]
+    assert str(ended.problem).endswith("query 'out' failed: ConnectFailedError: nobody there")
+    assert world.told("away") == []
