@@ -12,6 +12,8 @@ from headrace.pipeline.frames import options_of_sink, options_of_source
 from headrace.pipeline.model import Declared
 from headrace.pipeline.reading import read
 from headrace.pipeline.resets import chosen, parse_position, reset
+from headrace.pipeline.seen.notes import Notes, file_of, this_process
+from headrace.pipeline.seen.notes import write as write_notes
 from headrace.pipeline.status import status_of
 from headrace.pipeline.totals import Batch, Totals, ViewRows
 
@@ -54,8 +56,25 @@ def test_positions_waiting_messages_and_sums(pipeline_file: Path, url: str, stre
     assert out.notes == (
         "1 finished batches are not in the sums: they ended as the runner was killed",
     )
+    runner = Notes(this_process(), 1.0).with_query("out", state="running", since=1.0)
+    write_notes(file_of(declared), runner)
+    out, _ = status_of(declared)
+    assert (out.state, out.notes) == ("running", ()), "the runner counts a moment after Spark"
     assert out.document()["expectations"] == {"v": {"rows": 3, "failed": {"a": 1}}}
     assert seen.waiting == 10
+
+
+def test_messages_that_are_gone_before_they_were_read_are_told(
+    pipeline_file: Path, url: str, stream: str
+) -> None:
+    declared = read(pipeline_file)
+    pretend(declared, "out", {0: {"epoch": epoch(url, stream), "seq": 2, "v": 1}}, planned=0)
+    with sync.connect(url) as connection:
+        connection.jetstream().stream(stream).purge()
+    out, seen = status_of(declared)
+    assert (out.waiting, seen.waiting) == (0, 0)
+    assert f"up to 8 messages of {stream} after sequence 2 were removed" in "".join(out.notes)
+    assert not [note for note in seen.notes if "removed" in note], "it has read nothing yet"
 
 
 def test_a_position_in_a_stream_made_again_is_none(pipeline_file: Path) -> None:

@@ -6,6 +6,7 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -167,6 +168,59 @@ def test_messages_that_are_gone_are_told_with_their_range_and_number(
     assert out.document()["lost"] == [loss._asdict()]
 
 
+LATE = """[pipeline]
+name = "late"
+checkpoint = "checkpoint"
+[sources.orders]
+options = {{ stream = "{stream}", servers = "{url}" }}
+[views.times]
+sql = "SELECT timestamp_seconds(CAST(substring(CAST(data AS string), 2) AS int)) AS time FROM orders"
+[views.windows]
+python = "windows.py:windows"
+[sinks.out]
+from = "windows"
+format = "json"
+options = {{ path = "out" }}
+[sinks.times]
+from = "times"
+python = "windows.py:seen"
+[sinks.nowhere]
+from = "times"
+format = "noop"
+"""
+LATE_VIEWS = """
+from pyspark.sql import functions as F
+
+def windows(times):
+    late = times.withWatermark("time", "0 seconds")
+    return late.groupBy(F.window("time", "10 seconds")).count()
+
+def seen(rows, number):
+    rows.collect()
+"""
+
+
+def test_rows_out_watermarks_and_late_rows_are_summed(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    file = tmp_path / "late.toml"
+    file.write_text(LATE.format(stream=feed.name, url=feed.url))
+    (tmp_path / "windows.py").write_text(LATE_VIEWS)
+    declared = read(file)
+    heard = Listening()
+    windows_alone = replace(declared, sinks={"out": declared.sinks["out"]})
+    for number, run in ((15, windows_alone), (30, windows_alone), (3, declared)):
+        feed.publish_numbers(number, number)
+        run_here(run, spark, heard, once=True)
+    windows, times, nowhere = status_of(declared)
+    assert windows.totals.late == 1
+    assert windows.totals.watermark == "1970-01-01T00:00:30.000Z"
+    assert windows.totals.rows_out == 1, "one window is over"
+    assert (windows.totals.rows, times.totals.rows, nowhere.totals.rows) == (3, 3, 3)
+    assert (times.totals.rows_out, nowhere.totals.rows_out) == (3, 3)
+    assert (times.totals.late, times.totals.watermark) == (0, "")
+
+
 def test_a_batch_that_only_a_killed_runner_has_written_is_told_as_missing_in_the_sums(
     spark: SparkSession, declare: Callable[..., Declared], feed: Feed
 ) -> None:
@@ -188,6 +242,7 @@ def test_a_batch_that_only_a_killed_runner_has_written_is_told_as_missing_in_the
     ]
     totals = Totals(generation.totals)
     assert (totals.rows, totals.views["numbers"].rows, totals.missed) == (2, 2, 1)
+    assert totals.rows_out == 2
     found = [row["number"] for row in rows(declared.file.parent / "out")]
     assert found == [10, 20, 30, 50, 60, 50, 60], "nothing was written twice"
 

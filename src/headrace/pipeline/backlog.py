@@ -29,7 +29,7 @@ class SourceState(NamedTuple):
 
     ``sequence``: what it has read up to; ``waiting``: messages after that, of the subjects it reads;
     ``durable``: what its durable consumer says of that, None where there is none. ``error``: why the server
-    did not tell.
+    did not tell. ``removed``: the most messages that are gone and that it has not read.
     """
 
     source: str
@@ -39,6 +39,7 @@ class SourceState(NamedTuple):
     last: int = 0
     durable: int | None = None
     error: str = ""
+    removed: int = 0
 
 
 def of_sink(declared: Declared, sink: Sink) -> int:
@@ -144,7 +145,16 @@ def _state(
         waiting = head.last_seq - after
     consumer = control.consumer_info(durable) if durable else None
     shown = consumer.num_pending if consumer is not None else None
-    return SourceState(source.name, control.stream, sequence, waiting, head.last_seq, shown)
+    removed = head.first_seq - 1 - sequence if sequence and not subjects else 0
+    return SourceState(
+        source.name,
+        control.stream,
+        sequence,
+        waiting,
+        head.last_seq,
+        shown,
+        removed=max(0, removed),
+    )
 
 
 def position(ends: list[Any], stream: str, epoch: str, source: Source, all_: list[Source]) -> int:

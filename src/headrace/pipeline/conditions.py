@@ -9,6 +9,8 @@ from .model import Expectation
 from .totals import ViewRows
 
 ROWS: Final = "rows"
+OUT: Final = "headrace-out"
+"""Under this name the rows for a sink are counted; no view can have it."""
 FAILED_COLUMN: Final = "failed"
 """The column of a quarantined row that lists the expectations it failed."""
 

@@ -213,6 +213,8 @@ def start(
         raise
     except Exception as error:
         raise PipelineError([Problem(sink.place, sentence_of(error))]) from error
+    if sink.function is not None or sink.mode != "append" or sink.format.lower() in FILE_FORMATS:
+        frame = _counted(frame)  # Spark does not ask these sinks how many rows they got
     writer = frame.writeStream.queryName(sink.name).outputMode(sink.mode)
     writer = writer.option("checkpointLocation", generation.path)
     if sink.partition_by:
@@ -233,6 +235,13 @@ def start(
     except Exception as error:
         raise PipelineError([Problem(sink.place, sentence_of(error))]) from error
     return Started(query, partial(note, generation, now, spark))
+
+
+def _counted(frame: DataFrame) -> DataFrame:
+    """The rows of a sink, counted on their way to it."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return frame.observe(conditions.OUT, F.expr(f"count(1) AS {conditions.ROWS}"))
 
 
 def _checked(

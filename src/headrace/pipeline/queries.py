@@ -115,6 +115,7 @@ def batch_of(declared: Declared, progress: Mapping[str, Any], again: int | None 
             views[name] = conditions.counted(declared.views[name].expectations, observed)
     distances = [behind(each.get("endOffset"), each.get("latestOffset")) for each in sources]
     known = [each for each in distances if each is not None]
+    stateful = progress.get("stateOperators", [])
     number, rows = int(progress["batchId"]), int(progress.get("numInputRows", 0))
     return Batch(
         query=str(progress.get("name") or ""),
@@ -125,7 +126,19 @@ def batch_of(declared: Declared, progress: Mapping[str, Any], again: int | None 
         behind=sum(known) if known else None,
         views=views,
         was_written=number == again and rows == 0,
+        rows_out=_rows_out(progress),
+        late=sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in stateful),
+        watermark=str(progress.get("eventTime", {}).get("watermark", "")),
     )
+
+
+def _rows_out(progress: Mapping[str, Any]) -> int | None:
+    """The rows that the sink was handed: counted on the way there, or by the sink; None if by neither."""
+    counted = progress.get("observedMetrics", {}).get(conditions.OUT)
+    if counted is not None:
+        return int(counted.get(conditions.ROWS) or 0)
+    told = int(progress.get("sink", {}).get("numOutputRows", -1))
+    return told if told >= 0 else None
 
 
 def behind(end: Any, latest: Any) -> int | None:

@@ -45,6 +45,9 @@ _ALWAYS: Final = {
     "spark.sql.redaction.options.regex": "(?i)url|servers|seed|jwt",
 }
 
+LOCAL_SETTINGS: Final[Mapping[str, str]] = {**_ALWAYS, **_LOCAL}
+"""What a session on this machine has where a file says nothing."""
+
 
 def check_java() -> None:
     """Raise ConfigurationError unless a Java runtime for Spark is installed."""

@@ -1,8 +1,9 @@
-"""How far a pipeline is, by its checkpoints and the servers; no Spark is started."""
+"""How a pipeline is: by its runner's notes, its checkpoints and the servers; no Spark is started."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from ..spark.lost import Loss, merged, read_losses
@@ -10,6 +11,7 @@ from . import backlog
 from .backlog import SourceState
 from .checkpoints import checkpoint_of, losses_of, read_log
 from .model import Declared
+from .seen.notes import Notes, Process, QueryNotes, file_of, read, this_process
 from .totals import Totals
 
 
@@ -18,7 +20,8 @@ class QueryStatus:
     """One query.
 
     ``finished``, ``planned``: the newest batches in Spark's logs, -1 for none; ``planned`` is greater while a
-    batch runs, or after a kill. ``sources``: its streams.
+    batch runs, or after a kill. ``sources``: its streams. ``life``: what is seen of the runner, "" if none
+    has left notes; ``told``: what it has said of this query.
     """
 
     query: str
@@ -30,6 +33,21 @@ class QueryStatus:
     totals: Totals
     notes: tuple[str, ...] = field(default=())
     lost: tuple[Loss, ...] = ()
+    life: str = ""
+    told: QueryNotes = field(default_factory=QueryNotes)
+
+    @property
+    def state(self) -> str:
+        """In the runner's words; ``killed`` if that ended without a last one, "" if nothing is known."""
+        is_over = self.told.state in ("done", "failed", "not run", "stopped")
+        if self.life == "dead" and self.told.state and not is_over:
+            return "killed"
+        return self.told.state
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a runner may be at work on it."""
+        return self.life in ("alive", "unknown")
 
     @property
     def waiting(self) -> int | None:
@@ -42,6 +60,13 @@ class QueryStatus:
         """For programs."""
         return {
             "query": self.query,
+            "state": self.state or None,
+            "since": rfc3339(self.told.since),
+            "why": self.told.why or None,
+            "error": self.told.error or None,
+            "error_at": rfc3339(self.told.error_at),
+            "failures": self.told.failures,
+            "restarts": self.told.restarts,
             "generation": self.generation,
             "checkpoint": self.path,
             "finished_batch": self.finished,
@@ -49,6 +74,9 @@ class QueryStatus:
             "waiting": self.waiting,
             "sources": [_document(each) for each in self.sources],
             "rows": self.totals.rows,
+            "rows_out": self.totals.rows_out,
+            "late": self.totals.late,
+            "watermark": self.totals.watermark or None,
             "batches": self.totals.batches,
             "expectations": {
                 name: {"rows": view.rows, "failed": dict(view.failed)}
@@ -69,33 +97,49 @@ def _unasked(source: SourceState) -> str:
     return f"{source.source}: what waits in {source.stream} could not be asked: {source.error}"
 
 
-def status_of(declared: Declared) -> list[QueryStatus]:
+def rfc3339(seconds: float) -> str | None:
+    """A moment, for programs; None for 0."""
+    if not seconds:
+        return None
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    return text.replace("+00:00", "Z")
+
+
+def status_of(declared: Declared, here: Process | None = None) -> list[QueryStatus]:
     """Every query of a pipeline.
+
+    Args:
+        here: who asks, to know the runner's machine; default: this process.
 
     Raises:
         ConfigurationError: a checkpoint is of a version that is not known here.
     """
-    return [_status(declared, name) for name in declared.sinks]
+    notes = read(file_of(declared))
+    return [_status(declared, name, notes, here or this_process()) for name in declared.sinks]
 
 
-def _status(declared: Declared, name: str) -> QueryStatus:
+def _status(declared: Declared, name: str, runner: Notes | None, here: Process) -> QueryStatus:
+    life = runner.life(here) if runner is not None else ""
+    told = runner.of(name) if runner is not None else QueryNotes()
+    about_runner = _about_runner(runner, life)
     generation = checkpoint_of(declared, name).current()
     sources = tuple(backlog.of_sources(declared, declared.sinks[name]))
     lost = tuple(merged(read_losses(losses_of(declared, generation, name))[0]))
     if not declared.is_local_checkpoint:
         note = f"the checkpoint is below {declared.checkpoint}, which only Spark reads"
-        notes = [note, *map(str, lost)]
-        return QueryStatus(
-            name, 1, generation.path, -1, -1, sources, Totals(None), tuple(notes), lost
-        )
+        said = (note, *about_runner, *map(str, lost))
+        none = Totals(None)
+        return QueryStatus(name, 1, generation.path, -1, -1, sources, none, said, lost, life, told)
     planned, done = read_log(generation, "offsets"), read_log(generation, "commits")
     finished = done.batch if done is not None else -1
     totals = Totals(generation.totals)
-    notes = [_unasked(each) for each in sources if each.error]
+    notes = [*about_runner, *(_unasked(each) for each in sources if each.error)]
+    notes += [_removed(each) for each in sources if each.removed]
     if generation.starts and finished < 0:
         begins = ", ".join(f"{source} at {start}" for source, start in generation.starts.items())
         notes.append(f"begins {begins}")
-    missed = finished + 1 - totals.batches
+    # Spark's log is a moment ahead of the runner's sums while that is at work.
+    missed = totals.missed if life in ("alive", "unknown") else finished + 1 - totals.batches
     if missed > 0:
         notes.append(
             f"{missed} finished batches are not in the sums: they ended as the runner was killed"
@@ -111,4 +155,23 @@ def _status(declared: Declared, name: str) -> QueryStatus:
         totals=totals,
         notes=tuple(notes),
         lost=lost,
+        life=life,
+        told=told,
+    )
+
+
+def _about_runner(runner: Notes | None, life: str) -> list[str]:
+    """What is to be said of a runner that is not there any more, or cannot be seen."""
+    if runner is None or life in ("alive", "ended"):
+        return []
+    last = f"its last word was at {rfc3339(runner.written)}"
+    if life == "unknown":
+        return [f"the runner is {runner.process}, which is not seen from here; {last}"]
+    return [f"the runner, {runner.process}, was killed; {last}"]
+
+
+def _removed(source: SourceState) -> str:
+    return (
+        f"{source.source}: up to {source.removed:,} messages of {source.stream} after sequence "
+        f"{source.sequence:,} were removed before this query read them"
     )

@@ -25,7 +25,8 @@ class Batch:
 
     ``ends``: where it ended in each source (JSON). ``behind``: messages still to read, None if not known.
     ``was_written``: the sink had it from a runner that was killed before the batch was finished, and of its
-    rows nobody has counted any.
+    rows nobody has counted any. ``rows_out``: what the sink was handed, None if that is not known. ``late``:
+    rows that came after the watermark and were dropped. ``watermark``: RFC 3339, "" if the query has none.
     """
 
     query: str
@@ -36,6 +37,9 @@ class Batch:
     behind: int | None = None
     views: Mapping[str, ViewRows] = field(default_factory=dict)
     was_written: bool = False
+    rows_out: int | None = None
+    late: int = 0
+    watermark: str = ""
 
     @property
     def rows_per_s(self) -> float:
@@ -46,6 +50,7 @@ class Totals:
     """The sum over a generation's batches; each is counted once, and what was missed is known.
 
     A batch that was written just before a kill may not have been counted: ``missed`` says how many.
+    ``rows_out`` is None once a batch did not tell, ``late`` if batches were summed before late rows were.
 
     Args:
         is_new: the checkpoint has no batch yet; sums that are there are those of one that was lost, and are
@@ -62,6 +67,10 @@ class Totals:
         self.batches = int(raw.get("batches", 0))
         self.rows = int(raw.get("rows", 0))
         self.seconds = float(raw.get("seconds", 0.0))
+        before = 0 if self.batches == 0 else None  # sums of before there were these
+        self.rows_out: int | None = raw.get("rows_out", before)
+        self.late: int | None = raw.get("late", before)
+        self.watermark = str(raw.get("watermark", ""))
         self.views: dict[str, ViewRows] = {
             name: ViewRows(int(each["rows"]), dict(each["failed"]))
             for name, each in raw.get("views", {}).items()
@@ -87,6 +96,9 @@ class Totals:
             "batches": self.batches + (not batch.was_written),
             "rows": self.rows + batch.rows,
             "seconds": round(self.seconds + batch.seconds, 3),
+            "rows_out": _sum(self.rows_out, 0 if batch.was_written else batch.rows_out),
+            "late": _sum(self.late, batch.late),
+            "watermark": batch.watermark or self.watermark,
             "views": {
                 name: {"rows": v.rows, "failed": dict(v.failed)} for name, v in views.items()
             },
@@ -96,3 +108,9 @@ class Totals:
             write_atomically(self._file, json.dumps(raw))
         self.last, self.batches = batch.number, raw["batches"]
         self.rows, self.seconds, self.views = raw["rows"], raw["seconds"], views
+        self.rows_out, self.late, self.watermark = raw["rows_out"], raw["late"], raw["watermark"]
+
+
+def _sum(before: int | None, more: int | None) -> int | None:
+    """What is not known once is not known in sum."""
+    return None if before is None or more is None else before + more

@@ -7,7 +7,7 @@ finds it empty. Nothing is imported before a test asks for it.
 from __future__ import annotations
 
 import importlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -15,14 +15,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from headrace import BrokerSettings, Connection, ConnectOptions, sync
     from headrace.clock import Clock
+
+    from .pipelines import TestedPipeline
 
 __all__ = [
     "headrace_broker",
     "headrace_clock",
+    "headrace_pipeline",
     "headrace_session_broker",
     "headrace_settings",
+    "headrace_spark",
     "headrace_sync_connection",
 ]
 
@@ -107,3 +113,29 @@ def headrace_sync_connection(
     """A blocking connection to ``headrace_broker``, with the login of the settings."""
     with headrace_broker.connect(**login_of(headrace_settings)) as connection:
         yield connection
+
+
+@pytest.fixture(scope="session")
+def headrace_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session of Spark in which pipelines are tried: yours if there is one, else a small one."""
+    from pyspark.sql import SparkSession
+
+    from headrace.pipeline.trying.trial import start_small_session
+
+    if (running := SparkSession.getActiveSession()) is not None:
+        yield running
+        return
+    log = tmp_path_factory.mktemp("headrace-spark") / "spark.log"
+    spark = start_small_session("headrace.testing", log)
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def headrace_pipeline(headrace_spark: SparkSession) -> Callable[..., TestedPipeline]:
+    """``headrace_pipeline(file, profile="")``: a pipeline whose sources are given rows, without a server."""
+    from functools import partial
+
+    from .pipelines import TestedPipeline
+
+    return partial(TestedPipeline, headrace_spark)

@@ -10,9 +10,13 @@ pipeline = LazyGroup(
         "validate": Verb(
             "look for mistakes, without Spark in less than a second", "pipeline.look:validate"
         ),
+        "test": Verb(
+            "give rows to sources and compare what comes, without a server",
+            "pipeline.trying:run_tests",
+        ),
         "run": Verb("run the queries until Ctrl-C", "pipeline.run:run"),
         "once": Verb("process what is there, then end", "pipeline.run:once"),
-        "status": Verb("show how far each query is, without Spark", "pipeline.look:status"),
+        "status": Verb("show how each query is, without Spark", "pipeline.status:status"),
         "reset": Verb("begin again at another place; nothing is destroyed", "pipeline.look:reset"),
         "replay": Verb(
             "run a range through a query again, into results of its own", "pipeline.run:replay"

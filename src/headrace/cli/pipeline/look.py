@@ -1,9 +1,8 @@
-"""``headrace pipeline validate | status | reset``: what needs no Spark, or only its analysis."""
+"""``headrace pipeline validate | reset``: what needs no Spark, or only its analysis."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -12,9 +11,8 @@ from ...pipeline.checkpoints import checkpoint_of
 from ...pipeline.fingerprints import mixture, noted, of_frame, tell_changes
 from ...pipeline.model import Declared
 from ...pipeline.problems import PipelineError
-from ...pipeline.status import QueryStatus, status_of
 from ..shared.asking import may_go_on
-from ..shared.output import Output, Table
+from ..shared.output import Output
 from ..shared.verbs import offline
 from .file import FILE, PROFILE, opened, status_of_problems, tell_problems
 
@@ -92,53 +90,6 @@ def _plan(declared: Declared) -> dict[str, str]:
         return found
     finally:
         spark.stop()
-
-
-@offline(FILE, PROFILE)
-def status(output: Output, file: Path, profile: str) -> int:
-    """Show how far each query of a pipeline is: batches, position, what waits, rows and expectations.
-
-    It reads the checkpoints and asks the servers; no Spark is started.
-    """
-    declared = opened(output, file, profile)
-    if declared is None:
-        return 1
-    found = status_of(declared)
-    table = Table(
-        ("QUERY", "GEN", "BATCH", "POSITION", "WAITING", "ROWS"),
-        right=frozenset(("GEN", "BATCH", "WAITING", "ROWS")),
-    )
-    for each in found:
-        table.add(*_row(each))
-    quality = _quality(found)
-    notes = [f"{each.query}: {note}" for each in found for note in each.notes]
-    output.show(
-        [each.document() for each in found], table, *([quality] if quality.rows else []), *notes
-    )
-    return 0
-
-
-def _row(each: QueryStatus) -> tuple[Any, ...]:
-    position = ", ".join(
-        f"{s.stream} {s.sequence:,} of {s.last:,}" for s in each.sources if not s.error
-    )
-    batch = "–" if each.finished < 0 else f"{each.finished:,}"
-    if each.planned > each.finished:
-        batch += f" (+{each.planned - each.finished} under way)"
-    waiting = "?" if each.waiting is None else f"{each.waiting:,}"
-    return each.query, each.generation, batch, position, waiting, f"{each.totals.rows:,}"
-
-
-def _quality(found: list[QueryStatus]) -> Table:
-    """How many rows failed each expectation."""
-    table = Table(
-        ("QUERY", "VIEW", "EXPECTATION", "FAILED", "OF"), right=frozenset(("FAILED", "OF"))
-    )
-    for each in found:
-        for view, seen in each.totals.views.items():
-            for name, count in seen.failed.items():
-                table.add(each.query, view, name, f"{count:,}", f"{seen.rows:,}")
-    return table
 
 
 @offline(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from ...errors import HeadraceError
 from ...pipeline import checking, resets, standing
 from ...pipeline.model import Consent
 from ...pipeline.problems import PipelineError
+from ...pipeline.seen.notes import this_process
+from ...pipeline.seen.recorder import Recorder, told
 from .. import INTERRUPTED
 from ..shared.output import Output
 from ..shared.verbs import offline
@@ -57,15 +61,23 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
     problems, _ = checking.check(declared)
     if not problems and declared.lease is None:  # with a lease it may change until it is ours
         problems = standing.refusals(declared, again=consent.again)
+    recorder = Recorder(declared, this_process(), time.time)
     if problems:
+        recorder.refused("\n".join(map(str, problems)))
         tell_problems(output, problems)
         return status_of_problems(problems)
     from ...pipeline.life import Life
     from .screen import screen_of
 
     with screen_of(output, declared) as screen:
-        life = Life(declared, screen, once=once, consent=consent)
-        ended = life.run()
+        life = Life(declared, told(screen, recorder), once=once, consent=consent)
+        try:
+            ended = life.run()
+        except HeadraceError as error:
+            recorder.refused(str(error))
+            raise
+        finally:
+            recorder.over()
         screen.summary(ended)
     return _status(ended, life.signals)
 

@@ -1,0 +1,99 @@
+"""``headrace pipeline status``: how each query is, for people and for programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...pipeline.status import QueryStatus, rfc3339, status_of
+from ..shared.output import Output, Table
+from ..shared.verbs import offline
+from .file import FILE, PROFILE, opened
+
+
+@offline(FILE, PROFILE)
+def status(output: Output, file: Path, profile: str) -> int:
+    """Show how each query of a pipeline is: state, last error, batches, position, what waits, rows.
+
+    It reads what the runner has noted and the checkpoints, and asks the servers; no Spark is started. So it
+    works while the pipeline runs, and after it was killed.
+    """
+    declared = opened(output, file, profile)
+    if declared is None:
+        return 1
+    found = status_of(declared)
+    queries = Table(
+        ("QUERY", "STATE", "SINCE", "GEN", "BATCH", "POSITION", "WAITING", "ROWS", "ROWS OUT"),
+        right=frozenset(("GEN", "BATCH", "WAITING", "ROWS", "ROWS OUT")),
+    )
+    for each in found:
+        queries.add(*_row(each))
+    tables = [queries, *(each for each in (_quality(found), _time(found)) if each.rows)]
+    notes = [f"{each.query}: {note}" for each in found for note in _sentences(each)]
+    output.show([each.document() for each in found], *tables, *notes)
+    return 0
+
+
+def _row(each: QueryStatus) -> tuple[Any, ...]:
+    position = ", ".join(
+        f"{s.stream} {s.sequence:,} of {s.last:,}" for s in each.sources if not s.error
+    )
+    return (
+        each.query,
+        each.state or "–",
+        rfc3339(each.told.since) or "–",
+        each.generation,
+        _batch(each),
+        position,
+        _number(each.waiting),
+        f"{each.totals.rows:,}",
+        _number(each.totals.rows_out),
+    )
+
+
+def _batch(each: QueryStatus) -> str:
+    batch = "–" if each.finished < 0 else f"{each.finished:,}"
+    if each.planned <= each.finished:
+        return batch
+    is_running = each.state == "running" and each.is_live
+    return f"{batch} (+1 {'under way' if is_running else 'unfinished'})"
+
+
+def _number(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
+
+
+def _sentences(each: QueryStatus) -> list[str]:
+    found = list(each.notes)
+    told = each.told
+    if told.why:
+        found.append(f"waits {told.why}")
+    if told.restarts:
+        found.append(f"started again {told.restarts} times in this run")
+    if told.error:
+        times = f" ({told.failures} times since a batch ended)" if told.failures > 1 else ""
+        found.append(f"failed at {rfc3339(told.error_at)}{times}: {told.error}")
+    return found
+
+
+def _quality(found: list[QueryStatus]) -> Table:
+    """How many rows failed each expectation."""
+    table = Table(
+        ("QUERY", "VIEW", "EXPECTATION", "FAILED", "OF"), right=frozenset(("FAILED", "OF"))
+    )
+    for each in found:
+        for view, seen in each.totals.views.items():
+            for name, count in seen.failed.items():
+                table.add(each.query, view, name, f"{count:,}", f"{seen.rows:,}")
+    return table
+
+
+def _time(found: list[QueryStatus]) -> Table:
+    """Of queries with a watermark: where it is, and how many rows came too late."""
+    table = Table(
+        ("QUERY", "WATERMARK", "LATE ROWS DROPPED"), right=frozenset(("LATE ROWS DROPPED",))
+    )
+    for each in found:
+        if each.totals.watermark:
+            table.add(each.query, each.totals.watermark, _number(each.totals.late))
+    return table
