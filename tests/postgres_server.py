@@ -124,6 +124,11 @@ class PostgresServer:
             self.kill()
         shutil.rmtree(self._directory)
 
+    @property
+    def pid(self) -> int:
+        """The number of the server's first process, whose children are the others."""
+        return int((self._directory / "data" / "postmaster.pid").read_text().split()[0])
+
     def url(self, database: str = "postgres") -> str:
         """The address of one of its databases."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import base64
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from headrace.jobs.errors import DatabaseUnavailableError, JobsError
-from headrace.jobs.store import Database, Tx
-from headrace.jobs.store.together import Outcome, Together, Work
+from headrace.jobs.store import Database, Outcome, Tx
+from headrace.jobs.store.together import Together
 from jobs_world import PRODUCER, World
 
 
@@ -18,13 +19,21 @@ async def test_what_waits_for_a_transaction_goes_together_with_the_next() -> Non
     sizes: list[int] = []
     go_on = asyncio.Event()
 
-    async def carry_out(works: Sequence[Work]) -> list[Outcome]:
-        sizes.append(len(works))
-        await go_on.wait()
-        return [Outcome(value=work(NO_TX)) for work in works]
+    def numbers(tx: Tx, items: Sequence[int]) -> list[Outcome]:
+        return [Outcome(value=item) for item in items]
 
-    together = Together(carry_out)
-    writes = [asyncio.create_task(together.write(lambda _, n=n: n)) for n in range(100)]  # type: ignore[misc]
+    def names(tx: Tx, items: Sequence[str]) -> list[Outcome]:
+        return [Outcome(value=item) for item in items]
+
+    async def write(work: Callable[[Tx], Any]) -> Any:
+        await go_on.wait()
+        outcomes = work(NO_TX)
+        sizes.append(len(outcomes))
+        return outcomes
+
+    together = Together(write)
+    writes = [asyncio.create_task(together.write(numbers, n)) for n in range(100)]
+    other = asyncio.create_task(together.write(names, "of another kind"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     writes[50].cancel()
@@ -35,8 +44,9 @@ async def test_what_waits_for_a_transaction_goes_together_with_the_next() -> Non
         *range(51, 100),
     ]
     assert isinstance(results[50], asyncio.CancelledError)
-    assert len(sizes) <= 3, sizes
-    assert await together.write(lambda _: "alone") == "alone"
+    assert await other == "of another kind"
+    assert len(sizes) <= 4, sizes
+    assert await together.write(names, "alone") == "alone"
 
 
 NO_TX: Any = None
@@ -46,22 +56,24 @@ NO_TX: Any = None
 async def test_of_a_group_each_has_its_own_outcome(database: Database, known: bool) -> None:
     """Refusals leave the others alone; so does one that the database itself rejects."""
 
-    def stored(number: int) -> Work:
-        return lambda tx: tx.run("put_meta", key=f"k{number}", value="v")
+    def store(tx: Tx, items: Sequence[str]) -> list[Outcome]:
+        outcomes = []
+        for item in items:
+            if item == "refused":
+                outcomes.append(Outcome(error=JobsError(409, "no", "no")))
+                continue
+            if item == "rejected":
+                if known:
+                    tx.run("put_meta", key="odd", value=None)
+                raise LookupError("nobody expected this")
+            outcomes.append(Outcome(value=tx.run("put_meta", key=item, value="v")))
+        return outcomes
 
-    def refused(tx: Tx) -> None:
-        raise JobsError(409, "no", "no")
-
-    def rejected(tx: Tx) -> None:
-        if known:
-            tx.run("put_meta", key="odd", value=None)
-        raise LookupError("nobody expected this")
-
-    works: list[Work] = [stored(number) for number in range(20)]
-    works[3:3] = [refused]
-    works[10:10] = [rejected]
+    items = [f"k{number}" for number in range(20)]
+    items[3:3] = ["refused"]
+    items[10:10] = ["rejected"]
     results = await asyncio.gather(
-        *(database.write_together(work) for work in works), return_exceptions=True
+        *(database.write_together(store, item) for item in items), return_exceptions=True
     )
     assert [result for result in results if isinstance(result, int)] == [1] * 20
     assert isinstance(results[3], JobsError)
@@ -90,10 +102,53 @@ async def test_broadcasts_at_once_are_answered_each_by_its_own(world: World) -> 
     assert len(await world.queued(100)) == codes.count(201)
 
 
+async def test_messages_at_once_keep_their_bodies_headers_and_priorities(world: World) -> None:
+    """Of all sizes and kinds; scheduled ones wait, and one that is sent twice is stored once."""
+    bodies = [bytes([number]) * (number * 37 + 1) for number in range(40)]
+
+    def post(number: int) -> Any:
+        headers = {
+            **PRODUCER,
+            "Content-Type": f"text/x-{number}; charset=\xe4",
+            "X-Broker-Message-Priority": str(number % 3),
+            "X-Broker-Metadata-Headers": "X-Own",
+            "X-Own": f"{number} \xfc",
+            "Idempotency-Key": f"m{number}",
+        }
+        if number % 10 == 9:
+            headers["X-Broker-Scheduled-For"] = "2999-01-01T00:00:00Z"
+        path = "/v2/channel/c/messages"
+        encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+        return world.http.post(path, content=bodies[number], headers=encoded)
+
+    answers = await asyncio.gather(*(post(number) for number in (*range(40), 7, 9)))
+    shown = [(answer.status_code, answer.json()) for answer in answers]
+    assert [code for code, _ in shown] == [201] * 40 + [200] * 2
+    assert [body["scheduled"] for _, body in shown[:10]] == [False] * 9 + [True]
+    assert [body["jobs"] for _, body in shown] == [0 if n % 10 == 9 else 1 for n in range(40)] + [
+        0,
+        0,
+    ]
+    held = await world.claim(100)
+    numbers = [int(job["message"]["id"].removeprefix("m")) for job in held]
+    assert sorted(numbers) == [number for number in range(40) if number % 10 != 9]
+    priorities = [number % 3 for number in numbers]
+    assert priorities == sorted(priorities, reverse=True)
+    for job, number in zip(held, numbers, strict=True):
+        message = job["message"]
+        encoded = message["payload"].encode()
+        body = base64.b64decode(encoded) if message.get("encoding") == "base64" else encoded
+        assert body == bodies[number]
+        assert message["content_type"] == f"text/x-{number}; charset=\xe4"
+        assert message["headers"] == {"X-Own": f"{number} \xfc"}
+
+
 async def test_a_group_without_a_database_is_unavailable_to_all(database: Database) -> None:
+    def nothing(tx: Tx, items: Sequence[int]) -> list[Outcome]:
+        return [Outcome(value=item) for item in items]
+
     await database.close()
     results = await asyncio.gather(
-        *(database.write_together(lambda tx: tx.now_us()) for _ in range(10)),
-        return_exceptions=True,
+        *(database.write_together(nothing, number) for number in range(10)), return_exceptions=True
     )
     assert all(isinstance(result, DatabaseUnavailableError) for result in results)

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .. import ids, limits
-from ..errors import bad_request
+from ..errors import JobsError, bad_request
 from ..models import NewMessage, Published
 from ..runtime import Runtime
 from ..service import publishing
-from ..store import Tx
+from ..service.joined import Publication, publish_all, publish_one
 from . import shapes
 from .endpoint import PRODUCER_TOKENS, Endpoint, Parameter, reply
 from .incoming import header, read_body
@@ -77,21 +77,17 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
         await runtime.database.read(lambda tx: publishing.publisher(tx, channel_id, *tokens))
     body = await read_body(request, runtime.options.payload_bytes_max)
 
-    def write(tx: Tx) -> Published:
-        # A refusal comes before the first change: others may share the transaction.
-        allowed = publishing.publisher(tx, channel_id, *tokens)
+    message: NewMessage | JobsError
+    try:
         message, replay = _message(request, body)
-        now = tx.now_us()
-        publishing.check_message(message, runtime.options, now)
-        return publishing.broadcast(
-            tx, allowed["channel_seq"], allowed["producer_seq"], message, now, replay=replay
-        )
-
-    database = runtime.database
-    if header(request, "x-broker-ordering-key"):
-        published = await database.write(write)  # it locks its key until the end
+    except JobsError as error:
+        message, replay = error, False  # told only to those who may publish
+    publication = Publication(channel_id, *tokens, message, replay, runtime.options)
+    if isinstance(message, NewMessage) and (message.ordering_key or len(body) > _SMALL_BYTES):
+        # It locks its key until the end, or is a transaction's worth by itself.
+        published = await runtime.database.write(lambda tx: publish_one(tx, publication))
     else:
-        published = await database.write_together(write)
+        published = await runtime.database.write_together(publish_all, publication)
     if not published.replayed:
         runtime.metrics.add("jobs_published_total", channel=channel_id)
         runtime.metrics.add("jobs_enqueued_total", published.jobs, channel=channel_id)

@@ -18,8 +18,10 @@ __all__ = [
     "broadcast",
     "cancel_scheduled",
     "check_message",
+    "digest_of",
     "dispatch_due",
     "feed",
+    "known_before",
     "publisher",
 ]
 
@@ -101,34 +103,41 @@ def broadcast(
     gets the first answer, and a different message under the same key is 422.
     """
     message_id = message.message_id or ids.new_message_id()
-    digest = _digest(message)
+    digest = digest_of(message)
     seq = _insert(tx, channel_seq, producer_seq, message_id, message, digest, now)
     scheduled = message.scheduled_us is not None
     if seq is None:
-        if not replay:
-            raise JobsError(
-                409,
-                "message_exists",
-                "the channel has a message with this id",
-                "X-Broker-Message-ID",
-            )
-        known = tx.one("get_digest", channel_seq=channel_seq, message_id=message_id)
-        if known is None or known["digest"] != digest:
-            raise JobsError(
-                422, "key_reused", "this key was used for a different message", "Idempotency-Key"
-            )
-        return Published(
-            message_id=message_id,
-            scheduled=known["scheduled_us"] is not None,
-            jobs=0,
-            replayed=True,
-        )
+        return known_before(tx, channel_seq, message_id, digest, replay=replay)
     jobs = (
         0
         if scheduled
         else _fan_out(tx, seq, channel_seq, message.priority, message.ordering_key, now)
     )
     return Published(message_id=message_id, scheduled=scheduled, jobs=jobs)
+
+
+def known_before(
+    tx: Tx, channel_seq: int, message_id: str, digest: str, *, replay: bool
+) -> Published:
+    """The answer for a message whose id is taken; see :func:`broadcast`."""
+    if not replay:
+        raise JobsError(
+            409,
+            "message_exists",
+            "the channel has a message with this id",
+            "X-Broker-Message-ID",
+        )
+    known = tx.one("get_digest", channel_seq=channel_seq, message_id=message_id)
+    if known is None or known["digest"] != digest:
+        raise JobsError(
+            422, "key_reused", "this key was used for a different message", "Idempotency-Key"
+        )
+    return Published(
+        message_id=message_id,
+        scheduled=known["scheduled_us"] is not None,
+        jobs=0,
+        replayed=True,
+    )
 
 
 def feed(tx: Tx, channel_id: str, messages: Sequence[NewMessage], now: int) -> tuple[int, int]:
@@ -144,7 +153,9 @@ def feed(tx: Tx, channel_id: str, messages: Sequence[NewMessage], now: int) -> t
     for message in messages:
         if message.message_id is None:
             raise AssertionError("a message from a stream has an id made of its sequence")
-        seq = _insert(tx, channel["seq"], None, message.message_id, message, _digest(message), now)
+        seq = _insert(
+            tx, channel["seq"], None, message.message_id, message, digest_of(message), now
+        )
         if seq is not None:
             jobs += _fan_out(tx, seq, channel["seq"], message.priority, message.ordering_key, now)
             new += 1
@@ -228,7 +239,8 @@ def _fan_out(tx: Tx, seq: int, channel_seq: int, priority: int, key: str | None,
     return len(rows)
 
 
-def _digest(message: NewMessage) -> str:
+def digest_of(message: NewMessage) -> str:
+    """What tells whether two messages are the same."""
     parts = (
         message.content_type,
         str(message.priority),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .base import Database, Row, Tx
+from .base import Database, Outcome, Row, Tx
 from .open import open_database
 
-__all__ = ["Database", "Row", "Tx", "open_database"]
+__all__ = ["Database", "Outcome", "Row", "Tx", "open_database"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Database", "Row", "Tx", "Work"]
+__all__ = ["Database", "GroupWork", "Outcome", "Row", "Tx", "Work"]
 
 T = TypeVar("T")
 
@@ -50,6 +51,17 @@ class Tx(Protocol):
 Work = Callable[[Tx], T]
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one request of a group: a value, or the error that its client gets."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+GroupWork = Callable[[Tx, Sequence[Any]], Sequence[Outcome]]
+
+
 class Database(Protocol):
     """A database with the schema of this version.
 
@@ -65,11 +77,11 @@ class Database(Protocol):
         """Run ``work`` in a transaction; returns when it is durable."""
         ...
 
-    async def write_together(self, work: Callable[[Tx], T], /) -> T:
-        """As :meth:`write`, in one transaction with others that arrive meanwhile: many, and one sync.
+    async def write_together(self, work: GroupWork, item: Any, /) -> Any:
+        """The outcome of ``item`` in ``work``, which gets it with others of its kind, in one transaction.
 
-        ``work`` must take locks in no order that could block others of its kind, and if it raises a
-        :class:`~headrace.jobs.errors.JobsError` it must have changed nothing before.
+        ``work`` returns an outcome for each of its items, in their order. A refused item must leave the
+        others alone. If ``work`` raises, nothing is stored, and it is called again for each item alone.
         """
         ...
 

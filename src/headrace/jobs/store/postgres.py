@@ -7,11 +7,13 @@ on the next use; its transaction ends with 503, because the outcome is unknown.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -20,13 +22,14 @@ from psycopg.rows import dict_row
 
 from ...clock import Clock
 from ...errors import ConfigurationError, StoreFormatError
-from ..errors import DatabaseUnavailableError, JobsError
-from .base import Row, Tx
+from ..errors import DatabaseUnavailableError
+from .base import GroupWork, Row, Tx
 from .queries import load_migrations, load_queries
-from .together import Outcome, Together, outcome, outcome_of
+from .together import Together
 
 __all__ = ["PostgresDatabase", "migrate"]
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 _LOG: Final = logging.getLogger("headrace.jobs")
@@ -45,14 +48,24 @@ _CONFLICTS: Final = (
 _UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError)
 
 
+# Not now(): that is when the transaction began, which may have waited for its connection since.
+_CLOCK: Final = b"; SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us"
+_BEGIN: Final = b"BEGIN" + _CLOCK
+_BEGIN_READING: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" + _CLOCK
+
+
+@cache
+def _queries() -> Mapping[str, bytes]:
+    return {name: text.encode() for name, text in load_queries("postgres").items()}
+
+
 class _PostgresTx:
     """The queries on one connection."""
 
-    def __init__(self, cursor: psycopg.Cursor[dict[str, Any]], clock: Clock | None) -> None:
+    def __init__(self, cursor: psycopg.Cursor[dict[str, Any]], now_us: int) -> None:
         self._cursor = cursor
-        self._clock = clock
-        self._now_us: int | None = None
-        self._queries = load_queries("postgres")
+        self._now_us = now_us
+        self._queries = _queries()
         self._known: dict[Hashable, Any] = {}
         self.rung: set[int] = set()
 
@@ -66,14 +79,6 @@ class _PostgresTx:
         return self._execute(query, values).rowcount
 
     def now_us(self) -> int:
-        if self._now_us is None:
-            if self._clock is not None:
-                self._now_us = self._clock.now_ns() // 1000
-            else:
-                row = self._execute("clock_us", {}).fetchone()
-                if row is None:
-                    raise AssertionError("a SELECT without FROM has one row")
-                self._now_us = int(row["now_us"])
         return self._now_us
 
     def once(self, key: Hashable, made: Callable[[], T], /) -> T:
@@ -86,7 +91,7 @@ class _PostgresTx:
         self.rung.update(consumers)
 
     def _execute(self, query: str, values: dict[str, Any]) -> psycopg.Cursor[dict[str, Any]]:
-        return self._cursor.execute(self._queries[query].encode(), values)
+        return self._cursor.execute(self._queries[query], values)
 
 
 class PostgresDatabase:
@@ -101,9 +106,12 @@ class PostgresDatabase:
         self._hear: Callable[[Sequence[int]], None] = lambda _: None
         self._pool: ThreadPoolExecutor | None = None
         self._local = threading.local()
-        self._connections: set[psycopg.Connection[dict[str, Any]]] = set()
+        # With the server's number of each.
+        self._connections: dict[psycopg.Connection[dict[str, Any]], int] = {}
         self._listener: asyncio.Task[None] | None = None
-        self._together: Together = Together(self._submit_group)
+        self._together = Together(self.write)
+        self._unannounced: set[int] = set()
+        self._announcing: asyncio.Task[None] | None = None
 
     def on_ring(self, hear: Callable[[Sequence[int]], None], /) -> None:
         self._hear = hear
@@ -130,6 +138,8 @@ class PostgresDatabase:
             self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
             self._listener = None
+        if self._announcing is not None:
+            await asyncio.gather(self._announcing, return_exceptions=True)
         if self._pool is not None:
             await asyncio.to_thread(self._pool.shutdown)
             self._pool = None
@@ -140,28 +150,17 @@ class PostgresDatabase:
     async def write(self, work: Callable[[Tx], T], /) -> T:
         return await self._submit(self._write, work)
 
-    async def write_together(self, work: Callable[[Tx], T], /) -> T:
-        return await self._together.write(work)
-
-    async def _submit_group(self, works: Sequence[Callable[[Tx], Any]]) -> list[Outcome]:
-        if len(works) == 1:
-            return [await outcome_of(self.write(works[0]))]
-        try:
-            return await self._submit(self._write, lambda tx: [outcome(tx, work) for work in works])
-        except JobsError as error:
-            return [Outcome(error=error)] * len(works)  # none is stored, or nobody knows
-        except Exception:
-            # One of them cannot be stored, and has rolled the others back: each for itself.
-            return [await outcome_of(self.write(work)) for work in works]
+    async def write_together(self, work: GroupWork, item: Any, /) -> Any:
+        return await self._together.write(work, item)
 
     async def read(self, work: Callable[[Tx], T], /) -> T:
         return await self._submit(self._read, work)
 
-    async def _submit(self, run: Callable[[Callable[[Tx], T]], T], work: Callable[[Tx], T]) -> T:
+    async def _submit(self, run: Callable[[A], T], argument: A) -> T:
         if self._pool is None:
             raise DatabaseUnavailableError("it is closed")
         try:
-            return await self._loop.run_in_executor(self._pool, run, work)
+            return await self._loop.run_in_executor(self._pool, run, argument)
         except _UNAVAILABLE as error:
             raise DatabaseUnavailableError(_why(error)) from error
 
@@ -169,23 +168,65 @@ class PostgresDatabase:
         tries = 0
         while True:
             tries += 1
-            connection = self._connection()
             try:
-                with connection.transaction(), connection.cursor() as cursor:
-                    tx = _PostgresTx(cursor, self._clock)
-                    result = work(tx)
-                    if tx.rung:
-                        tx.run("notify", payload=_payload(tx.rung))
-                    return result
+                result, rung = self._transaction(_BEGIN, work)
             except _CONFLICTS:
                 if tries == _TRIES:
                     raise
+                continue
+            if rung:
+                # From here, not from whoever waits for the result: that may have been cancelled meanwhile.
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                    self._loop.call_soon_threadsafe(self._rang, rung)
+            return result
 
     def _read(self, work: Callable[[Tx], T]) -> T:
+        return self._transaction(_BEGIN_READING, work)[0]
+
+    def _transaction(self, begin: bytes, work: Callable[[Tx], T]) -> tuple[T, set[int]]:
+        """Three answers of the server, and those of ``work``. Returns what it rang, too."""
         connection = self._connection()
-        with connection.transaction(), connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            return work(_PostgresTx(cursor, self._clock))
+        with connection.cursor() as cursor:
+            try:
+                tx = _PostgresTx(cursor, self._begin(cursor, begin))
+                result = work(tx)
+                cursor.execute(b"COMMIT", prepare=False)
+            except BaseException:
+                if not connection.closed and not connection.broken:
+                    connection.rollback()
+                raise
+        return result, tx.rung
+
+    def _begin(self, cursor: psycopg.Cursor[dict[str, Any]], begin: bytes) -> int:
+        """Begin a transaction and ask the server's clock, in one message. Returns the time."""
+        cursor.execute(begin, prepare=False)
+        cursor.nextset()
+        row = cursor.fetchone()
+        if row is None:
+            raise AssertionError("a SELECT without FROM has one row")
+        return int(row["now_us"]) if self._clock is None else self._clock.now_ns() // 1000
+
+    def _rang(self, consumers: set[int]) -> None:
+        """Wake our own waiters at once, and tell other processes.
+
+        A notice in the transaction itself would make all commits of the server wait for each other. Of one
+        that is lost, with this process between commit and notice, the others hear at their next look.
+        """
+        self._hear(sorted(consumers))
+        self._unannounced |= consumers
+        if self._announcing is None or self._announcing.done():
+            self._announcing = asyncio.create_task(self._announce(), name="jobs-announce")
+
+    async def _announce(self) -> None:
+        while self._unannounced:
+            payload, self._unannounced = _payload(self._unannounced), set()
+            try:
+                await self._submit(self._notify, payload)
+            except DatabaseUnavailableError as error:
+                _LOG.warning("other processes were not told of new jobs: %s", error.message)
+
+    def _notify(self, payload: str) -> None:
+        self._connection().execute(_queries()["notify"], {"payload": payload})
 
     def _connection(self) -> psycopg.Connection[dict[str, Any]]:
         """This thread's connection, or a new one if it broke."""
@@ -195,11 +236,11 @@ class PostgresDatabase:
         if connection is not None and not connection.closed and not connection.broken:
             return connection
         if connection is not None:
-            self._connections.discard(connection)
+            self._connections.pop(connection, None)
             connection.close()
         connection = _connect(self._url)
         self._local.connection = connection
-        self._connections.add(connection)
+        self._connections[connection] = connection.info.backend_pid
         return connection
 
     def _migrate(self) -> None:
@@ -218,7 +259,10 @@ class PostgresDatabase:
                     self._hear(())
                     while True:
                         async for notice in connection.notifies(timeout=_LISTEN_CHECK_S):
-                            self._hear(_rung(notice.payload))
+                            if (
+                                notice.pid not in self._connections.values()
+                            ):  # our own were heard at once
+                                self._hear(_rung(notice.payload))
                         await connection.execute("SELECT 1")
             except Exception as error:
                 # Whatever it was: without a listener each new job would wait for the next poll.

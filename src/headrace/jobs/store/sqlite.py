@@ -23,9 +23,10 @@ from ...clock import Clock, SystemClock
 from ...errors import ConfigurationError, StoreFormatError
 from .. import limits
 from ..errors import DatabaseUnavailableError, JobsError
-from .base import Row, Tx
+from .base import GroupWork, Row, Tx
 from .queries import load_migrations, load_queries
 from .steady import Steady
+from .together import Together
 
 __all__ = ["SqliteDatabase", "migrate"]
 
@@ -85,6 +86,7 @@ class SqliteDatabase:
         self._readers: ThreadPoolExecutor | None = None
         self._local = threading.local()
         self._read_connections: list[sqlite3.Connection] = []
+        self._together = Together(self.write)
 
     def on_ring(self, hear: Callable[[Sequence[int]], None], /) -> None:
         self._hear = hear
@@ -144,8 +146,8 @@ class SqliteDatabase:
         finally:
             self._waiting -= 1
 
-    async def write_together(self, work: Callable[[Tx], T], /) -> T:
-        return await self.write(work)  # the writer shares its transactions anyway
+    async def write_together(self, work: GroupWork, item: Any, /) -> Any:
+        return await self._together.write(work, item)
 
     async def read(self, work: Callable[[Tx], T], /) -> T:
         if self._readers is None:

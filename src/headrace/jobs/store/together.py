@@ -1,8 +1,8 @@
-"""Writes that arrive while one is under way share the next transaction.
+"""Requests of one kind that arrive while some are under way share the next transaction, and its statements.
 
-A transaction costs a sync and several answers of the server, whatever is in it. So a write that finds others
-under way waits for them, with all that arrive meanwhile, and goes with these: alone nobody waits, and under
-load the transactions grow.
+A transaction costs a sync and several answers of the server, whatever is in it, and a statement for many
+rows costs little more than one for a single row. So a request that finds others under way waits for them, and
+goes with all that arrive meanwhile: alone nobody waits, and under load the groups grow.
 """
 
 from __future__ import annotations
@@ -10,76 +10,79 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from ..errors import JobsError
-from .base import Tx
+from .base import GroupWork, Outcome, Tx
 
-__all__ = ["Outcome", "Together", "outcome", "outcome_of"]
+__all__ = ["Together"]
 
 T = TypeVar("T")
-Work = Callable[[Tx], Any]
-
 _GROUPS: Final = (
-    2  # transactions under way at once: one is prepared while the other waits for the disk
+    2  # of a kind, under way at once: one is prepared while the other waits for the disk
 )
-_WRITES_MAX: Final = 64
+_ITEMS_MAX: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one write of a group."""
+class _Write(Protocol):
+    """How a database runs a function in a transaction."""
 
-    value: Any = None
-    error: BaseException | None = None
+    def __call__(self, work: Callable[[Tx], T], /) -> Awaitable[T]: ...
+
+
+@dataclass(slots=True)
+class _Kind:
+    """The requests of one kind that wait, and how many groups of them are under way."""
+
+    waiting: list[tuple[Any, asyncio.Future[Any]]]
+    groups: int = 0
 
 
 class Together:
-    """Collects writes, and hands them to ``carry_out`` in groups. Used from the event loop only."""
+    """Collects requests by kind, and has each group done by one call. Used from the event loop only."""
 
-    def __init__(self, carry_out: Callable[[Sequence[Work]], Awaitable[list[Outcome]]]) -> None:
-        self._carry_out = carry_out
-        self._waiting: list[tuple[Work, asyncio.Future[Any]]] = []
+    def __init__(self, write: _Write) -> None:
+        self._write = write
+        self._kinds: dict[GroupWork, _Kind] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def write(self, work: Callable[[Tx], T]) -> T:
-        """The result of ``work``, when its transaction is durable. Cancelling leaves the group as it is."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append((work, future))
-        if len(self._tasks) < _GROUPS:
-            task = asyncio.create_task(self._drain())
+    async def write(self, work: GroupWork, item: Any) -> Any:
+        """What became of ``item``, when its transaction is durable. Cancelling leaves the group as it is."""
+        kind = self._kinds.setdefault(work, _Kind([]))
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        kind.waiting.append((item, future))
+        if kind.groups < _GROUPS:
+            kind.groups += 1
+            task = asyncio.create_task(self._drain(work, kind))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await future
 
-    async def _drain(self) -> None:
-        while self._waiting:
-            group, self._waiting = self._waiting[:_WRITES_MAX], self._waiting[_WRITES_MAX:]
-            group = [(work, future) for work, future in group if not future.cancelled()]
-            try:
-                outcomes = await self._carry_out([work for work, _ in group]) if group else []
-            except Exception as error:
-                outcomes = [Outcome(error=error)] * len(group)
-            for (_, future), result in zip(group, outcomes, strict=True):
-                if future.cancelled():
-                    continue
-                if result.error is None:
-                    future.set_result(result.value)
-                else:
-                    future.set_exception(result.error)
+    async def _drain(self, work: GroupWork, kind: _Kind) -> None:
+        try:
+            while kind.waiting:
+                group, kind.waiting = kind.waiting[:_ITEMS_MAX], kind.waiting[_ITEMS_MAX:]
+                group = [(item, future) for item, future in group if not future.cancelled()]
+                outcomes = await self._outcomes(work, [item for item, _ in group])
+                for (_, future), outcome in zip(group, outcomes, strict=True):
+                    if future.cancelled():
+                        continue
+                    if outcome.error is None:
+                        future.set_result(outcome.value)
+                    else:
+                        future.set_exception(outcome.error)
+        finally:
+            kind.groups -= 1
 
-
-def outcome(tx: Tx, work: Work) -> Outcome:
-    """Run one write of a group. A refusal has changed nothing, so the others go on."""
-    try:
-        return Outcome(value=work(tx))
-    except JobsError as error:
-        return Outcome(error=error)
-
-
-async def outcome_of(written: Awaitable[Any]) -> Outcome:
-    """The same of a write with a transaction of its own."""
-    try:
-        return Outcome(value=await written)
-    except Exception as error:
-        return Outcome(error=error)
+    async def _outcomes(self, work: GroupWork, items: Sequence[Any]) -> Sequence[Outcome]:
+        if not items:
+            return []
+        try:
+            return await self._write(lambda tx: work(tx, items))
+        except JobsError as error:
+            return [Outcome(error=error)] * len(items)  # none is stored, or nobody knows
+        except Exception as error:
+            if len(items) == 1:
+                return [Outcome(error=error)]
+            # One of them cannot be stored, and has rolled the others back: each for itself.
+            return [found for item in items for found in await self._outcomes(work, [item])]

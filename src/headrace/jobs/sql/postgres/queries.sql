@@ -1,14 +1,37 @@
 -- Queries in PostgreSQL's dialect.
 
--- name: clock_us
--- Not now(): that is the start of the transaction, which may have waited for a connection since.
-SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us;
-
 -- name: lock_producer
 SELECT * FROM producer WHERE producer_id = :producer_id FOR UPDATE;
 
 -- name: lock_channel
 SELECT * FROM channel WHERE channel_id = :channel_id FOR UPDATE;
+
+-- name: insert_messages
+-- As one, without keys; :payloads are all of them, one after the other.
+INSERT INTO message (
+    channel_seq, producer_seq, message_id, payload, content_type, priority, headers,
+    digest, status, received_us, dispatched_us, scheduled_us
+)
+SELECT
+    item.channel_seq, item.producer_seq, item.message_id,
+    substring(:payloads::bytea FROM item.at + 1 FOR item.size), item.content_type, item.priority,
+    item.headers, item.digest, CASE WHEN item.scheduled_us IS NULL THEN 102 ELSE 101 END, :now,
+    CASE WHEN item.scheduled_us IS NULL THEN :now::bigint END, item.scheduled_us
+FROM json_to_recordset(:items::json) AS item (
+    place integer, channel_seq bigint, producer_seq bigint, message_id text, at integer, size integer,
+    content_type text, priority integer, headers text, digest text, scheduled_us bigint
+)
+ORDER BY item.place
+ON CONFLICT DO NOTHING RETURNING seq, channel_seq, message_id;
+
+-- name: fan_out_messages
+-- One job of each message for every consumer of its channel.
+INSERT INTO job (message_seq, consumer_seq, state, hold, priority, due_us, changed_us, created_us)
+SELECT item.seq, consumer.seq, 1001, 0, item.priority, :now, :now, :now
+FROM json_to_recordset(:items::json) AS item (seq bigint, channel_seq bigint, priority integer)
+JOIN consumer ON consumer.channel_seq = item.channel_seq AND consumer.removed_us IS NULL
+ORDER BY item.seq, consumer.seq
+RETURNING message_seq, consumer_seq;
 
 -- name: lock_keys
 -- Transactions that add or finish jobs of one ordering key lock each other out; always in the same order.

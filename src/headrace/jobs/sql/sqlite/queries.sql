@@ -6,6 +6,38 @@ SELECT * FROM producer WHERE producer_id = :producer_id;
 -- name: lock_channel
 SELECT * FROM channel WHERE channel_id = :channel_id;
 
+-- name: insert_messages
+-- As one, without keys; :payloads are all of them, one after the other.
+INSERT INTO message (
+    channel_seq, producer_seq, message_id, payload, content_type, priority, headers,
+    digest, status, received_us, dispatched_us, scheduled_us
+)
+SELECT
+    json_extract(value, '$.channel_seq'), json_extract(value, '$.producer_seq'),
+    json_extract(value, '$.message_id'),
+    substr(:payloads, json_extract(value, '$.at') + 1, json_extract(value, '$.size')),
+    json_extract(value, '$.content_type'), json_extract(value, '$.priority'),
+    json_extract(value, '$.headers'), json_extract(value, '$.digest'),
+    CASE WHEN json_extract(value, '$.scheduled_us') IS NULL THEN 102 ELSE 101 END, :now,
+    CASE WHEN json_extract(value, '$.scheduled_us') IS NULL THEN :now END,
+    json_extract(value, '$.scheduled_us')
+FROM json_each(:items) WHERE true
+ORDER BY json_extract(value, '$.place')
+ON CONFLICT DO NOTHING RETURNING seq, channel_seq, message_id;
+
+-- name: fan_out_messages
+-- One job of each message for every consumer of its channel.
+INSERT INTO job (message_seq, consumer_seq, state, hold, priority, due_us, changed_us, created_us)
+SELECT item.seq, consumer.seq, 1001, 0, item.priority, :now, :now, :now
+FROM (
+    SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.channel_seq') AS channel_seq,
+        json_extract(value, '$.priority') AS priority
+    FROM json_each(:items)
+) AS item
+JOIN consumer ON consumer.channel_seq = item.channel_seq AND consumer.removed_us IS NULL
+ORDER BY item.seq, consumer.seq
+RETURNING message_seq, consumer_seq;
+
 -- name: lock_keys
 SELECT 1 WHERE :keys IS NOT NULL;
 

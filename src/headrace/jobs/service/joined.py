@@ -1,0 +1,159 @@
+"""What many clients ask at once, done by one transaction and few statements; each has its own outcome."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import ids
+from ..errors import JobsError
+from ..models import NewMessage, Options, Published
+from ..store import Outcome, Row, Tx
+from .publishing import broadcast, check_message, digest_of, known_before, publisher
+
+__all__ = ["Publication", "publish_all", "publish_one"]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A message without an ordering key, from whom it is, and where to.
+
+    ``message`` is the reason if the request was malformed, which only those learn who may publish. With
+    ``replay`` the same message again gets the first answer.
+    """
+
+    channel_id: str
+    channel_token: str
+    producer_id: str
+    producer_token: str
+    message: NewMessage | JobsError
+    replay: bool
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A message that may be stored."""
+
+    place: int
+    channel_seq: int
+    producer_seq: int
+    message_id: str
+    message: NewMessage
+    digest: str
+    replay: bool
+
+
+def publish_all(tx: Tx, items: Sequence[Publication]) -> Sequence[Outcome]:
+    """Store these messages with their jobs; see :func:`.publishing.broadcast` for each outcome."""
+    now = tx.now_us()
+    outcomes: dict[int, Outcome] = {}
+    taken = []
+    for place, item in enumerate(items):
+        try:
+            allowed, message = _checked(tx, item, now)
+        except JobsError as error:
+            outcomes[place] = Outcome(error=error)
+            continue
+        taken.append(
+            _Taken(
+                place=place,
+                channel_seq=allowed["channel_seq"],
+                producer_seq=allowed["producer_seq"],
+                message_id=message.message_id or ids.new_message_id(),
+                message=message,
+                digest=digest_of(message),
+                replay=item.replay,
+            )
+        )
+    seqs = _insert_all(tx, taken, now) if taken else {}
+    jobs = _fan_out_all(tx, taken, seqs, now)
+    for one in taken:
+        seq = seqs.get(one.place)
+        if seq is None:
+            outcomes[one.place] = _known(tx, one)
+            continue
+        scheduled = one.message.scheduled_us is not None
+        outcomes[one.place] = Outcome(
+            Published(message_id=one.message_id, scheduled=scheduled, jobs=jobs[seq])
+        )
+    return [outcomes[place] for place in range(len(items))]
+
+
+def publish_one(tx: Tx, item: Publication) -> Published:
+    """The same for one message, which may have an ordering key."""
+    now = tx.now_us()
+    allowed, message = _checked(tx, item, now)
+    return broadcast(
+        tx, allowed["channel_seq"], allowed["producer_seq"], message, now, replay=item.replay
+    )
+
+
+def _checked(tx: Tx, item: Publication, now: int) -> tuple[Row, NewMessage]:
+    allowed = publisher(
+        tx, item.channel_id, item.channel_token, item.producer_id, item.producer_token
+    )
+    if isinstance(item.message, JobsError):
+        raise item.message
+    check_message(item.message, item.options, now)
+    return allowed, item.message
+
+
+def _insert_all(tx: Tx, taken: Sequence[_Taken], now: int) -> dict[int, int]:
+    """The numbers of the messages that are new, by place."""
+    shown: list[dict[str, Any]] = []
+    at = 0
+    for one in taken:
+        message, size = one.message, len(one.message.payload)
+        shown.append(
+            {
+                "place": one.place,
+                "channel_seq": one.channel_seq,
+                "producer_seq": one.producer_seq,
+                "message_id": one.message_id,
+                "at": at,
+                "size": size,
+                "content_type": message.content_type,
+                "priority": message.priority,
+                "headers": json.dumps(message.headers),
+                "digest": one.digest,
+                "scheduled_us": message.scheduled_us,
+            }
+        )
+        at += size
+    payloads = b"".join(one.message.payload for one in taken)
+    rows = tx.all("insert_messages", items=json.dumps(shown), payloads=payloads, now=now)
+    # Of two with one id the first is stored.
+    places = {(one.channel_seq, one.message_id): one.place for one in reversed(taken)}
+    return {places[row["channel_seq"], row["message_id"]]: row["seq"] for row in rows}
+
+
+def _fan_out_all(tx: Tx, taken: Sequence[_Taken], seqs: dict[int, int], now: int) -> Counter[int]:
+    """How many jobs each of the new messages has, by its number."""
+    shown = [
+        {
+            "seq": seqs[one.place],
+            "channel_seq": one.channel_seq,
+            "priority": one.message.priority,
+        }
+        for one in taken
+        if one.place in seqs and one.message.scheduled_us is None
+    ]
+    if not shown:
+        return Counter()
+    rows = tx.all("fan_out_messages", items=json.dumps(shown), now=now)
+    tx.ring(sorted({row["consumer_seq"] for row in rows}))
+    return Counter(row["message_seq"] for row in rows)
+
+
+def _known(tx: Tx, one: _Taken) -> Outcome:
+    """The outcome of a message whose id is taken."""
+    try:
+        return Outcome(
+            known_before(tx, one.channel_seq, one.message_id, one.digest, replay=one.replay)
+        )
+    except JobsError as error:
+        return Outcome(error=error)
