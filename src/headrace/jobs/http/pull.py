@@ -109,7 +109,9 @@ async def change_job(runtime: Runtime, request: Request) -> Response:
 
     def write(tx: Tx) -> tuple[Consumer, Event | None]:
         # The tokens and the path are checked before the body, as specified.
-        consumer = _pull_consumer(tx, request)
+        consumer = _consumer(tx, request)
+        if consumer.kind != "pull" and not legacy.is_held(tx, consumer, path_id):
+            raise consumers.not_pulled()
         seq = ids.job_number(path_id)
         legacy.job_of_consumer(tx, consumer, seq)
         asked, incremental_s = _next_state(raw)

@@ -23,6 +23,7 @@ __all__ = [
     "change_consumer",
     "consumer_of",
     "find_consumer",
+    "not_pulled",
     "put_consumer",
     "remove_consumer",
     "remove_some",
@@ -217,10 +218,13 @@ def authorised_pull_consumer(
     """The same, and 412 if it is not a pull consumer."""
     consumer = authorised_consumer(tx, channel_id, consumer_id, channel_token, consumer_token)
     if consumer.kind != "pull":
-        raise JobsError(
-            412, "not_a_pull_consumer", "only pull consumers ask for their jobs", "type"
-        )
+        raise not_pulled()
     return consumer
+
+
+def not_pulled() -> JobsError:
+    """What somebody is told who asks for the jobs of a push consumer."""
+    return JobsError(412, "not_a_pull_consumer", "only pull consumers ask for their jobs", "type")
 
 
 def consumer_of(row: Row) -> Consumer:

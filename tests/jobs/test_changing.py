@@ -1,0 +1,84 @@
+"""Definitions that change while they have jobs: what is at work stays with those who work on it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headrace.jobs.client import AsyncJobsClient, JobsError, LeasedJob, Worker
+from headrace.jobs.http import create_app
+from headrace.jobs.push.engine import PushEngine
+from jobs_contract import ContractTransport
+from jobs_endpoint import Endpoint
+from jobs_world import PULL, World, held
+from waiting import until
+
+CONSUMER = "/v2/channel/c/consumer/k"
+
+
+async def patch(world: World, expect: int = 200, /, **change: Any) -> Any:
+    response = await world.http.patch(CONSUMER, json=change)
+    assert response.status_code == expect, response.text
+    return response.json()
+
+
+async def test_jobs_that_are_leased_stay_with_their_workers_when_the_consumer_becomes_push(
+    world: World,
+) -> None:
+    for _ in range(6):
+        await world.broadcast()
+    leased = await world.claim(4)
+    (plain, *_) = await world.queued()
+    await world.move(plain["ID"], "INFLIGHT")
+    async with Endpoint() as endpoint:
+        await patch(world, type="push", callback_url=endpoint.url)
+        engine = PushEngine(world.runtime)
+        pushing = asyncio.create_task(engine.run())
+        await endpoint.wait_for(1)
+        (told,) = (await world.lease("heartbeat", jobs=held(leased[0])))["results"]
+        assert told["code"] == "ok"
+        for end, job, state in zip(
+            ("complete", "fail", "complete"),
+            leased,
+            ("DELIVERED", "DEAD", "DELIVERED"),
+            strict=False,
+        ):
+            item = held(job)[0] | ({"dead": True} if end == "fail" else {})
+            assert (await world.lease(end, jobs=[item]))["results"][0]["state"] == state
+        await world.move(plain["ID"], "DELIVERED")
+        await world.lease("release", jobs=held(leased[3]))
+        calls = await endpoint.wait_for(2)
+        assert len(calls) == 2, "the one that waited, and the one that was given back"
+        assert (await world.lease("claim", 412))["code"] == "not_a_pull_consumer"
+        waiting = await world.http.get("/channel/c/consumer/k/queued-jobs", headers=PULL)
+        assert waiting.status_code == 412
+        engine.stop()
+        async with asyncio.timeout(10):
+            await pushing
+
+
+@pytest.mark.one_database
+async def test_a_worker_finishes_what_it_has_before_it_says_that_its_consumer_is_pushed_to(
+    world: World,
+) -> None:
+    begun, going = asyncio.Event(), asyncio.Event()
+
+    async def work(job: LeasedJob) -> None:
+        begun.set()
+        await going.wait()
+
+    await world.broadcast()
+    transport = ContractTransport(create_app(world.runtime))
+    async with AsyncJobsClient("http://jobs", transport=transport) as client:
+        queue = client.queue("c", "k", channel_token="ct", consumer_token="kt")
+        made = Worker(queue, work, concurrency=2, wait_s=1)
+        task = asyncio.create_task(made.run())
+        await begun.wait()
+        await patch(world, type="push", callback_url="http://127.0.0.1:1/")
+        going.set()
+        with pytest.raises(JobsError, match="only pull consumers"):
+            async with asyncio.timeout(10):
+                await task
+        await until(lambda: made.completed == 1)
