@@ -82,3 +82,35 @@ async def test_a_worker_finishes_what_it_has_before_it_says_that_its_consumer_is
             async with asyncio.timeout(10):
                 await task
         await until(lambda: made.completed == 1)
+
+
+async def claims(world: World, token: str) -> int:
+    headers = {"X-Broker-Channel-Token": "ct", "X-Broker-Consumer-Token": token}
+    answer = await world.http.post(f"{CONSUMER}/jobs/claim", json={"max": 1}, headers=headers)
+    return answer.status_code
+
+
+async def test_two_tokens_of_a_consumer_are_accepted_until_tokens_change_again(
+    world: World,
+) -> None:
+    async def rotate(**body: Any) -> Any:
+        answer = await world.http.post(f"{CONSUMER}/token", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    assert await rotate(token="k2") == {"token": "k2", "live": 2}
+    assert [await claims(world, token) for token in ("kt", "k2", "k3")] == [200, 200, 403]
+    await patch(world, paused=False)
+    since = (await world.http.get("/channel/c/consumer/k")).headers["last-modified"]
+    await world.put("/channel/c/consumer/k", since=since, token="k2")
+    assert await claims(world, "kt") == 200, "the same token again ends nothing"
+    third = (await rotate())["token"]
+    assert [await claims(world, token) for token in ("kt", "k2", third)] == [403, 200, 200]
+    assert await rotate(token=third, keep_previous=False) == {"token": third, "live": 1}
+    assert [await claims(world, token) for token in ("k2", third)] == [403, 200]
+    await rotate(token="k4")
+    since = (await world.http.get("/channel/c/consumer/k")).headers["last-modified"]
+    await world.put("/channel/c/consumer/k", since=since, token="k5")
+    assert [await claims(world, token) for token in (third, "k4", "k5")] == [403, 403, 200]
+    refused = await world.http.post(f"{CONSUMER}/token", json={"token": "\u00e4"})
+    assert (refused.status_code, refused.json()["field"]) == (400, "token")

@@ -81,6 +81,8 @@ async def test_what_is_defined_can_be_changed(client: Any) -> None:
     assert (patched["paused"], patched["name"]) == (True, "the hook")
     secret = await said(client, "rotate_secret", "d", "h")
     assert secret != await said(client, "rotate_secret", "d", "h", keep_previous=False)
+    token = await said(client, "rotate_token", "d", "h")
+    assert await said(client, "rotate_token", "d", "h", token=token, keep_previous=False) == token
     consumers = (await said(client, "status"))["consumers"]
     assert {(one["channel"], one["consumer"]) for one in consumers} == {("c", "k"), ("d", "h")}
     assert isinstance(await said(client, "events"), list)

@@ -29,6 +29,7 @@ _LOG: Final = logging.getLogger("headrace.jobs")
 
 class SeedConsumer(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     token: str
+    previous_token: str | None = None
     name: str | None = None
     type: str = ""
     callback_url: str = ""
@@ -122,6 +123,7 @@ def _put(
     change = consumers.ConsumerChange(
         name=seed.name,
         token=seed.token,
+        previous_token=seed.previous_token,
         callback_url=seed.callback_url or None,
         kind=seed.type or None,
         max_retries=seed.max_retries,

@@ -117,6 +117,7 @@ jobs = _Jobs(
         "channel": Verb("create or change a channel", "-"),
         "producer": Verb("create or change a producer", "-"),
         "consumer": Verb("create or change a consumer", "-"),
+        "token": Verb("give a consumer another token", "-"),
         "publish": Verb("broadcast a message", "-"),
         "pause": Verb("stop handing out jobs", "-"),
         "resume": Verb("hand out jobs again", "-"),

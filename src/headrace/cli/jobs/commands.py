@@ -206,6 +206,16 @@ def _put_consumer(client: JobsClient, args: Args) -> Any:
     )
 
 
+def _token(client: JobsClient, args: Args) -> Any:
+    if args.only and args.token is None:
+        raise Failure("--only needs --token: without it nobody would know the only token")
+    token = client.rotate_token(
+        args.channel, args.consumer, token=args.token, keep_previous=not args.only
+    )
+    kept = "no other is accepted" if args.only else "the one before is accepted, too"
+    return {"token": token} if args.json else f"{token}\n{kept}"
+
+
 def _publish(client: JobsClient, args: Args) -> Any:
     payload = sys.stdin.buffer.read() if args.payload == "-" else args.payload.encode()
     return client.publish(
@@ -369,6 +379,9 @@ REMOTE: Final[tuple[tuple[str, str, Call, tuple[Declare, ...]], ...]] = (
         lambda c, a: c.put_producer(a.producer, token=a.token, name=a.name),
         (click.argument("producer"), *_NAMED)),
     ("consumer", "create or change a consumer", _put_consumer, (*_ONE, *_NAMED, *_KEPT)),
+    ("token", "give a consumer another token; the one before is accepted, too", _token,
+        (*_ONE, click.option("--token", help="this one; a new one is made and shown when not given"),
+         click.option("--only", is_flag=True, help="accept no other from now on"))),
     ("publish", "broadcast a message", _publish, (_CHANNEL, *_MESSAGE)),
     ("pause", "stop handing out jobs", lambda c, a: _change(c, a, paused=True), _ONE),
     ("resume", "hand out jobs again", lambda c, a: _change(c, a, paused=False), _ONE),

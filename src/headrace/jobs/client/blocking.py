@@ -134,6 +134,22 @@ class JobsClient:
         call = management.new_secret(channel, consumer, keep_previous=keep_previous)
         return self._do(call)
 
+    def rotate_token(
+        self,
+        channel: str,
+        consumer: str,
+        *,
+        token: str | None = None,
+        keep_previous: bool = True,
+    ) -> str:
+        """Give a consumer another token, a new one unless ``token`` names it, and return it.
+
+        The previous one is accepted, too, until tokens change again; without ``keep_previous`` it is not.
+        With the token that it has, ``keep_previous=False`` ends the time of the one before.
+        """
+        call = management.new_token(channel, consumer, token, keep_previous=keep_previous)
+        return self._do(call)
+
     # Messages
 
     def publish(

@@ -80,6 +80,15 @@ def _secret(answer: Answer) -> str:
     return str(mapping(answer)["secret"])
 
 
+def new_token(channel: str, consumer: str, token: str | None, *, keep_previous: bool) -> Call[str]:
+    content = msgspec.json.encode({"token": token, "keep_previous": keep_previous})
+    return Call("POST", queue_path(channel, consumer) + "/token", _token, content=content)
+
+
+def _token(answer: Answer) -> str:
+    return str(mapping(answer)["token"])
+
+
 def _form(**fields: str | int | None) -> bytes:
     return urlencode({name: value for name, value in fields.items() if value is not None}).encode()
 

@@ -128,6 +128,23 @@ async def rotate_secret(runtime: Runtime, request: Request) -> Response:
     return reply(shapes.Secret(secret, len(changed.secrets)))
 
 
+async def rotate_token(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    body = await read_json(request, shapes.TokenBody)
+    path, token = request.path_params, body.token or ids.new_token()
+
+    def decide(present: Consumer) -> consumers.ConsumerChange:
+        previous = present.token if body.keep_previous and present.token != token else ""
+        return consumers.ConsumerChange(token=token, previous_token=previous)
+
+    changed = await runtime.database.write(
+        lambda tx: consumers.change_consumer(
+            tx, path["channelId"], path["consumerId"], decide, None, tx.now_us()
+        )
+    )
+    return reply(shapes.Token(token, 1 + (changed.previous_token is not None)))
+
+
 async def get_job(runtime: Runtime, request: Request) -> Response:
     path = request.path_params
     seq = ids.job_number(path["jobId"])
@@ -209,6 +226,18 @@ ENDPOINTS: Final = (
         summary="Make a new signing secret; the previous one signs too until the next rotation",
         body=shapes.RotateBody,
         answers={200: shapes.Secret},
+        tag="consumers",
+        admin=True,
+        legacy=False,
+        errors=(400, 401, 403, 404, 413),
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_BASE}/token",
+        handler=rotate_token,
+        summary="Give the consumer a new token; the previous one is accepted too until the next change",
+        body=shapes.TokenBody,
+        answers={200: shapes.Token},
         tag="consumers",
         admin=True,
         legacy=False,

@@ -210,7 +210,7 @@ async def requeue_dead(runtime: Runtime, request: Request) -> Response:
     def read(tx: Tx) -> Consumer:
         consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
         is_known = has_admin_token(runtime, request)
-        if not is_known and not ids.tokens_equal(consumer.token, form.get("requeue", "")):
+        if not is_known and not consumers.token_is_of(consumer, form.get("requeue", "")):
             raise bad_request("wrong_token", "send the consumer's token as `requeue`", "requeue")
         return consumer
 

@@ -292,6 +292,16 @@ class Secret(msgspec.Struct):
     live: int
 
 
+class TokenBody(msgspec.Struct, forbid_unknown_fields=True):
+    token: str | None = None
+    keep_previous: bool = True
+
+
+class Token(msgspec.Struct):
+    token: str
+    live: int
+
+
 class Attempt(msgspec.Struct):
     number: int
     kind: str

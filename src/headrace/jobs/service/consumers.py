@@ -27,6 +27,7 @@ __all__ = [
     "put_consumer",
     "remove_consumer",
     "remove_some",
+    "token_is_of",
 ]
 
 DEFINITIONS: Final = 0  # not a consumer's number: rung when a definition changes
@@ -44,6 +45,8 @@ class ConsumerChange(Change):
     paused: bool | None = None
     enable: bool = False
     secrets: tuple[str, ...] | None = None
+    previous_token: str | None = None
+    """Accepted beside ``token``; an empty one: no other. Not given: none, if the token is another one."""
 
     def check(self) -> None:
         Change.check(self)
@@ -55,6 +58,8 @@ class ConsumerChange(Change):
             raise bad_request(
                 "invalid_retries", f"0 to {limits.MAX_RETRIES_MAX} retries", "max_retries"
             )
+        if self.previous_token:
+            ids.check_token(self.previous_token, "previous_token")
         if self.settings is not None:
             self.settings.check()
 
@@ -100,6 +105,7 @@ def put_consumer(
             consumer_id=consumer_id,
             name=change.name or consumer_id,
             token=token,
+            previous_token=change.previous_token or None,
             callback_url=change.callback_url or "",
             kind=kind,
             max_retries=max_retries if change.max_retries is None else change.max_retries,
@@ -146,6 +152,7 @@ def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int
         seq=present.seq,
         name=change.name or present.name,
         token=change.token or present.token,
+        previous_token=_previous_token(present, change),
         callback_url=callback_url,
         kind=kind,
         max_retries=present.max_retries if change.max_retries is None else change.max_retries,
@@ -158,6 +165,19 @@ def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int
         updated=next_version(present.updated_us, now),
     )
     tx.ring([present.seq, DEFINITIONS])
+
+
+def _previous_token(present: Consumer, change: ConsumerChange) -> str | None:
+    if change.previous_token is not None:
+        return change.previous_token or None
+    return present.previous_token if change.token in (None, present.token) else None
+
+
+def token_is_of(consumer: Consumer, given: str) -> bool:
+    """Whether ``given`` is the consumer's token, or the one before, if that is still accepted."""
+    known = (consumer.token, consumer.previous_token)
+    # Both are compared in any case: how long it takes tells nothing.
+    return any([ids.tokens_equal(token, given) for token in known if token is not None])
 
 
 def remove_consumer(
@@ -207,7 +227,7 @@ def authorised_consumer(
     if row["seq"] is None:
         raise JobsError(unknown, "unknown_consumer", "there is no such consumer", "consumerId")
     consumer = consumer_of(row)
-    if not ids.tokens_equal(consumer.token, consumer_token):
+    if not token_is_of(consumer, consumer_token):
         raise forbidden("X-Broker-Consumer-Token")
     return consumer
 
@@ -245,6 +265,7 @@ def consumer_of(row: Row) -> Consumer:
         failing_since_us=row["failing_since_us"],
         updated_us=row["updated_us"],
         token=row["token"],
+        previous_token=row["previous_token"],
         secrets=msgspec.json.decode(row["secrets"], type=tuple[str, ...]),
     )
 

@@ -12,6 +12,7 @@ SELECT
     channel.seq AS channel_seq, channel.channel_id, channel.token_hash AS channel_token_hash,
     consumer.seq, consumer.consumer_id, consumer.name, consumer.token, consumer.callback_url,
     consumer.kind, consumer.max_retries, consumer.settings, consumer.secrets, consumer.paused,
+    consumer.previous_token,
     consumer.disabled_us, consumer.disabled_reason, consumer.failing_since_us, consumer.created_us,
     consumer.updated_us
 FROM channel
@@ -46,17 +47,18 @@ UPDATE channel SET name = :name, token_hash = :token_hash, updated_us = :updated
 
 -- name: insert_consumer
 INSERT INTO consumer (
-    channel_seq, consumer_id, name, token, callback_url, kind, max_retries, settings, secrets,
-    created_us, updated_us
+    channel_seq, consumer_id, name, token, previous_token, callback_url, kind, max_retries, settings,
+    secrets, created_us, updated_us
 ) VALUES (
-    :channel_seq, :consumer_id, :name, :token, :callback_url, :kind, :max_retries, :settings, :secrets,
-    :now, :now
+    :channel_seq, :consumer_id, :name, :token, :previous_token, :callback_url, :kind, :max_retries,
+    :settings, :secrets, :now, :now
 )
 ON CONFLICT DO NOTHING RETURNING seq;
 
 -- name: update_consumer
 UPDATE consumer SET
-    name = :name, token = :token, callback_url = :callback_url, kind = :kind,
+    name = :name, token = :token, previous_token = :previous_token, callback_url = :callback_url,
+    kind = :kind,
     max_retries = :max_retries, settings = :settings, secrets = :secrets, paused = :paused,
     disabled_us = :disabled_us, disabled_reason = :disabled_reason,
     failing_since_us = :failing_since_us, updated_us = :updated
