@@ -41,6 +41,10 @@ class Maintenance:
         self._leads_until_s = 0.0
         self._last_s: dict[str, float] = {}
 
+    def keep(self, keep: retention.Keep) -> None:
+        """Keep data for so long from now on."""
+        self._keep = keep
+
     async def run(self) -> None:
         """Tick until cancelled."""
         while True:

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -123,7 +124,7 @@ def serve_command(args: Args) -> int:
         print(f"headrace jobs: listening on {url}", flush=True)
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(serve(config, ready))
+        runner.run(serve(config, ready, None if args.config is None else partial(_config, args)))
     return 0
 
 
@@ -188,7 +189,8 @@ def _status(client: JobsClient, args: Args) -> Any:
     )
     for one in status["consumers"]:
         disabled = f"disabled: {one['disabled_reason']}" if one["disabled_reason"] else ""
-        state = " ".join(filter(None, ("paused" if one["paused"] else "", disabled)))
+        left = "not in the configuration any more" if one["left_configuration"] else ""
+        state = " ".join(filter(None, ("paused" if one["paused"] else "", disabled, left)))
         counts = (one["jobs"][each] for each in numbers)
         table.add(f"{one['channel']}/{one['consumer']}", one["type"], *counts, state)
     return table

@@ -386,6 +386,7 @@ class ConsumerStatus(msgspec.Struct):
     paused: bool
     disabled_reason: str | None
     jobs: dict[str, int]
+    left_configuration: bool
 
 
 class FailingPart(msgspec.Struct):

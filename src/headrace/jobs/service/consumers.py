@@ -176,8 +176,7 @@ def _previous_token(present: Consumer, change: ConsumerChange) -> str | None:
 def token_is_of(consumer: Consumer, given: str) -> bool:
     """Whether ``given`` is the consumer's token, or the one before, if that is still accepted."""
     known = (consumer.token, consumer.previous_token)
-    # Both are compared in any case: how long it takes tells nothing.
-    return any([ids.tokens_equal(token, given) for token in known if token is not None])
+    return any(ids.tokens_equal(token, given) for token in known if token is not None)
 
 
 def remove_consumer(
