@@ -35,6 +35,7 @@ class _Jobs(LazyGroup):
 
 def _commands() -> dict[str, click.Command]:
     from . import commands as verbs
+    from . import deleting
 
     made = {
         "serve": _verb(
@@ -70,12 +71,13 @@ def _commands() -> dict[str, click.Command]:
         default=verbs.URL,
         help=f"the service (HEADRACE_JOBS_URL, or {verbs.URL})",
     )
-    for name, text, carried, declare in verbs.REMOTE:
+    destroying = {"purge", "cancel", *(name for name, *_ in deleting.DESTROYING)}
+    for name, text, carried, declare in (*verbs.REMOTE, deleting.DRAIN, *deleting.DESTROYING):
 
         def ask(args: Args, carried: verbs.Call = carried) -> int:
             return verbs.speak(carried, args)
 
-        made[name] = _verb(name, text, ask, (*declare, url), destroys=name in ("purge", "cancel"))
+        made[name] = _verb(name, text, ask, (*declare, url), destroys=name in destroying)
     return made
 
 
@@ -118,6 +120,10 @@ jobs = _Jobs(
         "producer": Verb("create or change a producer", "-"),
         "consumer": Verb("create or change a consumer", "-"),
         "token": Verb("give a consumer another token", "-"),
+        "drain": Verb("let a channel take no more messages", "-"),
+        "delete-channel": Verb("delete a channel with what hangs on it", "-"),
+        "delete-producer": Verb("delete a producer", "-"),
+        "delete-consumer": Verb("delete a consumer, or move its jobs to another one", "-"),
         "publish": Verb("broadcast a message", "-"),
         "pause": Verb("stop handing out jobs", "-"),
         "resume": Verb("hand out jobs again", "-"),

@@ -167,6 +167,8 @@ def speak(carry_out: Call, args: Args) -> int:
     admin_token = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN")
     with JobsClient(args.url, admin_token=admin_token) as client:
         answer = carry_out(client, args)
+    if answer is None:
+        return 0  # it was a dry run, and said what it would do
     if isinstance(answer, str | Table):
         args.output.show(answer, answer)
     elif isinstance(answer, list):

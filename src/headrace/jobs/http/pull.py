@@ -93,7 +93,9 @@ async def get_job(runtime: Runtime, request: Request) -> Response:
             MessageURL=f"{channel}/message/{row['message_id']}",
             ChannelURL=channel,
             ConsumerURL=consumer,
-            ProducerURL=f"/producer/{row['producer_id']}" if row["producer_id"] else "",
+            ProducerURL=f"/producer/{ids.shown_id(row['producer_id'])}"
+            if row["producer_id"]
+            else "",
             JobRequeueURL=_requeue_url(consumer, row) if row["state"] == State.DEAD else "",
         )
     )

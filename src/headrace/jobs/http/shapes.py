@@ -257,6 +257,21 @@ class ItemResults(msgspec.Struct):
 # Definitions and operations, Headrace's own.
 
 
+class ChannelDetail(msgspec.Struct):
+    id: str
+    name: str
+    draining: bool
+    changed_at: str
+    consumers: int
+    messages: int
+    scheduled: int
+    jobs: dict[str, int]
+
+
+class ChannelPatch(msgspec.Struct, forbid_unknown_fields=True):
+    draining: bool
+
+
 class ConsumerDetail(msgspec.Struct):
     id: str
     channel: str

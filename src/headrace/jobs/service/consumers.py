@@ -25,8 +25,6 @@ __all__ = [
     "find_consumer",
     "not_pulled",
     "put_consumer",
-    "remove_consumer",
-    "remove_some",
     "token_is_of",
 ]
 
@@ -177,35 +175,6 @@ def token_is_of(consumer: Consumer, given: str) -> bool:
     """Whether ``given`` is the consumer's token, or the one before, if that is still accepted."""
     known = (consumer.token, consumer.previous_token)
     return any(ids.tokens_equal(token, given) for token in known if token is not None)
-
-
-def remove_consumer(
-    tx: Tx, channel_id: str, consumer_id: str, precondition: Precondition, now: int
-) -> None:
-    """Delete a consumer; 404, 400, 412 as for a change. Its jobs go with it, by :func:`remove_some`."""
-    consumer = find_consumer(tx, channel_id, consumer_id)
-    tx.one("lock_consumer", seq=consumer.seq)
-    consumer = find_consumer(tx, channel_id, consumer_id)
-    precondition.check(consumer.updated_us)
-    # A claim that is on its way was for another version, and takes nothing.
-    tx.run(
-        "hide_consumer", seq=consumer.seq, now=now, updated=next_version(consumer.updated_us, now)
-    )
-    tx.ring([consumer.seq, DEFINITIONS])
-
-
-def remove_some(tx: Tx) -> bool:
-    """Remove a limited number of jobs of a deleted consumer. Returns whether there may be more to do.
-
-    A single transaction for all of them would keep publishers waiting for as long as it takes.
-    """
-    row = tx.one("next_hidden_consumer")
-    if row is None:
-        return False
-    removed = tx.run("delete_jobs_of_consumer", consumer_seq=row["seq"], n=limits.SWEEP_ROWS)
-    if not removed:
-        return bool(tx.run("delete_hidden_consumer", seq=row["seq"]))
-    return True
 
 
 def authorised_consumer(
