@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.cli import main
 from headrace.jobs.client import AsyncJobsClient, JobsError, LeasedJob, Worker
 from headrace.jobs.http import create_app
 from headrace.jobs.push.engine import PushEngine
@@ -114,3 +115,72 @@ async def test_two_tokens_of_a_consumer_are_accepted_until_tokens_change_again(
     assert [await claims(world, token) for token in (third, "k4", "k5")] == [403, 403, 200]
     refused = await world.http.post(f"{CONSUMER}/token", json={"token": "\u00e4"})
     assert (refused.status_code, refused.json()["field"]) == (400, "token")
+
+
+async def test_a_lower_limit_of_retries_says_how_many_jobs_die_of_their_next_failure(
+    world: World,
+) -> None:
+    for _ in range(4):
+        await world.broadcast()
+    for times in (3, 2, 1):
+        for job in await world.claim(times):
+            await world.lease("fail", jobs=[{**held(job)[0], "retry_in_seconds": 0}])
+    would = await patch(world, max_retries=1, dry_run=True)
+    assert (would["max_retries"], would["dying"]) == (5, 3)
+    assert (await patch(world, max_retries=2, dry_run=True))["dying"] == 2
+    assert (await patch(world, max_retries=9, dry_run=True))["dying"] == 0
+    assert (await patch(world, paused=False))["dying"] is None
+    assert (await world.http.get("/v2/events")).json()["events"] == []
+    changed = await patch(world, max_retries=1)
+    assert (changed["max_retries"], changed["dying"]) == (1, 3)
+    (event,) = (await world.http.get("/v2/events")).json()["events"]
+    assert event["kind"] == "retries_lowered"
+    assert (
+        "max_retries 5 → 1: the next failure of 3 unfinished jobs is their last" in event["detail"]
+    )
+    for job in await world.claim(4):
+        await world.lease("fail", jobs=held(job))
+    dead = (await world.http.get(CONSUMER)).json()["jobs"]["DEAD"]
+    assert dead == 3
+    assert (await patch(world, max_retries=0))["dying"] == 0, "the last one had one retry already"
+
+
+@pytest.mark.one_database
+async def test_the_command_asks_before_jobs_die_of_fewer_retries(
+    world: World, address: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def decline(prompt: str) -> str:
+        asked.append(prompt)
+        return "n\n"
+
+    monkeypatch.setattr("headrace.cli.shared.asking.answer_to", decline)
+    await world.broadcast()
+    (job,) = await world.claim()
+    await world.lease("fail", jobs=[{**held(job)[0], "retry_in_seconds": 0}])
+    words = ["jobs", "consumer", "c", "k", "--url", address, "--max-retries"]
+    assert await asyncio.to_thread(main, [*words, "1"]) == 1
+    assert "the next failure of 1 unfinished jobs of c/k is their last" in asked[0]
+    assert (await world.http.get(CONSUMER)).json()["max_retries"] == 5
+    assert await asyncio.to_thread(main, [*words, "2"]) == 0
+    assert await asyncio.to_thread(main, [*words, "0", "--force"]) == 0
+    assert (
+        await asyncio.to_thread(
+            main,
+            [
+                "jobs",
+                "consumer",
+                "c",
+                "n",
+                "--url",
+                address,
+                "--max-retries",
+                "1",
+                "--type",
+                "pull",
+            ],
+        )
+        == 0
+    )
+    assert len(asked) == 1

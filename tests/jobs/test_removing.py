@@ -164,13 +164,20 @@ async def test_the_command_asks_with_what_hangs_on_it(
     (job,) = await world.claim()
     await world.broadcast()
     await world.consumer("n", type="pull", token="kt")
-    counted = "1 jobs wait, 1 run, 0 are dead"
+    counted = "1 waiting, 1 running and 0 dead jobs"
     assert counted in await run("delete-consumer", "c", "k", "--dry-run")
     running = await run("delete-consumer", "c", "k", "--move-to", "n", "-f", expect=1)
     assert "1 jobs of c/k run; `headrace jobs pause c k`" in running
-    monkeypatch.setattr("headrace.cli.shared.asking.answer_to", lambda prompt: "n\n")
-    assert counted in await run("delete-consumer", "c", "k", expect=1)
-    assert "takes no more messages: 1 jobs wait, 1 run" in await run("drain", "c")
+    asked: list[str] = []
+
+    def decline(prompt: str) -> str:
+        asked.append(prompt)
+        return "n\n"
+
+    monkeypatch.setattr("headrace.cli.shared.asking.answer_to", decline)
+    assert "nothing was changed" in await run("delete-consumer", "c", "k", expect=1)
+    assert counted in asked[0]
+    assert "takes no more messages: 1 waiting, 1 running" in await run("drain", "c")
     await world.broadcast(expect=409)
     await world.lease("complete", jobs=held(job))
     await run("delete-consumer", "c", "k", "--move-to", "n", "--force")
@@ -179,7 +186,7 @@ async def test_the_command_asks_with_what_hangs_on_it(
     waited = asyncio.create_task(run("drain", "c", "--wait"))
     (job,) = (await world.lease("claim", consumer="n", max=1, lease_seconds=30))["jobs"]
     await world.lease("complete", consumer="n", jobs=held(job))
-    assert "0 jobs wait, 0 run" in await waited
+    assert "0 waiting, 0 running" in await waited
     would = json.loads(await run("delete-channel", "c", "--dry-run", "--json"))
     assert (would["dry_run"], would["channel"]["messages"]) == (True, 2)
     assert await run("delete-channel", "c", "-f") == "c: deleted\n"

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import click
 
-from ...jobs.client import JobsClient
+from ...jobs.client import JobsClient, JobsError
 from ...jobs.config import Config, load_config
 from .. import loop_factory
 from ..shared.asking import ask
@@ -29,6 +29,7 @@ Args = SimpleNamespace
 
 Call = Callable[[JobsClient, Args], Any]
 
+_MISSING: Final = 404
 URL: Final = "http://127.0.0.1:8080"
 _SERVE_FLAGS: Final[tuple[tuple[str, type, str], ...]] = (
     ("host", str, "address to listen on (default 127.0.0.1)"),
@@ -199,6 +200,8 @@ def _status(client: JobsClient, args: Args) -> Any:
 
 
 def _put_consumer(client: JobsClient, args: Args) -> Any:
+    if args.max_retries is not None and not args.force:
+        _ask_about_dying(client, args)
     return client.put_consumer(
         args.channel,
         args.consumer,
@@ -208,6 +211,22 @@ def _put_consumer(client: JobsClient, args: Args) -> Any:
         callback_url=args.callback_url,
         max_retries=args.max_retries,
     )
+
+
+def _ask_about_dying(client: JobsClient, args: Args) -> None:
+    try:
+        would = client.patch_consumer(
+            args.channel, args.consumer, max_retries=args.max_retries, dry_run=True
+        )
+    except JobsError as error:
+        if error.status == _MISSING:
+            return
+        raise
+    if would["dying"]:
+        ask(
+            f"With {args.max_retries} instead of {would['max_retries']} retries, the next failure of "
+            f"{would['dying']} unfinished jobs of {args.channel}/{args.consumer} is their last. Change it?"
+        )
 
 
 def _token(client: JobsClient, args: Args) -> Any:
@@ -338,6 +357,7 @@ _KEPT: Final[tuple[Declare, ...]] = (
     click.option("--type", type=click.Choice(["push", "pull"])),
     click.option("--callback-url"),
     click.option("--max-retries", type=int),
+    click.option("-f", "--force", is_flag=True, help="do not ask what dies of fewer retries"),
 )
 _MESSAGE: Final[tuple[Declare, ...]] = (
     click.argument("payload"),

@@ -22,9 +22,9 @@ _LOOK_S: Final = 0.5
 
 def _unfinished(detail: dict[str, Any]) -> str:
     jobs = detail["jobs"]
-    text = f"{jobs['QUEUED']} jobs wait, {jobs['INFLIGHT']} run, {jobs['DEAD']} are dead"
+    text = f"{jobs['QUEUED']} waiting, {jobs['INFLIGHT']} running and {jobs['DEAD']} dead jobs"
     scheduled = detail.get("scheduled")
-    return f"{text}, {scheduled} messages are scheduled" if scheduled else text
+    return f"{text}, {scheduled} scheduled messages" if scheduled else text
 
 
 def drain(client: JobsClient, args: Args) -> Any:

@@ -56,6 +56,10 @@ class ConsumerChange(TypedDict, total=False):
     max_retries: int | None
     """How often a job is tried again before it is dead."""
 
+    dry_run: bool
+    """True: change nothing. The answer's ``dying`` says how many unfinished jobs would die of their next
+    failure by a lower ``max_retries``."""
+
     name: str
     """For people."""
 

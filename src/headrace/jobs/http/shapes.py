@@ -286,6 +286,7 @@ class ConsumerDetail(msgspec.Struct):
     failing_since: str | None
     changed_at: str
     jobs: dict[str, int]
+    dying: int | None = None
 
 
 class ConsumerPatch(msgspec.Struct, forbid_unknown_fields=True):
@@ -296,6 +297,7 @@ class ConsumerPatch(msgspec.Struct, forbid_unknown_fields=True):
     settings: dict[str, Any] | None = None
     paused: bool | None = None
     enable: bool = False
+    dry_run: bool = False
 
 
 class RotateBody(msgspec.Struct, forbid_unknown_fields=True):

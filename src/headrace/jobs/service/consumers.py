@@ -22,6 +22,7 @@ __all__ = [
     "authorised_pull_consumer",
     "change_consumer",
     "consumer_of",
+    "count_dying",
     "find_consumer",
     "not_pulled",
     "put_consumer",
@@ -142,6 +143,17 @@ def change_consumer(
 
 
 def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int) -> None:
+    dying = count_dying(tx, present, change)
+    if dying:
+        tx.run(
+            "insert_event",
+            now=now,
+            kind="retries_lowered",
+            channel_id=present.channel_id,
+            consumer_id=present.consumer_id,
+            detail=f"max_retries {present.max_retries} → {change.max_retries}: the next failure of "
+            f"{dying} unfinished jobs is their last",
+        )
     kind = cast(Kind, change.kind or present.kind)
     callback_url = present.callback_url if change.callback_url is None else change.callback_url
     _check_callback(kind, callback_url)
@@ -163,6 +175,19 @@ def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int
         updated=next_version(present.updated_us, now),
     )
     tx.ring([present.seq, DEFINITIONS])
+
+
+def count_dying(tx: Tx, present: Consumer, change: ConsumerChange) -> int:
+    """How many unfinished jobs would have been tried again, and die of their next failure by ``change``."""
+    if change.max_retries is None or change.max_retries >= present.max_retries:
+        return 0
+    row = tx.one(
+        "count_spent",
+        consumer_seq=present.seq,
+        max_retries=change.max_retries,
+        before=present.max_retries,
+    )
+    return 0 if row is None else int(row["n"])
 
 
 def _previous_token(present: Consumer, change: ConsumerChange) -> str | None:
