@@ -101,7 +101,8 @@ SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
 )
 
 
-def _config(args: Args) -> Config:
+def configuration(args: Args) -> Config:
+    """The settings of the file and the flags, checked."""
     names = [name for name, _, _ in _SERVE_FLAGS]
     names += ["allow_networks", "allowed_hosts", "https_only", "push", "insecure"]
     given = {name: getattr(args, name, None) for name in names}
@@ -116,7 +117,7 @@ def _config(args: Args) -> Config:
 def serve_command(args: Args) -> int:
     from ...jobs.server import serve
 
-    config = _config(args)
+    config = configuration(args)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -125,14 +126,16 @@ def serve_command(args: Args) -> int:
         print(f"headrace jobs: listening on {url}", flush=True)
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(serve(config, ready, None if args.config is None else partial(_config, args)))
+        runner.run(
+            serve(config, ready, None if args.config is None else partial(configuration, args))
+        )
     return 0
 
 
 def prune_command(args: Args) -> int:
     from ...jobs.server import make_maintenance, make_runtime
 
-    config = _config(args)
+    config = configuration(args)
 
     async def prune() -> dict[str, int]:
         runtime = make_runtime(config)

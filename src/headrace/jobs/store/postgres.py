@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
@@ -64,6 +64,9 @@ class _PostgresTx:
 
     def run(self, query: str, /, **values: Any) -> int:
         return self._execute(query, values).rowcount
+
+    def run_many(self, query: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+        self._cursor.executemany(self._queries[query].encode(), rows)
 
     def now_us(self) -> int:
         if self._now_us is None:

@@ -12,3 +12,8 @@ ALTER TABLE channel ADD COLUMN removed_us BIGINT;
 CREATE INDEX channel_removed ON channel (seq) WHERE removed_us IS NOT NULL;
 ALTER TABLE producer ADD COLUMN removed_us BIGINT;
 CREATE INDEX producer_removed ON producer (seq) WHERE removed_us IS NOT NULL;
+
+-- Refuses a change, in the words of the trigger, with the code of a transaction that is read-only.
+CREATE FUNCTION headrace_jobs_frozen() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    RAISE EXCEPTION '%', TG_ARGV[0] USING ERRCODE = '25006';
+END $$;
