@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+import uvicorn
 
 import postgres_server
 from headrace.clock import ManualClock
@@ -129,6 +132,18 @@ async def world(http: httpx2.AsyncClient, runtime: Runtime, clock: ManualClock) 
     made = World(http, runtime, clock)
     await made.define()
     return made
+
+
+@pytest.fixture
+async def address(world: World) -> AsyncIterator[str]:
+    """The service on a socket."""
+    config = uvicorn.Config(create_app(world.runtime), lifespan="off", log_config=None)
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        await serving
 
 
 @pytest.fixture

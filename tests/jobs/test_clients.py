@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 
 from headrace.errors import ConfigurationError
 from headrace.jobs.client import (
@@ -25,7 +23,6 @@ from headrace.jobs.client import (
     Worker,
     worker,
 )
-from headrace.jobs.http import create_app
 from jobs_world import World
 
 PUBLISHER = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
@@ -33,18 +30,6 @@ TOKENS = {"channel_token": "ct", "consumer_token": "kt"}
 CLIENTS = [AsyncJobsClient, JobsClient]
 
 pytestmark = pytest.mark.one_database
-
-
-@pytest.fixture
-async def address(world: World) -> AsyncIterator[str]:
-    """The service on a socket."""
-    config = uvicorn.Config(create_app(world.runtime), lifespan="off", log_config=None)
-    server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
-        await serving
 
 
 async def said(thing: Any, name: str, /, *args: Any, **keywords: Any) -> Any:
@@ -81,6 +66,8 @@ async def test_what_is_defined_can_be_changed(client: Any) -> None:
     assert (patched["paused"], patched["name"]) == (True, "the hook")
     secret = await said(client, "rotate_secret", "d", "h")
     assert secret != await said(client, "rotate_secret", "d", "h", keep_previous=False)
+    token = await said(client, "rotate_token", "d", "h")
+    assert await said(client, "rotate_token", "d", "h", token=token, keep_previous=False) == token
     consumers = (await said(client, "status"))["consumers"]
     assert {(one["channel"], one["consumer"]) for one in consumers} == {("c", "k"), ("d", "h")}
     assert isinstance(await said(client, "events"), list)

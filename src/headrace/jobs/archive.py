@@ -19,6 +19,7 @@ import msgspec
 
 from ..documents import read_typed
 from ..errors import ConfigurationError
+from . import ids
 from .models import payload_fields, rfc3339, state_name
 from .service.retention import Window, folder_of
 from .store import Row
@@ -111,7 +112,7 @@ def _line(message: Row, window: Window) -> bytes:
         "seq": message["seq"],
         "channel": message["channel_id"],
         "message": message["message_id"],
-        "producer": message["producer_id"],
+        "producer": ids.shown_id(message["producer_id"]) or None,
         "received_at": rfc3339(message["received_us"]),
         "dispatched_at": _time(message["dispatched_us"]),
         "scheduled_at": _time(message["scheduled_us"]),

@@ -21,6 +21,7 @@ __all__ = [
     "new_lease",
     "new_message_id",
     "new_token",
+    "shown_id",
     "token_matches",
     "tokens_equal",
 ]
@@ -48,6 +49,11 @@ def check_text(value: str, field: str, chars_max: int) -> str:
     if _CONTROL.search(value):
         raise bad_request("control_character", "control characters are not accepted", field)
     return value
+
+
+def shown_id(stored: str | None) -> str:
+    """The id as it was chosen: that of what was deleted has a mark; nothing: an empty string."""
+    return "" if stored is None else stored.partition("~")[0]
 
 
 def is_job_number(value: str) -> bool:

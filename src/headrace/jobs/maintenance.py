@@ -14,7 +14,7 @@ from . import counting, limits
 from .archive import Archive
 from .errors import JobsError
 from .runtime import Runtime
-from .service import consumers, publishing, retention, upkeep
+from .service import publishing, removing, retention, upkeep
 from .store import Tx
 
 __all__ = ["Maintenance"]
@@ -40,6 +40,10 @@ class Maintenance:
         self._archive = archive
         self._leads_until_s = 0.0
         self._last_s: dict[str, float] = {}
+
+    def keep(self, keep: retention.Keep) -> None:
+        """Keep data for so long from now on."""
+        self._keep = keep
 
     async def run(self) -> None:
         """Tick until cancelled."""
@@ -108,7 +112,7 @@ class Maintenance:
     async def _remove(self) -> None:
         """Some slices only: leases must not wait until a large consumer is gone."""
         for _ in range(_SLICES):
-            if not await self._runtime.database.write(consumers.remove_some):
+            if not await self._runtime.database.write(removing.remove_some):
                 return
 
     async def _give_back(self) -> int:
@@ -176,7 +180,7 @@ class Maintenance:
 
 
 def _upcoming(tx: Tx) -> tuple[bool, bool, bool]:
-    """Whether a lease has expired, a scheduled message is due, a consumer was deleted."""
+    """Whether a lease has expired, a scheduled message is due, something was deleted."""
     row = tx.one("next_upkeep_us")
     if row is None:
         raise AssertionError("an aggregate has one row")

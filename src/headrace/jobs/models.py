@@ -70,7 +70,7 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:
-    """A stored consumer. ``token`` and ``secrets`` leave the service only where they are used."""
+    """A stored consumer. Tokens and ``secrets`` leave the service only where they are used."""
 
     seq: int
     channel_seq: int
@@ -87,6 +87,7 @@ class Consumer:
     failing_since_us: int | None
     updated_us: int
     token: str = field(repr=False)
+    previous_token: str | None = field(default=None, repr=False)
     secrets: tuple[str, ...] = field(repr=False)
 
 

@@ -8,6 +8,7 @@ push nor pull is not created, as specified; every other error stops the start.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,16 +20,20 @@ from .errors import JobsError
 from .models import ConsumerSettings, Options
 from .policy import with_kind
 from .push.signature import new_secret
-from .service import consumers, definitions
+from .service import consumers, definitions, reads
+from .states import State
 from .store import Tx
 
-__all__ = ["Seeds", "apply_seeds"]
+__all__ = ["Left", "Seeds", "apply_seeds", "left_over"]
 
 _LOG: Final = logging.getLogger("headrace.jobs")
+_SEEDED: Final = "seeded_consumers"
+_LEFT: Final = "left_consumers"
 
 
 class SeedConsumer(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     token: str
+    previous_token: str | None = None
     name: str | None = None
     type: str = ""
     callback_url: str = ""
@@ -90,6 +95,8 @@ def apply_seeds(tx: Tx, seeds: Seeds, options: Options, now: int) -> bool:
     """Create or change everything in ``seeds``, or nothing. Returns whether the configuration was new."""
     digest = seeds.digest()
     known = tx.one("get_meta", key="seed_digest")
+    if known is None and not (seeds.producers or seeds.channels):
+        return False
     if known is not None and known["value"] == digest:
         return False
     always = _Unconditional()
@@ -105,7 +112,68 @@ def apply_seeds(tx: Tx, seeds: Seeds, options: Options, now: int) -> bool:
     except JobsError as error:
         raise ConfigurationError(f"definitions in the configuration: {error}") from None
     tx.run("put_meta", key="seed_digest", value=digest)
+    _note_left(tx, seeds, now)
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A consumer that was in the configuration and is there no more: it stays, and so do its jobs."""
+
+    channel_id: str
+    consumer_id: str
+    waiting: int
+    running: int
+
+    def sentence(self) -> str:
+        """What people should know of it."""
+        return (
+            f"the consumer {self.channel_id}/{self.consumer_id} is not in the configuration any more, "
+            f"and stays: {self.waiting} jobs wait and {self.running} run; "
+            f"`headrace jobs delete-consumer {self.channel_id} {self.consumer_id}` removes it"
+        )
+
+
+def left_over(tx: Tx) -> list[Left]:
+    """The consumers that have left the configuration and still exist."""
+    noted = {tuple(name) for name in _noted(tx, _LEFT)}
+    if not noted:
+        return []
+    return [
+        Left(
+            row["channel_id"],
+            row["consumer_id"],
+            counts.get(State.QUEUED, 0),
+            counts.get(State.INFLIGHT, 0),
+        )
+        for row, counts in reads.consumer_counts(tx)
+        if (row["channel_id"], row["consumer_id"]) in noted
+    ]
+
+
+def _note_left(tx: Tx, seeds: Seeds, now: int) -> None:
+    """Note which consumers the configuration has, and tell of those that it had."""
+    names = {(channel, name) for channel, one in seeds.channels.items() for name in one.consumers}
+    had = {(channel, name) for channel, name in _noted(tx, _SEEDED)}
+    left_before = {(channel, name) for channel, name in _noted(tx, _LEFT)}
+    left = (had | left_before) - names
+    tx.run("put_meta", key=_SEEDED, value=json.dumps(sorted(names)))
+    tx.run("put_meta", key=_LEFT, value=json.dumps(sorted(left)))
+    for one in left_over(tx):
+        if (one.channel_id, one.consumer_id) not in left_before:
+            tx.run(
+                "insert_event",
+                now=now,
+                kind="left_configuration",
+                channel_id=one.channel_id,
+                consumer_id=one.consumer_id,
+                detail=one.sentence(),
+            )
+
+
+def _noted(tx: Tx, key: str) -> list[tuple[str, str]]:
+    row = tx.one("get_meta", key=key)
+    return [] if row is None else msgspec.json.decode(row["value"], type=list[tuple[str, str]])
 
 
 def _put(
@@ -122,6 +190,7 @@ def _put(
     change = consumers.ConsumerChange(
         name=seed.name,
         token=seed.token,
+        previous_token=seed.previous_token,
         callback_url=seed.callback_url or None,
         kind=seed.type or None,
         max_retries=seed.max_retries,

@@ -23,15 +23,13 @@ from .http.connection import make_protocol
 from .http.gateway import Gateway
 from .maintenance import Maintenance
 from .push.engine import PushEngine
+from .reload import Reloader, apply_definitions, keep_of
 from .runtime import Runtime
-from .seeds import Seeds, apply_seeds
-from .service.retention import Keep
 from .store import open_database
 
-__all__ = ["keep_of", "make_runtime", "serve"]
+__all__ = ["make_maintenance", "make_runtime", "serve"]
 
 _LOG: Final = logging.getLogger("headrace.jobs")
-_DAY_S: Final = 86_400.0
 
 
 class _Server(uvicorn.Server):
@@ -51,19 +49,6 @@ def make_runtime(config: Config) -> Runtime:
     )
 
 
-def keep_of(config: Config) -> Keep:
-    """How long data is kept."""
-
-    def seconds(days: float | None) -> float | None:
-        return None if days is None else days * _DAY_S
-
-    return Keep(
-        messages_s=seconds(config.keep_messages_days),
-        dead_s=seconds(config.keep_dead_days),
-        attempts_s=seconds(config.keep_attempts_days),
-    )
-
-
 def make_maintenance(runtime: Runtime, config: Config) -> Maintenance:
     """Retention and other maintenance, as configured."""
     archive = None
@@ -72,8 +57,15 @@ def make_maintenance(runtime: Runtime, config: Config) -> Maintenance:
     return Maintenance(runtime, keep_of(config), archive)
 
 
-async def serve(config: Config, ready: Callable[[str], None]) -> None:
+async def serve(
+    config: Config,
+    ready: Callable[[str], None],
+    read_again: Callable[[], Config] | None = None,
+) -> None:
     """Serve until SIGINT or SIGTERM, then drain; a second signal ends at once.
+
+    SIGHUP calls ``read_again``, and what it returns is in force from then on, as far as that is possible
+    without a restart (:mod:`.reload`); without it, SIGHUP is only logged.
 
     ``ready`` receives the address as soon as requests are answered. Draining accepts no new connection,
     answers waiting claims, finishes push calls in progress and stores their results, within
@@ -84,8 +76,8 @@ async def serve(config: Config, ready: Callable[[str], None]) -> None:
     with listener:
         await runtime.start()
         try:
-            await _prepare(runtime, config)
-            await _serve_on(runtime, config, listener, ready)
+            await apply_definitions(runtime, config, runtime.options)
+            await _serve_on(runtime, config, listener, ready, read_again)
         finally:
             await runtime.close()
 
@@ -103,42 +95,21 @@ def _listen(config: Config) -> socket.socket:
         ) from None
 
 
-async def _prepare(runtime: Runtime, config: Config) -> None:
-    seeds = Seeds.read({"producers": config.producers, "channels": config.channels})
-    if seeds.producers or seeds.channels:
-        options = runtime.options
-        if await runtime.database.write(lambda tx: apply_seeds(tx, seeds, options, tx.now_us())):
-            _LOG.info("definitions of the configuration applied")
-
-
 async def _serve_on(
-    runtime: Runtime, config: Config, listener: socket.socket, ready: Callable[[str], None]
+    runtime: Runtime,
+    config: Config,
+    listener: socket.socket,
+    ready: Callable[[str], None],
+    read_again: Callable[[], Config] | None,
 ) -> None:
-    gateway = None
-    if config.gateway is not None:
-        gateway = Gateway(
-            config.gateway.secrets,
-            tolerance_s=config.gateway.tolerance_seconds,
-            exempt=config.gateway.exempt,
-            v2_only=config.gateway.v2_only,
-        )
-    connections_max = _connections_max()
-    server = _Server(
-        uvicorn.Config(
-            create_app(runtime, gateway, config.names()),
-            lifespan="off",
-            http=make_protocol(connections_max),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            limit_concurrency=connections_max + 1,  # uvicorn answers 503 at this number
-            timeout_graceful_shutdown=max(1, round(config.drain_seconds)),
-        )
-    )
+    server = _make_server(runtime, config)
     engine = PushEngine(runtime) if config.push else None
     maintenance = make_maintenance(runtime, config)
-    tasks = [asyncio.create_task(maintenance.run(), name="jobs-maintenance")]
+    reloader = Reloader(runtime, config, read_again, maintenance, engine)
+    tasks = [
+        asyncio.create_task(maintenance.run(), name="jobs-maintenance"),
+        asyncio.create_task(reloader.run(), name="jobs-reload"),
+    ]
     tasks += _stream_tasks(runtime, config)
     push = asyncio.create_task(engine.run(), name="jobs-push") if engine is not None else None
 
@@ -152,7 +123,7 @@ async def _serve_on(
         if engine is not None:
             engine.stop()
 
-    with _signals(drain):
+    with _signals(drain, reloader.ask):
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         host, port = listener.getsockname()[:2]
         ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
@@ -170,6 +141,31 @@ async def _serve_on(
                 task.cancel()
             ended = await asyncio.gather(*watched, return_exceptions=True)
     _raise_defects(done, ended)
+
+
+def _make_server(runtime: Runtime, config: Config) -> _Server:
+    gateway = None
+    if config.gateway is not None:
+        gateway = Gateway(
+            config.gateway.secrets,
+            tolerance_s=config.gateway.tolerance_seconds,
+            exempt=config.gateway.exempt,
+            v2_only=config.gateway.v2_only,
+        )
+    connections_max = _connections_max()
+    return _Server(
+        uvicorn.Config(
+            create_app(runtime, gateway, config.names()),
+            lifespan="off",
+            http=make_protocol(connections_max),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            limit_concurrency=connections_max + 1,  # uvicorn answers 503 at this number
+            timeout_graceful_shutdown=max(1, round(config.drain_seconds)),
+        )
+    )
 
 
 def _connections_max() -> int:
@@ -216,11 +212,11 @@ def _stream_tasks(runtime: Runtime, config: Config) -> list[asyncio.Task[None]]:
 
 
 @contextlib.contextmanager
-def _signals(stop: Callable[[], None]) -> Iterator[None]:
+def _signals(stop: Callable[[], None], reload: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    handled = (signal.SIGINT, signal.SIGTERM)
-    for number in handled:
-        loop.add_signal_handler(number, stop)
+    handled = {signal.SIGINT: stop, signal.SIGTERM: stop, signal.SIGHUP: reload}
+    for number, handler in handled.items():
+        loop.add_signal_handler(number, handler)
     try:
         yield
     finally:

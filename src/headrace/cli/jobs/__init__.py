@@ -25,8 +25,9 @@ class _Jobs(LazyGroup):
     """Its verbs need the extra ``jobs``, and are made when one is used."""
 
     connection = (
-        "Every command but serve, prune and archive takes --url (or HEADRACE_JOBS_URL), the service's "
-        "address, and honours HEADRACE_JOBS_ADMIN_TOKEN. They speak HTTP, and take no --server."
+        "Every command but serve, prune, archive, export, import and unfreeze takes --url (or "
+        "HEADRACE_JOBS_URL), the service's address, and honours HEADRACE_JOBS_ADMIN_TOKEN. "
+        "They speak HTTP, and take no --server."
     )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -35,6 +36,7 @@ class _Jobs(LazyGroup):
 
 def _commands() -> dict[str, click.Command]:
     from . import commands as verbs
+    from . import deleting, moving
 
     made = {
         "serve": _verb(
@@ -52,6 +54,18 @@ def _commands() -> dict[str, click.Command]:
             output=False,
         ),
     }
+    for name, text, carried, declare in (
+        ("export", "write all of a database into a file", moving.export_command, moving.EXPORT),
+        (
+            "import",
+            "store all of a file in an empty database",
+            moving.import_command,
+            moving.IMPORT,
+        ),
+        ("unfreeze", "let an exported database take changes again", moving.unfreeze_command, ()),
+    ):
+        options = (*declare, *verbs.CONFIG_OPTIONS)
+        made[name] = _verb(name, text, carried, options, output=name != "unfreeze")
     made["archive"] = click.Group(
         "archive",
         help="Look into what retention archived; needs no running service.",
@@ -70,12 +84,13 @@ def _commands() -> dict[str, click.Command]:
         default=verbs.URL,
         help=f"the service (HEADRACE_JOBS_URL, or {verbs.URL})",
     )
-    for name, text, carried, declare in verbs.REMOTE:
+    destroying = {"purge", "cancel", *(name for name, *_ in deleting.DESTROYING)}
+    for name, text, call, declare in (*verbs.REMOTE, deleting.DRAIN, *deleting.DESTROYING):
 
-        def ask(args: Args, carried: verbs.Call = carried) -> int:
-            return verbs.speak(carried, args)
+        def ask(args: Args, call: verbs.Call = call) -> int:
+            return verbs.speak(call, args)
 
-        made[name] = _verb(name, text, ask, (*declare, url), destroys=name in ("purge", "cancel"))
+        made[name] = _verb(name, text, ask, (*declare, url), destroys=name in destroying)
     return made
 
 
@@ -112,11 +127,19 @@ jobs = _Jobs(
         "serve": Verb("run the service", "-"),
         "prune": Verb("archive and remove expired messages once, beside a running service", "-"),
         "archive": Verb("find an archived message by its id or by a job's", "-"),
+        "export": Verb("write all of a database into a file", "-"),
+        "import": Verb("store all of a file in an empty database", "-"),
+        "unfreeze": Verb("let an exported database take changes again", "-"),
         "status": Verb("counts of every consumer", "-"),
         "events": Verb("the newest events of the service", "-"),
         "channel": Verb("create or change a channel", "-"),
         "producer": Verb("create or change a producer", "-"),
         "consumer": Verb("create or change a consumer", "-"),
+        "token": Verb("give a consumer another token", "-"),
+        "drain": Verb("let a channel take no more messages", "-"),
+        "delete-channel": Verb("delete a channel with what hangs on it", "-"),
+        "delete-producer": Verb("delete a producer", "-"),
+        "delete-consumer": Verb("delete a consumer, or move its jobs to another one", "-"),
         "publish": Verb("broadcast a message", "-"),
         "pause": Verb("stop handing out jobs", "-"),
         "resume": Verb("hand out jobs again", "-"),

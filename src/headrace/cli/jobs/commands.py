@@ -8,13 +8,14 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
 import click
 
-from ...jobs.client import JobsClient
+from ...jobs.client import JobsClient, JobsError
 from ...jobs.config import Config, load_config
 from .. import loop_factory
 from ..shared.asking import ask
@@ -28,6 +29,7 @@ Args = SimpleNamespace
 
 Call = Callable[[JobsClient, Args], Any]
 
+_MISSING: Final = 404
 URL: Final = "http://127.0.0.1:8080"
 _SERVE_FLAGS: Final[tuple[tuple[str, type, str], ...]] = (
     ("host", str, "address to listen on (default 127.0.0.1)"),
@@ -99,7 +101,8 @@ SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
 )
 
 
-def _config(args: Args) -> Config:
+def configuration(args: Args) -> Config:
+    """The settings of the file and the flags, checked."""
     names = [name for name, _, _ in _SERVE_FLAGS]
     names += ["allow_networks", "allowed_hosts", "https_only", "push", "insecure"]
     given = {name: getattr(args, name, None) for name in names}
@@ -114,7 +117,7 @@ def _config(args: Args) -> Config:
 def serve_command(args: Args) -> int:
     from ...jobs.server import serve
 
-    config = _config(args)
+    config = configuration(args)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -123,14 +126,16 @@ def serve_command(args: Args) -> int:
         print(f"headrace jobs: listening on {url}", flush=True)
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(serve(config, ready))
+        runner.run(
+            serve(config, ready, None if args.config is None else partial(configuration, args))
+        )
     return 0
 
 
 def prune_command(args: Args) -> int:
     from ...jobs.server import make_maintenance, make_runtime
 
-    config = _config(args)
+    config = configuration(args)
 
     async def prune() -> dict[str, int]:
         runtime = make_runtime(config)
@@ -166,6 +171,8 @@ def speak(carry_out: Call, args: Args) -> int:
     admin_token = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN")
     with JobsClient(args.url, admin_token=admin_token) as client:
         answer = carry_out(client, args)
+    if answer is None:
+        return 0  # it was a dry run, and said what it would do
     if isinstance(answer, str | Table):
         args.output.show(answer, answer)
     elif isinstance(answer, list):
@@ -188,13 +195,16 @@ def _status(client: JobsClient, args: Args) -> Any:
     )
     for one in status["consumers"]:
         disabled = f"disabled: {one['disabled_reason']}" if one["disabled_reason"] else ""
-        state = " ".join(filter(None, ("paused" if one["paused"] else "", disabled)))
+        left = "not in the configuration any more" if one["left_configuration"] else ""
+        state = " ".join(filter(None, ("paused" if one["paused"] else "", disabled, left)))
         counts = (one["jobs"][each] for each in numbers)
         table.add(f"{one['channel']}/{one['consumer']}", one["type"], *counts, state)
     return table
 
 
 def _put_consumer(client: JobsClient, args: Args) -> Any:
+    if args.max_retries is not None and not args.force:
+        _ask_about_dying(client, args)
     return client.put_consumer(
         args.channel,
         args.consumer,
@@ -204,6 +214,32 @@ def _put_consumer(client: JobsClient, args: Args) -> Any:
         callback_url=args.callback_url,
         max_retries=args.max_retries,
     )
+
+
+def _ask_about_dying(client: JobsClient, args: Args) -> None:
+    try:
+        would = client.patch_consumer(
+            args.channel, args.consumer, max_retries=args.max_retries, dry_run=True
+        )
+    except JobsError as error:
+        if error.status == _MISSING:
+            return
+        raise
+    if would["dying"]:
+        ask(
+            f"With {args.max_retries} instead of {would['max_retries']} retries, the next failure of "
+            f"{would['dying']} unfinished jobs of {args.channel}/{args.consumer} is their last. Change it?"
+        )
+
+
+def _token(client: JobsClient, args: Args) -> Any:
+    if args.only and args.token is None:
+        raise Failure("--only needs --token: without it nobody would know the only token")
+    token = client.rotate_token(
+        args.channel, args.consumer, token=args.token, keep_previous=not args.only
+    )
+    kept = "no other is accepted" if args.only else "the one before is accepted, too"
+    return {"token": token} if args.json else f"{token}\n{kept}"
 
 
 def _publish(client: JobsClient, args: Args) -> Any:
@@ -324,6 +360,7 @@ _KEPT: Final[tuple[Declare, ...]] = (
     click.option("--type", type=click.Choice(["push", "pull"])),
     click.option("--callback-url"),
     click.option("--max-retries", type=int),
+    click.option("-f", "--force", is_flag=True, help="do not ask what dies of fewer retries"),
 )
 _MESSAGE: Final[tuple[Declare, ...]] = (
     click.argument("payload"),
@@ -369,6 +406,9 @@ REMOTE: Final[tuple[tuple[str, str, Call, tuple[Declare, ...]], ...]] = (
         lambda c, a: c.put_producer(a.producer, token=a.token, name=a.name),
         (click.argument("producer"), *_NAMED)),
     ("consumer", "create or change a consumer", _put_consumer, (*_ONE, *_NAMED, *_KEPT)),
+    ("token", "give a consumer another token; the one before is accepted, too", _token,
+        (*_ONE, click.option("--token", help="this one; a new one is made and shown when not given"),
+         click.option("--only", is_flag=True, help="accept no other from now on"))),
     ("publish", "broadcast a message", _publish, (_CHANNEL, *_MESSAGE)),
     ("pause", "stop handing out jobs", lambda c, a: _change(c, a, paused=True), _ONE),
     ("resume", "hand out jobs again", lambda c, a: _change(c, a, paused=False), _ONE),

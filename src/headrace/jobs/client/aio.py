@@ -117,6 +117,44 @@ class AsyncJobsClient:
         version = await self._do(management.etag(path))
         return await self._do(management.define(path, version, **fields))
 
+    async def channel(self, channel: str) -> dict[str, Any]:
+        """A channel: whether it is drained, its messages, scheduled ones, and jobs by state."""
+        return await self._do(management.channel(channel))
+
+    async def consumer(self, channel: str, consumer: str) -> dict[str, Any]:
+        """A consumer with its settings, and its jobs by state."""
+        return await self._do(management.consumer(channel, consumer))
+
+    async def drain_channel(self, channel: str, *, draining: bool = True) -> dict[str, Any]:
+        """Let a channel take no more messages (409); what it has is delivered. ``False`` ends that."""
+        return await self._do(management.drain(channel, draining=draining))
+
+    async def delete_channel(self, channel: str, *, discard: bool = False) -> None:
+        """Delete a channel with its consumers and messages.
+
+        Unless ``discard``, a JobsError (409) says what is unfinished, if something is.
+        """
+        await self._remove(calls.path_of("channel", channel), discard="true" if discard else None)
+
+    async def delete_producer(self, producer: str) -> None:
+        """Delete a producer; what it has published stays."""
+        await self._remove(calls.path_of("producer", producer))
+
+    async def delete_consumer(
+        self, channel: str, consumer: str, *, discard: bool = False, move_to: str | None = None
+    ) -> None:
+        """Delete a consumer with its jobs; with ``move_to`` waiting and dead ones go to this consumer.
+
+        Unless one of both is given, a JobsError (409) says how many jobs wait or run, if there are any. With
+        ``move_to`` none may run.
+        """
+        path = calls.path_of("channel", channel, "consumer", consumer)
+        await self._remove(path, discard="true" if discard else "false", move_to=move_to)
+
+    async def _remove(self, path: str, **query: str | None) -> None:
+        version = await self._do(management.etag(path))
+        await self._do(management.remove(path, version, **query))
+
     async def patch_consumer(
         self, channel: str, consumer: str, **change: Unpack[management.ConsumerChange]
     ) -> dict[str, Any]:
@@ -132,6 +170,22 @@ class AsyncJobsClient:
     ) -> str:
         """Create a new signing secret and return it."""
         call = management.new_secret(channel, consumer, keep_previous=keep_previous)
+        return await self._do(call)
+
+    async def rotate_token(
+        self,
+        channel: str,
+        consumer: str,
+        *,
+        token: str | None = None,
+        keep_previous: bool = True,
+    ) -> str:
+        """Give a consumer another token, a new one unless ``token`` names it, and return it.
+
+        The previous one is accepted, too, until tokens change again; without ``keep_previous`` it is not.
+        With the token that it has, ``keep_previous=False`` ends the time of the one before.
+        """
+        call = management.new_token(channel, consumer, token, keep_previous=keep_previous)
         return await self._do(call)
 
     # Messages

@@ -119,6 +119,44 @@ class JobsClient:
         version = self._do(management.etag(path))
         return self._do(management.define(path, version, **fields))
 
+    def channel(self, channel: str) -> dict[str, Any]:
+        """A channel: whether it is drained, its messages, scheduled ones, and jobs by state."""
+        return self._do(management.channel(channel))
+
+    def consumer(self, channel: str, consumer: str) -> dict[str, Any]:
+        """A consumer with its settings, and its jobs by state."""
+        return self._do(management.consumer(channel, consumer))
+
+    def drain_channel(self, channel: str, *, draining: bool = True) -> dict[str, Any]:
+        """Let a channel take no more messages (409); what it has is delivered. ``False`` ends that."""
+        return self._do(management.drain(channel, draining=draining))
+
+    def delete_channel(self, channel: str, *, discard: bool = False) -> None:
+        """Delete a channel with its consumers and messages.
+
+        Unless ``discard``, a JobsError (409) says what is unfinished, if something is.
+        """
+        self._remove(calls.path_of("channel", channel), discard="true" if discard else None)
+
+    def delete_producer(self, producer: str) -> None:
+        """Delete a producer; what it has published stays."""
+        self._remove(calls.path_of("producer", producer))
+
+    def delete_consumer(
+        self, channel: str, consumer: str, *, discard: bool = False, move_to: str | None = None
+    ) -> None:
+        """Delete a consumer with its jobs; with ``move_to`` waiting and dead ones go to this consumer.
+
+        Unless one of both is given, a JobsError (409) says how many jobs wait or run, if there are any. With
+        ``move_to`` none may run.
+        """
+        path = calls.path_of("channel", channel, "consumer", consumer)
+        self._remove(path, discard="true" if discard else "false", move_to=move_to)
+
+    def _remove(self, path: str, **query: str | None) -> None:
+        version = self._do(management.etag(path))
+        self._do(management.remove(path, version, **query))
+
     def patch_consumer(
         self, channel: str, consumer: str, **change: Unpack[management.ConsumerChange]
     ) -> dict[str, Any]:
@@ -132,6 +170,22 @@ class JobsClient:
     def rotate_secret(self, channel: str, consumer: str, *, keep_previous: bool = True) -> str:
         """Create a new signing secret and return it."""
         call = management.new_secret(channel, consumer, keep_previous=keep_previous)
+        return self._do(call)
+
+    def rotate_token(
+        self,
+        channel: str,
+        consumer: str,
+        *,
+        token: str | None = None,
+        keep_previous: bool = True,
+    ) -> str:
+        """Give a consumer another token, a new one unless ``token`` names it, and return it.
+
+        The previous one is accepted, too, until tokens change again; without ``keep_previous`` it is not.
+        With the token that it has, ``keep_previous=False`` ends the time of the one before.
+        """
+        call = management.new_token(channel, consumer, token, keep_previous=keep_previous)
         return self._do(call)
 
     # Messages

@@ -56,6 +56,10 @@ class ConsumerChange(TypedDict, total=False):
     max_retries: int | None
     """How often a job is tried again before it is dead."""
 
+    dry_run: bool
+    """True: change nothing. The answer's ``dying`` says how many unfinished jobs would die of their next
+    failure by a lower ``max_retries``."""
+
     name: str
     """For people."""
 
@@ -71,6 +75,26 @@ def change(channel: str, consumer: str, fields: Mapping[str, Any]) -> Call[dict[
     return Call("PATCH", queue_path(channel, consumer), mapping, content=content)
 
 
+def channel(channel: str) -> Call[dict[str, Any]]:
+    return Call("GET", path_of("v2", "channel", channel), mapping)
+
+
+def consumer(channel: str, consumer: str) -> Call[dict[str, Any]]:
+    return Call("GET", queue_path(channel, consumer), mapping)
+
+
+def drain(channel: str, *, draining: bool) -> Call[dict[str, Any]]:
+    content = msgspec.json.encode({"draining": draining})
+    return Call("PATCH", path_of("v2", "channel", channel), mapping, content=content)
+
+
+def remove(path: str, version: str | None, **query: str | None) -> Call[None]:
+    """Delete the definition at ``path``, which must have this version; 404 if there is none."""
+    given = _form(**query).decode()
+    headers = {"If-Match": version or '"0"'}
+    return Call("DELETE", f"{path}?{given}" if given else path, lambda answer: None, headers)
+
+
 def new_secret(channel: str, consumer: str, *, keep_previous: bool) -> Call[str]:
     content = msgspec.json.encode({"keep_previous": keep_previous})
     return Call("POST", queue_path(channel, consumer) + "/secret", _secret, content=content)
@@ -78,6 +102,15 @@ def new_secret(channel: str, consumer: str, *, keep_previous: bool) -> Call[str]
 
 def _secret(answer: Answer) -> str:
     return str(mapping(answer)["secret"])
+
+
+def new_token(channel: str, consumer: str, token: str | None, *, keep_previous: bool) -> Call[str]:
+    content = msgspec.json.encode({"token": token, "keep_previous": keep_previous})
+    return Call("POST", queue_path(channel, consumer) + "/token", _token, content=content)
+
+
+def _token(answer: Answer) -> str:
+    return str(mapping(answer)["token"])
 
 
 def _form(**fields: str | int | None) -> bytes:

@@ -26,6 +26,7 @@ Handler = Callable[[LeasedJob], Awaitable[Any]] | Callable[[LeasedJob], Any]
 _LOG: Final = logging.getLogger("headrace.jobs.worker")
 _AGAIN_S: Final = 1.0
 _BATCH: Final = 500
+_PUSHED: Final = 412  # the consumer does not pull any more
 
 
 class Fail(Exception):  # noqa: N818 - it is said, not caught: `raise Fail("…")`
@@ -108,7 +109,12 @@ class Worker:
         self._stir.set()
 
     async def run(self) -> None:
-        """Work until stopped. Cancelling ends at once; others get the jobs when their leases expire."""
+        """Work until stopped. Cancelling ends at once; others get the jobs when their leases expire.
+
+        Raises JobsError: the service refuses to hand out jobs. If the consumer is pushed to from now on
+        (412), the current jobs are finished first.
+        """
+        pushed: JobsError | None = None
         # A thread starts when it is needed. The loop's own threads are few, and other code needs them.
         self._threads = ThreadPoolExecutor(self._concurrency, "job")
         background = [asyncio.create_task(self._keep_alive()), asyncio.create_task(self._finish())]
@@ -120,10 +126,19 @@ class Worker:
                 if free <= 0:
                     await self._until_stirred(background)
                     continue
-                for job in await self._claim(free):
+                try:
+                    claimed = await self._claim(free)
+                except JobsError as error:
+                    if error.status != _PUSHED:
+                        raise
+                    pushed = error
+                    break
+                for job in claimed:
                     self._start(job)
             while self._running or self._done:
                 await self._until_stirred(background)
+            if pushed is not None:
+                raise pushed
         finally:
             tasks = [*background, *(task for _, task in self._running.values())]
             for task in tasks:

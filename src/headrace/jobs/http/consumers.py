@@ -26,7 +26,7 @@ from .incoming import consumer_tokens, is_admin, precondition, read_json, requir
 __all__ = ["ENDPOINTS"]
 
 
-def _detail(consumer: Consumer, counts: dict[State, int]) -> Response:
+def _detail(consumer: Consumer, counts: dict[State, int], dying: int | None = None) -> Response:
     def at(us: int | None) -> str | None:
         return None if us is None else rfc3339(us)
 
@@ -44,6 +44,7 @@ def _detail(consumer: Consumer, counts: dict[State, int]) -> Response:
         failing_since=at(consumer.failing_since_us),
         changed_at=rfc3339(consumer.updated_us),
         jobs={state.name: counts.get(state, 0) for state in State},
+        dying=dying,
     )
     return reply(shape, headers={"ETag": f'"{consumer.updated_us}"'})
 
@@ -52,12 +53,15 @@ async def get_consumer(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     path = request.path_params
 
-    def read(tx: Tx) -> tuple[Consumer, dict[State, int]]:
-        consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
-        counts = {row["seq"]: counts for row, counts in reads.consumer_counts(tx)}
-        return consumer, counts.get(consumer.seq, {})
+    return _detail(
+        *await runtime.database.read(lambda tx: _read(tx, path["channelId"], path["consumerId"]))
+    )
 
-    return _detail(*await runtime.database.read(read))
+
+def _read(tx: Tx, channel_id: str, consumer_id: str) -> tuple[Consumer, dict[State, int]]:
+    consumer = consumers.find_consumer(tx, channel_id, consumer_id)
+    counts = {row["seq"]: counts for row, counts in reads.consumer_counts(tx)}
+    return consumer, counts.get(consumer.seq, {})
 
 
 async def patch_consumer(runtime: Runtime, request: Request) -> Response:
@@ -76,18 +80,40 @@ async def patch_consumer(runtime: Runtime, request: Request) -> Response:
     refuse_inside(runtime, body.callback_url)
     conditional = "if-match" in request.headers or "if-unmodified-since" in request.headers
     condition = precondition(request) if conditional else None
+    channel_id, consumer_id = path["channelId"], path["consumerId"]
+    lowers = body.max_retries is not None
 
     def decide(present: Consumer) -> consumers.ConsumerChange:
         if body.settings is None:
             return change
         return replace(change, settings=_merged(present.settings, body.settings))
 
-    await runtime.database.write(
-        lambda tx: consumers.change_consumer(
-            tx, path["channelId"], path["consumerId"], decide, condition, tx.now_us()
+    def read(tx: Tx) -> tuple[Consumer, dict[State, int], int]:
+        present, counts = _read(tx, channel_id, consumer_id)
+        if condition is not None and body.dry_run:
+            condition.check(present.updated_us)
+        decide(present).check()
+        return present, counts, consumers.count_dying(tx, present, change)
+
+    if body.dry_run:
+        present, counts, dying = await runtime.database.read(read)
+        return _detail(present, counts, dying if lowers else None)
+
+    def write(tx: Tx) -> tuple[Consumer, dict[State, int], int]:
+        found = 0
+
+        def decide_and_count(present: Consumer) -> consumers.ConsumerChange:
+            nonlocal found
+            found = consumers.count_dying(tx, present, change)
+            return decide(present)
+
+        consumers.change_consumer(
+            tx, channel_id, consumer_id, decide_and_count, condition, tx.now_us()
         )
-    )
-    return await get_consumer(runtime, request)
+        return *_read(tx, channel_id, consumer_id), found
+
+    changed, counts, dying = await runtime.database.write(write)
+    return _detail(changed, counts, dying if lowers else None)
 
 
 def _merged(present: ConsumerSettings, given: dict[str, object]) -> ConsumerSettings:
@@ -126,6 +152,23 @@ async def rotate_secret(runtime: Runtime, request: Request) -> Response:
         )
     )
     return reply(shapes.Secret(secret, len(changed.secrets)))
+
+
+async def rotate_token(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    body = await read_json(request, shapes.TokenBody)
+    path, token = request.path_params, body.token or ids.new_token()
+
+    def decide(present: Consumer) -> consumers.ConsumerChange:
+        previous = present.token if body.keep_previous and present.token != token else ""
+        return consumers.ConsumerChange(token=token, previous_token=previous)
+
+    changed = await runtime.database.write(
+        lambda tx: consumers.change_consumer(
+            tx, path["channelId"], path["consumerId"], decide, None, tx.now_us()
+        )
+    )
+    return reply(shapes.Token(token, 1 + (changed.previous_token is not None)))
 
 
 async def get_job(runtime: Runtime, request: Request) -> Response:
@@ -194,7 +237,7 @@ ENDPOINTS: Final = (
         method="PATCH",
         path=_BASE,
         handler=patch_consumer,
-        summary="Change settings, pause, resume, enable again; settings that are not given stay",
+        summary="Change settings, pause, resume, enable again; what is not given stays",
         body=shapes.ConsumerPatch,
         answers={200: shapes.ConsumerDetail},
         tag="consumers",
@@ -209,6 +252,18 @@ ENDPOINTS: Final = (
         summary="Make a new signing secret; the previous one signs too until the next rotation",
         body=shapes.RotateBody,
         answers={200: shapes.Secret},
+        tag="consumers",
+        admin=True,
+        legacy=False,
+        errors=(400, 401, 403, 404, 413),
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_BASE}/token",
+        handler=rotate_token,
+        summary="Give the consumer a new token; the previous one is accepted too until the next change",
+        body=shapes.TokenBody,
+        answers={200: shapes.Token},
         tag="consumers",
         admin=True,
         legacy=False,

@@ -9,19 +9,19 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .. import limits
+from .. import ids, limits
 from ..errors import bad_request
 from ..models import Consumer, ConsumerSettings, http_date, rfc3339
 from ..push.guard import Guard, RefusedAddressError
 from ..push.signature import new_secret
 from ..runtime import Runtime
-from ..service import consumers
+from ..service import consumers, removing
 from ..service import definitions as service
 from ..service.reads import Page, page
 from ..store import Tx
 from . import shapes
 from .endpoint import Endpoint, Parameter, reply
-from .incoming import number_between, paging, precondition, read_form, require_admin
+from .incoming import flag, number_between, paging, precondition, read_form, require_admin
 
 __all__ = ["ENDPOINTS", "list_links", "refuse_inside"]
 
@@ -226,12 +226,41 @@ def refuse_inside(runtime: Runtime, url: str | None) -> None:
         ) from None
 
 
+async def delete_producer(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    producer_id, condition = request.path_params["producerId"], precondition(request)
+    await runtime.database.write(
+        lambda tx: removing.remove_producer(tx, producer_id, condition, tx.now_us())
+    )
+    return Response(status_code=204)
+
+
+async def delete_channel(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    channel_id, condition = request.path_params["channelId"], precondition(request)
+    discard = flag(request, "discard", default=False)
+    await runtime.database.write(
+        lambda tx: removing.remove_channel(tx, channel_id, condition, tx.now_us(), discard=discard)
+    )
+    return Response(status_code=204)
+
+
 async def delete_consumer(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     path, condition = request.path_params, precondition(request)
+    discard = flag(request, "discard", default=True)
+    move_to = request.query_params.get("move_to")
+    if move_to is not None:
+        ids.check_id(move_to, "move_to")
     await runtime.database.write(
-        lambda tx: consumers.remove_consumer(
-            tx, path["channelId"], path["consumerId"], condition, tx.now_us()
+        lambda tx: removing.remove_consumer(
+            tx,
+            path["channelId"],
+            path["consumerId"],
+            condition,
+            tx.now_us(),
+            discard=discard,
+            move_to=move_to,
         )
     )
     return Response(status_code=204)
@@ -314,12 +343,39 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         method="DELETE",
-        path="/channel/{channelId}/consumer/{consumerId}",
-        handler=delete_consumer,
-        summary="Delete a consumer and its jobs",
+        path="/producer/{producerId}",
+        handler=delete_producer,
+        summary="Delete a producer; what it has published stays",
         answers={204: None},
         tag="definitions",
         admin=True,
         errors=(400, 401, 403, 404, 412),
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/channel/{channelId}",
+        handler=delete_channel,
+        summary="Delete a channel with its consumers, jobs and messages",
+        answers={204: None},
+        parameters=(
+            Parameter("discard", "also with unfinished jobs or scheduled messages", type="boolean"),
+        ),
+        tag="definitions",
+        admin=True,
+        errors=(400, 401, 403, 404, 409, 412),
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/channel/{channelId}/consumer/{consumerId}",
+        handler=delete_consumer,
+        summary="Delete a consumer with its jobs, or move them to another one",
+        answers={204: None},
+        parameters=(
+            Parameter("discard", "false: 409 if jobs wait or run", type="boolean"),
+            Parameter("move_to", "the consumer that gets the waiting and the dead jobs"),
+        ),
+        tag="definitions",
+        admin=True,
+        errors=(400, 401, 403, 404, 409, 412),
     ),
 )

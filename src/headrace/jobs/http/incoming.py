@@ -19,6 +19,7 @@ from ..store import Tx
 
 __all__ = [
     "consumer_tokens",
+    "flag",
     "header",
     "is_admin",
     "nested_too_deeply",
@@ -123,6 +124,14 @@ def number_between(text: str | None, default: int, low: int, high: int | None, f
         range_text = f"{low} or more" if high is None else f"{low} to {high}"
         raise bad_request("invalid_number", f"a whole number is accepted, {range_text}", field)
     return int(text)
+
+
+def flag(request: Request, name: str, *, default: bool) -> bool:
+    """A query parameter that is ``true`` or ``false``; 400 for another word."""
+    text = request.query_params.get(name)
+    if text not in {None, "true", "false"}:
+        raise bad_request("invalid_flag", "true or false is accepted", name)
+    return default if text is None else text == "true"
 
 
 def seconds_between(value: float, low: float, high: float, field: str) -> float:

@@ -30,6 +30,14 @@ def _consumer(tx: Tx, request: Request) -> Consumer:
     )
 
 
+def _holder(tx: Tx, request: Request) -> Consumer:
+    """The consumer of leased jobs. One that became a push consumer meanwhile finishes those that it has."""
+    path = request.path_params
+    return consumers.authorised_consumer(
+        tx, path["channelId"], path["consumerId"], *consumer_tokens(request)
+    )
+
+
 async def claim(runtime: Runtime, request: Request) -> Response:
     body = await read_json(request, shapes.ClaimBody)
     if not 1 <= body.max <= limits.CLAIM_MAX:
@@ -152,7 +160,7 @@ async def _carry_out(
         raise bad_request("job_twice", "a job may be named once in a batch", "jobs")
 
     def write(tx: Tx) -> tuple[Consumer, list[leases.Result]]:
-        consumer = _consumer(tx, request)
+        consumer = _holder(tx, request)
         return consumer, work(tx, consumer, named) if named else []
 
     consumer, carried_out = await runtime.database.write(write)
@@ -203,7 +211,7 @@ ENDPOINTS: Final = (
             tokens=CONSUMER_TOKENS,
             tag="leases",
             legacy=False,
-            errors=(400, 401, 403, 404, 412, 413),
+            errors=(400, 401, 403, 404, 413),
         )
         for name, handler, body, summary in (
             ("heartbeat", heartbeat, shapes.HeartbeatBody, "Move the deadlines of held jobs"),

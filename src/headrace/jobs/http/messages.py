@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .. import limits
+from .. import ids, limits
 from ..errors import not_found
 from ..models import payload_fields, rfc3339, state_name
 from ..runtime import Runtime
@@ -179,7 +179,7 @@ async def get_scheduled(runtime: Runtime, request: Request) -> Response:
             messageId=row["message_id"],
             contentType=row["content_type"],
             priority=row["priority"],
-            producedBy=row["producer_id"] or "",
+            producedBy=ids.shown_id(row["producer_id"]),
             dispatchSchedule=rfc3339(row["scheduled_us"]),
             dispatchedAt=None if dispatched is None else rfc3339(dispatched),
             status=_SCHEDULED_STATUS[row["status"]],

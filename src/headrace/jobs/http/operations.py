@@ -12,6 +12,7 @@ from ..._version import __version__
 from .. import limits
 from ..models import rfc3339
 from ..runtime import Runtime
+from ..seeds import left_over
 from ..service import reads
 from ..states import State
 from ..store import Row, Tx
@@ -44,7 +45,12 @@ async def ready(runtime: Runtime, request: Request) -> Response:
 
 async def status(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
-    rows = await runtime.database.read(reads.consumer_counts)
+
+    def read(tx: Tx) -> tuple[Any, set[tuple[str, str]]]:
+        left = {(one.channel_id, one.consumer_id) for one in left_over(tx)}
+        return reads.consumer_counts(tx), left
+
+    rows, left = await runtime.database.read(read)
     return reply(
         shapes.Status(
             AppStatus=_INITIALIZED,
@@ -59,6 +65,7 @@ async def status(runtime: Runtime, request: Request) -> Response:
                     bool(row["paused"]),
                     row["disabled_reason"],
                     {state.name: counts.get(state, 0) for state in State},
+                    (row["channel_id"], row["consumer_id"]) in left,
                 )
                 for row, counts in rows
             ],

@@ -93,7 +93,9 @@ async def get_job(runtime: Runtime, request: Request) -> Response:
             MessageURL=f"{channel}/message/{row['message_id']}",
             ChannelURL=channel,
             ConsumerURL=consumer,
-            ProducerURL=f"/producer/{row['producer_id']}" if row["producer_id"] else "",
+            ProducerURL=f"/producer/{ids.shown_id(row['producer_id'])}"
+            if row["producer_id"]
+            else "",
             JobRequeueURL=_requeue_url(consumer, row) if row["state"] == State.DEAD else "",
         )
     )
@@ -109,7 +111,9 @@ async def change_job(runtime: Runtime, request: Request) -> Response:
 
     def write(tx: Tx) -> tuple[Consumer, Event | None]:
         # The tokens and the path are checked before the body, as specified.
-        consumer = _pull_consumer(tx, request)
+        consumer = _consumer(tx, request)
+        if consumer.kind != "pull" and not legacy.is_held(tx, consumer, path_id):
+            raise consumers.not_pulled()
         seq = ids.job_number(path_id)
         legacy.job_of_consumer(tx, consumer, seq)
         asked, incremental_s = _next_state(raw)
@@ -208,7 +212,7 @@ async def requeue_dead(runtime: Runtime, request: Request) -> Response:
     def read(tx: Tx) -> Consumer:
         consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
         is_known = has_admin_token(runtime, request)
-        if not is_known and not ids.tokens_equal(consumer.token, form.get("requeue", "")):
+        if not is_known and not consumers.token_is_of(consumer, form.get("requeue", "")):
             raise bad_request("wrong_token", "send the consumer's token as `requeue`", "requeue")
         return consumer
 

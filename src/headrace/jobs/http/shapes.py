@@ -257,6 +257,21 @@ class ItemResults(msgspec.Struct):
 # Definitions and operations, Headrace's own.
 
 
+class ChannelDetail(msgspec.Struct):
+    id: str
+    name: str
+    draining: bool
+    changed_at: str
+    consumers: int
+    messages: int
+    scheduled: int
+    jobs: dict[str, int]
+
+
+class ChannelPatch(msgspec.Struct, forbid_unknown_fields=True):
+    draining: bool
+
+
 class ConsumerDetail(msgspec.Struct):
     id: str
     channel: str
@@ -271,6 +286,7 @@ class ConsumerDetail(msgspec.Struct):
     failing_since: str | None
     changed_at: str
     jobs: dict[str, int]
+    dying: int | None = None
 
 
 class ConsumerPatch(msgspec.Struct, forbid_unknown_fields=True):
@@ -281,6 +297,7 @@ class ConsumerPatch(msgspec.Struct, forbid_unknown_fields=True):
     settings: dict[str, Any] | None = None
     paused: bool | None = None
     enable: bool = False
+    dry_run: bool = False
 
 
 class RotateBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -289,6 +306,16 @@ class RotateBody(msgspec.Struct, forbid_unknown_fields=True):
 
 class Secret(msgspec.Struct):
     secret: str
+    live: int
+
+
+class TokenBody(msgspec.Struct, forbid_unknown_fields=True):
+    token: str | None = None
+    keep_previous: bool = True
+
+
+class Token(msgspec.Struct):
+    token: str
     live: int
 
 
@@ -376,6 +403,7 @@ class ConsumerStatus(msgspec.Struct):
     paused: bool
     disabled_reason: str | None
     jobs: dict[str, int]
+    left_configuration: bool
 
 
 class FailingPart(msgspec.Struct):

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from .. import limits
-from ..models import Consumer
+from ..models import Consumer, Options
 from ..runtime import Runtime
 from ..service.consumers import DEFINITIONS, consumer_of
 from ..store import Tx
@@ -35,6 +35,10 @@ class PushEngine:
         self._unreadable: set[str] = set()
         self._stopping = False
         self._ear = runtime.bell.ear(DEFINITIONS)
+
+    def guard(self, options: Options) -> None:
+        """Call what these options allow, from the next connection on."""
+        self._sender.guard = Guard(options.allow_networks, https_only=options.https_only)
 
     @property
     def consumers(self) -> dict[str, Consumer]:

@@ -161,7 +161,7 @@ class Sender:
     """Calls endpoints. One for all consumers of a process; close it at the end."""
 
     def __init__(self, guard: Guard, clock: Clock, *, tls: ssl.SSLContext | None = None) -> None:
-        self._guard = guard
+        self.guard = guard
         self._clock = clock
         self._tls = tls
         self._idle: dict[_Origin, list[_Exchange]] = {}
@@ -186,7 +186,7 @@ class Sender:
         async with asyncio.timeout(timeout_s):
             exchange = self._take(origin)
             if exchange is None:
-                self._guard.check_url(parts)
+                self.guard.check_url(parts)
                 exchange = await self._connect(origin)
             return await self._call(origin, exchange, request)
 
@@ -204,7 +204,7 @@ class Sender:
     async def _connect(self, origin: _Origin) -> _Exchange:
         loop = asyncio.get_running_loop()
         problem: OSError | None = None
-        for address in await self._guard.vet(origin.host, origin.port):
+        for address in await self.guard.vet(origin.host, origin.port):
             options: dict[str, Any] = {}
             if origin.tls:
                 options = {"ssl": self._tls_context(), "server_hostname": origin.host}

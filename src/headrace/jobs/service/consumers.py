@@ -22,10 +22,11 @@ __all__ = [
     "authorised_pull_consumer",
     "change_consumer",
     "consumer_of",
+    "count_dying",
     "find_consumer",
+    "not_pulled",
     "put_consumer",
-    "remove_consumer",
-    "remove_some",
+    "token_is_of",
 ]
 
 DEFINITIONS: Final = 0  # not a consumer's number: rung when a definition changes
@@ -43,6 +44,8 @@ class ConsumerChange(Change):
     paused: bool | None = None
     enable: bool = False
     secrets: tuple[str, ...] | None = None
+    previous_token: str | None = None
+    """Accepted beside ``token``; an empty one: no other. Not given: none, if the token is another one."""
 
     def check(self) -> None:
         Change.check(self)
@@ -54,6 +57,8 @@ class ConsumerChange(Change):
             raise bad_request(
                 "invalid_retries", f"0 to {limits.MAX_RETRIES_MAX} retries", "max_retries"
             )
+        if self.previous_token:
+            ids.check_token(self.previous_token, "previous_token")
         if self.settings is not None:
             self.settings.check()
 
@@ -99,6 +104,7 @@ def put_consumer(
             consumer_id=consumer_id,
             name=change.name or consumer_id,
             token=token,
+            previous_token=change.previous_token or None,
             callback_url=change.callback_url or "",
             kind=kind,
             max_retries=max_retries if change.max_retries is None else change.max_retries,
@@ -137,6 +143,17 @@ def change_consumer(
 
 
 def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int) -> None:
+    dying = count_dying(tx, present, change)
+    if dying:
+        tx.run(
+            "insert_event",
+            now=now,
+            kind="retries_lowered",
+            channel_id=present.channel_id,
+            consumer_id=present.consumer_id,
+            detail=f"max_retries {present.max_retries} → {change.max_retries}: the next failure of "
+            f"{dying} unfinished jobs is their last",
+        )
     kind = cast(Kind, change.kind or present.kind)
     callback_url = present.callback_url if change.callback_url is None else change.callback_url
     _check_callback(kind, callback_url)
@@ -145,6 +162,7 @@ def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int
         seq=present.seq,
         name=change.name or present.name,
         token=change.token or present.token,
+        previous_token=_previous_token(present, change),
         callback_url=callback_url,
         kind=kind,
         max_retries=present.max_retries if change.max_retries is None else change.max_retries,
@@ -159,33 +177,29 @@ def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int
     tx.ring([present.seq, DEFINITIONS])
 
 
-def remove_consumer(
-    tx: Tx, channel_id: str, consumer_id: str, precondition: Precondition, now: int
-) -> None:
-    """Delete a consumer; 404, 400, 412 as for a change. Its jobs go with it, by :func:`remove_some`."""
-    consumer = find_consumer(tx, channel_id, consumer_id)
-    tx.one("lock_consumer", seq=consumer.seq)
-    consumer = find_consumer(tx, channel_id, consumer_id)
-    precondition.check(consumer.updated_us)
-    # A claim that is on its way was for another version, and takes nothing.
-    tx.run(
-        "hide_consumer", seq=consumer.seq, now=now, updated=next_version(consumer.updated_us, now)
+def count_dying(tx: Tx, present: Consumer, change: ConsumerChange) -> int:
+    """How many unfinished jobs would have been tried again, and die of their next failure by ``change``."""
+    if change.max_retries is None or change.max_retries >= present.max_retries:
+        return 0
+    row = tx.one(
+        "count_spent",
+        consumer_seq=present.seq,
+        max_retries=change.max_retries,
+        before=present.max_retries,
     )
-    tx.ring([consumer.seq, DEFINITIONS])
+    return 0 if row is None else int(row["n"])
 
 
-def remove_some(tx: Tx) -> bool:
-    """Remove a limited number of jobs of a deleted consumer. Returns whether there may be more to do.
+def _previous_token(present: Consumer, change: ConsumerChange) -> str | None:
+    if change.previous_token is not None:
+        return change.previous_token or None
+    return present.previous_token if change.token in (None, present.token) else None
 
-    A single transaction for all of them would keep publishers waiting for as long as it takes.
-    """
-    row = tx.one("next_hidden_consumer")
-    if row is None:
-        return False
-    removed = tx.run("delete_jobs_of_consumer", consumer_seq=row["seq"], n=limits.SWEEP_ROWS)
-    if not removed:
-        return bool(tx.run("delete_hidden_consumer", seq=row["seq"]))
-    return True
+
+def token_is_of(consumer: Consumer, given: str) -> bool:
+    """Whether ``given`` is the consumer's token, or the one before, if that is still accepted."""
+    known = (consumer.token, consumer.previous_token)
+    return any(ids.tokens_equal(token, given) for token in known if token is not None)
 
 
 def authorised_consumer(
@@ -206,7 +220,7 @@ def authorised_consumer(
     if row["seq"] is None:
         raise JobsError(unknown, "unknown_consumer", "there is no such consumer", "consumerId")
     consumer = consumer_of(row)
-    if not ids.tokens_equal(consumer.token, consumer_token):
+    if not token_is_of(consumer, consumer_token):
         raise forbidden("X-Broker-Consumer-Token")
     return consumer
 
@@ -217,10 +231,13 @@ def authorised_pull_consumer(
     """The same, and 412 if it is not a pull consumer."""
     consumer = authorised_consumer(tx, channel_id, consumer_id, channel_token, consumer_token)
     if consumer.kind != "pull":
-        raise JobsError(
-            412, "not_a_pull_consumer", "only pull consumers ask for their jobs", "type"
-        )
+        raise not_pulled()
     return consumer
+
+
+def not_pulled() -> JobsError:
+    """What somebody is told who asks for the jobs of a push consumer."""
+    return JobsError(412, "not_a_pull_consumer", "only pull consumers ask for their jobs", "type")
 
 
 def consumer_of(row: Row) -> Consumer:
@@ -241,6 +258,7 @@ def consumer_of(row: Row) -> Consumer:
         failing_since_us=row["failing_since_us"],
         updated_us=row["updated_us"],
         token=row["token"],
+        previous_token=row["previous_token"],
         secrets=msgspec.json.decode(row["secrets"], type=tuple[str, ...]),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from .. import ids, limits
@@ -14,6 +14,7 @@ __all__ = [
     "Change",
     "Definition",
     "Precondition",
+    "drain_channel",
     "find_channel",
     "find_producer",
     "next_version",
@@ -78,6 +79,7 @@ class Definition:
     name: str
     updated_us: int
     token: str | None = None
+    draining: bool = False
 
 
 def find_producer(tx: Tx, producer_id: str) -> Definition:
@@ -93,7 +95,7 @@ def find_channel(tx: Tx, channel_id: str) -> Definition:
     row = tx.one("get_channel", channel_id=channel_id)
     if row is None:
         raise not_found("channel", "channelId")
-    return _definition(row, "channel_id")
+    return replace(_definition(row, "channel_id"), draining=bool(row["draining"]))
 
 
 def put_producer(
@@ -112,6 +114,16 @@ def put_channel(
     token.
     """
     return _put(tx, "channel", channel_id, change, precondition, now)
+
+
+def drain_channel(tx: Tx, channel_id: str, draining: bool, now: int) -> None:
+    """Take no more messages, or take them again; 404. What was accepted is delivered."""
+    row = tx.one("lock_channel", channel_id=channel_id)
+    if row is None:
+        raise not_found("channel", "channelId")
+    if bool(row["draining"]) != draining:
+        updated = next_version(row["updated_us"], now)
+        tx.run("drain_channel", seq=row["seq"], draining=int(draining), updated=updated)
 
 
 def _put(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import limits
+from .. import ids, limits
 from ..errors import JobsError, bad_request
 from ..models import Consumer, Options
 from ..policy import pull_timeout_s
@@ -13,7 +13,7 @@ from ..store import Row, Tx
 from .moves import Move, apply_moves, load
 from .retention import missing
 
-__all__ = ["change_state", "job_of_consumer", "list_queued"]
+__all__ = ["change_state", "is_held", "job_of_consumer", "list_queued"]
 
 
 def list_queued(tx: Tx, consumer: Consumer, limit: int) -> Sequence[Row]:
@@ -39,6 +39,20 @@ def job_of_consumer(tx: Tx, consumer: Consumer, seq: int, *, foreign: int = 401)
     if row["consumer_seq"] != consumer.seq:
         raise JobsError(foreign, "foreign_job", "the job is another consumer's", "jobId")
     return row
+
+
+def is_held(tx: Tx, consumer: Consumer, job_id: str) -> bool:
+    """Whether the consumer has taken this job by the specified route, and not finished it.
+
+    One that became a push consumer meanwhile still finishes it; nobody else has it until its time is over.
+    """
+    row = tx.one("get_job", seq=ids.job_number(job_id)) if ids.is_job_number(job_id) else None
+    return (
+        row is not None
+        and row["consumer_seq"] == consumer.seq
+        and row["state"] == State.INFLIGHT
+        and row["lease"] is None
+    )
 
 
 def change_state(

@@ -44,7 +44,19 @@ def publisher(
         )
     if not ids.token_matches(row["producer_token_hash"], producer_token):
         raise forbidden("X-Broker-Producer-Token")
+    refuse_drained(row)
     return row
+
+
+def refuse_drained(channel: Row) -> None:
+    """409 for a channel that is drained."""
+    if channel["draining"]:
+        raise JobsError(
+            409,
+            "channel_draining",
+            "the channel is being drained: it takes no more messages",
+            "channelId",
+        )
 
 
 def check_message(message: NewMessage, options: Options, now: int) -> None:
@@ -149,6 +161,7 @@ def feed(tx: Tx, channel_id: str, messages: Sequence[NewMessage], now: int) -> t
     channel = tx.one("get_channel", channel_id=channel_id)
     if channel is None:
         raise not_found("channel", "channelId")
+    refuse_drained(channel)
     new = jobs = 0
     for message in messages:
         if message.message_id is None:

@@ -164,6 +164,7 @@ def prune_notes(tx: Tx, keep: Keep, now: int) -> Removed:
         if age_s is not None:
             before = now - round(age_s * 1e6)
             removed.add(table, tx.run(query, before=before, n=limits.SWEEP_ROWS))
+    tx.run("delete_hidden_producers")
     if keep.events_s is not None:
         before = now - round(keep.events_s * 1e6)
         tx.run("prune_removed_ranges", before=before, n=limits.SWEEP_ROWS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -30,6 +30,10 @@ class Tx(Protocol):
 
     def run(self, query: str, /, **values: Any) -> int:
         """Execute a statement. Returns how many rows were affected."""
+        ...
+
+    def run_many(self, query: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+        """Execute a statement with the values of each row, quicker than one by one."""
         ...
 
     def now_us(self) -> int:

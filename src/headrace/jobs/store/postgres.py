@@ -78,6 +78,9 @@ class _PostgresTx:
     def run(self, query: str, /, **values: Any) -> int:
         return self._execute(query, values).rowcount
 
+    def run_many(self, query: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+        self._cursor.executemany(self._queries[query].encode(), rows)
+
     def now_us(self) -> int:
         return self._now_us
 

@@ -7,6 +7,8 @@ from functools import cache
 from importlib import resources
 from typing import Final, Literal
 
+from .tables import whole_queries
+
 __all__ = ["Dialect", "load_migrations", "load_queries"]
 
 Dialect = Literal["sqlite", "postgres"]
@@ -26,8 +28,8 @@ def load_queries(dialect: Dialect) -> dict[str, str]:
         if entry.name.endswith(".sql")
     ]
     found: dict[str, str] = {}
-    for text in texts:
-        for name, query in _split(text).items():
+    for queries in (whole_queries(dialect), *map(_split, texts)):
+        for name, query in queries.items():
             if name in found:
                 raise ValueError(f"the query {name} is there twice in {dialect}")
             found[name] = query if dialect == "sqlite" else _VALUE.sub(r"%(\1)s", query)

@@ -14,7 +14,7 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -26,6 +26,7 @@ from ..errors import DatabaseUnavailableError, JobsError
 from .base import GroupWork, Row, Tx
 from .queries import load_migrations, load_queries
 from .steady import Steady
+from .tables import FROZEN
 from .together import Together
 
 __all__ = ["SqliteDatabase", "migrate"]
@@ -57,6 +58,9 @@ class _SqliteTx:
 
     def run(self, query: str, /, **values: Any) -> int:
         return self._connection.execute(self._queries[query], values).rowcount
+
+    def run_many(self, query: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+        self._connection.executemany(self._queries[query], rows)
 
     def now_us(self) -> int:
         return self._now_us
@@ -268,6 +272,8 @@ class SqliteDatabase:
 
 def _is_unavailable(error: Exception) -> bool:
     """Whether the file or its disk is to blame, and not a statement or its values."""
+    if isinstance(error, sqlite3.IntegrityError) and str(error) == FROZEN:
+        return True
     return isinstance(error, sqlite3.DatabaseError) and not isinstance(
         error,
         sqlite3.IntegrityError

@@ -12,6 +12,7 @@ SELECT
     channel.seq AS channel_seq, channel.channel_id, channel.token_hash AS channel_token_hash,
     consumer.seq, consumer.consumer_id, consumer.name, consumer.token, consumer.callback_url,
     consumer.kind, consumer.max_retries, consumer.settings, consumer.secrets, consumer.paused,
+    consumer.previous_token,
     consumer.disabled_us, consumer.disabled_reason, consumer.failing_since_us, consumer.created_us,
     consumer.updated_us
 FROM channel
@@ -22,7 +23,7 @@ WHERE channel.channel_id = :channel_id;
 -- name: get_publisher
 -- One row for an existing channel; the producer's columns are null when there is no such producer.
 SELECT
-    channel.seq AS channel_seq, channel.token_hash AS channel_token_hash,
+    channel.seq AS channel_seq, channel.token_hash AS channel_token_hash, channel.draining,
     producer.seq AS producer_seq, producer.token_hash AS producer_token_hash
 FROM channel
 LEFT JOIN producer ON producer.producer_id = :producer_id
@@ -46,17 +47,18 @@ UPDATE channel SET name = :name, token_hash = :token_hash, updated_us = :updated
 
 -- name: insert_consumer
 INSERT INTO consumer (
-    channel_seq, consumer_id, name, token, callback_url, kind, max_retries, settings, secrets,
-    created_us, updated_us
+    channel_seq, consumer_id, name, token, previous_token, callback_url, kind, max_retries, settings,
+    secrets, created_us, updated_us
 ) VALUES (
-    :channel_seq, :consumer_id, :name, :token, :callback_url, :kind, :max_retries, :settings, :secrets,
-    :now, :now
+    :channel_seq, :consumer_id, :name, :token, :previous_token, :callback_url, :kind, :max_retries,
+    :settings, :secrets, :now, :now
 )
 ON CONFLICT DO NOTHING RETURNING seq;
 
 -- name: update_consumer
 UPDATE consumer SET
-    name = :name, token = :token, callback_url = :callback_url, kind = :kind,
+    name = :name, token = :token, previous_token = :previous_token, callback_url = :callback_url,
+    kind = :kind,
     max_retries = :max_retries, settings = :settings, secrets = :secrets, paused = :paused,
     disabled_us = :disabled_us, disabled_reason = :disabled_reason,
     failing_since_us = :failing_since_us, updated_us = :updated
@@ -64,14 +66,44 @@ WHERE seq = :seq;
 
 -- name: hide_consumer
 -- It cannot be found any more, and its id is free: no id has such a character.
-UPDATE consumer SET removed_us = :now, updated_us = :updated, consumer_id = consumer_id || '~' || seq
+UPDATE consumer SET removed_us = :now, updated_us = :updated, consumer_id = consumer_id || '~' || seq,
+    moves_to = :moves_to
 WHERE seq = :seq;
+
+-- name: hide_channel
+UPDATE channel SET removed_us = :now, channel_id = channel_id || '~' || seq WHERE seq = :seq;
+
+-- name: hide_producer
+UPDATE producer SET removed_us = :now, producer_id = producer_id || '~' || seq WHERE seq = :seq;
+
+-- name: forget_moves
+-- Their target goes, too.
+UPDATE consumer SET moves_to = NULL WHERE channel_seq = :channel_seq AND removed_us IS NOT NULL;
+
+-- name: is_moved_to
+SELECT 1 FROM consumer WHERE removed_us IS NOT NULL AND moves_to = :seq LIMIT 1;
+
+-- name: drain_channel
+UPDATE channel SET draining = :draining, updated_us = :updated WHERE seq = :seq;
+
+-- name: next_hidden_channel
+SELECT seq FROM channel
+WHERE removed_us IS NOT NULL AND NOT EXISTS (SELECT 1 FROM consumer WHERE channel_seq = channel.seq)
+ORDER BY seq LIMIT 1;
+
+-- name: delete_hidden_channel
+DELETE FROM channel
+WHERE seq = :seq AND NOT EXISTS (SELECT 1 FROM message WHERE channel_seq = :seq);
+
+-- name: delete_hidden_producers
+DELETE FROM producer
+WHERE removed_us IS NOT NULL AND NOT EXISTS (SELECT 1 FROM message WHERE producer_seq = producer.seq);
 
 -- name: delete_hidden_consumer
 DELETE FROM consumer WHERE seq = :seq AND NOT EXISTS (SELECT 1 FROM job WHERE consumer_seq = :seq);
 
--- name: next_hidden_consumer
-SELECT seq FROM consumer WHERE removed_us IS NOT NULL ORDER BY seq LIMIT 1;
+-- name: hidden_consumers
+SELECT seq, moves_to FROM consumer WHERE removed_us IS NOT NULL ORDER BY seq;
 
 -- name: mark_consumer_failing
 -- The first failure after a success.
@@ -98,16 +130,16 @@ WHERE consumer.removed_us IS NULL
 ORDER BY channel.channel_id, consumer.consumer_id;
 
 -- name: page_producers_after
-SELECT seq, producer_id FROM producer WHERE seq < :at ORDER BY seq DESC LIMIT :n;
+SELECT seq, producer_id FROM producer WHERE seq < :at AND removed_us IS NULL ORDER BY seq DESC LIMIT :n;
 
 -- name: page_producers_before
-SELECT seq, producer_id FROM producer WHERE seq > :at ORDER BY seq LIMIT :n;
+SELECT seq, producer_id FROM producer WHERE seq > :at AND removed_us IS NULL ORDER BY seq LIMIT :n;
 
 -- name: page_channels_after
-SELECT seq, channel_id FROM channel WHERE seq < :at ORDER BY seq DESC LIMIT :n;
+SELECT seq, channel_id FROM channel WHERE seq < :at AND removed_us IS NULL ORDER BY seq DESC LIMIT :n;
 
 -- name: page_channels_before
-SELECT seq, channel_id FROM channel WHERE seq > :at ORDER BY seq LIMIT :n;
+SELECT seq, channel_id FROM channel WHERE seq > :at AND removed_us IS NULL ORDER BY seq LIMIT :n;
 
 -- name: page_consumers_after
 SELECT seq, consumer_id FROM consumer

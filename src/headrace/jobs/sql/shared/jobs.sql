@@ -114,6 +114,12 @@ SELECT min((
     AND priority <= level.priority ORDER BY consumer_seq, hold, priority DESC, seq LIMIT 1
 )) AS created_us FROM level;
 
+-- name: count_spent
+-- Unfinished jobs that have been retried so often that the next failure is their last.
+SELECT count(*) AS n FROM job
+WHERE consumer_seq = :consumer_seq AND state IN (1001, 1002) AND retries >= :max_retries
+AND retries < :before;
+
 -- name: oldest_of_state
 SELECT changed_us, created_us FROM job
 WHERE consumer_seq = :consumer_seq AND state = :state ORDER BY seq LIMIT 1;

@@ -71,8 +71,9 @@ DELETE FROM attempt WHERE seq IN (
 DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at_us < :before ORDER BY seq LIMIT :n);
 
 -- name: next_upkeep_us
--- When the next lease expires and the next scheduled message is due, and whether a consumer was deleted.
+-- When the next lease expires and the next scheduled message is due, and whether a consumer or channel was deleted.
 SELECT
     (SELECT min(lease_expires_us) FROM job WHERE state = 1002) AS lease_us,
     (SELECT min(scheduled_us) FROM message WHERE status = 101) AS scheduled_us,
-    EXISTS (SELECT 1 FROM consumer WHERE removed_us IS NOT NULL) AS removed;
+    EXISTS (SELECT 1 FROM consumer WHERE removed_us IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM channel WHERE removed_us IS NOT NULL) AS removed;

@@ -144,6 +144,34 @@ DELETE FROM job WHERE seq IN (
     SELECT seq FROM job INDEXED BY job_by_state WHERE consumer_seq = :consumer_seq LIMIT :n
 );
 
+-- name: jobs_to_move
+-- Jobs of one consumer in one state, and whether the other has its own job of the same message.
+SELECT job.seq, job.ordering_key, EXISTS (
+    SELECT 1 FROM job AS other WHERE other.message_seq = job.message_seq AND other.consumer_seq = :to
+) AS present
+FROM job INDEXED BY job_by_state WHERE job.consumer_seq = :consumer_seq AND job.state = :state
+ORDER BY job.seq LIMIT :n;
+
+-- name: move_jobs
+UPDATE job SET
+    consumer_seq = :to,
+    hold = CASE WHEN state = 1001 AND ordering_key IS NOT NULL THEN 2 ELSE hold END
+WHERE consumer_seq = :consumer_seq AND seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: delete_moved
+DELETE FROM job WHERE consumer_seq = :consumer_seq AND seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: delete_delivered
+DELETE FROM job WHERE seq IN (
+    SELECT seq FROM job INDEXED BY job_by_state
+    WHERE consumer_seq = :consumer_seq AND state = 1003 ORDER BY seq LIMIT :n
+);
+
+-- name: delete_messages_of_channel
+DELETE FROM message WHERE seq IN (
+    SELECT seq FROM message WHERE channel_seq = :channel_seq LIMIT :n
+);
+
 -- name: due_messages
 SELECT message.seq, message.channel_seq, message.priority, message.ordering_key, message.scheduled_us,
     channel.channel_id
