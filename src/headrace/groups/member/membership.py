@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ...api.errors import Errors
 from ...client.callbacks import check_callback, check_plain
+from ...client.handlers.failure import OnFailure, Stop
+from ...client.handlers.threads import OwnThreads, Threads
 from ...errors import ConnectionClosedError, JetStreamApiError
 from ..bucket import Records
 from ..consumers import consumers_of
@@ -25,7 +27,6 @@ from ..presence import Present, announce, instance_name
 from ..records import ElasticGroup, StaticGroup
 from .config import Plan, Settings, plans
 from .crew import Crew, Handler
-from .failure import OnFailure, Stop
 from .iteration import Iteration
 from .keys import key_function
 from .lease import Generation
@@ -33,7 +34,6 @@ from .machine import End, Release, Wanted
 from .seat import Seat
 from .slots import Slots
 from .stats import MembershipStats
-from .threads import OwnThreads, Threads
 from .watch import LoopWatch, name_of
 
 if TYPE_CHECKING:
