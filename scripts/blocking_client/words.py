@@ -73,6 +73,17 @@ _OTHERWISE = {
     "Consumer.consume": [
         ("a plain or a coroutine function;", "a plain function, on a thread of its own;"),
         ("does not end the consume;", f"does not end the consume, {_THREAD};"),
+        (
+            (
+                "1 to 1,000: coroutine functions on the event loop, plain functions on as many threads. "
+                "None: one after the other, on the event loop."
+            ),
+            "1 to 1,000, on as many threads. None: one after the other.",
+        ),
+        (
+            "a function of it. Of one key",
+            "a function of it, called on the background thread. Of one key",
+        ),
     ],
     "Consumer.listen": [
         ("a plain or a coroutine function;", "a plain function, on a thread of its own;"),

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from headrace.groups.member.lanes import Lanes
+from headrace.client.handlers.lanes import Lanes
 from sim.groups.coverage import EVENTS, PATHS
 from sim.groups.loop import SECOND, Process
 from sim.groups.network import Wire

@@ -107,6 +107,15 @@ async def called(consumer: Consumer, handle: Handle, limits: dict[str, Any]) -> 
     await consumer.consume(handle, **limits).wait()
 
 
+async def at_once(consumer: Consumer, handle: Handle, limits: dict[str, Any]) -> None:
+    await consumer.consume(handle, concurrency=3, **limits).wait()
+
+
+async def in_order(consumer: Consumer, handle: Handle, limits: dict[str, Any]) -> None:
+    """All are of one key: what is ahead waits beside the buffer."""
+    await consumer.consume(handle, concurrency=3, order_by=lambda m: m.subject, **limits).wait()
+
+
 async def iterated(consumer: Consumer, handle: Handle, limits: dict[str, Any]) -> None:
     async with consumer.consume(**limits) as messages:
         async for message in messages:
@@ -119,7 +128,13 @@ async def in_batches(consumer: Consumer, handle: Handle, limits: dict[str, Any])
             await handle(batch[0])
 
 
-WAYS = {"callback": called, "iterated": iterated, "batches": in_batches}
+WAYS = {
+    "callback": called,
+    "at once": at_once,
+    "in order": in_order,
+    "iterated": iterated,
+    "batches": in_batches,
+}
 
 
 @pytest.fixture
@@ -196,9 +211,12 @@ def test_a_quick_handler_soon_has_as_much_ahead_as_it_may(place: Place) -> None:
     assert max(most) > 400
 
 
-def test_a_worker_that_was_frozen_does_not_handle_what_went_to_another_one(place: Place) -> None:
+@pytest.mark.parametrize("how", ["callback", "in order"])
+def test_a_worker_that_was_frozen_does_not_handle_what_went_to_another_one(
+    place: Place, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
     place.filled(100)
-    frozen = place.work("frozen", 0.5, "callback", max_messages=50)
+    frozen = place.work("frozen", 0.5, how, max_messages=50)
     place.universe.run(place.universe.now + 5)
     before = len(place.by["frozen"])
     frozen.freeze()
@@ -209,13 +227,16 @@ def test_a_worker_that_was_frozen_does_not_handle_what_went_to_another_one(place
     twice = [sequence for sequence, times in place.handled.items() if times > 1]
     assert len(place.by["frozen"]) == before
     assert len(twice) <= 1  # what it had in hand
+    told = [line for line in caplog.messages if "stood still" in line]
+    assert len(told) == 1 and "belongs on a thread" in told[0]
 
 
+@pytest.mark.parametrize("how", ["iterated", "in order"])
 def test_what_is_held_without_a_link_is_let_go_of_before_it_is_delivered_again(
-    place: Place,
+    place: Place, how: str
 ) -> None:
     place.filled(100)
-    cut = place.work("cut", 0.5, "iterated", max_messages=100)
+    cut = place.work("cut", 0.5, how, max_messages=100)
     place.universe.run(place.universe.now + 3)
     place.network.refusing.add("cut")
     for wire in place.network.wires_of(cut):

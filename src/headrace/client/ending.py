@@ -35,7 +35,7 @@ async def wind_up(session: Session, caller: object) -> None:
             continue
         if isinstance(observer, Feed):
             observer.stop_now(ConnectionClosedError(_CLOSED))
-            hands.append(observer.in_hand(caller))
+            hands += observer.hands(caller)
             must_be_read = True
         elif isinstance(observer, Fetch):
             observer.give_up(ConnectionClosedError(_CLOSED))

@@ -11,7 +11,7 @@ import pytest
 
 import peers
 from headrace import sync
-from headrace.errors import ConnectionClosedError
+from headrace.errors import ConfigurationError, ConnectionClosedError
 from waiting import until_here
 
 pytestmark = pytest.mark.peer
@@ -266,3 +266,67 @@ def test_iteration_on_a_thread_that_is_stopped_gives_back_what_was_brought(
         next(messages).ack()
         until_here(lambda: messages.buffered >= 150)
     assert rest_of(consumer, 299) == list(range(2, 301))
+
+
+# Several at once
+
+
+@pytest.mark.parametrize("how", ["close", "stop", "drain"])
+def test_several_callbacks_at_once_keep_their_keys_in_order_and_end_as_one_does(
+    worker: sync.Connection, stream: sync.Stream, how: str
+) -> None:
+    consumer = stream.create_consumer(durable_name="c")
+    begun, acked, lock = list[int](), list[int](), threading.Lock()
+    busy, overlaps = set[int](), list[int]()
+
+    def key(message: sync.JetStreamMessage) -> int:
+        return message.metadata.stream_seq % 7
+
+    def handle(message: sync.JetStreamMessage) -> None:
+        with lock:
+            begun.append(message.metadata.stream_seq)
+            overlaps.extend({key(message)} & busy)
+            busy.add(key(message))
+        work_for(0.003)
+        message.ack()
+        with lock:
+            acked.append(message.metadata.stream_seq)
+            busy.discard(key(message))
+
+    theirs = worker.jetstream().consumer(stream.name, "c")
+    consumption = theirs.consume(handle, concurrency=4, order_by=key, max_messages=40)
+    until_here(lambda: len(acked) >= 20)
+    (worker.close if how == "close" else getattr(consumption, how))()
+    at_end = len(begun)
+    assert sorted(begun) == sorted(acked) and not overlaps
+    assert all(
+        part == sorted(part) for part in ([n for n in begun if n % 7 == k] for k in range(7))
+    )
+    assert sorted(acked + rest_of(consumer, 300 - at_end)) == list(range(1, 301))
+    assert len(begun) == at_end
+
+
+def test_a_callback_among_several_may_end_its_own_consume(
+    worker: sync.Connection, stream: sync.Stream
+) -> None:
+    consumer = stream.create_consumer(durable_name="c")
+    handled, errors = list[int](), list[Exception]()
+
+    def handle(message: sync.JetStreamMessage) -> None:
+        begin.wait(5)
+        message.ack()
+        handled.append(message.metadata.stream_seq)
+        until_here(lambda: len(handled) >= 3)
+        try:
+            consumption.wait()
+        except ConfigurationError as error:
+            errors.append(error)
+        consumption.stop()
+
+    theirs = worker.jetstream().consumer(stream.name, "c")
+    begin = threading.Event()
+    consumption = theirs.consume(handle, concurrency=3, max_messages=50)
+    begin.set()
+    consumption.wait()
+    assert len(errors) == len(handled) >= 3
+    assert sorted(handled + rest_of(consumer, 300 - len(handled))) == list(range(1, 301))

@@ -10,6 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.api.consumers import ConsumerConfig, ConsumerInfo, SequenceInfo
+from headrace.client.handlers.failure import Again, DeadLetter, Give, Retry, Stop, decide
+from headrace.client.handlers.lanes import Lanes
+from headrace.errors import ConfigurationError
 from headrace.groups import (
     ElasticGroup,
     GroupConfigurationError,
@@ -18,9 +21,7 @@ from headrace.groups import (
     StaticGroup,
 )
 from headrace.groups.member.config import Plan, Settings, plans
-from headrace.groups.member.failure import Again, DeadLetter, Give, Retry, Stop, decide
 from headrace.groups.member.keys import key_function
-from headrace.groups.member.lanes import Lanes
 from headrace.groups.member.takeover import Takeover
 
 # Lanes
@@ -168,7 +169,7 @@ def test_what_follows_a_failure(policy: Any, failures: int, expected: Any) -> No
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(make: Any) -> None:
-    with pytest.raises(GroupConfigurationError, match="accepted"):
+    with pytest.raises(ConfigurationError, match="accepted"):
         make()
 
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from headrace.api.consumers import ConsumerInfo
+from headrace.client.handlers.lanes import Lanes
 from headrace.groups.member import seat
 from headrace.groups.member.consuming import Consuming
 from headrace.groups.member.handling import Handling
 from headrace.groups.member.intake import Intake
-from headrace.groups.member.lanes import Lanes
 from headrace.groups.member.lease import Lease
 from headrace.groups.member.machine import Deleted, Event, Lost
 from headrace.groups.member.renewal import Renewal

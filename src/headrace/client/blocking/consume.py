@@ -6,12 +6,13 @@ import contextlib
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final, Self, TypeVar
 
 from ...errors import ConfigurationError, ConnectionClosedError
 from ..jetstream.consume import Consumption as AioConsumption
 from ..jetstream.feed import State
+from ..jetstream.message import JetStreamMessage as AioJetStreamMessage
 from .loop_thread import LoopThread, call_on_thread, callback_here, caller_here
 from .messages import JetStreamMessage
 from .methods import Blocking
@@ -72,6 +73,28 @@ def take(held: deque[T], count: int) -> Iterator[T]:
     with contextlib.suppress(IndexError):
         for _ in range(count):
             yield held.popleft()
+
+
+def called_with(
+    thread: LoopThread, callback: Callable[[JetStreamMessage], object]
+) -> Callable[[AioJetStreamMessage], None]:
+    """``callback``, called with a message for threads; the loop learns how that was answered."""
+
+    def call(message: AioJetStreamMessage) -> None:
+        ours = JetStreamMessage._of(thread, message)
+        try:
+            callback(ours)
+        finally:
+            message._answered = ours._answered
+
+    return call
+
+
+def seen_by(
+    thread: LoopThread, order_by: Callable[[JetStreamMessage], Hashable]
+) -> Callable[[AioJetStreamMessage], Hashable]:
+    """``order_by``, called with a message for threads."""
+    return lambda message: order_by(JetStreamMessage._of(thread, message))
 
 
 class Consumption(JetStreamMessages):
@@ -156,7 +179,7 @@ class Consumption(JetStreamMessages):
     def wait(self) -> None:
         """Until it has ended. Raises the error it ended with, if any."""
         worker = callback_here()
-        if worker is not None and worker is self._inner._worker:
+        if worker is not None and self._inner._feed.is_taken_by(worker):
             raise ConfigurationError(
                 "a consume cannot be waited for inside its own callback; stop() or drain() end it"
             )
@@ -165,7 +188,7 @@ class Consumption(JetStreamMessages):
     def stop(self) -> None:
         """End now. Messages in the buffer are sent back (NAK), so that they are delivered again soon.
 
-        Waits until the callback that runs has ended, unless it is that which calls.
+        Waits until the callbacks that run have ended, but for that which calls.
         """
         self._thread.run(self._inner._stop(callback_here()))
 

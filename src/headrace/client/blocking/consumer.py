@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Unpack
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Unpack
 
 from ...api.consumers import ConsumerInfo
 from ..callbacks import check_plain
+from ..jetstream.abreast import check_concurrency
 from ..jetstream.consumer import Consumer as AioConsumer
 from ..jetstream.gone import IfGone
 from ..jetstream.leaving import place_of_call
 from ..jetstream.message import Queued
 from ..jetstream.pull import EXPIRES_DEFAULT_S, PriorityOptions
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
-from .consume import Consumption
+from .consume import Consumption, called_with, seen_by
 from .messages import Batch, JetStreamMessage
 from .methods import Blocking, anywhere, blocking, returning
 from .push import PushSubscription
@@ -64,6 +65,8 @@ class Consumer(Blocking):
         threshold_bytes: int | None = None,
         on_error: Callable[[Exception], object] | None = None,
         if_gone: IfGone = "end",
+        concurrency: int | None = None,
+        order_by: Callable[[JetStreamMessage], Hashable] | None = None,
         **priority: Unpack[PriorityOptions],
     ) -> Consumption:
         """Messages as they come, from a buffer that is kept filled; see ``Consumption`` and, for the
@@ -78,12 +81,27 @@ class Consumer(Blocking):
                 did not outlive. ``end``: ends with ConsumerNotFoundError, or StreamNotFoundError. ``wait``:
                 pulls until there is one again. ``create``: it is made again as it was last known to be, also
                 where somebody deleted it, and delivers from where its configuration says.
+            concurrency: how many callbacks run at once, 1 to 1,000, on as many threads. None: one after the
+                other.
+            order_by: the key of a message, a function of it, called on the background thread. Of one key one
+                message at a time is handled, in the order of arrival; a slow one holds up its own key alone.
+                A message without a key that can be had is not handled, as if the callback had raised. None:
+                in no order.
             expires: the default is shorter where a pin is lost without a pull in ``priority_timeout``:
                 half of that, at least 1 second.
         """
         check_plain("callback", callback)
+        check_concurrency(concurrency, order_by, callback)
+        abreast: dict[str, Any] = {}
+        if concurrency is not None and callback is not None:
+            abreast = {
+                "callback": called_with(self._thread, callback),
+                "concurrency": concurrency,
+                "order_by": None if order_by is None else seen_by(self._thread, order_by),
+            }
         inner = self._thread.call(
             self._inner.consume,
+            **abreast,
             max_messages=max_messages,
             max_bytes=max_bytes,
             expires=expires,
@@ -94,7 +112,8 @@ class Consumer(Blocking):
             if_gone=if_gone,
             **priority,
         )
-        return Consumption(self._thread, inner, place_of_call())._start(callback)
+        consumption = Consumption(self._thread, inner, place_of_call())
+        return consumption if abreast else consumption._start(callback)
 
     def listen(
         self,

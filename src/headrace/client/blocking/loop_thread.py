@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Final, ParamSpec, TypeVar
 
 from ...errors import ConfigurationError, ConnectionClosedError
+from ..jetstream.abreast import lane_here
 from ..jetstream.consume import Consumption
 from ..subscription import Subscription
 
@@ -252,7 +253,7 @@ def call_on_thread(
 
 def callback_here() -> asyncio.Future[None] | None:
     """What stands for this thread on the loop, if it is one that calls back."""
-    return getattr(_here, "worker", None)
+    return getattr(_here, "worker", None) or lane_here()
 
 
 def caller_here() -> asyncio.Future[None] | int:

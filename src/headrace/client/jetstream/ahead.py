@@ -42,12 +42,14 @@ class Ages:
 
     Attributes:
         ack_wait: seconds after which a message is delivered again.
+        in_order: whether what came first is taken first. If not, all of it is as old as the oldest may be.
     """
 
-    __slots__ = ("_arrived", "_marks", "ack_wait")
+    __slots__ = ("_arrived", "_marks", "ack_wait", "in_order")
 
-    def __init__(self, ack_wait: float) -> None:
+    def __init__(self, ack_wait: float, *, in_order: bool = True) -> None:
         self.ack_wait = ack_wait
+        self.in_order = in_order
         self._arrived = 0
         self._marks: deque[tuple[int, float]] = deque()  # number of the last one, and since when
 
@@ -73,6 +75,12 @@ class Ages:
         """Of ``held`` messages, those that came last: how many of the oldest are over, and whether the others
         are to be renewed."""
         marks, first = self._marks, self._arrived - held
+        if not self.in_order:
+            if not held:
+                marks.clear()
+            age = now - marks[0][1] if marks else 0.0
+            is_over = age >= self.ack_wait * OVER_AT
+            return (held if is_over else 0), not is_over and age >= self.ack_wait * RENEW_AT
         while marks and marks[0][0] <= first:
             marks.popleft()
         over = 0

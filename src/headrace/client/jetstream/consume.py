@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -20,6 +20,7 @@ from ..callbacks import (
     check_plain,
     tell,
 )
+from .abreast import Abreast, Key
 from .feed import Care, Feed, State
 from .leaving import place_of_call, warn_of_left
 from .message import DeliveredMessage, JetStreamMessage, Queued, place_of
@@ -61,6 +62,8 @@ class Consumption:
         callback: MessageCallback | None,
         on_error: Callable[[Exception], object] | None,
         care: Care,
+        concurrency: int | None = None,
+        order_by: Key | None = None,
     ) -> None:
         session.raise_if_closed()
         check_callback("callback", callback)
@@ -79,7 +82,10 @@ class Consumption:
             if session.spans is not None:
                 callback = session.spans.traced(callback)
             self._feed.worker = session.loop.create_task(
-                self._work(callback), name=f"consume {consumer}"
+                self._work(callback)
+                if concurrency is None
+                else self._work_abreast(callback, concurrency, order_by),
+                name=f"consume {consumer}",
             )
 
     def __repr__(self) -> str:
@@ -90,7 +96,11 @@ class Consumption:
         if self._is_owned or not hasattr(self, "_feed"):  # … or refused by its arguments
             return
         feed, session = self._feed, self._session
-        if (feed.is_over and not feed.frames) or session.is_closed or not session.loop.is_running():
+        if (
+            (feed.is_over and not feed.buffered)
+            or session.is_closed
+            or not session.loop.is_running()
+        ):
             return
         if not feed.is_over:
             warn_of_left(self, self._place, LEAVE_BY)
@@ -120,7 +130,7 @@ class Consumption:
     @property
     def buffered(self) -> int:
         """Messages that came and were not taken yet."""
-        return len(self._frames)
+        return self._feed.buffered
 
     @property
     def state(self) -> State:
@@ -214,6 +224,26 @@ class Consumption:
         finally:
             feed.stop_now()  # where the task was cancelled; else it is over
 
+    async def _work_abreast(
+        self, callback: MessageCallback, concurrency: int, order_by: Key | None
+    ) -> None:
+        """Call back for several messages at once, until the end."""
+        self._feed.abreast = Abreast(
+            self._session,
+            self._feed,
+            callback,
+            concurrency,
+            order_by,
+            self._failed_abreast,
+            self._send_back,
+        )
+        await self._feed.abreast.run()
+
+    async def _failed_abreast(
+        self, message: JetStreamMessage, error: Exception, again: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._failed(message, error)
+
     def _failed(self, message: DeliveredMessage, error: Exception) -> None:
         """The callback raised for this message."""
         what = f"the callback of consumer {self._feed.consumer}, {place_of(message)}"
@@ -230,7 +260,7 @@ class Consumption:
         """Until it has ended. Raises the error it ended with, if any."""
         feed = self._feed
         if feed.worker is not None:
-            if feed.worker is asyncio.current_task():
+            if feed.is_taken_by(asyncio.current_task()):
                 raise ConfigurationError(
                     "a consume cannot be waited for inside its own callback; stop() or drain() end it"
                 )
@@ -242,7 +272,7 @@ class Consumption:
     async def stop(self) -> None:
         """End now. Messages in the buffer are sent back (NAK), so that they are delivered again soon.
 
-        Waits until the callback that runs has ended, unless it is that which calls.
+        Waits until the callbacks that run have ended, but for that which calls.
         """
         await self._stop(asyncio.current_task())
 
@@ -250,7 +280,10 @@ class Consumption:
         feed = self._feed
         feed.stop_now()
         feed.came_back()
-        if feed.worker is not None and feed.worker is not caller:
+        if feed.abreast is not None and feed.abreast.is_one(caller):
+            if others := feed.abreast.others(caller):
+                await asyncio.wait(others)
+        elif feed.worker is not None and feed.worker is not caller:
             await asyncio.wait([feed.worker])
 
     async def drain(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Unpack, cast, get_args
 
@@ -20,6 +20,7 @@ from ...api.messages import SuccessResponse
 from ...errors import ConfigurationError, TimeoutError_
 from ..callbacks import check_plain
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
+from .abreast import check_concurrency
 from .calls import Api, D
 from .configuration import time_text
 from .consume import Consumption, MessageCallback
@@ -165,6 +166,8 @@ class Consumer:
         threshold_bytes: int | None = None,
         on_error: Callable[[Exception], object] | None = None,
         if_gone: IfGone = "end",
+        concurrency: int | None = None,
+        order_by: Callable[[JetStreamMessage], Hashable] | None = None,
         **priority: Unpack[PriorityOptions],
     ) -> Consumption:
         """Messages as they come, from a buffer that is kept filled; see ``Consumption`` and, for the
@@ -178,6 +181,11 @@ class Consumer:
                 did not outlive. ``end``: ends with ConsumerNotFoundError, or StreamNotFoundError. ``wait``:
                 pulls until there is one again. ``create``: it is made again as it was last known to be, also
                 where somebody deleted it, and delivers from where its configuration says.
+            concurrency: how many callbacks run at once, 1 to 1,000: coroutine functions on the event loop,
+                plain functions on as many threads. None: one after the other, on the event loop.
+            order_by: the key of a message, a function of it. Of one key one message at a time is handled, in
+                the order of arrival; a slow one holds up its own key alone. A message without a key that can
+                be had is not handled, as if the callback had raised. None: in no order.
             expires: the default is shorter where a pin is lost without a pull in ``priority_timeout``:
                 half of that, at least 1 second.
         """
@@ -190,6 +198,7 @@ class Consumer:
             threshold_bytes=threshold_bytes,
         )
         self._check_priority(priority)
+        check_concurrency(concurrency, order_by, callback)
         if if_gone not in get_args(IfGone):
             raise ConfigurationError(
                 f"if_gone is {if_gone!r}; accepted: {', '.join(get_args(IfGone))}"
@@ -204,6 +213,8 @@ class Consumer:
             callback,
             on_error,
             self._care(if_gone),
+            concurrency,
+            order_by,
         )
 
     async def listen(

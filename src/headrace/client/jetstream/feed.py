@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -26,6 +25,7 @@ from ...wire.frames import Frame
 from ..events import ConsumptionEnded
 from .ahead import Pace
 from .gone import Gone
+from .hands import Hands
 from .keeping import BREATH_S, Keeper, clock_of
 from .message import DeliveredMessage
 from .pin import Pin
@@ -39,6 +39,7 @@ from .pull import (
     message_size,
     read_status,
 )
+from .shelf import Shelf
 from .waiter import Waiter
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Care(NamedTuple):
     is_managed: bool = False
 
 
-class Feed:
+class Feed(Hands):
     """The messages of one consumption, as far as they have come. Attributes are for this package only.
 
     Args:
@@ -78,9 +79,7 @@ class Feed:
         frames: what came and was not taken.
         lent: what was taken many at a time, for a thread, and not handed out yet.
         taken, tell_at: handed over since ``tell``, and how many may be before a pull could be due.
-        last: the message handed over last; None once its taker has come back for more.
-        reader: the task that iterates, weakly, or the number of the thread.
-        worker: done when the callback is called no more.
+        shelf: what waits for one of several callbacks, where there are several.
         error: why it ended, if that was nobody's wish.
     """
 
@@ -101,10 +100,9 @@ class Feed:
         self.lent: deque[Any] = deque()
         self.taken = 0
         self.tell_at = 1
-        self.last: DeliveredMessage | None = None
+        super().__init__(session.loop)
         self.waiter = Waiter(session.loop, at_once=session.may_run_readers)
-        self.reader: weakref.ref[asyncio.Task[Any]] | int | None = None
-        self.worker: asyncio.Future[None] | None = None
+        self.shelf: Shelf | None = None
         self.error: Exception | None = None
         self.is_over = False
         self.ended: asyncio.Future[None] = session.loop.create_future()
@@ -135,7 +133,6 @@ class Feed:
         self.breathe_at = self._since = self.clock()
         self._handed = self._open = 0  # since then, and in hand then
         self._drained: asyncio.Future[None] | None = None  # all has come; made when draining
-        self._returned: asyncio.Future[None] | None = None  # whoever took the last has come back
         self._pulling = True
         self._pause: asyncio.TimerHandle | None = None
         self.last_heard = self._last_pull = session.loop.time()
@@ -152,12 +149,24 @@ class Feed:
             return "ended" if self.error is None else "failed"
         return "running" if self._pulling else "draining"
 
+    def shelve(self) -> Shelf:
+        """Where what comes is put from here on, for several callbacks at once."""
+        self.shelf = Shelf()
+        if self._keeper is not None:
+            self._keeper.keep_shelf(self.shelf)
+        return self.shelf
+
+    @property
+    def buffered(self) -> int:
+        """Messages that came and were not taken yet."""
+        return len(self.frames) + (0 if self.shelf is None else len(self.shelf))
+
     # Ending
 
     def stop_now(self, error: Exception | None = None) -> None:
         """End at once: what nobody took goes back, also if it had ended before."""
         session = self.session
-        frames = [*self._take_back_lent(), *self.frames]
+        frames = [*self._take_back(), *self.frames]
         self.frames.clear()
         if self.is_over:
             session.refuse(frames)
@@ -201,7 +210,7 @@ class Feed:
         self.is_over = True
         self.error = error
         self._pulling_ends()
-        if not self.frames:
+        if not self.buffered:
             self._all_taken()
         self.waiter.wake()
 
@@ -230,7 +239,7 @@ class Feed:
         elif is_made_again and self._pulling:
             held = list(self.frames)  # comes again from the other one
             self.frames.clear()
-            self._take_back_lent()
+            self._take_back()
             self._account_for_taken()
             self._forget(held)
             self._account.restart()
@@ -252,9 +261,12 @@ class Feed:
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def _take_back_lent(self) -> list[Frame]:
-        """What a thread was lent and has not handed out: from here on it is not to be had there."""
+    def _take_back(self) -> list[Frame]:
+        """What a thread was lent and has not handed out, and what is on the shelf: from here on it is not to
+        be had there."""
         frames: list[Frame] = []
+        if self.shelf is not None:
+            frames += [message._frame for message in self.shelf.clear()]
         while self.lent:
             try:
                 frames.append(self.lent.popleft()._frame)
@@ -262,37 +274,7 @@ class Feed:
                 break
         return frames
 
-    # What is in somebody's hands
-
-    def came_back(self) -> None:
-        """Whoever took the last message wants another one, or will never take one: it is handled."""
-        self.last = None
-        if self._returned is not None and not self._returned.done():
-            self._returned.set_result(None)
-
-    def is_taken_by(self, caller: object) -> bool:
-        """Whether ``caller``, a task or the number of a thread, takes the messages."""
-        reader = self.reader() if isinstance(self.reader, weakref.ref) else self.reader
-        return caller is not None and caller in (self.worker, reader)
-
-    def in_hand(self, caller: object) -> list[asyncio.Future[Any]]:
-        """What is to be waited for, until one of it is done, until the message in hand is handled; nothing
-        if none is, as far as is known, or if it is ``caller`` who has it."""
-        if self.is_taken_by(caller):
-            return []
-        if self.worker is not None:
-            return [] if self.worker.done() else [self.worker]
-        if self.last is None or self.last.is_answered:
-            return []
-        waits: list[asyncio.Future[Any]] = []
-        if isinstance(self.reader, weakref.ref):
-            task = self.reader()
-            if task is None or task.done():
-                return []
-            waits.append(task)
-        if self._returned is None or self._returned.done():
-            self._returned = self.session.loop.create_future()
-        return [*waits, self._returned]
+    # Draining
 
     async def drain_for(self, caller: object) -> None:
         """Drain, without waiting for ``caller``, or whoever takes, to handle the messages."""
@@ -364,6 +346,21 @@ class Feed:
             self._keeper.turned(now)
         self.breathe_at = now + BREATH_S
 
+    def began(self, message: DeliveredMessage) -> None:
+        """One of several callbacks was called with it."""
+        if self._account.counts_bytes:
+            self._account.processed(1, message_size(message._frame))
+        else:
+            self.taken += 1
+
+    def balance(self, running: int, idle: int) -> None:
+        """Of several callbacks so many are running, and so many more could: pull for these, and ahead."""
+        if self._pace is not None:
+            self._measure(running)
+            self._account.limit(max(idle, self._pace.room))
+        self._account_for_taken()
+        self._refill()
+
     def begin_wait(self) -> None:
         """Whoever takes has handled everything, and waits."""
         self.came_back()
@@ -404,7 +401,7 @@ class Feed:
             self.taken = 0
         self._account_for_taken()
         self._refill()
-        if self.is_over and not self.frames:
+        if self.is_over and not self.buffered:
             self._all_taken()
 
     def _account_for_taken(self) -> None:
@@ -491,7 +488,7 @@ class Feed:
     def connection_closed(self, reason: Exception) -> None:
         """The connection is over for good, and so is all that came and could not be answered any more."""
         self.frames.clear()
-        self._take_back_lent()
+        self._take_back()
         self.end(ConnectionClosedError(str(reason)))
         self._all_taken()
         self.came_back()

@@ -15,6 +15,7 @@ from .ahead import Ages
 
 if TYPE_CHECKING:
     from ..net.session import Session
+    from .shelf import Shelf
 
 BREATH_S: Final = 0.005  # a handler that never waits lets the loop breathe after so long
 LOOK_EVERY: Final = 1 / 6  # of the time to acknowledge, at most
@@ -60,10 +61,17 @@ class Keeper:
         self._label = label
         self._max_deliver = max_deliver
         self._forget = forget
+        self._shelf: Shelf | None = None
         self._ages = Ages(ack_wait)
         self._doubtful_since: float | None = None
+        self._is_told = False
         self.clock = clock_of(session.loop)
         self._arm(self.clock())
+
+    def keep_shelf(self, shelf: Shelf) -> None:
+        """Keep what is there, too, which is taken in any order."""
+        self._shelf = shelf
+        self._ages.in_order = False
 
     def arrived(self, messages: int) -> None:
         """So many came."""
@@ -82,11 +90,13 @@ class Keeper:
     def tend(self) -> None:
         """Let go of what is over, and renew what is old."""
         session, now = self._session, self.clock()
-        over, are_old = self._ages.look(len(self._lent) + len(self._frames), now)
+        shelved = [] if self._shelf is None else self._shelf.waiting()
+        held = len(shelved) + len(self._lent) + len(self._frames)
+        over, are_old = self._ages.look(held, now)
         if over:
             self._let_go(over)
         if are_old and session.link is not None:
-            replies = [message._frame[3] for message in self._lent.copy()]
+            replies = [message._frame[3] for message in (*shelved, *self._lent.copy())]
             replies += [frame[3] for frame in self._frames]
             if replies:
                 session.send_control(session.outbox.answers(replies, IN_PROGRESS))
@@ -101,7 +111,9 @@ class Keeper:
 
     def _look(self) -> None:
         self._timer.cancel()
-        if self.clock() - self._when >= self._ages.ack_wait * LATE:
+        late = self.clock() - self._when
+        if late >= self._ages.ack_wait * LATE:
+            self._tell_of_block(late)
             # The loop was blocked, when at the earliest is known. What came since then, and what comes
             # before the server answers anew, may have been on its way for as long.
             self._doubtful_since = self._armed_at
@@ -110,6 +122,19 @@ class Keeper:
         self.tend()
         self._arm(self.clock())
 
+    def _tell_of_block(self, seconds: float) -> None:
+        """Once: who blocks does it again and again."""
+        if not self._is_told:
+            self._is_told = True
+            _log.warning(
+                "consumer %s: the event loop stood still for %.1f s, and ack_wait is %g s: nothing could be "
+                "renewed or acknowledged meanwhile. What blocks belongs on a thread: a plain function with "
+                "concurrency=, or asyncio.to_thread",
+                self._label,
+                seconds,
+                self._ages.ack_wait,
+            )
+
     def _is_sure(self) -> None:
         self._doubtful_since = None
 
@@ -117,6 +142,13 @@ class Keeper:
         """Of the oldest ``over`` messages, which will be delivered again."""
         let_go = 0
         kept: list[Any] = []
+        if self._shelf is not None:  # all of it is
+            shelved = [
+                (message, self._is_last(message._frame)) for message in self._shelf.waiting()
+            ]
+            gone = self._shelf.remove({message for message, is_last in shelved if not is_last})
+            self._forget([message._frame for message in gone])
+            let_go, over = len(gone), len(self._frames)
         for _ in range(min(over, len(self._lent))):
             try:
                 message = self._lent.popleft()

@@ -8,7 +8,7 @@ the pin, ``work`` handles what comes. Decisions are pure: ``machine``, ``lease``
 
 from __future__ import annotations
 
-from .failure import DeadLetter, OnFailure, Retry, Stop
+from ...client.handlers.failure import DeadLetter, OnFailure, Retry, Stop
 from .membership import Membership
 
 __all__ = ["DeadLetter", "Membership", "OnFailure", "Retry", "Stop"]

@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...client.handlers.failure import OnFailure
+from ...client.handlers.threads import Threads
 from .config import Settings
-from .failure import OnFailure
 from .lease import Generation
 from .slots import Slots
-from .threads import Threads
 from .watch import LoopWatch
 
 if TYPE_CHECKING:

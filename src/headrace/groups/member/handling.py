@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ...client.callbacks import CALLBACK_ERRORS, as_exception
+from ...client.handlers.failure import Again, decide
 from ...errors import ConnectionClosedError, HeadraceError
 from ..errors import HandlerFailedError, NotOwnedError
 from ..events import HandlerFailed, LeaseLost
-from .failure import Again, decide
 
 if TYPE_CHECKING:
     from ..message import GroupMessage

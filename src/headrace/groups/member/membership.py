@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from ...api.errors import Errors
 from ...client.callbacks import check_callback, check_plain
+from ...client.handlers.failure import OnFailure, Stop
+from ...client.handlers.threads import OwnThreads, Threads
 from ...errors import JetStreamApiError
 from ..bucket import Records
 from ..errors import GroupConfigurationError, GroupNotFoundError, NotAMemberError
@@ -18,7 +20,6 @@ from ..presence import Present, announce, instance_name
 from ..records import ElasticGroup, StaticGroup
 from .config import Settings, plans
 from .crew import Crew, Handler
-from .failure import OnFailure, Stop
 from .following import Following
 from .iteration import Iteration
 from .keys import key_function
@@ -27,7 +28,6 @@ from .machine import End, Release, Wanted
 from .seat import Seat
 from .slots import Slots
 from .stats import MembershipStats
-from .threads import OwnThreads, Threads
 from .watch import LoopWatch, name_of
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...client.callbacks import CALLBACK_ERRORS
+from ...client.handlers.lanes import Lanes
+from ...client.handlers.threads import as_plain
+from ...client.jetstream.answers import Answers, MessageOnThread
 from ...client.jetstream.message import Queued
 from ..message import GroupMessage
-from .answers import Answers, MessageOnThread
 from .handling import Handling, cancel, is_cancelled
-from .lanes import Lanes
-from .threads import as_plain
 
 if TYPE_CHECKING:
     from ...client import JetStreamMessage

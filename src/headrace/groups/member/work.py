@@ -13,9 +13,9 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ...client.callbacks import CALLBACK_ERRORS, gives_coroutines
+from ...client.handlers.lanes import Lanes
 from ..message import GroupMessage
 from .handling import Handling, cancel, is_cancelled
-from .lanes import Lanes
 from .threaded import OnThreads
 from .watch import LONG_S
 

@@ -79,7 +79,7 @@ class _PostgresTx:
         return self._execute(query, values).rowcount
 
     def run_many(self, query: str, rows: Sequence[Mapping[str, Any]], /) -> None:
-        self._cursor.executemany(self._queries[query].encode(), rows)
+        self._cursor.executemany(self._queries[query], rows)
 
     def now_us(self) -> int:
         return self._now_us

@@ -34,6 +34,12 @@ class Lanes(Generic[T]):
         for lane in self._waiting.values():
             yield from lane
 
+    def items(self) -> Iterator[tuple[Hashable, T]]:
+        """What waits, by key, with it."""
+        for key, lane in self._waiting.items():
+            for item in lane:
+                yield key, item
+
     def add(self, key: Hashable, item: T) -> None:
         """``item`` waits behind those of its key."""
         self._count += 1

@@ -8,12 +8,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...client import JetStreamMessage
-from ...client.jetstream.message import DeliveredMessage, Queued
 from ...errors import HeadraceError
+from .message import DeliveredMessage, JetStreamMessage, Queued
 
 if TYPE_CHECKING:
-    from ...client.net.session import Session
+    from ..net.session import Session
 else:
     Session = Any  # msgspec evaluates the annotations of a struct
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..errors import GroupConfigurationError
+from ...errors import ConfigurationError
 
 BACKOFF_S: Final = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0)
 
@@ -35,9 +35,7 @@ class Retry:
     def __post_init__(self) -> None:
         _check_backoff(self.backoff)
         if self.attempts is not None and self.attempts < 1:
-            raise GroupConfigurationError(
-                f"attempts is {self.attempts}; accepted: 1 or more, or None"
-            )
+            raise ConfigurationError(f"attempts is {self.attempts}; accepted: 1 or more, or None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +55,9 @@ class DeadLetter:
     def __post_init__(self) -> None:
         _check_backoff(self.backoff)
         if self.after < 1:
-            raise GroupConfigurationError(f"after is {self.after}; accepted: 1 or more")
+            raise ConfigurationError(f"after is {self.after}; accepted: 1 or more")
         if not self.subject:
-            raise GroupConfigurationError("subject is empty; accepted is one that a stream stores")
+            raise ConfigurationError("subject is empty; accepted is one that a stream stores")
 
 
 OnFailure = Stop | Retry | DeadLetter
@@ -67,7 +65,7 @@ OnFailure = Stop | Retry | DeadLetter
 
 def _check_backoff(backoff: Sequence[float]) -> None:
     if not backoff or any(seconds < 0 for seconds in backoff):
-        raise GroupConfigurationError(
+        raise ConfigurationError(
             f"backoff is {backoff!r}; accepted: one number of seconds or more, none below 0"
         )
 
