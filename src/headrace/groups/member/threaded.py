@@ -18,7 +18,7 @@ from ..message import GroupMessage
 from .answers import Answers, MessageOnThread
 from .crowd import Crowd
 from .handling import Handling, is_cancelled
-from .lanes import Lanes
+from .lanes import Lanes, Line
 from .threads import as_plain
 
 if TYPE_CHECKING:
@@ -61,11 +61,10 @@ class OnThreads:
         self._time = asyncio.get_running_loop().time
         self._context = copy_context()
         self._answers = Answers(crew.js.connection._session, crew.report)
-        in_turn = crew.concurrency == 1
-        self._key: Callable[[GroupMessage], Hashable] = (lambda _: None) if in_turn else crew.key
+        self._in_turn = crew.concurrency == 1
         self._in_one_go = IN_ONE_GO if crew.slots is None else IN_A_ROW
         self._lock = threading.Lock()  # for what follows
-        self._lanes: Lanes[GroupMessage] = Lanes()
+        self._lanes: Lanes[GroupMessage] | Line[GroupMessage] = Line() if self._in_turn else Lanes()
         self._running: dict[GroupMessage, None] = {}
         self._stopping = False
         self._late: deque[GroupMessage] = deque()  # ended when the lease was over
@@ -78,7 +77,7 @@ class OnThreads:
 
     async def run(self) -> None:
         """See ``Work``."""
-        if self._crew.concurrency == 1:
+        if self._in_turn:
             await self._one_at_a_time()
         else:
             await self._crowd.run()
@@ -97,9 +96,10 @@ class OnThreads:
             self.stop()
 
     def _add(self, messages: list[JetStreamMessage]) -> None:
-        key, lanes, generation, answers = self._key, self._lanes, self._generation, self._answers
+        lanes, generation, answers = self._lanes, self._generation, self._answers
         made = [GroupMessage(MessageOnThread.of(each, answers), generation) for each in messages]
-        keyed = [(key(message), message) for message in made]
+        key: Callable[[GroupMessage], Hashable] | None = None if self._in_turn else self._crew.key
+        keyed = [(key and key(message), message) for message in made]
         with self._lock:
             for each in keyed:
                 lanes.add(*each)
@@ -146,7 +146,7 @@ class OnThreads:
             await self._handling.failed(message, error)
         finally:
             with self._lock:
-                self._is_done(stopped.key, message)
+                self._is_done(stopped.key, message, self._time())
             self._tell_of_late()
             self._crowd.wake(1)
 
@@ -171,9 +171,10 @@ class OnThreads:
         message: GroupMessage | None = None
         for _ in range(self._in_one_go):
             with lock:
+                now = time()
                 if message is not None:
-                    self._is_done(key, message)
-                if self._stopping or time() >= lease.until:
+                    self._is_done(key, message, now)
+                if self._stopping or now >= lease.until:
                     return None
                 if (taken := lanes.take()) is None:
                     return None
@@ -187,11 +188,11 @@ class OnThreads:
                 return _Stopped(key, message, None, awaitable)
         with lock:
             assert message is not None
-            self._is_done(key, message)
+            self._is_done(key, message, time())
         return None
 
-    def _is_done(self, key: Hashable, message: GroupMessage) -> None:
-        if self._time() >= self._generation.lease.until:
+    def _is_done(self, key: Hashable, message: GroupMessage, now: float) -> None:
+        if now >= self._generation.lease.until:
             self._late.append(message)
         self.last = message
         del self._running[message]
