@@ -22,6 +22,7 @@ from headrace.groups import Layout, PartitioningFilter, elastic, static
 from newer_python import newer_python_or_reason
 
 __all__ = [
+    "FUNCTION",
     "GROUP",
     "OURS",
     "PLAIN",
@@ -40,6 +41,7 @@ __all__ = [
 STREAM, GROUP = "ORDERS", "g"
 QUEUE = f"{STREAM}-{GROUP}"
 OURS, THEIRS, PLAIN = "group_ours.py", "group_theirs.py", "plain"
+FUNCTION = "function"  # ours, with a handler that is a plain function
 WAIT_S = 120.0
 
 
@@ -62,12 +64,13 @@ class Member:
 
     @classmethod
     async def start(cls, who: str, order: Order) -> Self:
-        program = OURS if who == PLAIN else who
+        is_kind = who in (PLAIN, FUNCTION)
+        program = OURS if is_kind else who
         command: list[str | Path] = [interpreter(), ROOT / "bench" / program, order.argument()]
         environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'bench'}"}
         process = await asyncio.create_subprocess_exec(
             *command,
-            *([PLAIN] * (who == PLAIN)),
+            *([who] * is_kind),
             stdout=asyncio.subprocess.PIPE,
             env=environment,
             limit=1 << 26,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 
 import group_work
 from group_work import Counter, Order
@@ -12,13 +14,36 @@ from headrace import ConsumerConfig, connect
 from headrace.groups import GroupMessage, elastic, static
 
 
-async def work(order: Order, counter: Counter, joined: Callable[[], None]) -> None:
-    async def handle(message: GroupMessage) -> None:
+class SetFromThreads:
+    """An event of the loop that a thread sets."""
+
+    def __init__(self, event: asyncio.Event) -> None:
+        self._event = event
+        self._loop = asyncio.get_running_loop()
+
+    def set(self) -> None:
+        self._loop.call_soon_threadsafe(self._event.set)
+
+
+async def work(
+    order: Order, counter: Counter, joined: Callable[[], None], *, is_plain: bool = False
+) -> None:
+    async def awaits(message: GroupMessage) -> None:
         if order.work:
             await asyncio.sleep(order.work)
         await message.ack()
         counter.one(message.payload)
 
+    def blocks(message: GroupMessage) -> None:
+        if order.work:
+            time.sleep(order.work)
+        message.ack()
+        counter.one(message.payload)
+
+    over = counter.over
+    handle: Callable[[GroupMessage], object] = blocks if is_plain else awaits
+    if is_plain:
+        counter.over = SetFromThreads(over)  # type: ignore[assignment]
     config = ConsumerConfig(ack_wait=order.ack_wait, max_ack_pending=order.max_ack_pending)
     join = elastic.join if order.kind == "elastic" else static.join
     async with AsyncExitStack() as stack:
@@ -28,7 +53,7 @@ async def work(order: Order, counter: Counter, joined: Callable[[], None]) -> No
                 join(js, order.stream, order.group, member, handle, config)
             )
         joined()
-        await counter.over.wait()
+        await over.wait()
 
 
 async def consume(order: Order, counter: Counter, joined: Callable[[], None]) -> None:
@@ -48,4 +73,5 @@ async def consume(order: Order, counter: Counter, joined: Callable[[], None]) ->
 if __name__ == "__main__":
     import sys
 
-    group_work.run(consume if sys.argv[2:] == ["plain"] else work)
+    kinds = {"plain": consume, "function": partial(work, is_plain=True)}
+    group_work.run(kinds[sys.argv[2]] if sys.argv[2:] else work)

@@ -12,6 +12,7 @@ import contenders
 import report
 from contenders import Contender, running
 from group_members import (
+    FUNCTION,
     OURS,
     PLAIN,
     QUEUE,
@@ -26,7 +27,12 @@ from group_members import (
 )
 from headrace.groups import Layout
 
-NAMES = {OURS: "ours", THEIRS: "natsio-pcgroups", PLAIN: "plain consumer"}
+NAMES = {
+    OURS: "ours",
+    FUNCTION: "ours, plain function",
+    THEIRS: "natsio-pcgroups",
+    PLAIN: "plain consumer",
+}
 OUR_PARTITIONS = "ours, per_partition"
 ONE, MANY = 1, 500
 MESSAGES = {ONE: 4_000, MANY: 40_000}
@@ -209,6 +215,7 @@ def handled(rounds: int, servers: Sequence[Contender]) -> None:
 def _measures(kind: str, pending: int) -> dict[str, Measure]:
     make = partial(handling, pending=pending) if kind == "elastic" else reading
     measures: dict[str, Measure] = {NAMES[who]: make(who) for who in _both()}
+    measures[NAMES[FUNCTION]] = make(FUNCTION)
     measures[OUR_PARTITIONS] = make(OURS, layout="per_partition")
     if pending == MANY:
         measures[NAMES[PLAIN]] = make(PLAIN)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.api.consumers import ConsumerConfig, ConsumerInfo, SequenceInfo
 from headrace.client.handlers.failure import Again, DeadLetter, Give, Retry, Stop, decide
-from headrace.client.handlers.lanes import Lanes
+from headrace.client.handlers.lanes import Lanes, Line
 from headrace.errors import ConfigurationError
 from headrace.groups import (
     ElasticGroup,
@@ -55,6 +55,26 @@ def test_lanes_keep_each_key_in_order_and_alone(steps: list[int | None], at_once
     for key in range(4):
         of_key = [n for k, n in begun if k == key]
         assert of_key == sorted(of_key)
+
+
+@given(st.lists(st.booleans(), max_size=40))
+def test_a_line_does_what_lanes_do_with_one_key(steps: list[bool]) -> None:
+    """True adds an item; False finishes what was begun."""
+    line, lanes = Line[int](), Lanes[int]()
+    is_busy = False
+    for number, adds in enumerate(steps):
+        if adds:
+            line.add("any", number)
+            lanes.add(None, number)
+        elif is_busy:
+            line.done("any")
+            lanes.done(None)
+            is_busy = False
+        assert line.has_free == (lanes.has_free and not is_busy)
+        taken = line.take()
+        assert taken == lanes.take()
+        is_busy |= taken is not None
+        assert (list(line), len(line)) == (list(lanes), len(lanes))
 
 
 def test_lanes_drop_what_waits_and_keep_what_is_busy() -> None:

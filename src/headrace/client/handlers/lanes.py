@@ -74,3 +74,39 @@ class Lanes(Generic[T]):
         self._ready.clear()
         self._count = 0
         return dropped
+
+
+class Line(Generic[T]):
+    """As ``Lanes`` where all items have one key, and for less: they leave one at a time, as they came."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[T] = deque()
+        self._is_busy = False
+
+    def __len__(self) -> int:
+        """How many items wait."""
+        return len(self._waiting)
+
+    @property
+    def has_free(self) -> bool:
+        """Whether there is an item, and none is busy."""
+        return bool(self._waiting) and not self._is_busy
+
+    def __iter__(self) -> Iterator[T]:
+        """What waits, in order."""
+        return iter(self._waiting)
+
+    def add(self, key: Hashable, item: T) -> None:
+        """``item`` waits behind all others."""
+        self._waiting.append(item)
+
+    def take(self) -> tuple[Hashable, T] | None:
+        """The next item, with a key that says nothing; None if there is none, or one is busy."""
+        if self._is_busy or not self._waiting:
+            return None
+        self._is_busy = True
+        return None, self._waiting.popleft()
+
+    def done(self, key: Hashable) -> None:
+        """The item that was taken is done."""
+        self._is_busy = False

@@ -13,12 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...client.callbacks import CALLBACK_ERRORS
-from ...client.handlers.lanes import Lanes
+from ...client.handlers.lanes import Lanes, Line
 from ...client.handlers.threads import as_plain
 from ...client.jetstream.answers import Answers, MessageOnThread
 from ...client.jetstream.message import Queued
 from ..message import GroupMessage
-from .handling import Handling, cancel, is_cancelled
+from .crowd import Crowd
+from .handling import Handling, is_cancelled
 
 if TYPE_CHECKING:
     from ...client import JetStreamMessage
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 IN_ONE_GO: Final = 256  # messages, before the loop is asked again
 IN_A_ROW: Final = 16  # … where several consumers share the handlers
-HELD_MAX: Final = 10_000  # messages that wait here; the rest stays in the buffer, or at the server
 
 
 class _Stopped(NamedTuple):
@@ -61,51 +61,26 @@ class OnThreads:
         self._time = asyncio.get_running_loop().time
         self._context = copy_context()
         self._answers = Answers(crew.js.connection._session, crew.report)
-        in_turn = crew.concurrency == 1
-        self._key: Callable[[GroupMessage], Hashable] = (lambda _: None) if in_turn else crew.key
+        self._in_turn = crew.concurrency == 1
         self._in_one_go = IN_ONE_GO if crew.slots is None else IN_A_ROW
         self._lock = threading.Lock()  # for what follows
-        self._lanes: Lanes[GroupMessage] = Lanes()
+        self._lanes: Lanes[GroupMessage] | Line[GroupMessage] = Line() if self._in_turn else Lanes()
         self._running: dict[GroupMessage, None] = {}
         self._stopping = False
         self._late: deque[GroupMessage] = deque()  # ended when the lease was over
         self.last: GroupMessage | None = None
         # Of the loop alone.
-        self._idle: deque[asyncio.Future[None]] = deque()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._room: asyncio.Future[None] | None = None
+        self._crowd = Crowd(crew, intake, self._lanes, self._add, self._lane, self.stop)
         self._add(first)
 
     # On the loop
 
     async def run(self) -> None:
         """See ``Work``."""
-        if self._crew.concurrency == 1:
+        if self._in_turn:
             await self._one_at_a_time()
         else:
-            await self._abreast()
-
-    async def _abreast(self) -> None:
-        loop, label = asyncio.get_running_loop(), self._crew.label
-        self._tasks = lanes = [
-            loop.create_task(self._lane(), name=f"lane {number} of {label}")
-            for number in range(self._crew.concurrency)
-        ]
-        try:
-            await self._read()
-        except asyncio.CancelledError:
-            cancel(lanes)
-            raise
-        finally:
-            self.stop()
-            try:
-                await asyncio.wait(lanes)
-            except asyncio.CancelledError:
-                cancel(lanes)
-                await asyncio.wait(lanes)
-                raise
-        for lane in lanes:
-            lane.result()
+            await self._crowd.run()
 
     async def _one_at_a_time(self) -> None:
         lease = self._generation.lease
@@ -120,49 +95,24 @@ class OnThreads:
         finally:
             self.stop()
 
-    async def _read(self) -> None:
-        while not self._stopping:
-            if len(self._lanes) >= HELD_MAX:
-                self._room = asyncio.get_running_loop().create_future()
-                await self._room
-                continue
-            messages = await self._intake.next_batch()
-            if not messages:
-                return
-            self._add(messages)
-
     def _add(self, messages: list[JetStreamMessage]) -> None:
-        key, lanes, generation, answers = self._key, self._lanes, self._generation, self._answers
+        lanes, generation, answers = self._lanes, self._generation, self._answers
         made = [GroupMessage(MessageOnThread.of(each, answers), generation) for each in messages]
-        keyed = [(key(message), message) for message in made]
+        key: Callable[[GroupMessage], Hashable] | None = None if self._in_turn else self._crew.key
+        keyed = [(key and key(message), message) for message in made]
         with self._lock:
             for each in keyed:
                 lanes.add(*each)
-        self._wake(len(made))
-
-    def _wake(self, count: int) -> None:
-        while count > 0 and self._idle:
-            future = self._idle.popleft()
-            if not future.done():
-                future.set_result(None)
-                count -= 1
+        self._crowd.wake(len(made))
 
     async def _lane(self) -> None:
         lease, loop = self._generation.lease, asyncio.get_running_loop()
         while not self._stopping and lease.holds(loop.time()):
             if not self._lanes.has_free:
-                future = loop.create_future()
-                self._idle.append(future)
-                await future
+                await self._crowd.until_woken()
                 continue
-            try:
-                await self._take_turn()
-            except BaseException:
-                self.stop()
-                self._intake.abandon()  # wakes who reads
-                raise
-            if self._room is not None and len(self._lanes) < HELD_MAX // 2:
-                self._make_room()
+            await self._take_turn()
+            self._crowd.taken()
 
     async def _take_turn(self) -> None:
         """Have a thread work off some of it, with a place where several consumers share them."""
@@ -196,9 +146,9 @@ class OnThreads:
             await self._handling.failed(message, error)
         finally:
             with self._lock:
-                self._is_done(stopped.key, message)
+                self._is_done(stopped.key, message, self._time())
             self._tell_of_late()
-            self._wake(1)
+            self._crowd.wake(1)
 
     def _tell_of_late(self) -> None:
         while self._late:
@@ -221,9 +171,10 @@ class OnThreads:
         message: GroupMessage | None = None
         for _ in range(self._in_one_go):
             with lock:
+                now = time()
                 if message is not None:
-                    self._is_done(key, message)
-                if self._stopping or time() >= lease.until:
+                    self._is_done(key, message, now)
+                if self._stopping or now >= lease.until:
                     return None
                 if (taken := lanes.take()) is None:
                     return None
@@ -237,11 +188,11 @@ class OnThreads:
                 return _Stopped(key, message, None, awaitable)
         with lock:
             assert message is not None
-            self._is_done(key, message)
+            self._is_done(key, message, time())
         return None
 
-    def _is_done(self, key: Hashable, message: GroupMessage) -> None:
-        if self._time() >= self._generation.lease.until:
+    def _is_done(self, key: Hashable, message: GroupMessage, now: float) -> None:
+        if now >= self._generation.lease.until:
             self._late.append(message)
         self.last = message
         del self._running[message]
@@ -254,12 +205,7 @@ class OnThreads:
         with self._lock:
             self._stopping = True
         self._handling.stopping.set()
-        self._wake(len(self._idle))
-        self._make_room()
-
-    def _make_room(self) -> None:
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
+        self._crowd.end()
 
     def waiting(self) -> list[JetStreamMessage]:
         """See ``Work``."""
@@ -277,7 +223,7 @@ class OnThreads:
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """See ``Work``."""
-        return self._tasks
+        return self._crowd.tasks
 
 
 def _awaitable(result: object) -> Awaitable[object] | None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from ...client.callbacks import CALLBACK_ERRORS, gives_coroutines
 from ...client.handlers.lanes import Lanes
 from ..message import GroupMessage
-from .handling import Handling, cancel, is_cancelled
+from .crowd import Crowd
+from .handling import Handling, is_cancelled
 from .threaded import OnThreads
 from .watch import LONG_S
 
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 TAKEN_AT_ONCE: Final = 256  # handlers that await nothing let the loop breathe after so many …
 TURN_S: Final = 0.005  # … or after so long
 IN_A_ROW: Final = 16  # of one partition, where several share the handlers
-HELD_MAX: Final = (
-    10_000  # messages that wait in the lanes; what the server has beyond that stays there
-)
 
 
 class Work(Protocol):
@@ -185,60 +183,21 @@ class Abreast:
         self._handling = Handling(crew, generation, self._call)
         self._running: dict[GroupMessage, None] = {}
         self._left: list[GroupMessage] = []  # taken out of their lanes, and not begun
-        self._idle: deque[asyncio.Future[None]] = deque()  # handlers that wait for a message
-        self._tasks: list[asyncio.Task[None]] = []
-        self._room: asyncio.Future[None] | None = None  # until the lanes have room
+        self._crowd = Crowd(crew, intake, self._lanes, self._add, self._lane, self.stop)
         self._stopping = False
         self.last: GroupMessage | None = None
         self._add(first)
 
     async def run(self) -> None:
         """See ``Work``."""
-        loop, label = asyncio.get_running_loop(), self._crew.label
-        self._tasks = lanes = [
-            loop.create_task(self._lane(), name=f"lane {number} of {label}")
-            for number in range(self._crew.concurrency)
-        ]
-        try:
-            await self._read()
-        except asyncio.CancelledError:
-            cancel(lanes)
-            raise
-        finally:
-            self.stop()
-            try:
-                await asyncio.wait(lanes)
-            except asyncio.CancelledError:
-                cancel(lanes)
-                await asyncio.wait(lanes)
-                raise
-        for lane in lanes:
-            lane.result()
-
-    async def _read(self) -> None:
-        while not self._stopping:
-            if len(self._lanes) >= HELD_MAX:
-                self._room = asyncio.get_running_loop().create_future()
-                await self._room
-                continue
-            messages = await self._intake.next_batch()
-            if not messages:
-                return
-            self._add(messages)
+        await self._crowd.run()
 
     def _add(self, messages: list[JetStreamMessage]) -> None:
         key, lanes, generation = self._crew.key, self._lanes, self._generation
         for each in messages:
             message = GroupMessage(each, generation)
             lanes.add(key(message), message)
-        self._wake(len(messages))
-
-    def _wake(self, count: int) -> None:
-        while count > 0 and self._idle:
-            future = self._idle.popleft()
-            if not future.done():
-                future.set_result(None)
-                count -= 1
+        self._crowd.wake(len(messages))
 
     async def _lane(self) -> None:
         lanes, loop, lease = self._lanes, asyncio.get_running_loop(), self._generation.lease
@@ -253,20 +212,12 @@ class Abreast:
                     continue
             taken = lanes.take()
             if taken is None:
-                future = loop.create_future()
-                self._idle.append(future)
-                await future
+                await self._crowd.until_woken()
                 now = loop.time()
                 ends = now + TURN_S
                 continue
-            try:
-                await self._handle(*taken)
-            except BaseException:
-                self.stop()
-                self._intake.abandon()  # wakes who reads
-                raise
-            if self._room is not None and len(lanes) < HELD_MAX // 2 and not self._room.done():
-                self._room.set_result(None)
+            await self._handle(*taken)
+            self._crowd.taken()
             turn += 1
             began, now = now, loop.time()
             if now - began >= LONG_S:
@@ -308,15 +259,13 @@ class Abreast:
                     self._handling.ended_late(message)
             del self._running[message]
             self._lanes.done(key)
-            self._wake(1)
+            self._crowd.wake(1)
 
     def stop(self) -> None:
         """See ``Work``."""
         self._stopping = True
         self._handling.stopping.set()
-        self._wake(len(self._idle))
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
+        self._crowd.end()
 
     def waiting(self) -> list[JetStreamMessage]:
         """See ``Work``."""
@@ -332,7 +281,7 @@ class Abreast:
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """See ``Work``."""
-        return self._tasks
+        return self._crowd.tasks
 
 
 async def _breathe() -> None:
