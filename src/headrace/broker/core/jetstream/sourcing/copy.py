@@ -34,8 +34,8 @@ _NEVER_S: Final = -1e-9  # -1 ns, as the public server says never
 _NS: Final = 1_000_000_000
 _MADE_AGAIN: Final = (
     "stream {name!r} was made again, as one in memory has to be after a restart, or has lost messages: "
-    "it is not the one that was mirrored so far. The mirror keeps what it has and takes nothing more; delete it "
-    "and create it again to mirror the new one"
+    "it is not the one that was mirrored so far. The mirror keeps what it has and takes nothing more; delete "
+    "it and create it again to mirror the new one"
 )
 
 
