@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import re
 
 import pytest
 from hypothesis import given
@@ -238,3 +239,28 @@ def test_partitions_are_those_of_nats_server(tokens: bytes, n: int, expected: in
 )
 def test_numbers_land_in_the_partitions_of_nats_server(n: int, expected: list[int]) -> None:
     assert [partition(b"%d" % number, n) for number in range(12)] == expected
+
+
+def test_a_filter_of_thousands_compiles_only_what_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request may name so many, and the event loop waits for it."""
+    compiled: list[bytes] = []
+    compile_one = re.compile
+
+    def noted(pattern: bytes, flags: int) -> re.Pattern[bytes]:
+        compiled.append(pattern)
+        return compile_one(pattern, flags)
+
+    monkeypatch.setattr("headrace.subjects.re.compile", noted)
+    many = SubjectFilter([b"x%d.*.b" % number for number in range(5000)])
+    alone = SubjectFilter([b"orders.*.new"])
+    assert not compiled
+    assert not many.matches(b"y.1.b")
+    assert not compiled
+    for _ in range(3):
+        assert many.matches(b"x7.1.b")
+        assert not many.matches(b"x7.1.c")
+        assert alone.matches(b"orders.1.new")
+        assert not alone.matches(b"orders.1")
+    assert len(compiled) == 2

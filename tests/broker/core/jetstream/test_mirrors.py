@@ -263,6 +263,24 @@ class TestARestart:
         fill(client, 3, start=3)
         assert [message.sequence for message in contents(client)] == [4, 5, 6]
 
+    def test_takes_an_origin_in_memory_with_it_and_the_next_of_its_name_is_another_one(
+        self, world: World, client: Client, tmp_path: Path
+    ) -> None:
+        client.stream(storage="memory")
+        mirror(client, storage="file")
+        fill(client, 3)
+        world.restart(lambda: FileStorage(tmp_path, threaded=False))
+        client = world.client()
+        assert client.api("STREAM.INFO.T")["mirror"]["error"]["err_code"] == 10059
+        client.stream(storage="memory")
+        fill(client, 5, start=10)
+        assert [message.payload for message in contents(client)] == [b"0", b"1", b"2"]
+        error = client.api("STREAM.INFO.T")["mirror"]["error"]
+        assert (error["err_code"], "one in memory" in error["description"]) == (10029, True)
+        client.api("STREAM.DELETE.T")
+        mirror(client)
+        assert contents(client) == contents(client, "S")
+
     @pytest.mark.parametrize("when", ["before", "after", "while it is away"])
     def test_finds_that_its_origin_was_made_again(
         self, world: World, client: Client, tmp_path: Path, when: str

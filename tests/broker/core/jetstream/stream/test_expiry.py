@@ -308,6 +308,36 @@ def test_however_many_expire_together_none_is_delivered_or_read(
     assert client.api("STREAM.INFO.S")["state"]["messages"] == 1 + (kept == "the age of some")
 
 
+@pytest.mark.parametrize("kept", ["its TTL", "the age of all"])
+@pytest.mark.parametrize("at_once", [100, 3])
+def test_not_a_moment_after_its_time_is_a_message_copied(
+    kept: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its removal waits for its turn, or is behind with the removal of many."""
+    room = "headrace.broker.core.jetstream.stream"
+    monkeypatch.setattr(f"{room}.expiry._SINGLE_MAX", at_once)
+    monkeypatch.setattr(f"{room}.removing.SLICE", at_once)
+    client = World().client()
+    client.stream(allow_msg_ttl=True, max_age=0 if kept == "its TTL" else 2 * SECOND)
+    headers = {"Nats_TTL": "2"} if kept == "its TTL" else {}
+    for number in range(40):
+        client.put(b"s.a", b"old%d" % number, **headers)
+    client.world.clock.advance(1.9)
+    client.put(b"s.b", b"young")
+    client.world.clock.advance(0.1)
+    for name, how in (("T", {"mirror": {"name": "S"}}), ("U", {"sources": [{"name": "S"}]})):
+        client.send(
+            b"PUB $JS.API.STREAM.CREATE.%b %d\r\n%b\r\n"
+            % (name.encode(), len(body := json.dumps({"name": name, **how}).encode()), body)
+        )
+    client.world.settle()
+    for name in "TU":
+        state = client.api(f"STREAM.INFO.{name}")["state"]
+        assert (state["messages"], state["num_subjects"]) == (1, 1), name
+        last = client.api(f"STREAM.MSG.GET.{name}", {"seq": state["last_seq"]})["message"]
+        assert last["subject"] == "s.b"
+
+
 def test_the_marker_is_there_at_the_moment_a_message_expires() -> None:
     client = World().client()
     client.stream(subject_delete_marker_ttl=3 * SECOND, allow_msg_ttl=True)

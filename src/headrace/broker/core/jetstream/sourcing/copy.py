@@ -33,8 +33,9 @@ _PASSED: Final = 8192  # so many sequences passed over without a message are wor
 _NEVER_S: Final = -1e-9  # -1 ns, as the public server says never
 _NS: Final = 1_000_000_000
 _MADE_AGAIN: Final = (
-    "stream {name!r} was made again, or has lost messages: it is not the one that was mirrored so far. The "
-    "mirror keeps what it has and takes nothing more; delete it and create it again to mirror the new one"
+    "stream {name!r} was made again, as one in memory has to be after a restart, or has lost messages: "
+    "it is not the one that was mirrored so far. The mirror keeps what it has and takes nothing more; delete "
+    "it and create it again to mirror the new one"
 )
 
 
@@ -169,7 +170,11 @@ class Copy(ABC):
         last = min(store.durable_seq, start + _SPAN - 1)
         most = self.target.copy_target.room_for(room, _BATCH_BYTES)
         try:
+            origin.expire()
             batch = store.read(start, self.filter, *most, last)
+            read = len(batch)
+            if origin.take_out_expired(batch):
+                batch = [message for message in batch if store.holds(message.sequence)]
         except StoreReadError as error:
             self.is_idle = True
             self.error = store_refusal(error)
@@ -181,13 +186,13 @@ class Copy(ABC):
                 self._done.extend(message.sequence for message in batch[:copied])
             self.position = batch[copied - 1].sequence
             self._note_copied(self.position)
-        if not batch:  # one that ends early may have been cut short: the next turn tells
+        if not read:  # one that ends early may have been cut short: the next turn tells
             self.position = max(self.position, last)
         if copied or self.position - self._touched >= _PASSED:
             self._touched = self.position
             self._touch(save=self._passed_over or not copied)
             self._passed_over = False
-        return len(batch)
+        return read
 
     @property
     def is_behind(self) -> bool:
