@@ -5,7 +5,8 @@ a server; ``graph``, ``triggers`` and ``plan_text`` are pure. ``checkpoints`` an
 has written. What outlives a run is compared before a query starts: results with their checkpoint
 (``bindings``), durables and sums with it (``again``), the query with what it was (``fingerprints``);
 ``standing`` asks for all that needs no Spark. ``failures`` says what becomes of a query that fails.
-Only ``session``, ``shield``, ``python_daemon``, ``frames``, ``queries``, ``run`` and ``HadoopFolder`` know Spark.
+Only ``session``, ``shield``, ``python_daemon``, ``frames``, ``queries``, ``run``, ``failures.poison`` and
+``HadoopFolder`` know Spark.
 """
 
 from __future__ import annotations

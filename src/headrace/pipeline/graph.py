@@ -38,6 +38,11 @@ def upstream(declared: Declared, name: str) -> list[str]:
     return order
 
 
+def upstream_of(declared: Declared, sink: Sink) -> list[str]:
+    """The sources and views that a sink's rows come from, as ``upstream``."""
+    return upstream(declared, sink.of or quarantined(declared, sink)[0])
+
+
 def sources_of(declared: Declared, name: str) -> list[Source]:
     """The sources that a view or source stands on."""
     found = [declared.sources.get(each) for each in upstream(declared, name)]

@@ -80,7 +80,11 @@ def _duration(value: Any) -> float:
 
 
 def _wait(value: Any) -> float:
-    return math.inf if value == "forever" else _duration(value)
+    if value == "forever":
+        return math.inf
+    if not isinstance(value, str):
+        raise _NotAcceptedError("a duration such as '10m', or 'forever'")
+    return parse_duration(value)
 
 
 def _restart(value: Any) -> RestartSettings:
@@ -175,6 +179,13 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
             "Sources and views it uses; default: those the SQL or the parameters name.",
         ),
         Key("expect", _expectations, "What rows are to fulfil.", []),
+        Key(
+            "otherwise",
+            _one_of("fail", "quarantine"),
+            "What happens to a message on which it fails.",
+            "fail",
+        ),
+        Key("letters", _filled_text, "With quarantine: the subject of the dead letters.", ""),
     ),
     "expect": (
         Key("name", _filled_text, "What it is called in reports."),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ..subjects import is_valid_subject
 from . import functions
 from .document import Document, read_toml
 from .graph import check_graph, names_in_sql
@@ -132,7 +133,14 @@ def _view(reader: Reader, name: str, raw: Any, known: list[str]) -> View:
         if seen.count(each.name) > 1:
             reader.note((*path, "expect"), f"view {name!r} has two expectations {each.name!r}")
     place = reader.document.place(*path)
-    return View(name, place, values["sql"] or "", function, inputs, expectations)
+    otherwise, letters = values["otherwise"], values["letters"]
+    if (otherwise == "quarantine") != bool(letters):
+        reader.note(path, "otherwise = 'quarantine' and letters = '<subject>' belong together")
+    elif letters and not is_valid_subject(letters.encode()):
+        reader.note((*path, "letters"), f"letters is {letters!r}, which is no subject")
+    return View(
+        name, place, values["sql"] or "", function, inputs, expectations, otherwise, letters
+    )
 
 
 def _expectation(reader: Reader, index: int, raw: Any, path: Keys) -> Expectation:

@@ -46,6 +46,7 @@ _MISTAKE: Final = re.compile(
     r"\[STREAMING_STATEFUL_OPERATOR_NOT_MATCH|sources in the checkpoint offsets|OutOfMemoryError"
 )
 _PLANS: Final = ("AnalysisException", "ParseException", "IllegalArgumentException")
+_ERROR_CLASS: Final = re.compile(r"\[(?!STREAM_FAILED|FOREACH_BATCH)[A-Z][A-Z0-9_.]+\]")
 _CHANGING: Final = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 
 
@@ -101,6 +102,4 @@ def _last_cause(text: str) -> str:
 
 def _is_code(text: str) -> bool:
     """Whether rows made it fail: a function of Python, or an expression of SQL."""
-    return (
-        "Traceback (most recent call last)" in text or re.search(r"\[[A-Z_.]+\]", text) is not None
-    )
+    return "Traceback (most recent call last)" in text or _ERROR_CLASS.search(text) is not None
