@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -92,7 +92,7 @@ def test_a_message_that_fails_is_named_and_in_quarantine_it_is_the_only_row_miss
     file = tmp_path / "numbers.toml"
     file.write_text(FILE.format(stream=feed.name, url=feed.url, otherwise=""))
     heard = Heard()
-    (ended,) = run_here(read(file), spark, heard, once=True)  # type: ignore[arg-type]
+    (ended,) = run_here(read(file), spark, heard, once=True)
     assert ended.state == "failed"
     said = (
         f"message 17 of stream '{feed.name}', subject '{feed.name}.n', fails in view 'tenfold', function "
@@ -109,7 +109,7 @@ def test_a_message_that_fails_is_named_and_in_quarantine_it_is_the_only_row_miss
     file.write_text(FILE.format(stream=feed.name, url=feed.url, otherwise=aside))
     declared = read(file)
     heard = Heard()
-    (ended,) = run_here(declared, spark, heard, once=True)  # type: ignore[arg-type]
+    (ended,) = run_here(declared, spark, heard, once=True)
     assert (ended.state, ended.problem, ended.restarts) == ("done", None, 1)
     assert [(each.sequence, aside) for _, each, aside in heard.poisons] == [(17, True), (30, True)]
     expected = [10 * number for number in range(1, MESSAGES + 1) if number not in BAD]
@@ -117,7 +117,7 @@ def test_a_message_that_fails_is_named_and_in_quarantine_it_is_the_only_row_miss
     check_letters(feed, letters, said)
 
     feed.publish_numbers(MESSAGES + 1, MESSAGES + 5)
-    run_here(declared, spark, Heard(), once=True)  # type: ignore[arg-type]
+    run_here(declared, spark, Heard(), once=True)
     more = [10 * number for number in range(MESSAGES + 1, MESSAGES + 6)]
     assert rows(tmp_path / "out") == expected + more
     skipped = read_skipped(checkpoint_of(declared, "out").current())
@@ -132,7 +132,7 @@ def check_letters(feed: Feed, letters: str, said: str) -> None:
         consumer = connection.jetstream().stream(letters).ordered_consumer()
         found = consumer.fetch(2, max_wait=10)
     assert [each.payload for each in found] == [b"m17", b"m30"]
-    headers = [each.headers or {} for each in found]
+    headers: list[Any] = [each.headers for each in found]
     assert [each["Headrace-Sequence"] for each in headers] == ["17", "30"]
     assert {each["Headrace-Subject"] for each in headers} == {f"{feed.name}.n"}
     assert headers[0]["Headrace-Reason"] == said
@@ -171,7 +171,7 @@ def test_sql_is_named_too_and_what_cannot_be_searched_is_said_in_words(
     )
     file = tmp_path / "numbers.toml"
     file.write_text(OTHERS.format(stream=feed.name, url=feed.url))
-    ended = run_here(read(file), spark, Heard(), once=True)  # type: ignore[arg-type]
+    ended = run_here(read(file), spark, Heard(), once=True)
     cast, state, function = (str(each.problem) for each in ended)
     assert f"message 7 of stream '{feed.name}', subject '{feed.name}.n', fails in view" in cast
     assert f"fails in view 'numbers' ({file}:7): [CAST_INVALID_INPUT] The value 'six'" in cast

@@ -209,7 +209,7 @@ def test_a_killed_worker_and_a_killed_server_lose_no_row_and_write_none_twice(
         playing.start()
 
     playing = threading.Thread(target=play)
-    ended = run_here(read(file), spark, heard, on_runner=begin)  # type: ignore[arg-type]
+    ended = run_here(read(file), spark, heard, on_runner=begin)
     playing.join()
     assert wrong == [], (heard.__dict__, ended)
     check(ended, heard)

@@ -23,6 +23,7 @@ from ..spark.sink.layout import Column, Layout, lay_out
 from ..spark.sink.options import SinkOptions, parse_sink_options
 from ..spark.sink.target import target_of
 from ..subjects import matches
+from .formats import check_formats
 from .graph import quarantined, sources_of
 from .model import Declared, Sink, Source
 from .problems import PipelineError, Place, Problem, Unasked
@@ -78,13 +79,30 @@ def check(declared: Declared) -> tuple[list[Problem], list[str]]:
 
 def check_options(declared: Declared) -> list[Problem]:
     """The options of our own sources and sinks."""
-    problems = [*_check_members(declared), *_check_quarantine(declared)]
+    problems = [
+        *check_formats(declared),
+        *_check_members(declared),
+        *_check_quarantine(declared),
+    ]
     for each in _ours(declared):
         try:
-            _use_of(declared, each)
+            if isinstance(each, Source) and (given := _schema_option(each)):
+                problems.append(_problem(each.lines, each.place, given))
+            else:
+                _use_of(declared, each)
         except ConfigurationError as error:
             problems.append(_problem(each.lines, each.place, str(error)))
     return problems
+
+
+def _schema_option(source: Source) -> str:
+    """``schema`` among the options, which Spark's readers have as a call; "" if it is not there."""
+    if not any(name.lower() == "schema" for name in source.options):
+        return ""
+    return (
+        f"unknown option 'schema': the columns of the value are the option valueSchema (with valueFormat); "
+        f"those of the whole source are the key schema of [sources.{source.name}]"
+    )
 
 
 def _check_quarantine(declared: Declared) -> Iterator[Problem]:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from ..spark.options.source import ACCEPTED as SOURCE_OPTIONS
+from ..spark.sink.options import ACCEPTED as SINK_OPTIONS
 from .document import Document
 from .failures.restarts import DEFAULT, NEVER, RestartSettings
 from .lines import Path
@@ -231,6 +233,19 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
 }
 
 
+_OPTIONS: Final = {
+    "sources": {each.name.lower(): each.name for each in SOURCE_OPTIONS.options},
+    "sinks": {each.name.lower(): each.name for each in SINK_OPTIONS.options},
+}
+
+
+def _hint(kind: str, name: str, keys: Mapping[str, Key]) -> str:
+    """What may be meant by a key that there is not: an option of the format is often written beside it."""
+    if option := _OPTIONS.get(kind, {}).get(str(name).lower()):
+        return f"; {option} is an option of jetstream: write it into the table options"
+    return did_you_mean(name, keys)
+
+
 class Reader:
     """Reads tables of a document, and notes what is wrong."""
 
@@ -251,7 +266,7 @@ class Reader:
             return values
         for name, value in raw.items():
             if name not in keys:
-                self.note((*path, name), f"unknown key {name!r}{did_you_mean(name, keys)}")
+                self.note((*path, name), f"unknown key {name!r}{_hint(kind, name, keys)}")
                 continue
             try:
                 values[name] = keys[name].read(value)

@@ -15,6 +15,7 @@ from .keys import Reader
 from .lines import Path as Keys
 from .model import Declared, Expectation, Function, LeaseSettings, Sink, Source, View
 from .problems import PipelineError, Place, Problem, did_you_mean
+from .tables import check_tables
 from .triggers import CONTINUOUS, Trigger
 
 _SECTIONS: Final = ("pipeline", "spark", "sources", "views", "sinks", "lease", "profiles")
@@ -90,7 +91,7 @@ def declare(document: Document) -> Declared:
             ("pipeline", "fast_local_checkpoint"),
             "fast_local_checkpoint is for a directory of this machine, and checkpoint is a URL",
         )
-    problems = reader.problems + check_graph(declared)
+    problems = [*reader.problems, *check_graph(declared), *check_tables(declared)]
     if problems:
         raise PipelineError(sorted(dict.fromkeys(problems), key=lambda each: each.place))
     return declared
