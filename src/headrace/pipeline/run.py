@@ -18,6 +18,7 @@ from .checking import JETSTREAM
 from .checkpoints import Start, checkpoint_of, exclusively, interrupted, losses_of
 from .failures.findings import Verdict
 from .failures.poison import Search
+from .failures.remedies import remedy
 from .failures.restarts import DEFAULT, NEVER
 from .failures.servers import Servers, servers_of
 from .failures.supervising import ONCE_WAITS_S, Supervisor
@@ -147,6 +148,7 @@ def _runner(
         once,
         supervisor_of(declared, servers, once=once),
         search,
+        partial(remedy, declared),
     )
     if on_runner is not None:
         on_runner(runner)

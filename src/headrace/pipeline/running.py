@@ -122,6 +122,7 @@ class Runner:
         once: run what is there, whatever the triggers say.
         supervisor: what becomes of failures and outages; default: a query that fails has failed.
         search: looks for the message that a sink's query has failed on.
+        remedy: what helps against a failure, as a clause.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class Runner:
         once: bool = False,
         supervisor: Supervisor | None = None,
         search: Callable[[Sink], Verdict] | None = None,
+        remedy: Callable[[Sink, Cause], str] | None = None,
     ) -> None:
         from .triggers import AVAILABLE_NOW
 
@@ -147,6 +149,7 @@ class Runner:
         self._backlog = backlog
         self._supervisor = supervisor or Supervisor()
         self._search = search
+        self._remedy = remedy
         self._stop_why = ""
         self._at_once = False
         self._runs = [
@@ -303,6 +306,7 @@ class Runner:
         if isinstance(follows, Again):
             self._restart(run, cause, follows.wait_s)
             return
+        said.append(self._remedy(run.sink, cause) if self._remedy is not None else "")
         text = "; ".join(filter(None, (said[0], follows.why, *said[1:])))
         self._failed(run, Problem(problem.place, text))
 
