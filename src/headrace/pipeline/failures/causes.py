@@ -68,7 +68,7 @@ def cause_of(error: BaseException) -> Cause:
     text = str(error.problems[0].text) if isinstance(error, PipelineError) else sentence_of(error)
     inner = error.__cause__ if isinstance(error, PipelineError) and error.__cause__ else error
     kind = _kind_of(inner)
-    return Cause(kind, text, kind == "other" and _is_code(str(inner)))
+    return Cause(kind, text, kind == "other" and _is_code(str(inner), text))
 
 
 def _kind_of(error: BaseException) -> Kind:
@@ -100,6 +100,8 @@ def _last_cause(text: str) -> str:
     return text.rpartition("org.apache.spark.SparkException: ")[2]
 
 
-def _is_code(text: str) -> bool:
+def _is_code(text: str, sentence: str) -> bool:
     """Whether rows made it fail: a function of Python, or an expression of SQL."""
+    if _OURS.search(text) or sentence.startswith("no space is left"):
+        return False
     return "Traceback (most recent call last)" in text or _ERROR_CLASS.search(text) is not None
