@@ -11,6 +11,8 @@ import pytest
 
 import guides
 from headrace.cli import main
+from headrace.cli.pipeline.file import MISTAKEN
+from headrace.cli.shared.errors import USAGE
 from headrace.pipeline.keys import TABLES
 
 PACKAGING = guides.ROOT / "packaging"
@@ -50,6 +52,14 @@ def test_the_unit_of_a_pipeline_waits_longer_for_its_end_than_the_batch_may_take
     stop_timeout = next(key.default for key in TABLES["pipeline"] if key.name == "stop_timeout")
     assert found is not None
     assert int(found[1]) >= stop_timeout + 30
+
+
+def test_the_unit_of_a_pipeline_starts_again_what_another_start_may_mend_and_nothing_else() -> None:
+    text = (PACKAGING / "headrace-pipeline@.service").read_text()
+    assert re.search(r"(?m)^Restart=on-failure$", text)
+    found = re.search(r"(?m)^RestartPreventExitStatus=(.*)$", text)
+    assert found is not None
+    assert set(map(int, found[1].split())) == {USAGE, MISTAKEN}
 
 
 def test_the_unit_needs_no_program_but_ours_and_a_shell() -> None:

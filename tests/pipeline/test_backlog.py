@@ -23,6 +23,8 @@ from headrace.pipeline.resets import reset
 from headrace.pipeline.triggers import parse_trigger
 from waiting import until_here
 
+from .conftest import ORDERS
+
 
 @pytest.fixture
 def declared(pipeline_file: Path) -> Declared:
@@ -35,6 +37,30 @@ def with_trigger(declared: Declared, **trigger: str) -> Sink:
 
 def test_a_query_that_never_ran_has_everything_before_it(declared: Declared) -> None:
     assert backlog.of_sink(declared, with_trigger(declared)) == 10
+
+
+def test_markers_of_the_pipeline_s_own_sinks_are_no_backlog(
+    write: Callable[..., Path], url: str, stream: str
+) -> None:
+    sink = (
+        f'[sinks.copy]\nfrom = "orders"\nformat = "jetstream"\noptions = {{ stream = "{stream}", '
+        f'servers = "{url}", subject = "{stream}.copy", delivery = "exactlyOnce", sinkId = "copy", '
+        f'markerPrefix = "{stream}.marks" }}\n'
+    )
+    text = ORDERS.replace('"ORDERS"', f'"{stream}", servers = "{url}"') + sink
+    with sync.connect(url) as connection:
+        for number in range(3):
+            connection.jetstream().publish(f"{stream}.marks.copy.{number}", b"")
+    declared = read(write(text))
+    assert backlog.of_sink(declared, declared.sinks["out"]) == 10
+    only = text.replace('"out" }', '"out" }').replace(
+        "servers", f'subjects = "{stream}.*", servers', 1
+    )
+    declared = read(write(only))
+    assert backlog.of_sink(declared, declared.sinks["out"]) == 10
+    every = text.replace("servers", "includeMarkers = true, servers", 1)
+    declared = read(write(every))
+    assert backlog.of_sink(declared, declared.sinks["out"]) == 13
 
 
 def test_of_a_consumer_waits_what_it_did_not_acknowledge(

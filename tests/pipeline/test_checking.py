@@ -11,6 +11,8 @@ from headrace.pipeline.checking import check, check_options
 from headrace.pipeline.problems import Unasked
 from headrace.pipeline.reading import read
 
+from .conftest import ORDERS
+
 Write = Callable[..., Path]
 
 TWO = """
@@ -113,6 +115,30 @@ def test_old_values_that_may_be_the_last_are_warned_of(write: Write, url: str, s
     assert ":17: " in said
     assert warnings('key = "id"') == []
     assert warnings(reading='maxTasks = "1"') == [], "one task writes in the stream's order"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (('checkpoint = "', 'checkpoint = "s3://bucket/'), "a checkpoint in a directory of this"),
+        (
+            ("options = { stream", 'schema = "n int"\noptions = { valueFormat = "json", stream'),
+            "has a schema without the column sequence",
+        ),
+        (
+            ("options = { s", 'options = { consumer = "c", minPending = 9, s'),
+            "cannot be read again by sequence",
+        ),
+        (("[sources.orders]", '[sources.orders]\nformat = "rate"'), "is no jetstream source"),
+    ],
+)
+def test_quarantine_by_a_view_needs_messages_that_can_be_left_out(
+    write: Write, change: tuple[str, str], said: str
+) -> None:
+    view = '[views.v]\nsql = "SELECT * FROM orders"\notherwise = "quarantine"\nletters = "dead"\n'
+    text = ORDERS.replace('from = "orders"', 'from = "v"') + view
+    assert check_options(read(write(text))) == []
+    assert said in " ".join(each.text for each in check_options(read(write(text.replace(*change)))))
 
 
 SERVERS = [pytest.param("nats_server", marks=pytest.mark.peer), "headrace_server"]

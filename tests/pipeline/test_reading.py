@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from headrace.pipeline.failures.restarts import NEVER, RestartSettings
 from headrace.pipeline.problems import PipelineError
 from headrace.pipeline.reading import read
 
@@ -272,3 +274,36 @@ def test_a_function_of_a_sink_takes_rows_number_and_run(
         return
     ((_, said),) = problems(file)
     assert "a sink's function takes the rows of a batch, its number and" in said
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("restart = true", "accepted: { attempts = 5, backoff = '1s', within = '10m' } or false"),
+        ("restart = { attempt = 3 }", "it has no 'attempt'; did you mean 'attempts'?"),
+        ("restart = { attempts = -1 }", "attempts is -1; accepted: a whole number, 0 for never"),
+        ("restart = { backoff = 'soon' }", "'soon' is no duration"),
+        (
+            "wait_for_server = 5",
+            "wait_for_server is 5; accepted: a duration such as '10m', or 'for",
+        ),
+    ],
+)
+def test_restarts_and_waits_that_are_none_are_told(write: Write, key: str, said: str) -> None:
+    ((line, text),) = problems(write(ORDERS.replace("[pipeline]", f"[pipeline]\n{key}")))
+    assert line == 3
+    assert said in text
+
+
+def test_restarts_waits_and_quarantine_are_read(write: Write) -> None:
+    keys = "restart = { attempts = 3, within = '1h' }\nwait_for_server = 'forever'"
+    declared = read(write(ORDERS.replace("[pipeline]", f"[pipeline]\n{keys}")))
+    assert declared.restart == RestartSettings(3, 1.0, 3600.0)
+    assert declared.wait_for_server_s == math.inf
+    assert read(write(ORDERS.replace("[pipeline]", "[pipeline]\nrestart = false"))).restart == NEVER
+    view = '[views.v]\nsql = "SELECT 1"\nletters = "dead"\n'
+    ((_, said),) = problems(write(ORDERS + view))
+    assert "otherwise = 'quarantine' and letters = '<subject>' belong together" in said
+    both = 'otherwise = "quarantine"\nletters = "dead.*"\n'
+    ((_, said),) = problems(write(ORDERS + view.replace('letters = "dead"\n', both)))
+    assert "letters is 'dead.*', which is no subject" in said

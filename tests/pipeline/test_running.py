@@ -76,7 +76,7 @@ class World:
     # what the runner tells
 
     def __getattr__(self, event: str) -> Callable[..., None]:
-        return lambda *what: self.heard.append((event, *map(str, what)))
+        return lambda *what, **more: self.heard.append((event, *map(str, what)))
 
 
 class FakeQuery:

@@ -17,7 +17,8 @@ from ..spark.control import Control
 from ..spark.counted import counted_subjects
 from ..spark.link import Link, tls_context
 from ..spark.options import Connection, SourceOptions
-from .checking import JETSTREAM, source_options
+from ..subjects import SubjectFilter
+from .checking import JETSTREAM, sink_options, source_options
 from .checkpoints import checkpoint_of, read_end
 from .frames import options_of_source
 from .graph import quarantined, sources_of
@@ -96,7 +97,7 @@ def _states(
             try:
                 control = Control(link, stream)
                 all_ = streams_of_sink(declared, sink)
-                yield _state(source, all_, control, durable, ends, options)
+                yield _state(declared, source, all_, control, durable, ends, options)
             except HeadraceError as error:
                 yield SourceState(source.name, stream, 0, error=str(error))
     finally:
@@ -125,7 +126,25 @@ def _state_beside_workers(source: Source, options: SourceOptions, consumer: str)
     return SourceState(source.name, stream, 0, waiting, waiting)
 
 
+def marker_spaces(declared: Declared, stream: str, counted: tuple[str, ...]) -> tuple[str, ...]:
+    """Where this pipeline's sinks keep their markers in a stream, as far as that is counted as messages.
+
+    Other programs' sinks say nowhere what their ``markerPrefix`` is.
+    """
+    spaces = []
+    for sink in declared.sinks.values():
+        options = sink_options(sink) if sink.format == JETSTREAM else None
+        if options is None or options.stream != stream or options.delivery != "exactlyonce":
+            continue
+        space = f"{options.marker_prefix}.>"
+        known = SubjectFilter(each.encode() for each in counted or (">",))
+        if known.matches(f"{options.marker_prefix}.x.0".encode()):
+            spaces.append(space)
+    return tuple(dict.fromkeys(spaces))
+
+
 def _state(
+    declared: Declared,
     source: Source,
     all_: list[Source],
     control: Control,
@@ -135,6 +154,7 @@ def _state(
 ) -> SourceState:
     head, config = control.head()
     subjects = counted_subjects(options, config)
+    spaces = () if options.include_markers else marker_spaces(declared, control.stream, subjects)
     sequence = position(ends, control.stream, head.epoch, source, all_)
     after = max(sequence, head.first_seq - 1)
     if after >= head.last_seq:
@@ -143,6 +163,8 @@ def _state(
         waiting = control.count(after, head.last_seq, subjects)
     else:
         waiting = head.last_seq - after
+    if waiting and spaces:
+        waiting = max(0, waiting - control.count(after, head.last_seq, spaces))
     consumer = control.consumer_info(durable) if durable else None
     shown = consumer.num_pending if consumer is not None else None
     removed = head.first_seq - 1 - sequence if sequence and not subjects else 0

@@ -23,6 +23,7 @@ from ..spark.sink.layout import Column, Layout, lay_out
 from ..spark.sink.options import SinkOptions, parse_sink_options
 from ..spark.sink.target import target_of
 from ..subjects import matches
+from .formats import check_formats
 from .graph import quarantined, sources_of
 from .model import Declared, Sink, Source
 from .problems import PipelineError, Place, Problem, Unasked
@@ -78,13 +79,60 @@ def check(declared: Declared) -> tuple[list[Problem], list[str]]:
 
 def check_options(declared: Declared) -> list[Problem]:
     """The options of our own sources and sinks."""
-    problems = list(_check_members(declared))
+    problems = [
+        *check_formats(declared),
+        *_check_members(declared),
+        *_check_quarantine(declared),
+    ]
     for each in _ours(declared):
         try:
-            _use_of(declared, each)
+            if isinstance(each, Source) and (given := _schema_option(each)):
+                problems.append(_problem(each.lines, each.place, given))
+            else:
+                _use_of(declared, each)
         except ConfigurationError as error:
             problems.append(_problem(each.lines, each.place, str(error)))
     return problems
+
+
+def _schema_option(source: Source) -> str:
+    """``schema`` among the options, which Spark's readers have as a call; "" if it is not there."""
+    if not any(name.lower() == "schema" for name in source.options):
+        return ""
+    return (
+        f"unknown option 'schema': the columns of the value are the option valueSchema (with valueFormat); "
+        f"those of the whole source are the key schema of [sources.{source.name}]"
+    )
+
+
+def _check_quarantine(declared: Declared) -> Iterator[Problem]:
+    """Whether messages can be left out by the views that put them into quarantine."""
+    for view in declared.views.values():
+        if view.otherwise != "quarantine":
+            continue
+        if not declared.is_local_checkpoint:
+            text = "otherwise = 'quarantine' needs a checkpoint in a directory of this machine"
+            yield Problem(view.place, text)
+        for source in sources_of(declared, view.name):
+            if source.streaming and (why := _not_by_sequence(source)):
+                text = f"otherwise = 'quarantine': source {source.name!r} {why}"
+                yield Problem(view.place, text)
+
+
+def _not_by_sequence(source: Source) -> str:
+    """Why single messages of a source cannot be read, or left out; "" if they can."""
+    if source.format != JETSTREAM:
+        return "is no jetstream source, of which a message can be left out"
+    try:
+        options = source_options(source)
+    except ConfigurationError:
+        return ""  # which is told where it stands
+    if options.group is not None or options.overflow is not None:
+        return "is a member of a group or takes a surplus, which cannot be read again by sequence"
+    column = f"{options.decoding.metadata_prefix}sequence"
+    if source.schema and re.search(rf"\b{column}\b", source.schema, re.IGNORECASE) is None:
+        return f"has a schema without the column {column}, by which a message is left out"
+    return ""
 
 
 _ALONE: Final = {

@@ -218,8 +218,12 @@ def write_atomically(file: Path, text: str) -> None:
 
 
 @contextmanager
-def exclusively(declared: Declared) -> Iterator[None]:
+def exclusively(declared: Declared, *, replay: str = "") -> Iterator[None]:
     """While nobody else on this machine runs or resets the pipeline; a URL is not guarded.
+
+    Args:
+        replay: only against another replay of this name. One may go on beside a run, of whose checkpoint and
+            results it touches nothing.
 
     Raises:
         ConfigurationError: somebody does.
@@ -231,13 +235,13 @@ def exclusively(declared: Declared) -> Iterator[None]:
 
     folder = declared.checkpoint_path / declared.name
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "running.lock").open("a+") as lock:
+    name = f"replay-{replay}.lock" if replay else "running.lock"
+    with (folder / name).open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigurationError(
-                f"pipeline {declared.name!r} is running already, {_holder(lock)}"
-            ) from None
+            what = f"pipeline {declared.name!r}" if not replay else f"replay {replay!r}"
+            raise ConfigurationError(f"{what} is running already, {_holder(lock)}") from None
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -13,7 +13,9 @@ from ..errors import HeadraceError
 from ..spark.options.pipeline import Use
 from . import conditions
 from .bindings import bind, check_results
+from .checking import source_options
 from .checkpoints import Generation, losses_of
+from .failures.skipped import Skipped, read_skipped
 from .fingerprints import Fingerprint, mixture, note, noted, of_frame
 from .graph import quarantined, sources_of, upstream
 from .handlers import handler_of_query
@@ -36,6 +38,7 @@ class Frames:
 
     Args:
         bounds: options of the sources that replace theirs, by source, for a run over a fixed range.
+        skipped: messages that are left out.
     """
 
     def __init__(
@@ -45,14 +48,22 @@ class Frames:
         query: str,
         generation: Generation | None = None,
         bounds: Mapping[str, Mapping[str, str]] | None = None,
+        skipped: Sequence[Skipped] = (),
     ) -> None:
         self._spark = spark
         self._declared = declared
         self._query = query
         self._generation = generation
         self._bounds = bounds
+        self._skipped = skipped
         self._run = secrets.token_hex(8)
         self._made: dict[str, DataFrame] = {}
+
+    def of(self, name: str) -> DataFrame:
+        """The rows of a source or view. Raises PipelineError, as ``of_sink``."""
+        for each in upstream(self._declared, name):
+            self._make(each)
+        return self._made[name]
 
     def of_sink(self, sink: Sink) -> DataFrame:
         """The rows of a sink. Raises PipelineError: Spark refuses a part, in the line of that part."""
@@ -87,13 +98,33 @@ class Frames:
         if source.format == "jetstream" and source.streaming and self._generation is not None:
             options["pipeline"] = self._use_of(source, self._generation).text
         bounds = (self._bounds or {}).get(source.name)
+        if bounds is not None:
+            options = {
+                name: value for name, value in options.items() if not _is_replaced(name, bounds)
+            }
         streaming = source.streaming and self._bounds is None
         reader: Any = self._spark.readStream if streaming else self._spark.read
         reader = reader.format(source.format).options(**(options | dict(bounds or {})))
         if source.schema:
             reader = reader.schema(source.schema)
         loaded: DataFrame = reader.load()
-        return loaded
+        return self._without_skipped(source, loaded)
+
+    def _without_skipped(self, source: Source, frame: DataFrame) -> DataFrame:
+        """Without the messages that the query leaves out, as its code fails on them."""
+        skipped = [each for each in self._skipped if each.source == source.name]
+        if not skipped:
+            return frame
+        sequence, stream = columns_of_place(source)
+        streams = sorted({each.stream for each in skipped})
+        tests = []
+        for name in streams:
+            numbers = ", ".join(str(each.sequence) for each in skipped if each.stream == name)
+            one = f"`{sequence}` IN ({numbers})"
+            if len(source_options(source).streams) > 1:
+                one = f"`{stream}` = '{name}' AND {one}"
+            tests.append(f"({one})")
+        return frame.filter(f"NOT ({' OR '.join(tests)})")
 
     def _use_of(self, source: Source, generation: Generation) -> Use:
         """What a source is told of the query it belongs to."""
@@ -139,6 +170,20 @@ class Frames:
             raise
         except Exception as error:
             raise PipelineError([Problem(place, sentence_of(error))]) from error
+
+
+def _is_replaced(option: str, bounds: Mapping[str, str]) -> bool:
+    """Whether an option says where reading begins or ends, or which stream is read, as the bounds do."""
+    name = option.lower()
+    if name in ("stream", "streams", "path"):
+        return "stream" in bounds
+    return name.startswith(("startingoffsets", "startingtimestamp", "endingoffsets"))
+
+
+def columns_of_place(source: Source) -> tuple[str, str]:
+    """The columns of a jetstream source that hold the sequence and the stream of a message."""
+    prefix = source_options(source).decoding.metadata_prefix
+    return f"{prefix}sequence", f"{prefix}stream"
 
 
 def loaded(function: Function) -> Callable[..., Any]:
@@ -251,7 +296,8 @@ def _checked(
     place = place_of_results(declared, sink, generation.suffix)
     if place and (problem := check_results(declared, sink, generation, place, spark)):
         raise PipelineError([problem])
-    frame = Frames(spark, declared, sink.name, generation).of_sink(sink)
+    skipped = read_skipped(generation)
+    frame = Frames(spark, declared, sink.name, generation, skipped=skipped).of_sink(sink)
     now, before = of_frame(declared, sink, frame, spark), noted(generation, spark)
     mixed = mixture(declared, sink, before, now) if before is not None else None
     if mixed is not None and not consent.changes:

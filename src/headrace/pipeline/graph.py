@@ -25,10 +25,12 @@ def names_in_sql(sql: str, known: Sequence[str]) -> tuple[str, ...]:
 def upstream(declared: Declared, name: str) -> list[str]:
     """``name`` and everything it stands on, what is needed first comes first."""
     order: list[str] = []
+    begun: set[str] = set()
 
     def visit(each: str) -> None:
-        if each in order:
+        if each in begun:  # also where views use each other in a circle, which is told elsewhere
             return
+        begun.add(each)
         view = declared.views.get(each)
         for needed in view.inputs if view is not None else ():
             visit(needed)
@@ -36,6 +38,11 @@ def upstream(declared: Declared, name: str) -> list[str]:
 
     visit(name)
     return order
+
+
+def upstream_of(declared: Declared, sink: Sink) -> list[str]:
+    """The sources and views that a sink's rows come from, as ``upstream``."""
+    return upstream(declared, sink.of or quarantined(declared, sink)[0])
 
 
 def sources_of(declared: Declared, name: str) -> list[Source]:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from ..spark.options.source import ACCEPTED as SOURCE_OPTIONS
+from ..spark.sink.options import ACCEPTED as SINK_OPTIONS
 from .document import Document
 from .failures.restarts import DEFAULT, NEVER, RestartSettings
 from .lines import Path
@@ -80,7 +82,11 @@ def _duration(value: Any) -> float:
 
 
 def _wait(value: Any) -> float:
-    return math.inf if value == "forever" else _duration(value)
+    if value == "forever":
+        return math.inf
+    if not isinstance(value, str):
+        raise _NotAcceptedError("a duration such as '10m', or 'forever'")
+    return parse_duration(value)
 
 
 def _restart(value: Any) -> RestartSettings:
@@ -175,6 +181,13 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
             "Sources and views it uses; default: those the SQL or the parameters name.",
         ),
         Key("expect", _expectations, "What rows are to fulfil.", []),
+        Key(
+            "otherwise",
+            _one_of("fail", "quarantine"),
+            "What happens to a message on which it fails.",
+            "fail",
+        ),
+        Key("letters", _filled_text, "With quarantine: the subject of the dead letters.", ""),
     ),
     "expect": (
         Key("name", _filled_text, "What it is called in reports."),
@@ -220,6 +233,19 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
 }
 
 
+_OPTIONS: Final = {
+    "sources": {each.name.lower(): each.name for each in SOURCE_OPTIONS.options},
+    "sinks": {each.name.lower(): each.name for each in SINK_OPTIONS.options},
+}
+
+
+def _hint(kind: str, name: str, keys: Mapping[str, Key]) -> str:
+    """What may be meant by a key that there is not: an option of the format is often written beside it."""
+    if option := _OPTIONS.get(kind, {}).get(str(name).lower()):
+        return f"; {option} is an option of jetstream: write it into the table options"
+    return did_you_mean(name, keys)
+
+
 class Reader:
     """Reads tables of a document, and notes what is wrong."""
 
@@ -240,7 +266,7 @@ class Reader:
             return values
         for name, value in raw.items():
             if name not in keys:
-                self.note((*path, name), f"unknown key {name!r}{did_you_mean(name, keys)}")
+                self.note((*path, name), f"unknown key {name!r}{_hint(kind, name, keys)}")
                 continue
             try:
                 values[name] = keys[name].read(value)

@@ -63,6 +63,9 @@ class Expectation:
 class View:
     """A named transform: SQL over sources and views, or a function of their DataFrames.
 
+    ``otherwise``: what happens to a message on which it fails; ``letters``: the subject that quarantined ones
+    go to, as dead letters.
+
     ``inputs`` are their names; those of a function stand in the order of its parameters.
     """
 
@@ -72,6 +75,8 @@ class View:
     function: Function | None = None
     inputs: tuple[str, ...] = ()
     expectations: tuple[Expectation, ...] = ()
+    otherwise: Literal["fail", "quarantine"] = "fail"
+    letters: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ..subjects import is_valid_subject
 from . import functions
 from .document import Document, read_toml
 from .graph import check_graph, names_in_sql
@@ -14,6 +15,7 @@ from .keys import Reader
 from .lines import Path as Keys
 from .model import Declared, Expectation, Function, LeaseSettings, Sink, Source, View
 from .problems import PipelineError, Place, Problem, did_you_mean
+from .tables import check_tables
 from .triggers import CONTINUOUS, Trigger
 
 _SECTIONS: Final = ("pipeline", "spark", "sources", "views", "sinks", "lease", "profiles")
@@ -89,7 +91,7 @@ def declare(document: Document) -> Declared:
             ("pipeline", "fast_local_checkpoint"),
             "fast_local_checkpoint is for a directory of this machine, and checkpoint is a URL",
         )
-    problems = reader.problems + check_graph(declared)
+    problems = [*reader.problems, *check_graph(declared), *check_tables(declared)]
     if problems:
         raise PipelineError(sorted(dict.fromkeys(problems), key=lambda each: each.place))
     return declared
@@ -132,7 +134,14 @@ def _view(reader: Reader, name: str, raw: Any, known: list[str]) -> View:
         if seen.count(each.name) > 1:
             reader.note((*path, "expect"), f"view {name!r} has two expectations {each.name!r}")
     place = reader.document.place(*path)
-    return View(name, place, values["sql"] or "", function, inputs, expectations)
+    otherwise, letters = values["otherwise"], values["letters"]
+    if (otherwise == "quarantine") != bool(letters):
+        reader.note(path, "otherwise = 'quarantine' and letters = '<subject>' belong together")
+    elif letters and not is_valid_subject(letters.encode()):
+        reader.note((*path, "letters"), f"letters is {letters!r}, which is no subject")
+    return View(
+        name, place, values["sql"] or "", function, inputs, expectations, otherwise, letters
+    )
 
 
 def _expectation(reader: Reader, index: int, raw: Any, path: Keys) -> Expectation:

@@ -16,6 +16,9 @@ from . import backlog
 from .bindings import SPARK_LOG, newest
 from .checking import JETSTREAM
 from .checkpoints import Start, checkpoint_of, exclusively, interrupted, losses_of
+from .failures.findings import Verdict
+from .failures.poison import Search
+from .failures.remedies import remedy
 from .failures.restarts import DEFAULT, NEVER
 from .failures.servers import Servers, servers_of
 from .failures.supervising import ONCE_WAITS_S, Supervisor
@@ -130,6 +133,10 @@ def _runner(
         generation = checkpoint_of(declared, sink.name).current()
         return Totals(generation.totals, is_new=generation.is_new)
 
+    def search(sink: Sink) -> Verdict:
+        generation = checkpoint_of(declared, sink.name).current()
+        return Search(spark, declared, sink, generation, lambda: runner.is_stopping).run()
+
     runner = Runner(
         declared,
         begin,
@@ -140,6 +147,8 @@ def _runner(
         partial(backlog.of_sink, declared),
         once,
         supervisor_of(declared, servers, once=once),
+        search,
+        partial(remedy, declared),
     )
     if on_runner is not None:
         on_runner(runner)

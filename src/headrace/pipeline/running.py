@@ -12,8 +12,10 @@ from typing import Final, Literal, Protocol
 from ..errors import HeadraceError
 from ..spark.lost import Loss
 from .failures.causes import Cause, cause_of
-from .failures.restarts import Stop
+from .failures.findings import Poison, Verdict
+from .failures.restarts import Again, Stop
 from .failures.supervising import TOLD_AFTER_S, Outage, Supervisor
+from .graph import upstream_of
 from .model import Declared, Sink
 from .problems import PipelineError, Problem
 from .totals import Batch, Totals
@@ -63,6 +65,9 @@ class Watcher(Protocol):
 
     def restarting(self, query: str, attempt: int, cause: str, wait_s: float) -> None:
         """The query failed, and is begun again; ``attempt``: how often it was in this run, from 1."""
+
+    def poison(self, query: str, poison: Poison, *, quarantined: bool) -> None:
+        """The query's code fails on this message, which then is left out, or ends the query."""
 
     def stopping(self, why: str) -> None: ...
     def ended(self, ended: Ended) -> None: ...
@@ -116,6 +121,8 @@ class Runner:
         clock, sleep: seconds since the epoch, and their passing.
         once: run what is there, whatever the triggers say.
         supervisor: what becomes of failures and outages; default: a query that fails has failed.
+        search: looks for the message that a sink's query has failed on.
+        remedy: what helps against a failure, as a clause.
     """
 
     def __init__(
@@ -129,6 +136,8 @@ class Runner:
         backlog: Callable[[Sink], int] | None = None,
         once: bool = False,
         supervisor: Supervisor | None = None,
+        search: Callable[[Sink], Verdict] | None = None,
+        remedy: Callable[[Sink, Cause], str] | None = None,
     ) -> None:
         from .triggers import AVAILABLE_NOW
 
@@ -139,6 +148,8 @@ class Runner:
         self._sleep = sleep
         self._backlog = backlog
         self._supervisor = supervisor or Supervisor()
+        self._search = search
+        self._remedy = remedy
         self._stop_why = ""
         self._at_once = False
         self._runs = [
@@ -279,15 +290,51 @@ class Runner:
 
     def _after_failure(self, run: _Run, cause: Cause, problem: Problem) -> None:
         """A query could not be started, or has failed: it is begun again, or stays failed."""
-        name = run.sink.name
-        follows = Stop() if self._stop_why else self._supervisor.after(name, cause, run.totals.last)
-        if isinstance(follows, Stop):
-            text = "; ".join(filter(None, (problem.text, follows.why)))
-            self._failed(run, Problem(problem.place, text))
+        name, said = run.sink.name, [problem.text]
+        follows: Again | Stop = Stop()
+        if not self._stop_why:
+            verdict = self._searched(run, cause) if self._quarantines(run.sink) else None
+            if verdict is not None and verdict.quarantined:
+                self._restart(run, cause, 0.0)
+                return
+            follows = self._supervisor.after(name, cause, run.totals.last)
+            if verdict is None and (isinstance(follows, Stop) or follows.times > 1):
+                verdict = self._searched(run, cause)
+            if verdict is not None and verdict.failed is not None:
+                follows = Stop(str(verdict.failed))
+            said.append(verdict.why if verdict is not None else "")
+        if isinstance(follows, Again):
+            self._restart(run, cause, follows.wait_s)
             return
-        run.state, run.again_at = "waiting", self._clock() + follows.wait_s
+        said.append(self._remedy(run.sink, cause) if self._remedy is not None else "")
+        text = "; ".join(filter(None, (said[0], follows.why, *said[1:])))
+        self._failed(run, Problem(problem.place, text))
+
+    def _restart(self, run: _Run, cause: Cause, wait_s: float) -> None:
+        run.state, run.again_at = "waiting", self._clock() + wait_s
         run.restarts += 1
-        self._watcher.restarting(name, run.restarts, cause.text, follows.wait_s)
+        self._watcher.restarting(run.sink.name, run.restarts, cause.text, wait_s)
+
+    def _quarantines(self, sink: Sink) -> bool:
+        """Whether a view that the query stands on puts messages into quarantine."""
+        views = (self._declared.views.get(each) for each in upstream_of(self._declared, sink))
+        return any(view is not None and view.otherwise == "quarantine" for view in views)
+
+    def _searched(self, run: _Run, cause: Cause) -> Verdict | None:
+        """What a search for the message says; None where there is nothing to search for."""
+        if self._search is None or not cause.is_code:
+            return None
+        verdict = self._search(run.sink)
+        for each in verdict.quarantined:
+            self._watcher.poison(run.sink.name, each, quarantined=True)
+        if verdict.failed is not None:
+            self._watcher.poison(run.sink.name, verdict.failed, quarantined=False)
+        return verdict
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run is to end."""
+        return bool(self._stop_why)
 
     def _failed(self, run: _Run, problem: Problem) -> None:
         run.problem, run.state, run.query, run.again_at = problem, "failed", None, None

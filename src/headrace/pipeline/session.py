@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .model import Declared
 
 JAVA_MIN: Final = 17
+JAVA_ANSWERS_S: Final = 60.0
 
 FAST_LOCAL_CHECKPOINT: Final = {
     # Spark's default for local disks starts processes to set permissions: a third of a small batch.
@@ -59,7 +60,18 @@ def check_java() -> None:
     if java is None or not Path(java).exists():
         where = f" in JAVA_HOME={home}" if home else ""
         raise ConfigurationError(f"Spark needs Java, which was not found{where}; {remedy}.")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    try:
+        said = subprocess.run(  # noqa: S603
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=JAVA_ANSWERS_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigurationError(f"{java} cannot be run: {why}; {remedy}.") from None
     found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
     if found is None:
         raise ConfigurationError(

@@ -63,12 +63,13 @@ def with_kept(raw: Mapping[str, str], schema: StructType) -> dict[str, str]:
     """The options of a read: those that a table keeps, and over them those of the query.
 
     Raises:
-        ConfigurationError: there are none at all, as of a table that was declared with columns.
+        ConfigurationError: there are none at all, as of a table that was declared with columns; or they
+            are damaged.
     """
     for field in schema.fields:
         comment = str((field.metadata or {}).get("comment", ""))
         if comment.startswith(_KEPT):
-            return {**read_json(comment.removeprefix(_KEPT)), **raw}
+            return {**_read_kept(comment.removeprefix(_KEPT), field.name), **raw}
     if not raw:
         raise ACCEPTED.error(
             "Spark hands on no options of this table. Leave out the columns in CREATE TABLE (valueSchema "
@@ -76,3 +77,17 @@ def with_kept(raw: Mapping[str, str], schema: StructType) -> dict[str, str]:
             "options in the query: SELECT … FROM t WITH (stream 'NAME')"
         )
     return dict(raw)
+
+
+def _read_kept(text: str, column: str) -> dict[str, str]:
+    """The options in a comment. Raises ConfigurationError: it was changed and has none any more."""
+    try:
+        kept = read_json(text)
+    except ValueError:
+        kept = None
+    if not isinstance(kept, dict) or not all(isinstance(each, str) for each in kept.values()):
+        raise ACCEPTED.error(
+            f"the options of this table are kept in the comment of its column {column!r}, which is damaged; "
+            "drop the table and create it again (its messages stay in the stream)"
+        )
+    return kept

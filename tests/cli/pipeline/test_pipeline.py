@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -14,8 +15,11 @@ import pytest
 import peers
 from headrace import sync
 from headrace.cli import main
+from headrace.cli.pipeline.file import MISTAKEN
 from headrace.cli.pipeline.screen import Lines, Picture
 from headrace.pipeline.checkpoints import exclusively
+from headrace.pipeline.failures.findings import Poison
+from headrace.pipeline.failures.supervising import Outage
 from headrace.pipeline.problems import Place, Problem
 from headrace.pipeline.reading import read
 from headrace.pipeline.running import Ended
@@ -73,7 +77,8 @@ def test_mistakes_are_told_as_compilers_do(file: Path, capsys: pytest.CaptureFix
     document = json.loads(capsys.readouterr().out)
     assert document["ok"] is False
     assert document["problems"][1]["line"] == 9
-    assert main(["pipeline", "run", str(file)]) == 1, "before Spark is started"
+    for verb in ("run", "once"):
+        assert main(["pipeline", verb, str(file)]) == MISTAKEN, "before Spark is started"
 
 
 def test_neither_validate_nor_status_imports_spark(file: Path) -> None:
@@ -207,5 +212,72 @@ def test_a_server_that_is_away_is_told_apart_from_a_mistake_of_the_file(
     (source,) = document["sources"]
     assert document["waiting"] is source["waiting"] is source["sequence"] is None
     file.write_text(good.replace("ORDERS", "NONE"))
-    for verb in ("validate", "run", "once"):
-        assert main(["pipeline", verb, str(file)]) == 1, "a stream that is not there is a mistake"
+    assert main(["pipeline", "validate", str(file)]) == 1
+    for verb in ("run", "once"):
+        status = main(["pipeline", verb, str(file)])
+        assert status == MISTAKEN, "a stream that is not there is a mistake"
+
+
+def test_a_second_replay_of_a_name_is_refused_and_one_beside_a_run_is_not(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    replay = ["pipeline", "replay", str(file), "--query", "out", "--from", "1", "--as", "again"]
+    with exclusively(read(file), replay="out-again"):
+        assert main(replay) == 2
+    said = f"headrace: replay 'out-again' is running already, as process {os.getpid()}\n"
+    assert capsys.readouterr().err == said
+    with exclusively(read(file)):
+        assert main(replay) == 2
+    assert "Spark needs Java" in capsys.readouterr().err
+
+
+def test_outages_restarts_and_poison_are_lines_for_programs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = Lines()
+    lines.away("out", Outage("nats://a", 5.04, math.inf))
+    lines.away("out", Outage("nats://a", 7.0, 113.0))
+    lines.back("out")
+    lines.restarting("out", 2, "it is lost", 4.0)
+    place = Place(Path("views.py"), 3)
+    found = Poison("orders", "ORDERS", 7, "orders.new", "v", "half", place, "boom")
+    lines.poison("out", found, quarantined=True)
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for each in printed:
+        assert each.pop("time")
+    assert printed[0] == {
+        "event": "waiting",
+        "query": "out",
+        "why": "for nats://a, which has been away for 5 s; it is waited for without end",
+        "server": "nats://a",
+        "away_s": 5.0,
+        "left_s": None,
+    }
+    assert (printed[1]["left_s"], printed[2]["event"]) == (113.0, "back")
+    assert printed[3] == {
+        "event": "restarting",
+        "query": "out",
+        "attempt": 2,
+        "cause": "it is lost",
+        "wait_s": 4.0,
+    }
+    why = (
+        "message 7 of stream 'ORDERS', subject 'orders.new', fails in view 'v', function half (views.py:3): "
+        "boom"
+    )
+    assert printed[4] == {
+        "event": "poison",
+        "query": "out",
+        "source": "orders",
+        "stream": "ORDERS",
+        "sequence": 7,
+        "subject": "orders.new",
+        "view": "v",
+        "function": "half",
+        "cause": "boom",
+        "file": "views.py",
+        "line": 3,
+        "quarantined": True,
+        "why": why,
+    }

@@ -126,6 +126,21 @@ def test_what_spark_says_has_a_kind_and_a_sentence(text: str, kind: str, said: s
     assert "\n" not in cause.text
 
 
+@pytest.mark.parametrize(
+    ("text", "is_code"),
+    [
+        (RAISED + TRACE + "ZeroDivisionError: division by zero", True),
+        ("[CAST_INVALID_INPUT] The value 's' cannot be cast", True),
+        (LOST_TASK + "java.io.IOException: what it was\n\tat x", False),
+        (LOST_TASK + "[TASK_WRITE_FAILED] x java.io.IOException: No space left on device", False),
+        (RAISED + "headrace.errors.JetStreamApiError: no leader (503)", False),
+        (LOST_TASK + "org.apache.spark.SparkException: Python worker exited unexpectedly", False),
+    ],
+)
+def test_only_what_rows_can_make_fail_is_searched_for_a_message(text: str, is_code: bool) -> None:
+    assert cause_of(StreamingQueryException(ENDED + text + PAGES)).is_code is is_code
+
+
 def test_errors_that_were_raised_here_have_a_kind() -> None:
     assert cause_of(ConnectFailedError("nobody there")).kind == "away"
     assert cause_of(AuthorizationError("no")).kind == "mistake"

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from headrace.errors import ConnectFailedError
+from headrace.pipeline.failures.findings import Poison, Verdict
 from headrace.pipeline.failures.restarts import DEFAULT, NEVER, RestartSettings
 from headrace.pipeline.failures.supervising import ONCE_WAITS_S, Supervisor
-from headrace.pipeline.model import Declared
+from headrace.pipeline.model import Declared, Sink
+from headrace.pipeline.problems import Place
 from headrace.pipeline.reading import read
 from headrace.pipeline.running import Ended
 
@@ -157,6 +159,51 @@ def test_a_schedule_does_not_wait_for_its_next_time_and_what_is_after_waits_for_
     hourly.run()
     assert starts[1] - starts[0] == pytest.approx(2, abs=0.5)
     assert starts[2] - starts[0] == pytest.approx(3600, abs=5)
+
+
+def poison(sequence: int) -> Poison:
+    place = Place(Path("views.py"), 3)
+    return Poison("orders", "ORDERS", sequence, "orders.new", "v", "half", place, "it is bad")
+
+
+CODE = RuntimeError(
+    'Traceback (most recent call last):\n  File "/home/me/views.py", line 3, in half\nValueError: bad'
+)
+
+
+def test_code_that_fails_again_is_searched_and_the_message_ends_the_query(
+    declared: Declared,
+) -> None:
+    world = Supervised(declared, DEFAULT, math.inf)
+    world.plans = {"out": failing(CODE, CODE, CODE)}
+    searched: list[str] = []
+
+    def search(sink: Sink) -> Verdict:
+        searched.append(sink.name)
+        return Verdict(failed=poison(7))
+
+    ended = world.run(search=search)["out"]
+    assert len(world.queries["out"]) == 2, "the first failure may be an accident"
+    assert searched == ["out"]
+    assert str(ended.problem).endswith(f"(/home/me/views.py:3, in half); {poison(7)}")
+
+
+def test_quarantine_searches_at_once_and_costs_no_attempt_and_what_is_not_found_does(
+    write: Callable[..., Path],
+) -> None:
+    views = '[views.v]\nsql = "SELECT * FROM orders"\notherwise = "quarantine"\nletters = "dead"\n'
+    declared = read(write(ORDERS.replace('from = "orders"', 'from = "v"') + views))
+    world = Supervised(declared, RestartSettings(attempts=2), math.inf)
+    world.plans = {"out": failing(*[CODE] * 9)}
+    verdicts = [Verdict(quarantined=(poison(number),)) for number in range(5)]
+    nothing = Verdict(why="each part of the batch passes by itself")
+
+    ended = world.run(search=lambda sink: verdicts.pop(0) if verdicts else nothing)["out"]
+    assert ended.restarts == 5 + 2
+    assert len(world.told("poison")) == 5
+    assert str(ended.problem).endswith(
+        "3 times, which is no accident; each part of the batch passes by itself"
+    )
 
 
 def test_a_stop_while_a_query_waits_to_be_begun_again_ends_it(declared: Declared) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -42,8 +42,12 @@ def tell_problems(output: Output, problems: Sequence[Problem], **more: Any) -> N
         print(each, file=sys.stderr)
 
 
-def status_of_problems(problems: Sequence[Problem]) -> int:
+MISTAKEN: Final = 4
+"""The exit status of what is to run a file that has mistakes: another start changes nothing."""
+
+
+def status_of_problems(problems: Sequence[Problem], mistaken: int = FAILED) -> int:
     """The exit status: a file with mistakes is told apart from a server that could not be asked."""
     if not problems:
         return 0
-    return UNREACHABLE if all(isinstance(each, Unasked) for each in problems) else FAILED
+    return UNREACHABLE if all(isinstance(each, Unasked) for each in problems) else mistaken

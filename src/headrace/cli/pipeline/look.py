@@ -9,6 +9,7 @@ import click
 from ...pipeline import checking, resets, standing
 from ...pipeline.checkpoints import checkpoint_of
 from ...pipeline.fingerprints import mixture, noted, of_frame, tell_changes
+from ...pipeline.gaps import gaps
 from ...pipeline.model import Declared
 from ...pipeline.problems import PipelineError
 from ..shared.asking import may_go_on
@@ -38,6 +39,8 @@ def validate(output: Output, file: Path, profile: str, plan: bool, no_server: bo
         problems = standing.refusals(declared, again=no_server)
         mixed, changed = tell_changes(declared)
         problems, found = problems + mixed, found + changed
+        if not problems and not no_server:
+            problems = gaps(declared)
     columns: dict[str, str] = {}
     if plan and not problems:
         try:

@@ -11,6 +11,7 @@ import click
 
 from ...errors import HeadraceError
 from ...pipeline import checking, resets, standing
+from ...pipeline.checkpoints import exclusively
 from ...pipeline.model import Consent
 from ...pipeline.problems import PipelineError
 from ...pipeline.seen.notes import this_process
@@ -18,7 +19,7 @@ from ...pipeline.seen.recorder import Recorder, told
 from .. import INTERRUPTED
 from ..shared.output import Output
 from ..shared.verbs import offline
-from .file import FILE, PROFILE, opened, status_of_problems, tell_problems
+from .file import FILE, MISTAKEN, PROFILE, opened, status_of_problems, tell_problems
 
 if TYPE_CHECKING:
     from ...pipeline.running import Ended
@@ -47,7 +48,8 @@ def run(output: Output, file: Path, profile: str, again: bool, accept_changes: b
 
 @offline(FILE, PROFILE, AGAIN, ACCEPT)
 def once(output: Output, file: Path, profile: str, again: bool, accept_changes: bool) -> int:
-    """Process what is in the sources now, then end: 0 if every query did, 1 if one failed.
+    """Process what is in the sources now, then end: 0 if every query did, 1 if one failed, 4 if the file has
+    mistakes.
 
     Triggers of the file are ignored.
     """
@@ -57,7 +59,7 @@ def once(output: Output, file: Path, profile: str, again: bool, accept_changes: 
 def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Consent) -> int:
     declared = opened(output, file, profile)
     if declared is None:
-        return 1
+        return MISTAKEN
     problems, _ = checking.check(declared)
     if not problems and declared.lease is None:  # with a lease it may change until it is ours
         problems = standing.refusals(declared, again=consent.again)
@@ -65,7 +67,7 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
     if problems:
         recorder.refused("\n".join(map(str, problems)))
         tell_problems(output, problems)
-        return status_of_problems(problems)
+        return status_of_problems(problems, MISTAKEN)
     from ...pipeline.life import Life
     from .screen import screen_of
 
@@ -116,20 +118,21 @@ def replay(
     """
     declared = opened(output, file, profile)
     if declared is None:
-        return 1
+        return MISTAKEN
     (sink,) = resets.chosen(declared, [query])
     (target,) = resets.chosen(declared, [into or query])
     first, last = resets.parse_position(begin), resets.parse_position(end)
     from ...pipeline.run import replay as again
     from ...pipeline.run import session_of
 
-    spark = session_of(declared)
-    try:
-        again(declared, spark, sink, target, name, first, last)
-    except PipelineError as error:
-        tell_problems(output, error.problems)
-        return 1
-    finally:
-        spark.stop()
+    with exclusively(declared, replay=f"{target.name}-{name}"):
+        spark = session_of(declared)
+        try:
+            again(declared, spark, sink, target, name, first, last)
+        except PipelineError as error:
+            tell_problems(output, error.problems)
+            return 1
+        finally:
+            spark.stop()
     output.line({"query": query, "as": name, "from": str(first), "to": str(last)}, "done")
     return 0

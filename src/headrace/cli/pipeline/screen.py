@@ -6,10 +6,11 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ...pipeline.failures.findings import Poison
 from ...pipeline.failures.supervising import Outage
 from ...pipeline.model import Declared
 from ...pipeline.running import Ended, Watcher
@@ -88,6 +89,11 @@ class Lines:
 
     def restarting(self, query: str, attempt: int, cause: str, wait_s: float) -> None:
         self._line("restarting", query=query, attempt=attempt, cause=cause, wait_s=wait_s)
+
+    def poison(self, query: str, poison: Poison, *, quarantined: bool) -> None:
+        found = {**asdict(poison), "file": str(poison.place.file), "line": poison.place.line}
+        del found["place"]
+        self._line("poison", query=query, **found, quarantined=quarantined, why=str(poison))
 
     def stopping(self, why: str) -> None:
         self._line("stopping", why=why)
@@ -178,6 +184,10 @@ class Picture:
 
     def restarting(self, query: str, attempt: int, cause: str, wait_s: float) -> None:
         self._rows[query].state = f"is begun again in {wait_s:g} s ({attempt}): {cause}"
+
+    def poison(self, query: str, poison: Poison, *, quarantined: bool) -> None:
+        if quarantined:
+            self._lost.append(f"{query}: {poison}; it is in quarantine")
 
     def stopping(self, why: str) -> None:
         self._note = (

@@ -46,6 +46,7 @@ _MISTAKE: Final = re.compile(
     r"\[STREAMING_STATEFUL_OPERATOR_NOT_MATCH|sources in the checkpoint offsets|OutOfMemoryError"
 )
 _PLANS: Final = ("AnalysisException", "ParseException", "IllegalArgumentException")
+_ERROR_CLASS: Final = re.compile(r"\[(?!STREAM_FAILED|FOREACH_BATCH)[A-Z][A-Z0-9_.]+\]")
 _CHANGING: Final = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 
 
@@ -67,7 +68,7 @@ def cause_of(error: BaseException) -> Cause:
     text = str(error.problems[0].text) if isinstance(error, PipelineError) else sentence_of(error)
     inner = error.__cause__ if isinstance(error, PipelineError) and error.__cause__ else error
     kind = _kind_of(inner)
-    return Cause(kind, text, kind == "other" and _is_code(str(inner)))
+    return Cause(kind, text, kind == "other" and _is_code(str(inner), text))
 
 
 def _kind_of(error: BaseException) -> Kind:
@@ -99,8 +100,8 @@ def _last_cause(text: str) -> str:
     return text.rpartition("org.apache.spark.SparkException: ")[2]
 
 
-def _is_code(text: str) -> bool:
+def _is_code(text: str, sentence: str) -> bool:
     """Whether rows made it fail: a function of Python, or an expression of SQL."""
-    return (
-        "Traceback (most recent call last)" in text or re.search(r"\[[A-Z_.]+\]", text) is not None
-    )
+    if _OURS.search(text) or sentence.startswith("no space is left"):
+        return False
+    return "Traceback (most recent call last)" in text or _ERROR_CLASS.search(text) is not None

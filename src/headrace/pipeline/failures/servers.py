@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ...errors import AuthorizationError, HeadraceError
+from ...errors import AuthorizationError, ConnectionClosedError, HeadraceError, TimeoutError_
 from ...spark.link import Link
 from ...spark.options import Connection
 from ..checking import JETSTREAM, sink_options, source_options
@@ -94,7 +94,7 @@ class Servers:
 
     def _look_at(self, server: _Server) -> None:
         link = server.link
-        if link is not None and link.is_alive():
+        if link is not None and _is_alive(link):
             return
         if link is not None:
             link.close()
@@ -127,14 +127,26 @@ def _connections(declared: Declared, sink: Sink) -> tuple[Connection, ...]:
     return tuple(dict.fromkeys(quick))
 
 
+def _is_alive(link: Link) -> bool:
+    try:
+        return link.is_alive()
+    except HeadraceError:  # what came is no protocol
+        return False
+
+
 def _opened(connection: Connection) -> tuple[Link | None, bool]:
-    """A connection if there is one, and whether a server is there: one that refuses a login is."""
+    """A connection if there is one, and whether a server is there.
+
+    One that refuses a login is, and a file of credentials that cannot be read says nothing of it.
+    """
     try:
         return Link.open(connection), True
     except AuthorizationError:
         return None, True
-    except HeadraceError:
+    except (ConnectionClosedError, TimeoutError_):
         return None, False
+    except HeadraceError:
+        return None, True
 
 
 def _without_secrets(server: str) -> str:

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.pipeline.failures.causes import Cause
+from headrace.pipeline.failures.remedies import FULL_BYTES, remedy
+from headrace.pipeline.reading import read
+
+from ..conftest import ORDERS
+
+
+def test_a_new_checkpoint_is_a_command_to_type(write: Callable[..., Path]) -> None:
+    declared = read(write(ORDERS))
+    out = declared.sinks["out"]
+    lost = Cause("mistake", "messages were removed. Start again with a new checkpoint")
+    command = f"headrace pipeline reset {declared.file} --query out --to earliest"
+    assert remedy(declared, out, lost) == f"the command: {command}"
+    assert remedy(declared, out, Cause("other", "ValueError: boom")) == ""
+
+
+def test_a_full_disk_is_named_by_its_directory(write: Callable[..., Path], tmp_path: Path) -> None:
+    declared = read(write(ORDERS))
+    full = Cause("other", "no space is left on the disk")
+
+    def free(folder: Path) -> int:
+        return FULL_BYTES - 1 if folder == tmp_path / "out" else FULL_BYTES
+
+    assert remedy(declared, declared.sinks["out"], full, free) == f"full are: {tmp_path}/out"
+    assert remedy(declared, declared.sinks["out"], full, lambda folder: FULL_BYTES) == ""
+    named = Cause("other", "no space is left on the disk of /data/x")
+    assert remedy(declared, declared.sinks["out"], named, free) == ""

@@ -1,0 +1,66 @@
+"""The page about failures (``docs/how-to/when-a-pipeline-fails.md``): commands, files, statuses as typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from headrace.cli import INTERRUPTED
+from headrace.cli.pipeline import pipeline
+from headrace.cli.pipeline.file import MISTAKEN
+from headrace.cli.pipeline.screen import Lines
+from headrace.cli.shared.errors import FAILED, UNREACHABLE, USAGE
+from headrace.pipeline.failures.supervising import Outage
+from headrace.pipeline.reading import read
+
+from .conftest import ORDERS
+
+PAGE = (Path(__file__).parents[2] / "docs/how-to/when-a-pipeline-fails.md").read_text()
+
+
+def blocks(kind: str) -> list[str]:
+    found = re.findall(r"(?ms)^```(\w*)\n(.*?)^```$", PAGE)
+    return [text for each, text in found if each == kind]
+
+
+def test_every_command_of_the_page_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in blocks("") for line in block.splitlines()]
+    assert len(lines) == 5
+    for line in lines:
+        program, group, verb, *words = shlex.split(line, comments=True)
+        assert (program, group) == ("headrace", "pipeline")
+        command = pipeline.get_command(click.Context(pipeline), verb)
+        assert command is not None
+        command.make_context(verb, words)
+
+
+def test_what_the_page_writes_into_a_file_is_read(write: Callable[..., Path]) -> None:
+    settings, view = blocks("toml")
+    write("def tenfold(orders):\n    return orders\n", "views.py")
+    text = ORDERS.replace("[sources", f"{settings}\n[sources", 1) + view
+    declared = read(write(text.replace('from = "orders"', 'from = "tenfold"')))
+    assert declared.restart is not None
+    assert (declared.restart.attempts, declared.restart.within_s) == (10, 3600.0)
+    assert declared.wait_for_server_s == 900.0
+    assert declared.views["tenfold"].otherwise == "quarantine"
+
+
+def test_the_statuses_and_events_of_the_page_are_those_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    statuses = re.findall(r"(?m)^\| (\d+) \|", PAGE)
+    wanted = [0, FAILED, USAGE, UNREACHABLE, MISTAKEN, INTERRUPTED]
+    assert list(map(int, statuses)) == wanted
+    lines = Lines()
+    lines.away("out", Outage("nats://a", 5.0, 1.0))
+    lines.back("out")
+    lines.restarting("out", 1, "it is lost", 1.0)
+    printed = re.findall(r'"event": ?"(\w+)"', capsys.readouterr().out)
+    assert printed == ["waiting", "back", "restarting"]
+    assert all(f"`{event}`" in PAGE for event in [*printed, "poison"])

@@ -1,0 +1,183 @@
+"""Messages on which a pipeline's code fails: named, or put into quarantine, and the rest goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace import sync
+from headrace.pipeline.checkpoints import checkpoint_of
+from headrace.pipeline.failures.findings import Poison
+from headrace.pipeline.failures.skipped import read_skipped
+from headrace.pipeline.reading import read
+from headrace.pipeline.run import run_here
+
+from .conftest import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning"),
+]
+MESSAGES, BAD = 40, (17, 30)
+
+FILE = """[pipeline]
+name = "numbers"
+checkpoint = "checkpoint"
+on_failure = "continue"
+[sources.orders]
+options = {{ stream = "{stream}", servers = "{url}" }}
+[views.numbers]
+sql = "SELECT sequence, CAST(substring(CAST(data AS string), 2) AS int) AS number FROM orders"
+[views.tenfold]
+python = "views.py:tenfold"
+{otherwise}
+[sinks.out]
+from = "tenfold"
+format = "json"
+options = {{ path = "out" }}
+"""
+
+VIEWS = """import pyarrow as pa
+
+
+def tenfold(numbers):
+    return numbers.mapInArrow(multiplied, "sequence bigint, number bigint")
+
+
+def multiplied(batches):
+    for batch in batches:
+        numbers = [checked(each) for each in batch.column("number").to_pylist()]
+        yield pa.RecordBatch.from_arrays([batch.column("sequence"), pa.array(numbers)],
+                                         ["sequence", "number"])
+
+
+def checked(number):
+    if number in (17, 30):
+        raise ValueError("it is bad")
+    return 10 * number
+"""
+
+
+class Heard:
+    """The poison that a run tells of."""
+
+    def __init__(self) -> None:
+        self.poisons: list[tuple[str, Poison, bool]] = []
+
+    def poison(self, query: str, poison: Poison, *, quarantined: bool) -> None:
+        self.poisons.append((query, poison, quarantined))
+
+    def __getattr__(self, event: str) -> Callable[..., None]:
+        return lambda *what: None
+
+
+def rows(folder: Path) -> list[int]:
+    files = [file for file in folder.glob("part-*") if file.is_file()]
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    return sorted(json.loads(line)["number"] for line in lines)
+
+
+def test_a_message_that_fails_is_named_and_in_quarantine_it_is_the_only_row_missing(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    feed.publish_numbers(1, MESSAGES)
+    (tmp_path / "views.py").write_text(VIEWS)
+    file = tmp_path / "numbers.toml"
+    file.write_text(FILE.format(stream=feed.name, url=feed.url, otherwise=""))
+    heard = Heard()
+    (ended,) = run_here(read(file), spark, heard, once=True)
+    assert ended.state == "failed"
+    said = (
+        f"message 17 of stream '{feed.name}', subject '{feed.name}.n', fails in view 'tenfold', function "
+        f"checked ({tmp_path}/views.py:17): ValueError: it is bad ({tmp_path}/views.py:17, in checked)"
+    )
+    assert str(ended.problem).endswith("; " + said)
+    ((query, found, quarantined),) = heard.poisons
+    assert (query, found.sequence, found.function, quarantined) == ("out", 17, "checked", False)
+    assert rows(tmp_path / "out") == []
+
+    letters = f"LETTERS{feed.name}"
+    feed.call(f"STREAM.CREATE.{letters}", {"name": letters, "subjects": [f"dead.{feed.name}"]})
+    aside = f'otherwise = "quarantine"\nletters = "dead.{feed.name}"'
+    file.write_text(FILE.format(stream=feed.name, url=feed.url, otherwise=aside))
+    declared = read(file)
+    heard = Heard()
+    (ended,) = run_here(declared, spark, heard, once=True)
+    assert (ended.state, ended.problem, ended.restarts) == ("done", None, 1)
+    assert [(each.sequence, aside) for _, each, aside in heard.poisons] == [(17, True), (30, True)]
+    expected = [10 * number for number in range(1, MESSAGES + 1) if number not in BAD]
+    assert rows(tmp_path / "out") == expected
+    check_letters(feed, letters, said)
+
+    feed.publish_numbers(MESSAGES + 1, MESSAGES + 5)
+    run_here(declared, spark, Heard(), once=True)
+    more = [10 * number for number in range(MESSAGES + 1, MESSAGES + 6)]
+    assert rows(tmp_path / "out") == expected + more
+    skipped = read_skipped(checkpoint_of(declared, "out").current())
+    assert [(each.source, each.sequence, each.view) for each in skipped] == [
+        ("orders", number, "tenfold") for number in BAD
+    ]
+    feed.call(f"STREAM.DELETE.{letters}")
+
+
+def check_letters(feed: Feed, letters: str, said: str) -> None:
+    with sync.connect(feed.url) as connection:
+        consumer = connection.jetstream().stream(letters).ordered_consumer()
+        found = consumer.fetch(2, max_wait=10)
+    assert [each.payload for each in found] == [b"m17", b"m30"]
+    headers: list[Any] = [each.headers for each in found]
+    assert [each["Headrace-Sequence"] for each in headers] == ["17", "30"]
+    assert {each["Headrace-Subject"] for each in headers} == {f"{feed.name}.n"}
+    assert headers[0]["Headrace-Reason"] == said
+
+
+OTHERS = """[pipeline]
+name = "numbers"
+checkpoint = "checkpoint"
+on_failure = "continue"
+[sources.orders]
+options = {{ stream = "{stream}", servers = "{url}" }}
+[views.numbers]
+sql = "SELECT sequence, subject, CAST(CAST(data AS string) AS int) AS number FROM orders"
+[views.sums]
+sql = "SELECT number, count(*) AS n FROM numbers GROUP BY number"
+[sinks.cast]
+from = "numbers"
+format = "noop"
+[sinks.state]
+from = "sums"
+format = "noop"
+mode = "complete"
+[sinks.function]
+from = "orders"
+python = "sinks.py:write"
+"""
+
+
+def test_sql_is_named_too_and_what_cannot_be_searched_is_said_in_words(
+    spark: SparkSession, headrace_process: object, tmp_path: Path
+) -> None:
+    feed = Feed(str(headrace_process.url))  # type: ignore[attr-defined]
+    feed.publish(["n"] * 9, lambda index: b"%d" % index if index != 6 else b"six")
+    (tmp_path / "sinks.py").write_text(
+        "def write(rows, batch, run):\n    rows.count()\n    raise ValueError('full')\n"
+    )
+    file = tmp_path / "numbers.toml"
+    file.write_text(OTHERS.format(stream=feed.name, url=feed.url))
+    ended = run_here(read(file), spark, Heard(), once=True)
+    cast, state, function = (str(each.problem) for each in ended)
+    assert f"message 7 of stream '{feed.name}', subject '{feed.name}.n', fails in view" in cast
+    assert f"fails in view 'numbers' ({file}:7): [CAST_INVALID_INPUT] The value 'six'" in cast
+    assert "the query keeps state, so a message alone is not what the query makes of it" in state
+    assert "it is write that fails, which writes them and is not tried" in function
+    assert (
+        f"query 'function' failed: ValueError: full ({tmp_path}/sinks.py:3, in write)" in function
+    )
+    feed.close()
