@@ -59,6 +59,13 @@ class Recorder:
     def waiting(self, query: str, why: str) -> None:
         self._turn(query, "waiting", why=why)
 
+    def away(self, query: str, outage: object) -> None:
+        """A server is away, and is waited for."""
+        self._turn(query, "waiting", why=str(outage))
+
+    def back(self, query: str) -> None:
+        self._turn(query, "running")
+
     def restarting(self, query: str, attempt: int, cause: str, *more: object) -> None:
         """A query failed, and will be started again."""
         if self._notes is not None:
