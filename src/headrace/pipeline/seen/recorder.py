@@ -96,12 +96,17 @@ class Recorder:
     # how a run ends
 
     def refused(self, problem: str) -> None:
-        """The run ended before, or without, the queries' own words: Java, a lease, a mistake of the file."""
+        """The run does not begin: a mistake of the file, a server that is away."""
+        found = files.read(self._file)
+        if found is not None and found.life(self._process) in ("alive", "unknown"):
+            return  # another runner's notes, who lives
+        self._begin(found.token if found is not None else 0)
+        self.broke(problem)
+
+    def broke(self, problem: str) -> None:
+        """The run ended without the queries' own words. One that has not begun is not ours: another runs."""
         if self._notes is None:
-            found = files.read(self._file)
-            if found is not None and found.life(self._process) in ("alive", "unknown"):
-                return  # another runner's notes, who lives
-            self._begin(found.token if found is not None else 0)
+            return
         for name in self._names:
             self._failed(name, "failed", problem)
         self.over()
