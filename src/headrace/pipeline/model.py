@@ -129,7 +129,11 @@ class LeaseSettings:
 
 @dataclass(frozen=True)
 class Declared:
-    """A whole pipeline. ``checkpoint``: a directory or a URL; everything that must survive lies below it."""
+    """A whole pipeline.
+
+    ``checkpoint``: a directory or a URL; everything that must survive lies below it. ``metrics``: host and
+    port where a run serves its metrics.
+    """
 
     name: str
     file: Path
@@ -144,6 +148,7 @@ class Declared:
     fast_local_checkpoint: bool = False
     lease: LeaseSettings | None = None
     stop_timeout_s: float = 60.0
+    metrics: tuple[str, int] | None = None
     profile: str = ""
 
     def command(self, verb: str, *words: str) -> str:

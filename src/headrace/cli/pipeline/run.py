@@ -15,6 +15,7 @@ from ...pipeline import checking, resets, standing
 from ...pipeline.model import Consent
 from ...pipeline.problems import PipelineError, Problem
 from ...pipeline.reading import read
+from ...pipeline.seen.meter import Meter
 from ...pipeline.seen.notes import this_process
 from ...pipeline.seen.recorder import Recorder, told
 from .. import INTERRUPTED
@@ -75,7 +76,8 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
     from .screen import Lines, screen_of
 
     with screen_of(output, declared) as screen:
-        life = Life(declared, told(screen, recorder), once=once, consent=consent)
+        meter = Meter(declared, recorder)
+        life = Life(declared, told(screen, recorder, meter), once=once, consent=consent)
         try:
             ended = life.run()
         except HeadraceError as error:
@@ -84,6 +86,7 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
                 screen.refused([str(error)])
             raise
         finally:
+            meter.close()
             recorder.over()
         screen.summary(ended)
     return _status(ended, life.signals)

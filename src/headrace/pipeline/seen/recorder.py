@@ -41,6 +41,11 @@ class Recorder:
         self._due = 0.0
         self._said = False
 
+    @property
+    def notes(self) -> Notes | None:
+        """What was noted last; None while this runner has nothing to say."""
+        return self._notes
+
     # what happens in a run
 
     def starting(self, what: str) -> None:
