@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
+import logging
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.pipeline.session import check_java
+from headrace.pipeline.session import _log_errors_to, check_java
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,17 @@ def test_a_java_that_is_none_is_told_in_a_sentence(
         check_java()
     assert str(java) in str(caught.value)
     assert said in str(caught.value)
+
+
+def test_what_pyspark_says_of_an_error_beside_raising_it_goes_to_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyspark")
+    for number in (1, 2):  # another session of the same process has another log
+        log = tmp_path / f"{number}.log"
+        _log_errors_to(log)
+        logging.getLogger("SQLQueryContextLogger").error("no column 'x'")
+        assert [json.loads(line)["msg"] for line in log.read_text().splitlines()] == [
+            "no column 'x'"
+        ]
+    assert capsys.readouterr() == ("", "")

@@ -23,6 +23,7 @@ class Pipeline:
         settings: the keys of ``[pipeline]``, ``checkpoint`` among them.
         spark: the table ``[spark]``.
         lease: the table ``[lease]``.
+        metrics: the table ``[metrics]``.
         profiles: tables that override, by name.
     """
 
@@ -32,12 +33,14 @@ class Pipeline:
         *,
         spark: Mapping[str, Any] | None = None,
         lease: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
         profiles: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
         self._lines: dict[Keys, int] = {}
         self._tree: dict[str, Any] = {"pipeline": {"name": name, **settings}}
-        for key, table in (("spark", spark), ("lease", lease), ("profiles", profiles)):
+        tables = (("spark", spark), ("lease", lease), ("metrics", metrics), ("profiles", profiles))
+        for key, table in tables:
             if table is not None:
                 self._tree[key] = dict(table)
                 self._lines[(key,)] = _caller_line()

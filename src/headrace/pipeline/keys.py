@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from ..spark.options.lag import parse_address
 from ..spark.options.source import ACCEPTED as SOURCE_OPTIONS
+from ..spark.options.values import RefusedError
 from ..spark.sink.options import ACCEPTED as SINK_OPTIONS
 from .document import Document
 from .failures.restarts import DEFAULT, NEVER, RestartSettings
@@ -122,6 +124,13 @@ def _function(value: Any) -> Any:
     return value
 
 
+def _address(value: Any) -> tuple[str, int]:
+    try:
+        return parse_address(str(value) if isinstance(value, int) else _text(value))
+    except RefusedError as error:
+        raise _NotAcceptedError(str(error)) from None
+
+
 def _expectations(value: Any) -> list[Any]:
     if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
         raise _NotAcceptedError("tables, each under [[views.<name>.expect]]")
@@ -213,6 +222,11 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
         Key("trigger", parse_trigger, "When this query runs."),
         Key("after", _texts, "Sinks whose queries end first, in a run that ends.", ()),
         Key("options", _options, "Options of the format.", {}),
+    ),
+    "metrics": (
+        Key(
+            "address", _address, "Serve the run's metrics at http://<host:port>/metrics; required."
+        ),
     ),
     "lease": (
         Key(

@@ -135,9 +135,11 @@ class LeaseSettings:
 
 @dataclass(frozen=True)
 class Declared:
-    """A whole pipeline. ``checkpoint``: a directory or a URL; everything that must survive lies below it.
+    """A whole pipeline.
 
-    ``restart``, ``wait_for_server_s`` (``math.inf``: without end): None where the file does not say.
+    ``checkpoint``: a directory or a URL; everything that must survive lies below it. ``metrics``: host and
+    port where a run serves its metrics. ``restart``, ``wait_for_server_s`` (``math.inf``: without end): None
+    where the file does not say.
     """
 
     name: str
@@ -155,6 +157,7 @@ class Declared:
     stop_timeout_s: float = 60.0
     restart: RestartSettings | None = None
     wait_for_server_s: float | None = None
+    metrics: tuple[str, int] | None = None
     profile: str = ""
 
     def command(self, verb: str, *words: str) -> str:

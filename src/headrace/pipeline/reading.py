@@ -18,7 +18,16 @@ from .problems import PipelineError, Place, Problem, did_you_mean
 from .tables import check_tables
 from .triggers import CONTINUOUS, Trigger
 
-_SECTIONS: Final = ("pipeline", "spark", "sources", "views", "sinks", "lease", "profiles")
+_SECTIONS: Final = (
+    "pipeline",
+    "spark",
+    "sources",
+    "views",
+    "sinks",
+    "lease",
+    "metrics",
+    "profiles",
+)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PIPELINE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -81,6 +90,7 @@ def declare(document: Document) -> Declared:
         on_failure=pipeline["on_failure"],
         fast_local_checkpoint=pipeline["fast_local_checkpoint"],
         lease=_lease(reader, tree["lease"]) if "lease" in tree else None,
+        metrics=_metrics(reader, tree["metrics"]) if "metrics" in tree else None,
         stop_timeout_s=pipeline["stop_timeout"],
         restart=pipeline["restart"],
         wait_for_server_s=pipeline["wait_for_server"],
@@ -202,6 +212,13 @@ def _function(reader: Reader, given: Any, path: Keys) -> Function | None:
 def _lease(reader: Reader, raw: Any) -> LeaseSettings:
     values = reader.table("lease", raw, ("lease",))
     return LeaseSettings(reader.document.place("lease"), **values)
+
+
+def _metrics(reader: Reader, raw: Any) -> tuple[str, int] | None:
+    address: tuple[str, int] | None = reader.table("metrics", raw, ("metrics",))["address"]
+    if address is None:
+        reader.note(("metrics",), 'address is missing: write address = "127.0.0.1:9465"')
+    return address
 
 
 def _check_names(reader: Reader, *kinds: Mapping[str, Any]) -> None:

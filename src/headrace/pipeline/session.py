@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -122,10 +123,23 @@ def start_session(
 
         if not master.startswith("sc:"):  # a server of Spark Connect is none of our processes
             shielded_context(name, master, settings)
+        _log_errors_to(log)
         builder = SparkSession.builder.master(master).appName(name)
         for key, value in settings.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
+
+
+def _log_errors_to(log: Path) -> None:
+    """What PySpark says in JSON of each error, beside raising it, goes to ``log`` and not to the terminal."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logger = PySparkLogger.getLogger(name)
+        for handler in list(logger.handlers):
+            logger.removeHandler(handler)
+            handler.close()
+        logger.addHandler(logging.FileHandler(log, encoding="utf-8", delay=True))
 
 
 def _name_python(master: str, settings: Mapping[str, str]) -> None:

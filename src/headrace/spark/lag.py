@@ -133,9 +133,18 @@ def prometheus(durable: str, lags: Iterable[StreamLag]) -> str:
 
 
 class MetricsPage:
-    """Serves ``text`` at ``/metrics`` from a thread of its own."""
+    """Serves ``text`` at ``/metrics`` from a thread of its own.
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    Args:
+        option, others: where the address stands, and who needs one of their own, for the error.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        option: str = "jetstream source: metricsAddress",
+        others: str = "query",
+    ) -> None:
         self.text = ""
         page = self
 
@@ -158,8 +167,8 @@ class MetricsPage:
             self._server = ThreadingHTTPServer(address, Handler)
         except OSError as error:
             raise ConfigurationError(
-                f"jetstream source: metricsAddress {address[0]}:{address[1]} cannot be used: "
-                f"{error.strerror or error}; give each query an address of its own"
+                f"{option} {address[0]}:{address[1]} cannot be used: {error.strerror or error}; give each "
+                f"{others} an address of its own"
             ) from error
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()

@@ -79,6 +79,10 @@ def test_mistakes_are_told_as_compilers_do(file: Path, capsys: pytest.CaptureFix
     assert document["problems"][1]["line"] == 9
     for verb in ("run", "once"):
         assert main(["pipeline", verb, str(file)]) == MISTAKEN, "before Spark is started"
+    capsys.readouterr()
+    assert main(["pipeline", "run", "--json", str(file)]) == MISTAKEN
+    event = json.loads(capsys.readouterr().out)
+    assert (event["event"], event["problems"]) == ("refused", document["problems"])
 
 
 def test_neither_validate_nor_status_imports_spark(file: Path) -> None:
@@ -170,6 +174,11 @@ def test_the_picture_shows_rates_lag_and_failed_expectations(
         *("query", "batch", "rows", "rows/s", "waiting", "failed", "expectations")
     ]
     assert shown.splitlines()[2].split() == ["out", "3", "10", "20", "7", "a:", "2", "running"]
+    picture.ended(Ended("out", "failed", totals, 1, 10, Problem(Place(Path("f"), 3), "boom")))
+    console.print(picture._draw())
+    failed = capsys.readouterr().out.splitlines()
+    assert failed[2].split()[-1] == "failed"
+    assert failed[3] == "f:3: boom"
     picture.lost("out", Loss("S", 51, 700, 650))
     picture.summary([Ended("out", "stopped", totals, 1, 10)])
     stopped, lost = capsys.readouterr().out.split("\n", 1)
@@ -188,6 +197,14 @@ def test_a_second_runner_is_refused_before_java_is_looked_for(
         assert capsys.readouterr().err == said
         assert main(["pipeline", verb, str(file)]) == 2
         assert "Spark needs Java" in capsys.readouterr().err
+        assert main(["pipeline", verb, "--json", str(file)]) == 2
+        *_, refused = map(json.loads, capsys.readouterr().out.splitlines())
+        assert refused["event"] == "refused"
+        assert "Spark needs Java" in refused["problems"][0]["text"]
+    assert main(["pipeline", "status", "--json", str(file)]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert (shown["state"], shown["failures"]) == ("failed", 4)
+    assert "Spark needs Java" in shown["error"]
 
 
 @pytest.mark.parametrize("lease", ["", '[lease]\nservers = "{away}"\n'], ids=["alone", "lease"])

@@ -135,7 +135,8 @@ def test_a_run_that_did_not_begin_is_noted_unless_another_one_runs(world: World)
     assert world.notes.life(US) == "ended"
     world.recorder.starting("Spark")
     second = Recorder(world.declared, US, lambda: 2000.0)
-    second.refused("pipeline 'orders' is running already")
+    second.refused("orders.toml:8: no such stream")
+    second.broke("pipeline 'orders' is running already")
     assert world.notes.of("out").state == "starting"
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.pipeline.drafting.draft import Draft, expected_of, given_of, text_of
+
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "pipeline_tests"
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -74,6 +76,10 @@ def test_orders(headrace_pipeline):
     with pytest.raises(ConfigurationError, match="no source 'order'; did you mean 'orders'"):
         orders.rows("paid", {"order": []})
 
+def test_drafts_pass_their_own_tests(headrace_pipeline):
+    headrace_pipeline("text.toml").check()
+    headrace_pipeline("fields.toml").check()
+
 def test_kinds_of_sources(headrace_pipeline):
     kinds = headrace_pipeline("kinds.toml")
     words = [
@@ -109,6 +115,14 @@ def test_kinds_of_sources(headrace_pipeline):
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)
+    for name, fields in (("text", {}), ("fields", {"user": "STRING", "amount": "DOUBLE"})):
+        draft = Draft(name, "ORDERS", "nats://127.0.0.1:4222", fields=fields)
+        sources = tmp_path / f"{name}.tests" / "first" / "sources" / "orders.jsonl"
+        views = tmp_path / f"{name}.tests" / "first" / "views" / "rows.jsonl"
+        for file, text in ((sources, given_of(draft)), (views, expected_of(draft))):
+            file.parent.mkdir(parents=True)
+            file.write_text(text)
+        (tmp_path / f"{name}.toml").write_text(text_of(draft))
     (tmp_path / "kinds.toml").write_text(KINDS)
     (tmp_path / "plus.py").write_text(PLUS)
     return tmp_path

@@ -7,9 +7,11 @@ from ..shared.lazy import LazyGroup, Verb
 pipeline = LazyGroup(
     "pipeline",
     {
+        "new": Verb("write a first pipeline, with a test", "pipeline.drawing:new"),
         "validate": Verb(
             "look for mistakes, without Spark in less than a second", "pipeline.look:validate"
         ),
+        "graph": Verb("show how rows go: a tree, Mermaid, SVG", "pipeline.drawing:graph"),
         "test": Verb(
             "give rows to sources and compare what comes, without a server",
             "pipeline.trying:run_tests",

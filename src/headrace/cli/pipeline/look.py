@@ -15,6 +15,7 @@ from ...pipeline.problems import PipelineError
 from ..shared.asking import may_go_on
 from ..shared.output import Output
 from ..shared.verbs import offline
+from .apart import apart
 from .file import FILE, PROFILE, opened, status_of_problems, tell_problems
 
 
@@ -43,8 +44,11 @@ def validate(output: Output, file: Path, profile: str, plan: bool, no_server: bo
             problems = gaps(declared)
     columns: dict[str, str] = {}
     if plan and not problems:
+        from ...pipeline.run import log_of
+
         try:
-            columns = _plan(declared)
+            with apart(log_of(declared), errors=True):
+                columns = _plan(declared)
         except PipelineError as error:
             problems = list(error.problems)
     if problems or not output.is_text:

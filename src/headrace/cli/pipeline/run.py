@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,9 @@ from ...errors import HeadraceError
 from ...pipeline import checking, resets, standing
 from ...pipeline.checkpoints import exclusively
 from ...pipeline.model import Consent
-from ...pipeline.problems import PipelineError
+from ...pipeline.problems import PipelineError, Problem
+from ...pipeline.reading import read
+from ...pipeline.seen.meter import Meter
 from ...pipeline.seen.notes import this_process
 from ...pipeline.seen.recorder import Recorder, told
 from .. import INTERRUPTED
@@ -57,8 +60,10 @@ def once(output: Output, file: Path, profile: str, again: bool, accept_changes: 
 
 
 def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Consent) -> int:
-    declared = opened(output, file, profile)
-    if declared is None:
+    try:
+        declared = read(file, profile)
+    except PipelineError as error:
+        _refuse(output, error.problems)
         return MISTAKEN
     problems, _ = checking.check(declared)
     if not problems and declared.lease is None:  # with a lease it may change until it is ours
@@ -66,22 +71,36 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
     recorder = Recorder(declared, this_process(), time.time)
     if problems:
         recorder.refused("\n".join(map(str, problems)))
-        tell_problems(output, problems)
+        _refuse(output, problems)
         return status_of_problems(problems, MISTAKEN)
     from ...pipeline.life import Life
-    from .screen import screen_of
+    from .screen import Lines, screen_of
 
     with screen_of(output, declared) as screen:
-        life = Life(declared, told(screen, recorder), once=once, consent=consent)
+        meter = Meter(declared, recorder)
+        life = Life(declared, told(screen, recorder, meter), once=once, consent=consent)
         try:
             ended = life.run()
         except HeadraceError as error:
-            recorder.refused(str(error))
+            recorder.broke(str(error))
+            if isinstance(screen, Lines):
+                screen.refused([str(error)])
             raise
         finally:
+            meter.close()
             recorder.over()
         screen.summary(ended)
     return _status(ended, life.signals)
+
+
+def _refuse(output: Output, problems: Sequence[Problem]) -> None:
+    """Tell mistakes as what else is told of a run: for programs as an event in a line."""
+    if output.is_text:
+        tell_problems(output, problems)
+        return
+    from .screen import Lines
+
+    Lines().refused(problems)
 
 
 def _status(ended: list[Ended], signals: dict[str, int]) -> int:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 from ...pipeline.failures.findings import Poison
 from ...pipeline.failures.supervising import Outage
 from ...pipeline.model import Declared
+from ...pipeline.problems import Problem
+from ...pipeline.run import log_of
 from ...pipeline.running import Ended, Watcher
 from ...pipeline.totals import Batch, Totals
 from ...spark.lost import Loss
 from ..shared.output import Output, json_text, terminal
+from .apart import apart
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,15 +39,34 @@ class Screen(Watcher, Protocol):
 def screen_of(output: Output, declared: Declared) -> Iterator[Screen]:
     """The screen for this output."""
     console = terminal() if output.is_text else None
-    if console is None:
-        yield Lines()
-        return
-    with Picture(console, declared).live() as picture:
-        yield picture
+    with apart(log_of(declared), errors=console is not None) as shown:
+        if console is None:
+            yield Lines(shown)
+            return
+        console.file = shown
+        with Picture(console, declared).live() as picture:
+            yield picture
 
 
 class Lines:
-    """An event a line, as JSON: ``event``, ``time`` and what belongs to it."""
+    """An event a line, as JSON: ``event``, ``time`` and what belongs to it.
+
+    Args:
+        out: where to; default: standard output.
+    """
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out
+
+    def refused(self, problems: Sequence[Problem | str]) -> None:
+        """The run does not begin, or ends without the queries' own words."""
+        told = [
+            {"file": str(each.place.file), "line": each.place.line, "text": each.text}
+            if isinstance(each, Problem)
+            else {"text": each}
+            for each in problems
+        ]
+        self._line("refused", problems=told)
 
     def starting(self, what: str) -> None:
         self._line("starting", what=what)
@@ -116,7 +138,8 @@ class Lines:
 
     def _line(self, event: str, **fields: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        print(json_text({"event": event, "time": now, **fields}, indent=0), flush=True)
+        line = json_text({"event": event, "time": now, **fields}, indent=0)
+        print(line, file=self._out, flush=True)
 
 
 @dataclass
@@ -127,6 +150,7 @@ class _Row:
     batch: Batch | None = None
     rows: int = 0
     failed: dict[str, int] = field(default_factory=dict)
+    problem: str = ""
 
 
 class Picture:
@@ -195,7 +219,9 @@ class Picture:
         )
 
     def ended(self, ended: Ended) -> None:
-        self._rows[ended.query].state = ended.state
+        row = self._rows[ended.query]
+        row.state = ended.state
+        row.problem = str(ended.problem) if ended.problem is not None else ""
 
     def summary(self, ended: list[Ended]) -> None:
         self._note = ""
@@ -223,9 +249,14 @@ class Picture:
             table.add_row(name, *self._cells(row))
         seconds = time.monotonic() - self._since
         head = Text(f"{self._declared.name}  {seconds:,.0f} s", style="bold")
+        problems = [Text(row.problem, "red") for row in self._rows.values() if row.problem]
         lost = [Text(text, style="yellow") for text in self._lost[-LOST_SHOWN:]]
         return Group(
-            head, table, *lost, *([Text(self._note, style="yellow")] if self._note else [])
+            head,
+            table,
+            *problems,
+            *lost,
+            *([Text(self._note, style="yellow")] if self._note else []),
         )
 
     def _cells(self, row: _Row) -> tuple[str, ...]:

@@ -41,6 +41,11 @@ class Recorder:
         self._due = 0.0
         self._said = False
 
+    @property
+    def notes(self) -> Notes | None:
+        """What was noted last; None while this runner has nothing to say."""
+        return self._notes
+
     # what happens in a run
 
     def starting(self, what: str) -> None:
@@ -58,6 +63,13 @@ class Recorder:
 
     def waiting(self, query: str, why: str) -> None:
         self._turn(query, "waiting", why=why)
+
+    def away(self, query: str, outage: object) -> None:
+        """A server is away, and is waited for."""
+        self._turn(query, "waiting", why=str(outage))
+
+    def back(self, query: str) -> None:
+        self._turn(query, "running")
 
     def restarting(self, query: str, attempt: int, cause: str, *more: object) -> None:
         """A query failed, and will be started again."""
@@ -89,12 +101,17 @@ class Recorder:
     # how a run ends
 
     def refused(self, problem: str) -> None:
-        """The run ended before, or without, the queries' own words: Java, a lease, a mistake of the file."""
+        """The run does not begin: a mistake of the file, a server that is away."""
+        found = files.read(self._file)
+        if found is not None and found.life(self._process) in ("alive", "unknown"):
+            return  # another runner's notes, who lives
+        self._begin(found.token if found is not None else 0)
+        self.broke(problem)
+
+    def broke(self, problem: str) -> None:
+        """The run ended without the queries' own words. One that has not begun is not ours: another runs."""
         if self._notes is None:
-            found = files.read(self._file)
-            if found is not None and found.life(self._process) in ("alive", "unknown"):
-                return  # another runner's notes, who lives
-            self._begin(found.token if found is not None else 0)
+            return
         for name in self._names:
             self._failed(name, "failed", problem)
         self.over()

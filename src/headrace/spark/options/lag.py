@@ -10,7 +10,8 @@ from .table import Option
 from .values import RefusedError, seconds, subject
 
 
-def _address(value: str) -> tuple[str, int]:
+def parse_address(value: str) -> tuple[str, int]:
+    """A host and a port. Raises RefusedError: it is none; the text says what is accepted."""
     found = re.fullmatch(r"(?:\[?([^\[\]]+)\]?:)?(\d{1,5})", value.strip())
     if found is None or int(found[2]) > 65535:
         raise RefusedError("a port, or host:port such as 0.0.0.0:9464")
@@ -24,7 +25,7 @@ LAG_OPTIONS: Final[tuple[Option, ...]] = (
         "in a bucket. Streaming only.", subject),
     Option("metricsAddress", "",
         "Serve the same as Prometheus metrics at http://<host:port>/metrics, from the query's process on the "
-        "driver; a port alone is one of 127.0.0.1. Streaming only.", _address),
+        "driver; a port alone is one of 127.0.0.1. Streaming only.", parse_address),
     Option("lagInterval", "1s",
         "How often, at most, the lag is measured; in any case when the query has caught up.", seconds),
 )

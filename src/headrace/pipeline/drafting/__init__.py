@@ -1,0 +1,1 @@
+"""The first draft of a pipeline: ``draft`` makes its text (pure), ``look`` asks what a stream holds."""
