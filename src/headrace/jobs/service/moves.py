@@ -90,7 +90,7 @@ def _moved(tx: Tx, move: Move, now: int, opened: set[tuple[int, str]]) -> _Store
         move = replace(move, event=Event.CANCEL, due_us=None)
     if move.event is Event.CANCEL:
         cancelled_us, error = now if cancelled_us is None else cancelled_us, CANCELLED
-    elif move.event in {Event.REVIVE, Event.REQUEUE}:
+    elif move.event in {Event.REVIVE, Event.REQUEUE, Event.REPLAY}:
         cancelled_us = None
     rule = follow(State(row["state"]), move.event)
     inflight = rule.target is State.INFLIGHT
