@@ -134,6 +134,7 @@ async def test_every_page_shows_its_texts_as_text(shown: World, page: Any) -> No
         ("objects/FILES", "FILES", ATTACK),
         ("jobs", "Jobs", "k"),
         ("jobs/c/k", "k", ATTACK),
+        ("jobs/c", "of c", ATTACK),
         ("spark", "Spark", "query"),
         ("connections", "Connections", "console"),
         ("accounts", "Accounts", "$G"),
@@ -253,6 +254,39 @@ async def test_buckets_and_jobs_are_acted_on(
     await act(page, "Requeue all", confirm="k")
     await page.get_by_text("No job is dead.").wait_for()
     await unharmed(page)
+    await jobs_are_found_and_cancelled(page, service)
+    await unharmed(page)
+
+
+async def jobs_are_found_and_cancelled(page: Any, service: httpx2.AsyncClient) -> None:
+    from playwright.async_api import expect
+
+    jobs = [await kill_a_job(service) for _ in range(3)]
+    await service.post("/channel/c/consumer/k/dlq", data={"requeue": "kt"})
+    await go(page, "jobs", "Jobs")
+    await page.get_by_role("link", name="c", exact=True).first.click()
+    await page.locator("main h2", has_text="of c").wait_for()
+    await page.get_by_label("State").select_option("QUEUED")
+    await page.get_by_label("Older than").fill("soon")
+    await page.get_by_role("button", name="Find").click()
+    await page.get_by_text("such as 90m").wait_for()
+    await page.get_by_label("Older than").fill("")
+    await page.get_by_label("Consumer").fill("k")
+    await page.get_by_role("button", name="Find").click()
+    rows = page.locator("main table[aria-label=jobs] tbody tr")
+    await expect(rows.first).to_contain_text("QUEUED")
+    waiting = await rows.count()
+    await act(page, "Cancel")
+    await expect(rows).to_have_count(waiting - 1)
+    await act(page, "Cancel all that match", confirm="c")
+    await page.get_by_text("No such jobs.").wait_for()
+    await page.get_by_label("State").select_option("DEAD")
+    await page.get_by_role("button", name="Find").click()
+    await expect(rows.first).to_contain_text("cancelled")
+    await expect(page.get_by_role("button", name="Cancel all that match …")).to_have_count(0)
+    await page.get_by_role("link", name=jobs[0], exact=True).click()
+    await page.get_by_role("heading", name="Attempts").wait_for()
+    await page.locator("main table[aria-label=attempts]", has_text="broken").wait_for()
 
 
 @OURS

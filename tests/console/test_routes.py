@@ -313,5 +313,26 @@ async def test_jobs_are_shown_and_dead_ones_sent_back(
     assert "kt" not in str(await world.get("/jobs"))
 
 
+async def test_jobs_are_found_and_cancelled_one_and_many(
+    make_world: Callable[..., Any], service: httpx2.AsyncClient
+) -> None:
+    world = await make_world(http=service, jobs="http://jobs", jobs_token="admin")
+    dead = await kill_a_job(service)
+    for _ in range(30):
+        await kill_a_job(service)
+    await world.send("POST", "/jobs/c/k/requeue", confirm="k")
+    page = await world.get("/jobs/c/list?state=QUEUED&consumer=k")
+    assert len(page["jobs"]) == 25
+    second = await world.get(f"/jobs/c/list?state=QUEUED&consumer=k&next={page['pages']['next']}")
+    assert [job["id"] for job in second["jobs"]][-1] == dead
+    assert "no such consumer" in (await world.get("/jobs/c/list?consumer=none", 503))["message"]
+    one = {"waiting": 1, "running": 0, "consumers": {"k": 1}, "dry_run": False}
+    assert await world.send("POST", "/jobs/c/cancel", job=dead) == one
+    await world.send("POST", "/jobs/c/cancel", 409, consumer="k")
+    many = await world.send("POST", "/jobs/c/cancel", consumer="k", confirm="c")
+    assert many["waiting"] == 30
+    assert (await world.get("/jobs/c/list?state=QUEUED"))["jobs"] == []
+
+
 async def test_without_a_job_service_the_page_says_how_to_name_one(world: Any) -> None:
     assert "--jobs URL" in (await world.get("/jobs", 503))["message"]

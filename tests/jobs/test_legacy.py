@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs_world import PULL, World
+from jobs_world import PULL, World, held
 
 TABLE = {
     # state:     INFLIGHT, INFLIGHT+T, DELIVERED, DEAD, DELIVERED+T, DEAD+T, QUEUED, other, empty
@@ -269,3 +269,22 @@ async def test_a_job_read_shows_where_everything_is(world: World) -> None:
     await world.move(job, "DEAD")
     body = (await world.http.get(path, headers=PULL)).json()
     assert body["JobRequeueURL"] == f"{path}/requeue-dead-job"
+
+
+async def test_jobs_of_one_key_that_are_requeued_together_are_handed_out_in_turn(
+    world: World,
+) -> None:
+    for _ in range(3):
+        await world.broadcast(X_Broker_Ordering_Key="a")
+    died = []
+    for _ in range(3):
+        (job,) = await world.claim(5)
+        died.append(job["id"])
+        await world.lease("fail", jobs=[{**held(job)[0], "dead": True}])
+    await world.http.post("/channel/c/consumer/k/dlq", data={"requeue": "kt"})
+    again = []
+    for _ in range(3):
+        (job,) = await world.claim(5)
+        again.append(job["id"])
+        await world.lease("complete", jobs=held(job))
+    assert again == died

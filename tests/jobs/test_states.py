@@ -68,8 +68,9 @@ def test_the_numbers_on_disk_never_change() -> None:
     }
 
 
-def test_a_delivered_job_stays_delivered() -> None:
-    for event in Event:
+def test_a_delivered_job_stays_delivered_unless_an_operator_replays_it() -> None:
+    assert follow(State.DELIVERED, Event.REPLAY).target is State.QUEUED
+    for event in set(Event) - {Event.REPLAY}:
         with pytest.raises(JobsError, match="invalid transition"):
             follow(State.DELIVERED, event)
 
@@ -109,4 +110,4 @@ def test_any_sequence_of_events_keeps_the_count_of_retries_sound(events: list[Ev
         failures = {Count.KEEP: failures, Count.ADD: failures + 1, Count.RESET: 0}[rule.count]
         assert retries == failures
         assert (event in {Event.RETRY, Event.REVIVE}) == (rule.count is Count.ADD)
-        assert (event is Event.REQUEUE) == (rule.count is Count.RESET)
+        assert (event in {Event.REQUEUE, Event.REPLAY}) == (rule.count is Count.RESET)

@@ -8,6 +8,8 @@
    └──────────── DEAD ┘
       requeue     (bury, exhaust when no retry is left, or cancel; cancel also from QUEUED)
 
+An operator's replay leads from DELIVERED and DEAD to QUEUED.
+
 Pure: everything that changes a job asks :func:`follow` first; SQL only carries out the answer. The numbers
 are on disk and on the wire (`job-status`), so they never change.
 """
@@ -62,6 +64,7 @@ class Event(Enum):
     CANCEL = "cancel"  # an operator wants it no more
     RELEASE = "release"  # returned undone; not counted
     REVIVE = "revive"  # moved directly from the dead letters to INFLIGHT
+    REPLAY = "replay"  # an operator wants it handed out again, with all its retries
     REQUEUE = "requeue"  # requeued from the dead letters, with all its retries
 
 
@@ -96,6 +99,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], Rule]] = {
     (State.INFLIGHT, Event.CANCEL): Rule(State.DEAD),
     (State.DEAD, Event.REVIVE): Rule(State.INFLIGHT, Count.ADD),
     (State.DEAD, Event.REQUEUE): Rule(State.QUEUED, Count.RESET),
+    (State.DELIVERED, Event.REPLAY): Rule(State.QUEUED, Count.RESET),
+    (State.DEAD, Event.REPLAY): Rule(State.QUEUED, Count.RESET),
 }
 
 TERMINAL: Final = frozenset({State.DELIVERED, State.DEAD})

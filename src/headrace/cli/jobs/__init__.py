@@ -84,7 +84,7 @@ def _commands() -> dict[str, click.Command]:
         default=verbs.URL,
         help=f"the service (HEADRACE_JOBS_URL, or {verbs.URL})",
     )
-    destroying = {"purge", "cancel", *(name for name, *_ in deleting.DESTROYING)}
+    destroying = {"purge", "cancel", "replay", *(name for name, *_ in deleting.DESTROYING)}
     for name, text, call, declare in (*verbs.REMOTE, deleting.DRAIN, *deleting.DESTROYING):
 
         def ask(args: Args, call: verbs.Call = call) -> int:
@@ -146,6 +146,7 @@ jobs = _Jobs(
         "enable": Verb("call a disabled endpoint again", "-"),
         "find": Verb("jobs of a message, a consumer, in a state, of an age", "-"),
         "cancel": Verb("cancel a job, or all that match", "-"),
+        "replay": Verb("hand out delivered and dead jobs again", "-"),
         "job": Verb("a job with its attempts", "-"),
         "dead": Verb("dead jobs with their last error", "-"),
         "requeue": Verb("requeue all dead jobs", "-"),

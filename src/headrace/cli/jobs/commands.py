@@ -338,6 +338,31 @@ def _cancel(client: JobsClient, args: Args) -> Any:
     )
 
 
+def _replay(client: JobsClient, args: Args) -> Any:
+    wanted = {
+        "consumer": args.consumer,
+        "messages": args.message,
+        "states": args.state,
+        "since": args.since,
+        "until": args.until,
+        "rate_per_s": args.rate,
+    }
+    would = client.replay_jobs(args.channel, **wanted, dry_run=True)
+    what = (
+        f"hand out {would['delivered']} delivered and {would['dead']} dead jobs of "
+        f"{args.channel} again"
+    )
+    if args.dry_run:
+        return would if args.json else f"would {what}"
+    if not args.force and would["delivered"] + would["dead"]:
+        ask(f"Really {what}?")
+    done = client.replay_jobs(args.channel, **wanted)
+    if args.json:
+        return done
+    until = f", the last is due at {done['last_due_at']}" if args.rate else ""
+    return f"{done['delivered'] + done['dead']} are handed out again{until}"
+
+
 def _events(client: JobsClient, args: Args) -> Any:
     found = client.events()
     if args.json:
@@ -419,6 +444,15 @@ REMOTE: Final[tuple[tuple[str, str, Call, tuple[Declare, ...]], ...]] = (
         (_CHANNEL, *_FILTERS, _IN_STATE, _LIMIT)),
     ("cancel", "cancel a job, or all that wait or run and match", _cancel,
         (_CHANNEL, *_FILTERS, _UNFINISHED, click.option("--job", metavar="ID", help="this one"))),
+    ("replay", "hand out delivered and dead jobs again, by message or by time", _replay,
+        (_CHANNEL, click.option("--consumer", help="jobs of this consumer; of each, if not given"),
+         click.option("--message", multiple=True, metavar="ID", help="of this message; repeatable"),
+         click.option("--since", metavar="TIME", help="made since then, RFC 3339"),
+         click.option("--until", metavar="TIME", help="made until then, RFC 3339"),
+         click.option("--state", multiple=True, help="in this state only; repeatable",
+                      type=click.Choice(_STATES[2:], case_sensitive=False)),
+         click.option("--rate", type=click.FloatRange(0), default=0.0, metavar="N",
+                      help="so many in a second; all at once, if not given"))),
     ("dead", "dead jobs with their last error", _dead, _ONE),
     ("requeue", "requeue all dead jobs", _requeue, (*_ONE, _TOKEN)),
     ("purge", "delete all dead jobs", _purge, (*_ONE, _TOKEN, _CHANNEL_TOKEN)),

@@ -1,7 +1,7 @@
-"""Jobs: queues, dead letters, one job with its attempts; sending dead jobs back.
+"""Jobs: queues, dead letters, finding jobs, one with its attempts; sending dead jobs back, cancelling.
 
 The console is a client of the job service (``--jobs URL``), with its admin token, which never reaches the
-browser. Sending dead jobs back needs one.
+browser. Sending dead jobs back needs one, and cancelling, where the service has one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 
-from ..answers import RefusedError, body_of, confirm
+from ..answers import RefusedError, body_of, confirm, text_of
 from ..sources import Sources
 
 
@@ -52,6 +52,29 @@ async def find(sources: Sources, request: Request) -> Any:
     return await sources.jobs(f"/channel/{channel}/message/{quote(message, safe='')}")
 
 
+async def listed(sources: Sources, request: Request) -> Any:
+    """A page of the jobs of a channel, of any consumer: those that match, the newest first."""
+    given = {name: request.query_params[name] for name in _FILTERS if name in request.query_params}
+    query = f"?{urlencode(given)}" if given else ""
+    page = await sources.jobs(f"/v2/channel/{_quoted(request, 'channel')}/jobs{query}")
+    return {
+        "jobs": page["jobs"],
+        "pages": {name: _cursor(url, name) for name, url in page["pages"].items()},
+    }
+
+
+async def cancel(sources: Sources, request: Request) -> Any:
+    """Cancel one job; or all that match, if the channel's name is typed. Answers how many."""
+    body = await body_of(request)
+    if "job" in body:
+        wanted: dict[str, Any] = {"job": text_of(body, "job")}
+    else:
+        confirm(body, request.path_params["channel"])
+        wanted = {name: body[name] for name in _CANCELLED if name in body}
+    path = f"/v2/channel/{_quoted(request, 'channel')}/jobs/cancel"
+    return await sources.jobs(path, "POST", json=wanted)
+
+
 async def requeue(sources: Sources, request: Request) -> Any:
     """Send one dead job back, with all its retries."""
     path = f"{_path(request)}/job/{_quoted(request, 'job')}/requeue-dead-job"
@@ -83,11 +106,15 @@ def _cursor(url: str, name: str) -> str:
     return url.partition(f"{name}=")[2].partition("&")[0]
 
 
+_FILTERS: Final = ("consumer", "message", "state", "older_than_seconds", "next", "previous")
+_CANCELLED: Final = ("consumer", "message", "states", "older_than_seconds")
 _ONE: Final = "/api/jobs/{channel}/{consumer}"
 
 ROUTES: Final = (
     ("GET", "/api/jobs", table),
     ("GET", "/api/jobs/{channel}/find", find),
+    ("GET", "/api/jobs/{channel}/list", listed),
+    ("POST", "/api/jobs/{channel}/cancel", cancel),
     ("GET", f"{_ONE}/dead", dead),
     ("POST", f"{_ONE}/requeue", requeue_all),
     ("GET", f"{_ONE}/job/{{job}}", one),

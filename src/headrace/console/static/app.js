@@ -9,6 +9,7 @@ import { Consumers, Consumer } from "/pages/consumers.js";
 import { Groups, Group } from "/pages/groups.js";
 import { Buckets, Bucket, Key, ObjectBucket } from "/pages/buckets.js";
 import { Jobs, Dead, Job } from "/pages/jobs.js";
+import { FindJobs } from "/pages/findjobs.js";
 import { Spark } from "/pages/spark.js";
 import { Connections } from "/pages/connections.js";
 import { Accounts } from "/pages/accounts.js";
@@ -29,6 +30,7 @@ function pageOf(parts) {
   if (first === "buckets" && rest.length === 1) return [Bucket, { name: rest[0] }];
   if (first === "objects" && rest.length === 1) return [ObjectBucket, { name: rest[0] }];
   if (first === "jobs" && rest[2] === "job") return [Job, { channel: rest[0], consumer: rest[1], job: rest[3] }];
+  if (first === "jobs" && rest.length === 1) return [FindJobs, { channel: rest[0] }];
   if (first === "jobs" && rest.length === 2) return [Dead, { channel: rest[0], consumer: rest[1] }];
   const pages = { overview: Overview, streams: Streams, consumers: Consumers, groups: Groups, buckets: Buckets, jobs: Jobs, spark: Spark, connections: Connections, accounts: Accounts };
   return [Object.hasOwn(pages, first) && rest.length === 0 ? pages[first] : Nowhere, {}];

@@ -356,6 +356,37 @@ class JobsClient:
             )
         )
 
+    def replay_jobs(
+        self,
+        channel: str,
+        *,
+        consumer: str | None = None,
+        messages: Sequence[str] = (),
+        states: Sequence[str] = (),
+        since: str | None = None,
+        until: str | None = None,
+        rate_per_s: float = 0.0,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Hand out jobs again that were delivered or are dead, with all their retries.
+
+        Of ``messages``, or made between ``since`` and ``until`` (RFC 3339; now, if it is not given); of one
+        consumer, or of each. ``states`` are DELIVERED, DEAD; none is both. ``rate_per_s`` spreads them; 0 is
+        all at once. Returns how many were ``delivered`` and ``dead``; with ``dry_run`` nothing is changed.
+        """
+        return self._do(
+            management.replay(
+                channel,
+                consumer=consumer,
+                messages=list(messages),
+                states=list(states),
+                since=since,
+                until=until,
+                rate_per_s=rate_per_s,
+                dry_run=dry_run,
+            )
+        )
+
     def dead_jobs(self, channel: str, consumer: str) -> Iterator[dict[str, Any]]:
         """All dead jobs, newest first, page by page."""
         path: str | None = management.dead_path(channel, consumer)

@@ -177,6 +177,12 @@ def cancel(channel: str, **wanted: Any) -> Call[dict[str, Any]]:
     return Call("POST", path, mapping, content=content, timeout_min_s=_LONG_S)
 
 
+def replay(channel: str, **wanted: Any) -> Call[dict[str, Any]]:
+    content = msgspec.json.encode(wanted)
+    path = path_of("v2", "channel", channel, "replay")
+    return Call("POST", path, mapping, content=content, timeout_min_s=_LONG_S)
+
+
 def dead_path(channel: str, consumer: str) -> str:
     return path_of("channel", channel, "consumer", consumer, "dlq")
 

@@ -17,7 +17,18 @@ from starlette.types import ASGIApp
 from ...visitors import Names
 from ..errors import JobsError, not_found
 from ..runtime import Runtime
-from . import broadcast, channels, consumers, definitions, jobs, leased, messages, operations, pull
+from . import (
+    broadcast,
+    channels,
+    consumers,
+    definitions,
+    jobs,
+    leased,
+    messages,
+    operations,
+    pull,
+    replay,
+)
 from .endpoint import Endpoint
 from .gateway import Gateway
 from .middleware import GatewayMiddleware, RequestId, problem_response, wants_text
@@ -35,6 +46,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *pull.ENDPOINTS,
     *leased.ENDPOINTS,
     *jobs.ENDPOINTS,
+    *replay.ENDPOINTS,
     *channels.ENDPOINTS,
     *consumers.ENDPOINTS,
     *operations.ENDPOINTS,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from starlette.requests import Request
@@ -17,11 +16,10 @@ from ..service import publishing
 from ..service.joined import Publication, publish_all, publish_one
 from . import shapes
 from .endpoint import PRODUCER_TOKENS, Endpoint, Parameter, reply
-from .incoming import header, read_body
+from .incoming import header, moment_us, read_body
 
 __all__ = ["ENDPOINTS", "RESERVED_HEADERS", "RESERVED_PREFIXES"]
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SMALL_BYTES: Final = 64 * 1024
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 
@@ -138,18 +136,7 @@ def _priority(text: str) -> int:
 def _schedule(text: str) -> int | None:
     if not text:
         return None
-    try:
-        at = datetime.fromisoformat(text)
-        if at.tzinfo is not None and "T" in text.upper():
-            # Not by a float, which has no microseconds for a far year; a zone may lead out of all years.
-            return (at.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
-    except (ValueError, OverflowError):
-        pass
-    raise bad_request(
-        "invalid_schedule",
-        "a time like 2026-01-31T23:59:59Z (RFC 3339, with its zone, years 1 to 9999) is accepted",
-        "X-Broker-Scheduled-For",
-    )
+    return moment_us(text, "X-Broker-Scheduled-For", "invalid_schedule")
 
 
 def _metadata(request: Request) -> dict[str, str]:

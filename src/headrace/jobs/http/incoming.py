@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
@@ -22,6 +23,7 @@ __all__ = [
     "flag",
     "header",
     "is_admin",
+    "moment_us",
     "nested_too_deeply",
     "number_between",
     "paging",
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WHERE: Final = re.compile(r" - at `(.+)`$")
 
 
@@ -139,6 +142,22 @@ def seconds_between(value: float, low: float, high: float, field: str) -> float:
     if not low <= value <= high:
         raise bad_request("invalid_duration", f"{low:g} to {high:g} seconds are accepted", field)
     return value
+
+
+def moment_us(text: str, field: str, code: str = "invalid_time") -> int:
+    """A time, microseconds since 1970; 400 for one without a zone, or that is none."""
+    try:
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is not None and "T" in text.upper():
+            # Not by a float, which has no microseconds for a far year; a zone may lead out of all years.
+            return (at.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        pass
+    raise bad_request(
+        code,
+        "a time like 2026-01-31T23:59:59Z (RFC 3339, with its zone, years 1 to 9999) is accepted",
+        field,
+    )
 
 
 def precondition(request: Request) -> Precondition:

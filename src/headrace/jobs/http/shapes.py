@@ -383,6 +383,24 @@ class CancelledJobs(msgspec.Struct):
     dry_run: bool
 
 
+class ReplayBody(msgspec.Struct, forbid_unknown_fields=True):
+    consumer: str | None = None
+    messages: list[str] = []
+    states: list[str] = []
+    since: str | None = None
+    until: str | None = None
+    rate_per_s: float = 0.0
+    dry_run: bool = False
+
+
+class ReplayedJobs(msgspec.Struct):
+    delivered: int
+    dead: int
+    consumers: dict[str, int]
+    last_due_at: str | None
+    dry_run: bool
+
+
 class EventShape(msgspec.Struct):
     at: str
     kind: str

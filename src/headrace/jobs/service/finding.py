@@ -18,7 +18,16 @@ from ..store import Row, Tx
 from .moves import Move, apply_moves, load
 from .reads import Paging
 
-__all__ = ["Cancelled", "Filter", "Found", "cancel_job", "cancel_some", "count_some", "find"]
+__all__ = [
+    "Cancelled",
+    "Filter",
+    "Found",
+    "cancel_job",
+    "cancel_some",
+    "count_some",
+    "find",
+    "first_made_from",
+]
 
 _ALWAYS: Final = 2**62
 _SKEW_US: Final = 10_000_000  # by how much a later job may have been made earlier, at most
@@ -120,6 +129,11 @@ def _last_made(tx: Tx, until_us: int) -> int:
         else:
             low = int(found["seq"])
     return max(low, 0)
+
+
+def first_made_from(tx: Tx, from_us: int) -> int:
+    """A number below those of all jobs that were made since then."""
+    return _last_made(tx, from_us - 2 * _SKEW_US)
 
 
 def cancel_job(

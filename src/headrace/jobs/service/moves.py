@@ -13,7 +13,7 @@ from typing import Final
 
 from .. import limits
 from ..errors import JobsError
-from ..states import Event, Hold, State, follow
+from ..states import TERMINAL, Event, Hold, State, follow
 from ..store import Row, Tx
 
 __all__ = [
@@ -67,7 +67,8 @@ def apply_moves(tx: Tx, moves: Sequence[Move], now: int) -> list[State]:
     if not moves:
         return []
     lock_keys(tx, (move.row for move in moves))
-    stored = [_moved(tx, move, now) for move in moves]
+    opened: set[tuple[int, str]] = set()  # keys of which one of these is handed out again
+    stored = [_moved(tx, move, now, opened) for move in moves]
     tx.run("store_jobs", items=json.dumps([asdict(item) for item in stored]), now=now)
     finished = [
         move.row
@@ -81,7 +82,7 @@ def apply_moves(tx: Tx, moves: Sequence[Move], now: int) -> list[State]:
     return [State(item.state) for item in stored]
 
 
-def _moved(tx: Tx, move: Move, now: int) -> _Stored:
+def _moved(tx: Tx, move: Move, now: int, opened: set[tuple[int, str]]) -> _Stored:
     row = move.row
     cancelled_us, error = row["cancelled_us"], move.error
     if cancelled_us is not None and move.event in _ENDS_A_CLAIM:
@@ -89,14 +90,14 @@ def _moved(tx: Tx, move: Move, now: int) -> _Stored:
         move = replace(move, event=Event.CANCEL, due_us=None)
     if move.event is Event.CANCEL:
         cancelled_us, error = now if cancelled_us is None else cancelled_us, CANCELLED
-    elif move.event in {Event.REVIVE, Event.REQUEUE}:
+    elif move.event in {Event.REVIVE, Event.REQUEUE, Event.REPLAY}:
         cancelled_us = None
     rule = follow(State(row["state"]), move.event)
     inflight = rule.target is State.INFLIGHT
     due_us = move.due_us if move.due_us is not None else now
     hold = Hold.READY
     if rule.target is State.QUEUED:
-        hold = _hold(tx, row, due_us, now)
+        hold = _hold(tx, row, due_us, now, opened)
     elif inflight and row["ordering_key"] is not None and _key_is_busy(tx, row):
         raise JobsError(
             400,
@@ -120,9 +121,12 @@ def _moved(tx: Tx, move: Move, now: int) -> _Stored:
     )
 
 
-def _hold(tx: Tx, row: Row, due_us: int, now: int) -> Hold:
-    if row["ordering_key"] is not None and row["state"] == State.DEAD and _key_is_busy(tx, row):
-        return Hold.BLOCKED
+def _hold(tx: Tx, row: Row, due_us: int, now: int, opened: set[tuple[int, str]]) -> Hold:
+    if row["ordering_key"] is not None and row["state"] in TERMINAL:
+        key = (row["consumer_seq"], row["ordering_key"])
+        if key in opened or _key_is_busy(tx, row):
+            return Hold.BLOCKED
+        opened.add(key)
     return Hold.DELAYED if due_us > now else Hold.READY
 
 

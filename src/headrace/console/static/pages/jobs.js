@@ -3,9 +3,9 @@ import { Actions, Problem, Table, Waiting, useDocument } from "/parts.js";
 
 const COLUMNS = [
   { id: "consumer", title: "Consumer", show: (row) => html`<a href=${link`jobs/${row.channel}/${row.consumer}`}>${row.consumer}</a>` },
-  { id: "channel", title: "Channel" }, { id: "type", title: "Kind" },
+  { id: "channel", title: "Channel", show: (row) => html`<a title="Find jobs" href=${link`jobs/${row.channel}`}>${row.channel}</a>` }, { id: "type", title: "Kind" },
   ...["QUEUED", "INFLIGHT", "DELIVERED", "DEAD"].map((state) => ({ id: state, title: state.toLowerCase(), number: true, value: (row) => row.jobs[state], show: (row) => html`<span class=${state === "DEAD" && row.jobs[state] ? "bad" : ""}>${count(row.jobs[state])}</span>` })),
-  { id: "state", title: "State", value: (row) => row.disabled_reason || "", show: (row) => row.disabled_reason ? html`<span class="tag bad">${row.disabled_reason}</span>` : row.paused ? html`<span class="tag warn">paused</span>` : "" },
+  { id: "state", title: "State", value: (row) => row.disabled_reason || "", show: (row) => row.disabled_reason ? html`<span class="tag bad">${row.disabled_reason}</span>` : row.paused ? html`<span class="tag warn">paused</span>` : row.left_configuration ? html`<span class="tag warn">not in the configuration any more</span>` : "" },
 ];
 const EVENTS = [{ id: "at", title: "Time", show: (row) => time(row.at) }, { id: "kind", title: "Event" }, { id: "channel", title: "Channel" }, { id: "consumer", title: "Consumer" }, { id: "detail", title: "Detail", wrap: true }];
 
