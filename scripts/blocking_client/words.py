@@ -75,8 +75,8 @@ _OTHERWISE = {
         ("does not end the consume;", f"does not end the consume, {_THREAD};"),
         (
             (
-                "1 to 1,000: coroutine functions on the event loop, plain functions on as many threads. None: "
-                "one after the other, on the event loop."
+                "1 to 1,000: coroutine functions on the event loop, plain functions on as many threads. "
+                "None: one after the other, on the event loop."
             ),
             "1 to 1,000, on as many threads. None: one after the other.",
         ),
