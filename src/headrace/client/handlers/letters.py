@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ...errors import ProtocolError
 
@@ -53,3 +53,50 @@ def own_headers(message: Headed) -> dict[str, list[str]]:
 def one_line(text: str) -> str:
     """As a header can be: without line breaks, and not for ever."""
     return " ".join(text.split())[:_REASON_CHARACTERS_MAX]
+
+
+class Letter(NamedTuple):
+    """A dead letter, read.
+
+    Attributes:
+        stream, subject, sequence: where its message comes from; "" and 0 if it does not say so.
+        by: the consumer or the group whose handler failed.
+        attempts: how often.
+        reason: the last error.
+        headers: the message's own.
+    """
+
+    stream: str
+    subject: str
+    sequence: int
+    by: str
+    attempts: int
+    reason: str
+    headers: dict[str, list[str]]
+
+
+def letter_of(message: Headed) -> Letter | None:
+    """What the message says as a dead letter; None if it is none."""
+    try:
+        headers = message.headers
+    except ProtocolError:
+        return None
+    if REASON not in headers:
+        return None
+
+    def text(name: str) -> str:
+        return headers.get(name) or ""
+
+    return Letter(
+        text(STREAM),
+        text(SUBJECT),
+        _number(text(SEQUENCE)),
+        text(CONSUMER) or text(GROUP),
+        _number(text(ATTEMPTS)),
+        text(REASON),
+        own_headers(message),
+    )
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
