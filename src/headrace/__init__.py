@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .broker.server import BrokerOptions
     from .broker.server.config.keywords import BrokerSettings
     from .client.connection import Connection, connect
+    from .client.handlers.failure import DeadLetter, Retry, Stop
     from .client.jetstream.backup import Backup, BackupError, TransferProgress, read_backup
     from .client.jetstream.consume import Consumption
     from .client.jetstream.consumer import Consumer
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
         ConsumerNotFoundError,
         DisconnectedError,
         DisconnectedUnknownError,
+        HandlerFailedError,
         HeadraceError,
         HeartbeatMissedError,
         InvalidSubjectError,
@@ -120,6 +122,7 @@ __all__ = [
     "ConsumerNotFoundError",
     "Consumption",
     "Context",
+    "DeadLetter",
     "DirectBatch",
     "DisconnectedError",
     "DisconnectedUnknownError",
@@ -128,6 +131,7 @@ __all__ = [
     "Entry",
     "ErrorCode",
     "ExternalStream",
+    "HandlerFailedError",
     "HeadraceError",
     "HeartbeatMissedError",
     "InvalidSubjectError",
@@ -163,6 +167,7 @@ __all__ = [
     "Publisher",
     "PullError",
     "PushSubscription",
+    "Retry",
     "ServerError",
     "Service",
     "ServiceError",
@@ -170,6 +175,7 @@ __all__ = [
     "ServiceInfo",
     "ServiceStats",
     "SlowConsumerError",
+    "Stop",
     "Stream",
     "StreamConfig",
     "StreamConsumerSource",

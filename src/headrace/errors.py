@@ -27,6 +27,7 @@ HeadraceError
 ├── PullError                   a pull request ended with an error status
 ├── HeartbeatMissedError        a pull was silent for twice its idle heartbeat
 ├── SnapshotFormatError         a backup is damaged, cut off or of a form that is not known
+├── HandlerFailedError          a callback failed, and its policy was to stop
 ├── SlowConsumerError           messages arrived faster than they were processed, and were dropped
 └── StoreError                  the store could not carry out an operation
     ├── StoreFullError          … the disk is full
@@ -53,6 +54,7 @@ __all__ = [
     "ConsumerNotFoundError",
     "DisconnectedError",
     "DisconnectedUnknownError",
+    "HandlerFailedError",
     "HeadraceError",
     "HeartbeatMissedError",
     "InvalidSubjectError",
@@ -294,6 +296,11 @@ class PullError(HeadraceError):
 
 class HeartbeatMissedError(HeadraceError):
     """Nothing, not even a heartbeat, came for twice a pull's idle heartbeat. ``consume`` pulls again."""
+
+
+class HandlerFailedError(HeadraceError):
+    """A callback of a consume, or a member's handler, failed, and the policy was to stop. ``__cause__`` is
+    what it raised."""
 
 
 class SlowConsumerError(HeadraceError):

@@ -43,6 +43,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     "streams": {
         "stream": Entry("manage streams and look into them", "stream:stream", ("str", "s")),
         "consumer": Entry("manage consumers and read with them", "consumer:consumer", ("con", "c")),
+        "dead": Entry("dead letters: list, count, send again", "dead:dead"),
         "kv": Entry("keys and values in buckets", "kv:kv"),
         "object": Entry("objects of any size in buckets", "object:objects", ("obj",)),
         "group": Entry(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .connection import Connection, connect
+from .handlers.failure import DeadLetter, OnFailure, Retry, Stop
 from .jetstream.backup import Backup, BackupError, TransferProgress, read_backup
 from .jetstream.consume import Consumption
 from .jetstream.consumer import Consumer
@@ -45,6 +46,7 @@ __all__ = [
     "Consumer",
     "Consumption",
     "Context",
+    "DeadLetter",
     "DirectBatch",
     "Entry",
     "JetStream",
@@ -65,12 +67,15 @@ __all__ = [
     "ObjectStore",
     "ObjectStoreOptions",
     "ObjectStoreStatus",
+    "OnFailure",
     "Options",
     "OrderedConsumer",
     "PublishError",
     "PublishFailure",
     "Publisher",
     "PushSubscription",
+    "Retry",
+    "Stop",
     "Stream",
     "StreamMessage",
     "Subscription",

@@ -16,6 +16,7 @@ GroupError
 from __future__ import annotations
 
 from ..errors import ConfigurationError, HeadraceError
+from ..errors import HandlerFailedError as _HandlerFailedError
 
 
 class GroupError(HeadraceError):
@@ -71,5 +72,5 @@ class NotConfirmedError(NotOwnedError):
         super().__init__(text, in_doubt=True)
 
 
-class HandlerFailedError(GroupError):
+class HandlerFailedError(GroupError, _HandlerFailedError):
     """A member's handler failed, and its policy was to stop. ``__cause__`` is what it raised."""

@@ -82,6 +82,7 @@ def called_with(
 
     def call(message: AioJetStreamMessage) -> None:
         ours = JetStreamMessage._of(thread, message)
+        ours._pause = message._pause
         try:
             callback(ours)
         finally:

@@ -7,8 +7,10 @@ from typing import Any, Unpack
 
 from ...api.consumers import ConsumerInfo
 from ..callbacks import check_plain
+from ..handlers.failure import OnFailure
 from ..jetstream.abreast import check_concurrency
 from ..jetstream.consumer import Consumer as AioConsumer
+from ..jetstream.failing import check_policy
 from ..jetstream.gone import IfGone
 from ..jetstream.leaving import place_of_call
 from ..jetstream.message import Queued
@@ -67,6 +69,7 @@ class Consumer(Blocking):
         if_gone: IfGone = "end",
         concurrency: int | None = None,
         order_by: Callable[[JetStreamMessage], Hashable] | None = None,
+        on_failure: OnFailure | None = None,
         **priority: Unpack[PriorityOptions],
     ) -> Consumption:
         """Messages as they come, from a buffer that is kept filled; see ``Consumption`` and, for the
@@ -87,16 +90,23 @@ class Consumer(Blocking):
                 message at a time is handled, in the order of arrival; a slow one holds up its own key alone.
                 A message without a key that can be had is not handled, as if the callback had raised. None:
                 in no order.
+            on_failure: what follows when the callback raises: ``Retry`` calls it again, ``DeadLetter`` puts
+                the message elsewhere after some attempts, ``Stop`` ends the consume. None: it is reported,
+                and comes again after ``ack_wait``. Attempts are deliveries. The callback acknowledges; a
+                ``nak()`` without a delay has that of the policy, and is no failure.
             expires: the default is shorter where a pin is lost without a pull in ``priority_timeout``:
                 half of that, at least 1 second.
         """
         check_plain("callback", callback)
         check_concurrency(concurrency, order_by, callback)
+        info = self._inner.cached_info
+        check_policy(on_failure, callback, None if info is None else info.config)
         abreast: dict[str, Any] = {}
-        if concurrency is not None and callback is not None:
+        if callback is not None and (concurrency is not None or on_failure is not None):
             abreast = {
                 "callback": called_with(self._thread, callback),
-                "concurrency": concurrency,
+                "concurrency": concurrency or 1,
+                "on_failure": on_failure,
                 "order_by": None if order_by is None else seen_by(self._thread, order_by),
             }
         inner = self._thread.call(

@@ -73,6 +73,7 @@ class Abreast:
         failed: is awaited with a message whose callback raised, and the error; its key waits meanwhile. It
             may call what it is given: the callback, once more.
         send_back: gives a message back whose callback was cancelled.
+        pause: how long one that is sent back waits; None: not at all.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Abreast:
             [JetStreamMessage, Exception, Callable[[], Awaitable[None]]], Coroutine[Any, Any, None]
         ],
         send_back: Callable[[JetStreamMessage], None],
+        pause: Callable[[int], float] | None,
     ) -> None:
         self._session = session
         self._feed = feed
@@ -94,6 +96,7 @@ class Abreast:
         self._order_by = order_by
         self._failed = failed
         self._send_back = send_back
+        self._pause = pause
         self._shelf = feed.shelve()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._leaving: set[object] = set()
@@ -157,9 +160,11 @@ class Abreast:
         feed.frames.clear()
         for frame in frames:
             message = (
-                JetStreamMessage(self._session, frame)
+                JetStreamMessage(self._session, frame, _pause=self._pause)
                 if self._answers is None
-                else MessageOnThread(self._session, frame, _answers=self._answers)
+                else MessageOnThread(
+                    self._session, frame, _answers=self._answers, _pause=self._pause
+                )
             )
             key: Hashable = message
             if self._order_by is not None:

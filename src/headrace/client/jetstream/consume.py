@@ -21,13 +21,16 @@ from ..callbacks import (
     tell,
 )
 from .abreast import Abreast, Key
-from .feed import Care, Feed, State
+from .care import Care
+from .failing import Failing
+from .feed import Feed, State
 from .leaving import place_of_call, warn_of_left
 from .message import DeliveredMessage, JetStreamMessage, Queued, place_of
 from .pin import Pin
 from .pull import ConsumeLimits, PriorityOptions
 
 if TYPE_CHECKING:
+    from ..handlers.failure import OnFailure
     from ..net.session import Session
 
 LEAVE_BY: Final = "leave it by `async with` or stop() it"
@@ -64,6 +67,7 @@ class Consumption:
         care: Care,
         concurrency: int | None = None,
         order_by: Key | None = None,
+        on_failure: OnFailure | None = None,
     ) -> None:
         session.raise_if_closed()
         check_callback("callback", callback)
@@ -78,6 +82,17 @@ class Consumption:
 
         self._feed = Feed(session, subject, consumer, limits, priority, pin, report, care)
         self._frames = self._feed.frames
+        self._failing: Failing | None = None
+        if on_failure is not None:
+            self._failing = Failing(
+                session,
+                self._feed,
+                on_failure,
+                self._failed,
+                keeps_order=order_by is not None,
+                ack_wait=care.ack_wait,
+                max_deliver=care.max_deliver,
+            )
         if callback is not None:
             if session.spans is not None:
                 callback = session.spans.traced(callback)
@@ -203,10 +218,12 @@ class Consumption:
 
     async def _work(self, callback: MessageCallback) -> None:
         """Call back for each message, until the end."""
-        feed = self._feed
+        feed, failing = self._feed, self._failing
         try:
             async for message in self:
                 waits = False
+                if failing is not None:
+                    message._pause = failing.pause
                 try:
                     result: Any = callback(message)
                     waits = type(result) is not Queued and inspect.isawaitable(result)
@@ -216,7 +233,11 @@ class Consumption:
                     if waits and isinstance(error, asyncio.CancelledError):
                         self._send_back(message)
                         raise  # of this task
-                    self._failed(message, as_exception(error))
+                    if failing is None:
+                        self._failed(message, as_exception(error))
+                    else:
+                        call = partial(_call, callback, message)
+                        await failing.failed(message, as_exception(error), call)
         except Exception as error:
             if error is not feed.error:
                 raise
@@ -234,8 +255,9 @@ class Consumption:
             callback,
             concurrency,
             order_by,
-            self._failed_abreast,
+            self._failed_abreast if self._failing is None else self._failing.failed,
             self._send_back,
+            None if self._failing is None else self._failing.pause,
         )
         await self._feed.abreast.run()
 
@@ -303,3 +325,9 @@ class Consumption:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.stop()
+
+
+async def _call(callback: MessageCallback, message: JetStreamMessage) -> None:
+    result: Any = callback(message)
+    if type(result) is not Queued and inspect.isawaitable(result):
+        await await_result(result)

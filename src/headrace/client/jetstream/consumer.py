@@ -22,9 +22,10 @@ from ..callbacks import check_plain
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .abreast import check_concurrency
 from .calls import Api, D
+from .care import Care
 from .configuration import time_text
 from .consume import Consumption, MessageCallback
-from .feed import Care
+from .failing import check_policy
 from .fetch import Fetch, FetchPlan
 from .gone import Gone, IfGone
 from .message import Batch, JetStreamMessage, Queued
@@ -41,6 +42,7 @@ from .push import PushSubscription
 
 if TYPE_CHECKING:
     from ...api.keywords import ConsumerFields
+    from ..handlers.failure import OnFailure
     from ..message import Message
     from ..net.session import Session
 
@@ -168,6 +170,7 @@ class Consumer:
         if_gone: IfGone = "end",
         concurrency: int | None = None,
         order_by: Callable[[JetStreamMessage], Hashable] | None = None,
+        on_failure: OnFailure | None = None,
         **priority: Unpack[PriorityOptions],
     ) -> Consumption:
         """Messages as they come, from a buffer that is kept filled; see ``Consumption`` and, for the
@@ -186,6 +189,10 @@ class Consumer:
             order_by: the key of a message, a function of it. Of one key one message at a time is handled, in
                 the order of arrival; a slow one holds up its own key alone. A message without a key that can
                 be had is not handled, as if the callback had raised. None: in no order.
+            on_failure: what follows when the callback raises: ``Retry`` calls it again, ``DeadLetter`` puts
+                the message elsewhere after some attempts, ``Stop`` ends the consume. None: it is reported,
+                and comes again after ``ack_wait``. Attempts are deliveries. The callback acknowledges; a
+                ``nak()`` without a delay has that of the policy, and is no failure.
             expires: the default is shorter where a pin is lost without a pull in ``priority_timeout``:
                 half of that, at least 1 second.
         """
@@ -199,6 +206,9 @@ class Consumer:
         )
         self._check_priority(priority)
         check_concurrency(concurrency, order_by, callback)
+        check_policy(
+            on_failure, callback, None if self.cached_info is None else self.cached_info.config
+        )
         if if_gone not in get_args(IfGone):
             raise ConfigurationError(
                 f"if_gone is {if_gone!r}; accepted: {', '.join(get_args(IfGone))}"
@@ -215,6 +225,7 @@ class Consumer:
             self._care(if_gone),
             concurrency,
             order_by,
+            on_failure,
         )
 
     async def listen(

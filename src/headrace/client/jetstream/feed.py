@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...api.names import CONSUMER_DELETED
 from ...errors import (
@@ -24,6 +24,7 @@ from ...wire.encode import pub, unsub
 from ...wire.frames import Frame
 from ..events import ConsumptionEnded
 from .ahead import Pace
+from .care import Care
 from .gone import Gone
 from .hands import Hands
 from .keeping import BREATH_S, Keeper, clock_of
@@ -51,22 +52,6 @@ PULLS_AT_ONCE_MAX: Final = 16  # when the consumer allows only small batches
 _log = logging.getLogger("headrace.client")
 
 State = Literal["running", "draining", "ended", "failed"]
-
-
-class Care(NamedTuple):
-    """How a feed is looked after.
-
-    Attributes:
-        ack_wait: seconds after which what is held is delivered again; 0: never.
-        max_deliver: how often in all; 0 or less: without limit.
-        gone: sees to a consumer that is not there; None: it is waited for.
-        is_managed: whether it is part of something that sees to its end.
-    """
-
-    ack_wait: float = 0.0
-    max_deliver: int = 0
-    gone: Gone | None = None
-    is_managed: bool = False
 
 
 class Feed(Hands):
@@ -218,6 +203,15 @@ class Feed(Hands):
         """It ends although nobody wants that."""
         self.session.close_route(self.route)
         self.end(error)
+        self._tell_of_end(error)
+
+    def fail_now(self, error: Exception) -> None:
+        """As ``stop_now``, although nobody wants that."""
+        if not self.is_over:
+            self.stop_now(error)
+            self._tell_of_end(error)
+
+    def _tell_of_end(self, error: Exception) -> None:
         if not self._is_managed:
             self.session.hub.emit(ConsumptionEnded(self.consumer, error))
             if self.worker is not None:

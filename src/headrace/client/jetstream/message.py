@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
@@ -44,6 +44,8 @@ class DeliveredMessage(MessageView, eq=False):
 
     _answered: bool | str = False  # True of an acknowledgement, else its name
     _metadata: AckTokens | None = None
+    _pause: Callable[[int], float] | None = None
+    """Seconds until it is delivered again, after so many deliveries, where whoever consumes has a policy."""
     _asked: bool = False
     """Whether an acknowledgement was sent that is to be confirmed."""
 
@@ -77,8 +79,11 @@ class DeliveredMessage(MessageView, eq=False):
             self._answered = True
         return _QUEUED
 
-    def nak(self, delay: float = 0.0) -> Queued:
-        """Not processed: it is delivered again, after ``delay`` seconds."""
+    def nak(self, delay: float | None = None) -> Queued:
+        """Not processed: it is delivered again, after ``delay`` seconds. None: after the pause of
+        ``on_failure``, in a callback of a consume that has it; else at once, as 0."""
+        if delay is None:
+            delay = 0.0 if self._pause is None else self._pause(self.metadata.delivered)
         if delay > 0:
             return self._answer(b'%b {"delay": %d}' % (NAK, round(delay * 1e9)), "nak")
         return self._answer(NAK, "nak")

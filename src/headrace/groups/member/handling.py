@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ...client.callbacks import CALLBACK_ERRORS, as_exception
 from ...client.handlers.failure import Again, decide
+from ...client.handlers.letters import GROUP, SEQUENCE, SUBJECT, letter_headers
 from ...errors import ConnectionClosedError, HeadraceError
 from ..errors import HandlerFailedError, NotOwnedError
 from ..events import HandlerFailed, LeaseLost
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
     from ..message import GroupMessage
     from .crew import Crew
     from .lease import Generation
-
-REASON: Final = "Headrace-Failure"
-ORIGIN: Final = "Headrace-Group"
-SUBJECT: Final = "Headrace-Subject"
-SEQUENCE: Final = "Headrace-Sequence"
-_REASON_CHARACTERS_MAX: Final = 500
 
 _log = logging.getLogger("headrace.groups")
 
@@ -71,7 +66,7 @@ class Handling:
         if not message.is_owned or isinstance(problem, NotOwnedError):
             return self._crew.report(problem)  # another owner handles it now
         while True:
-            verdict = decide(self._crew.on_failure, failures)
+            verdict = decide(self._crew.on_failure, failures, problem, self._crew.random.random())
             if not isinstance(verdict, Again):
                 return await self._give_up(message, verdict.subject, problem, failures)
             self._crew.report(problem)
@@ -110,14 +105,13 @@ class Handling:
             error.__cause__ = problem
             self._tell_of_end(message, error, problem)
             raise error
-        headers = [(name, value) for name, values in _pairs(message) for value in values]
-        headers += [
-            (ORIGIN, self._crew.label),
+        about = [
+            (GROUP, self._crew.label),
             (SUBJECT, message.subject),
             (SEQUENCE, str(message.metadata.stream_seq)),
-            (REASON, _one_line(repr(problem))),
         ]
-        await self._publish(message, subject, _by_name(headers), problem)
+        headers = letter_headers(message, problem, about)
+        await self._publish(message, subject, headers, problem)
 
     def _tell_of_end(
         self, message: GroupMessage, error: HandlerFailedError, problem: Exception
@@ -176,19 +170,3 @@ def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel all of them."""
     for task in tasks:
         task.cancel()
-
-
-def _pairs(message: GroupMessage) -> list[tuple[str, list[str]]]:
-    headers = message.headers
-    return [(name, list(headers.get_all(name))) for name in headers if not name.startswith("Nats-")]
-
-
-def _by_name(pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return found
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:_REASON_CHARACTERS_MAX]
