@@ -150,6 +150,24 @@ def test_a_source_may_start_at_a_sequence(
     assert payloads(client) == expected
 
 
+def test_a_source_that_is_configured_again_begins_no_earlier_than_it_is_to_start(
+    client: Client,
+) -> None:
+    """Where it had been copied to the first time is remembered, and means nothing any more."""
+    client.stream()
+    target(client, {"name": "S", "filter_subject": "s.*"})
+    fill(client, 2)
+
+    def change(**source: Any) -> None:
+        client.api("STREAM.UPDATE.T", {"name": "T", "sources": [{"name": "S", **source}]})
+
+    change(filter_subject="s.>", opt_start_seq=3)
+    fill(client, 2, start=2)
+    change(filter_subject="s.*", opt_start_seq=5)
+    fill(client, 2, start=4)
+    assert payloads(client) == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_source_may_start_at_a_time(world: World, client: Client) -> None:
     client.stream()
     fill(client, 2)

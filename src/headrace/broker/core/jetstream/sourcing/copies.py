@@ -114,7 +114,8 @@ class Copies:
             if not config.sources:
                 return
             positions = self._keep(stream, Positions(stream, self))
-        self._configure(positions)
+        for copy in self._configure(positions):
+            copy.begin_no_earlier()
         self._look_again(positions)  # where it may deliver to can be another prefix now
         for copy in positions.copies.values():
             if copy.is_idle or copy.feed is not None:

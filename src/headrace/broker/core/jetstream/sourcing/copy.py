@@ -149,6 +149,13 @@ class Copy(ABC):
             return origin.store.sequence_at(parse_time(source.opt_start_time)) - 1
         return 0
 
+    def begin_no_earlier(self) -> None:
+        """It is configured anew, and its position may be of a time when it was configured before: nothing is
+        copied before the sequence at which it is to start now."""
+        start = self.source.opt_start_seq - 1
+        if start > self.position:
+            self.position = self.durable_position = start
+
     # -- copying
 
     def turn(self, room: int) -> int:
