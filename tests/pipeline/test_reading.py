@@ -282,7 +282,7 @@ def test_a_function_of_a_sink_takes_rows_number_and_run(
         ("restart = true", "accepted: { attempts = 5, backoff = '1s', within = '10m' } or false"),
         ("restart = { attempt = 3 }", "it has no 'attempt'; did you mean 'attempts'?"),
         ("restart = { attempts = -1 }", "attempts is -1; accepted: a whole number, 0 for never"),
-        ("restart = { backoff = 'soon' }", "'soon' is no duration"),
+        ("restart = { backoff = 'soon' }", "'soon' is not a duration"),
         (
             "wait_for_server = 5",
             "wait_for_server is 5; accepted: a duration such as '10m', or 'for",
