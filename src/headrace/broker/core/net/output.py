@@ -30,9 +30,9 @@ R_co = TypeVar("R_co", bound=Reader, covariant=True)
 class Output(Generic[R_co]):
     """The unsent bytes of one connection: ``parts`` of this tick, and what the socket did not take.
 
-    Deliveries append to ``parts`` and add to ``size`` and ``payload_bytes`` themselves (this is the hottest line of a
-    fan-out); ``touched`` is the hub's list of outputs with something in them, joined by whoever
-    finds ``parts`` empty. With ``size`` above ``room`` the reader is too slow: ``session.overflow``.
+    Deliveries append to ``parts`` and add to ``size`` and ``payload_bytes`` themselves (these are the
+    hottest lines of a fan-out); ``touched`` is the hub's list of outputs with something in them, joined
+    by whoever finds ``parts`` empty. With ``size`` above ``room`` the reader is too slow: ``session.overflow``.
     """
 
     __slots__ = (
