@@ -32,7 +32,8 @@ class Output(Generic[R_co]):
 
     Deliveries append to ``parts`` and add to ``size`` and ``payload_bytes`` themselves (these are the
     hottest lines of a fan-out); ``touched`` is the hub's list of outputs with something in them, joined
-    by whoever finds ``parts`` empty. With ``size`` above ``room`` the reader is too slow: ``session.overflow``.
+    by whoever finds ``parts`` empty. With ``size`` above ``room`` the reader is too slow:
+    ``session.overflow``.
     """
 
     __slots__ = (
