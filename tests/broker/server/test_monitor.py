@@ -240,6 +240,7 @@ async def test_connections_are_sorted_and_shown_with_their_subscriptions() -> No
             return [connection["name"] for connection in json.loads(body)["connections"]]
 
         await two.subscribe("a.*", queue="q")
+        await two.publish("b", b"x")
         await two.flush()
         await one.flush()
         assert await names("sort=cid") == ["one", "two"]
@@ -272,6 +273,20 @@ def numbers(document: Any, path: str = "") -> set[str]:
     return {path} if isinstance(document, int | float) else set()
 
 
+def traffic(document: Any) -> dict[str, int]:
+    """The counts of messages and bytes in a page that has them once."""
+    if "connections" in document and isinstance(document["connections"], list):
+        (document,) = document["connections"]
+    if "account_statz" in document:
+        (account,) = [each for each in document["account_statz"] if each["acc"] == "$G"]
+        return {
+            f"{way}_{what}": account[way][what]
+            for way in ("sent", "received")
+            for what in ("msgs", "bytes")
+        }
+    return {name: document[name] for name in ("in_msgs", "out_msgs", "in_bytes", "out_bytes")}
+
+
 @pytest.mark.peer
 async def test_the_pages_have_the_numbers_of_nats_server(
     nats_server: Callable[..., peers.ServerProcess],
@@ -291,7 +306,15 @@ async def test_the_pages_have_the_numbers_of_nats_server(
     ):
         for connection in (one, other):
             await connection.subscribe("a", queue="q")
+            for number in range(5):
+                await connection.publish("a", b"x" * number, headers={"Name": "value"})
+                await connection.publish("b", b"nobody hears it")
             await connection.flush()
+        for page in ("/varz", "/connz", "/accstatz?unused=1"):
+            counted = [traffic(json.loads((await get(broker, page))[1]))]
+            counted.append(traffic(await loop.run_in_executor(None, theirs, page)))
+            assert counted[0] == counted[1], page
+            assert all(count for count in counted[0].values())
         for page in (
             "/varz", "/connz?subs=detail", "/jsz", "/subsz?subs=1", "/accountz", "/accstatz",
             "/routez", "/gatewayz", "/leafz", "/healthz",

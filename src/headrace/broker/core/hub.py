@@ -172,7 +172,7 @@ class Hub:
         past[0] += session.in_messages
         past[1] += session.out_messages
         past[2] += session.in_bytes
-        past[3] += session.output.written
+        past[3] += session.output.payload_bytes
 
     def configure_accounts(
         self, accounts: Iterable[AccountOptions], system: str = SYSTEM_ACCOUNT

@@ -19,7 +19,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
-        self.size = 0
+        self.size = self.payload_bytes = 0
         self.room = 1 << 40
         self.has_headers = True
         self.touched: list[Any] = []

@@ -67,7 +67,7 @@ class AccountEvents:
             client["stop"] = format_time(self._hub.clock.now_ns())
             return {
                 "client": client,
-                "sent": {"msgs": session.out_messages, "bytes": session.output.written},
+                "sent": {"msgs": session.out_messages, "bytes": session.output.payload_bytes},
                 "received": {"msgs": session.in_messages, "bytes": session.in_bytes},
                 "reason": session.close_reason,
             }

@@ -60,7 +60,7 @@ def traffic_of(hub: Monitored, account: HostedAccount) -> dict[str, Any]:
         "num_subscriptions": account.router.subscriptions,
         "sent": {
             "msgs": sum(session.out_messages for session in sessions),
-            "bytes": sum(session.output.written for session in sessions),
+            "bytes": sum(session.output.payload_bytes for session in sessions),
         },
         "received": {
             "msgs": sum(session.in_messages for session in sessions),

@@ -123,7 +123,7 @@ def _user(each: Session | EndedConnection) -> str:
 
 
 def _out_bytes(each: Session | EndedConnection) -> int:
-    return each.out_bytes if isinstance(each, EndedConnection) else each.output.written
+    return each.out_bytes if isinstance(each, EndedConnection) else each.output.payload_bytes
 
 
 def _subscriptions(each: Session | EndedConnection) -> Mapping[bytes, Subscription]:
@@ -270,7 +270,7 @@ def _record_of(session: Session, now_ns: int) -> EndedConnection:
         session.in_messages,
         session.out_messages,
         session.in_bytes,
-        session.output.written,
+        session.output.payload_bytes,
         options.name,
         options.lang,
         options.version,

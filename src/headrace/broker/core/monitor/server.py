@@ -144,7 +144,7 @@ def _traffic(hub: Monitored) -> tuple[int, int, int, int]:
         in_messages += session.in_messages
         out_messages += session.out_messages
         in_bytes += session.in_bytes
-        out_bytes += session.output.written
+        out_bytes += session.output.payload_bytes
     return in_messages, out_messages, in_bytes, out_bytes
 
 

@@ -43,6 +43,7 @@ class _FrameSubscription(GuardedSubscription):
         parts.append((MSG, subject, self.name, reply, headers, payload))  # type: ignore[arg-type]
         size = len(subject) + len(reply) + len(headers) + len(payload) + FRAME_BYTES
         output.size = size = output.size + size
+        output.payload_bytes += len(headers) + len(payload)
         if size > output.room:
             output.session.overflow()
         self.delivered = delivered = self.delivered + 1
@@ -54,8 +55,7 @@ class _FrameSubscription(GuardedSubscription):
             super().send_many(messages)
             return
         sid = self.name
-        frames = [(MSG, s, sid, r, h, p) for s, r, h, p in messages]
-        self._put(frames, sum([len(f[1]) + len(f[3]) + len(f[4]) + len(f[5]) for f in frames]))
+        self._put([(MSG, s, sid, r, h, p) for s, r, h, p in messages])
 
     def send_stored(
         self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
@@ -70,7 +70,7 @@ class _FrameSubscription(GuardedSubscription):
                 rows, count(consumer_seq), count(pending, -1)
             )
         ]
-        self._put(frames, sum([len(f[1]) + len(f[3]) + len(f[4]) + len(f[5]) for f in frames]))
+        self._put(frames)
 
     @property
     def send_payloads(self) -> Callable[[Sequence[tuple[bytes, bytes]]], None] | None:
@@ -79,12 +79,14 @@ class _FrameSubscription(GuardedSubscription):
     def _send_payloads(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
         if not self.closed:
             sid = self.name
-            frames = [(MSG, s, sid, b"", b"", p) for s, p in messages]
-            self._put(frames, sum([len(s) + len(p) for s, p in messages]))
+            self._put([(MSG, s, sid, b"", b"", p) for s, p in messages])
 
-    def _put(self, frames: list[Frame], size: int) -> None:
-        """Add frames to the output; ``size`` counts their fields."""
+    def _put(self, frames: list[Frame]) -> None:
+        """Add frames to the output."""
         output = self.output
+        nbytes = sum([len(f[4]) + len(f[5]) for f in frames])
+        size = nbytes + sum([len(f[1]) + len(f[3]) for f in frames])
+        output.payload_bytes += nbytes
         if not output.parts:
             output.touched.append(output)
         output.parts += frames  # type: ignore[arg-type]
@@ -125,4 +127,5 @@ class InProcessSession(Session):
             return run.frames
         left = [*hand_over(run, self)]
         self.in_messages += len(run.payloads) - len(left)
+        self.in_bytes += sum(map(len, run.payloads)) - sum([len(frame[4]) for frame in left])
         return left

@@ -30,9 +30,10 @@ R_co = TypeVar("R_co", bound=Reader, covariant=True)
 class Output(Generic[R_co]):
     """The unsent bytes of one connection: ``parts`` of this tick, and what the socket did not take.
 
-    Deliveries append to ``parts`` and add to ``size`` themselves (this is the hottest line of a
-    fan-out); ``touched`` is the hub's list of outputs with something in them, joined by whoever
-    finds ``parts`` empty. With ``size`` above ``room`` the reader is too slow: ``session.overflow``.
+    Deliveries append to ``parts`` and add to ``size`` and ``payload_bytes`` themselves (these are the
+    hottest lines of a fan-out); ``touched`` is the hub's list of outputs with something in them, joined
+    by whoever finds ``parts`` empty. With ``size`` above ``room`` the reader is too slow:
+    ``session.overflow``.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class Output(Generic[R_co]):
         "_waited_for",
         "has_headers",
         "parts",
+        "payload_bytes",
         "room",
         "session",
         "size",
@@ -56,6 +58,7 @@ class Output(Generic[R_co]):
         self.size = 0
         self.room = bytes_max
         self.unsent = 0  # bytes the socket has not taken yet, as the shell last said
+        self.payload_bytes = 0  # of messages delivered, with their headers; senders add to it
         self.written = 0  # bytes handed to the shell since the connection began
         self.has_headers = False  # whether the peer understands HMSG
         self.session = session

@@ -254,6 +254,7 @@ class Router:
                 output.touched.append(output)
             parts.append(frame)
             output.size = size = output.size + len(frame)
+            output.payload_bytes += len(payload)
             subscription.delivered += 1
             if size > output.room:
                 output.session.overflow()
@@ -304,6 +305,7 @@ class Router:
             return count
         head = head_of(subject, headers)
         tail, large = tail_of(reply, headers, payload)
+        nbytes = len(headers) + len(payload)
         for subscription in receivers:
             if subscription.client_id == skip_client:
                 continue
@@ -324,6 +326,7 @@ class Router:
                     output.session.overflow()
             else:
                 output.write_message(head, subscription.sid, tail, large)
+            output.payload_bytes += nbytes
             subscription.delivered = delivered = subscription.delivered + 1
             if delivered == subscription.messages_max:
                 subscription.exhausted()

@@ -191,7 +191,6 @@ class Session:
         if self.state.is_closed:
             return  # it has been told why
         self._keepalive.heard = True
-        self.in_bytes += len(chunk)
         self._input.add(chunk)
 
     def go_on(self) -> None:
@@ -218,6 +217,7 @@ class Session:
     def _handle_batch(self, frames: list[Frame]) -> int:
         """Handle frames that came at once. Those for one sink go there in a single call."""
         count = len(frames)
+        self.in_bytes += sum([len(f[3]) + len(f[4]) for f in frames if f[0] == PUB])
         if count > 1 and self._relaxed and frames[0][0] == PUB:
             frames = in_runs(self._hand_over(hand_over_groups, frames))
         self._handle_frames(iter(frames))

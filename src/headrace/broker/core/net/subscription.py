@@ -68,6 +68,7 @@ class Subscription:
             ]
         )
         self.delivered += len(messages)
+        self.output.payload_bytes += sum([len(body) for _, body in messages])
 
     @property
     def blocked(self) -> bool:
@@ -94,6 +95,7 @@ class Subscription:
             headers = b""
         tail, large = tail_of(reply, headers, payload)
         output.write_message(head_of(subject, headers), self.sid, tail, large)
+        output.payload_bytes += len(headers) + len(payload)
         self.delivered = delivered = self.delivered + 1
         if delivered == self.messages_max:
             self._on_exhausted(self)
@@ -119,6 +121,7 @@ class Subscription:
                 for (seq, subject, _, payload, time_ns), at, left in numbered
             ]
         else:
+            output.payload_bytes += sum(map(len, blocks))
             headed = b"HMSG %%b%b%b %%d %%d\r\n%%b%%b\r\n" % (sid, reply)
             frames = [
                 headed
@@ -131,6 +134,7 @@ class Subscription:
                 for (seq, subject, block, payload, time_ns), at, left in numbered
             ]  # fmt: skip
         self.delivered += len(frames)
+        output.payload_bytes += sum([len(row[3]) for row in rows])
         output.write_frames(frames)
 
     def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
