@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .config import Settings
 from .failure import OnFailure
 from .lease import Generation
+from .silence import Silence
 from .slots import Slots
 from .threads import Threads
 from .watch import LoopWatch
@@ -38,6 +39,7 @@ class Crew:
         began, ended: are told of every generation.
         threads: where a plain handler runs.
         watch: is told of handlers that take long.
+        silence: what is known of missed heartbeats.
         emit: takes events.
         random: for pauses of random length.
     """
@@ -57,5 +59,6 @@ class Crew:
     ended: Callable[[Generation], None]
     threads: Threads
     watch: LoopWatch
+    silence: Silence
     emit: Callable[[Event], None]
     random: random.Random = field(default_factory=random.Random)
