@@ -143,8 +143,8 @@ async def test_what_is_in_hand_is_handled_and_acknowledged_and_what_is_ahead_goe
         )
         seconds = time.monotonic() - began
     for kind in KINDS:
-        cut_off = kind == "iterated" and end is cancel
-        assert len(workers.begun[kind]) - len(done[kind]) == cut_off, kind
+        cut_off = kind == "iterated" and end is cancel  # at most the one in hand
+        assert len(workers.begun[kind]) - len(done[kind]) <= cut_off, kind
         assert done[kind] == workers.acked[kind], f"{kind}: nothing begins afterwards"
     handled = sorted([*chain(*done.values()), *world.seen.numbers()])
     assert handled == list(range(3 * MESSAGES)), "none is lost, none is handled twice"

@@ -10,6 +10,7 @@ from ...api.acks import IN_PROGRESS
 from ...errors import (
     ConnectionClosedError,
     HeadraceError,
+    HeartbeatMissedError,
     JetStreamApiError,
     NoRespondersError,
     PullError,
@@ -122,7 +123,9 @@ class Consuming:
         """Of the consumption: what does not end it."""
         if isinstance(error, NoRespondersError):
             self._finish(Gone(self._is_settled()))
-        else:
+        elif not isinstance(error, HeartbeatMissedError) or self._crew.silence.is_news(
+            self._time()
+        ):
             self._crew.report(error)
 
     def _is_settled(self) -> bool:

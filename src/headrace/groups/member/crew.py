@@ -11,6 +11,7 @@ from ...client.handlers.failure import OnFailure
 from ...client.handlers.threads import Threads
 from .config import Settings
 from .lease import Generation
+from .silence import Silence
 from .slots import Slots
 from .watch import LoopWatch
 
@@ -38,6 +39,7 @@ class Crew:
         began, ended: are told of every generation.
         threads: where a plain handler runs.
         watch: is told of handlers that take long.
+        silence: what is known of missed heartbeats.
         emit: takes events.
         random: for pauses of random length.
     """
@@ -57,5 +59,6 @@ class Crew:
     ended: Callable[[Generation], None]
     threads: Threads
     watch: LoopWatch
+    silence: Silence
     emit: Callable[[Event], None]
     random: random.Random = field(default_factory=random.Random)

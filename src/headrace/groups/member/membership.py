@@ -26,6 +26,7 @@ from .keys import key_function
 from .lease import Generation
 from .machine import End, Release, Wanted
 from .seat import Seat
+from .silence import Silence
 from .slots import Slots
 from .stats import MembershipStats
 from .watch import LoopWatch, name_of
@@ -221,6 +222,7 @@ class Membership(Generic[G]):
             ended=self._lost,
             threads=self._threads,
             watch=self._loop_watch,
+            silence=Silence(2 * settings.pull_s),
             emit=self._emit,
             random=self._random,
         )
