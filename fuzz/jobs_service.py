@@ -118,15 +118,16 @@ class Fuzzed:
 
     @contextlib.asynccontextmanager
     async def _service(self, root: Path) -> AsyncIterator[str]:
-        with self._log.open("wb") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "headrace", "jobs", "serve", "--config", str(self._config)),
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, "SSL_CERT_FILE": str(root)},
-            )
-        if self._process.stdout is None:
+        # Not into a file of its own: what fills its disk for a moment would refuse its log, too.
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "headrace", "jobs", "serve", "--config", str(self._config)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "SSL_CERT_FILE": str(root)},
+        )
+        if self._process.stdout is None or self._process.stderr is None:
             raise AssertionError("a pipe was asked for")
+        copying = asyncio.create_task(self._copy_log(self._process.stderr))
         try:
             url = (await self._process.stdout.readline()).decode().split()[-1]
             self.port = int(url.rpartition(":")[2])
@@ -141,8 +142,15 @@ class Fuzzed:
             except TimeoutError:
                 self._process.kill()
                 raise BrokenPromiseError("it did not end within 20 s of SIGTERM") from None
+            finally:
+                await copying
         if self._process.returncode:
             raise BrokenPromiseError(f"it ended with {self._process.returncode}\n{self._tail()}")
+
+    async def _copy_log(self, said: asyncio.StreamReader) -> None:
+        with self._log.open("wb", buffering=0) as log:
+            while chunk := await said.read(65536):
+                log.write(chunk)
 
     def check(self) -> None:
         """Raise if it ended, or has logged what it did not expect."""

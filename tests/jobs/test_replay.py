@@ -25,11 +25,11 @@ async def at(world: World, seconds: float = 0.0) -> str:
     return rfc3339(world.runtime.now_us() + round(seconds * 1e6))
 
 
-async def finish(world: World, count: int, *, dead: int = 0, **headers: str) -> list[str]:
+async def finish(world: World, count: int, *, dead: int = 0, key: str = "") -> list[str]:
     """Publish messages, and let their jobs be delivered, the last ones die. Returns the jobs."""
     made = []
     for _ in range(count):
-        await world.broadcast(**headers)
+        await world.broadcast(X_Broker_Ordering_Key=key)
         (job,) = await world.claim()
         made.append(job["id"])
         item = held(job)[0]
@@ -74,7 +74,7 @@ async def test_a_rate_spreads_them_and_an_ordering_key_keeps_its_order(world: Wo
         seen += [job["id"] for job in await world.claim(9)]
         world.clock.advance(2)
     assert seen == jobs
-    keyed = await finish(world, 3, dead=1, X_Broker_Ordering_Key="a")
+    keyed = await finish(world, 3, dead=1, key="a")
     await replay(world, since=begun)
     handed = []
     while claimed := await world.claim(9):

@@ -185,6 +185,7 @@ async def _settings(world: World, consumer: str, text: str) -> None:
                 "seq",
                 "name",
                 "token",
+                "previous_token",
                 "callback_url",
                 "kind",
                 "max_retries",

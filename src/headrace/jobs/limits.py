@@ -34,7 +34,10 @@ CLAIM_BYTES_MAX: Final = (
     * 1024  # payloads of one claim, or of one list of queued jobs; the rest comes with the next,
     # and one job is always given
 )
-BATCH_MAX: Final = 500  # more items in one heartbeat, complete, fail or release: 400
+BATCH_MAX: Final = (
+    500  # more items in one heartbeat, complete, fail, release, or batch of messages: 400
+)
+BATCH_BYTES_MAX: Final = 16 * 1024 * 1024  # a larger body of a batch of messages: 413
 LEASE_S_MAX: Final = 3600.0  # a longer lease in one step: 400
 LEASE_TOTAL_S_MAX: Final = (
     12 * 3600.0

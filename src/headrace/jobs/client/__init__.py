@@ -10,7 +10,7 @@ from ..errors import JobsError
 from ..push.signature import WebhookVerificationError, verify
 from .aio import AsyncJobsClient
 from .blocking import JobsClient
-from .calls import ItemResult, LeasedJob, Tokens
+from .calls import ItemResult, LeasedJob, OutgoingMessage, Tokens
 from .worker import BlockingWorker, Fail, Worker, worker
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "JobsClient",
     "JobsError",
     "LeasedJob",
+    "OutgoingMessage",
     "Tokens",
     "WebhookVerificationError",
     "Worker",

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx2
 
 from . import calls, management, tracing
-from .calls import Answer, Call, ItemResult, LeasedJob, Settings, Tokens
+from .calls import Answer, Call, ItemResult, LeasedJob, OutgoingMessage, Settings, Tokens
 
 __all__ = ["JobsClient", "Queue"]
 
@@ -226,6 +226,30 @@ class JobsClient:
                     idempotent=idempotent,
                 )
             )
+
+    def publish_batch(
+        self,
+        channel: str,
+        messages: Sequence[OutgoingMessage],
+        *,
+        channel_token: str,
+        producer: str,
+        producer_token: str,
+    ) -> list[dict[str, Any]]:
+        """Broadcast up to 500 messages, in one transaction: all or none. Returns one answer for each.
+
+        Each has the ``id``, how many ``jobs`` were made, and whether it is ``scheduled`` or was there before
+        (``replayed``). A JobsError names the message that is refused by its number.
+        """
+        return self._do(
+            calls.publish_batch(
+                channel,
+                messages,
+                channel_token=channel_token,
+                producer=producer,
+                producer_token=producer_token,
+            )
+        )
 
     # Pulling
 

@@ -19,6 +19,7 @@ __all__ = [
     "Call",
     "ItemResult",
     "LeasedJob",
+    "OutgoingMessage",
     "Settings",
     "Tokens",
     "problem_of",
@@ -212,6 +213,56 @@ def publish(
     }
     headers |= {name: value for name, value in optional.items() if value is not None}
     return Call("POST", path_of("v2", "channel", channel, "messages"), mapping, headers, payload)
+
+
+class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of a batch. With ``idempotent``, the same message under its id again is accepted."""
+
+    payload: bytes
+    content_type: str = "application/octet-stream"
+    message_id: str | None = None
+    idempotent: bool = False
+    priority: int = 0
+    ordering_key: str | None = None
+    scheduled_for: str | None = None
+    metadata: dict[str, str] = {}
+
+
+def publish_batch(
+    channel: str,
+    messages: Sequence[OutgoingMessage],
+    *,
+    channel_token: str,
+    producer: str,
+    producer_token: str,
+) -> Call[list[dict[str, Any]]]:
+    headers = {
+        "X-Broker-Channel-Token": channel_token,
+        "X-Broker-Producer-ID": producer,
+        "X-Broker-Producer-Token": producer_token,
+    }
+    given = [
+        {
+            "payload": base64.b64encode(one.payload).decode(),
+            "encoding": "base64",
+            "content_type": one.content_type,
+            "id": one.message_id,
+            "idempotent": one.idempotent,
+            "priority": one.priority,
+            "ordering_key": one.ordering_key,
+            "scheduled_for": one.scheduled_for,
+            "headers": one.metadata,
+        }
+        for one in messages
+    ]
+    content = msgspec.json.encode({"messages": given})
+    path = path_of("v2", "channel", channel, "messages", "batch")
+    return Call("POST", path, _published, headers, content)
+
+
+def _published(answer: Answer) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = mapping(answer)["messages"]
+    return found
 
 
 def queue_path(channel: str, consumer: str) -> str:

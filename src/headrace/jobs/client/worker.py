@@ -351,6 +351,9 @@ class BlockingWorker:
         expire.
 
         Raises ConfigurationError: it is running already, or an event loop runs in this thread.
+
+        Raises JobsError: the service refuses to hand out jobs. If the consumer is pushed to from now on
+        (412), the current jobs are finished first.
         """
         try:
             asyncio.get_running_loop()

@@ -18,6 +18,7 @@ from ...visitors import Names
 from ..errors import JobsError, not_found
 from ..runtime import Runtime
 from . import (
+    batch,
     broadcast,
     channels,
     consumers,
@@ -42,6 +43,7 @@ _LOG: Final = logging.getLogger("headrace.jobs.http")
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *definitions.ENDPOINTS,
     *broadcast.ENDPOINTS,
+    *batch.ENDPOINTS,
     *messages.ENDPOINTS,
     *pull.ENDPOINTS,
     *leased.ENDPOINTS,

@@ -451,3 +451,23 @@ class PublishedBody(msgspec.Struct):
     jobs: int
     scheduled: bool
     replayed: bool
+
+
+class BatchMessage(msgspec.Struct, forbid_unknown_fields=True):
+    payload: str
+    encoding: str | None = None
+    content_type: str = "application/octet-stream"
+    id: str | None = None
+    idempotent: bool = False
+    priority: int = 0
+    ordering_key: str | None = None
+    scheduled_for: str | None = None
+    headers: dict[str, str] = {}
+
+
+class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
+    messages: list[BatchMessage]
+
+
+class PublishedBatch(msgspec.Struct):
+    messages: list[PublishedBody]

@@ -1,0 +1,166 @@
+"""Publishing many messages with one request: one transaction, all or none."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .. import ids, limits
+from ..errors import JobsError, bad_request
+from ..models import NewMessage, Published
+from ..runtime import Runtime
+from ..service import publishing
+from ..store import Tx
+from . import shapes
+from .broadcast import RESERVED_HEADERS, RESERVED_PREFIXES
+from .endpoint import PRODUCER_TOKENS, Endpoint, reply
+from .incoming import header, moment_us, read_json
+
+__all__ = ["ENDPOINTS"]
+
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
+_FIELDS: Final = {
+    "X-Broker-Message-ID": "id",
+    "X-Broker-Message-Priority": "priority",
+    "X-Broker-Ordering-Key": "ordering_key",
+    "X-Broker-Scheduled-For": "scheduled_for",
+    "X-Broker-Metadata-Headers": "headers",
+    "Idempotency-Key": "idempotent",
+    "Content-Type": "content_type",
+    "body": "payload",
+}
+
+
+async def publish_batch(runtime: Runtime, request: Request) -> Response:
+    channel_id = request.path_params["channelId"]
+    tokens = (
+        header(request, "x-broker-channel-token"),
+        header(request, "x-broker-producer-id"),
+        header(request, "x-broker-producer-token"),
+    )
+    # The tokens are checked before a large body is read.
+    await runtime.database.read(lambda tx: publishing.publisher(tx, channel_id, *tokens))
+    body = await read_json(request, shapes.BatchBody, bytes_max=limits.BATCH_BYTES_MAX)
+    if not 1 <= len(body.messages) <= limits.BATCH_MAX:
+        raise bad_request(
+            "invalid_batch", f"1 to {limits.BATCH_MAX} messages are accepted", "messages"
+        )
+    messages = [_message(number, given) for number, given in enumerate(body.messages)]
+
+    def write(tx: Tx) -> list[Published]:
+        allowed, now = publishing.publisher(tx, channel_id, *tokens), tx.now_us()
+        for number, message in enumerate(messages):
+            with _At(number):
+                publishing.check_message(message, runtime.options, now)
+        seq = allowed["channel_seq"]
+        keys = {message.ordering_key for message in messages if message.ordering_key is not None}
+        if keys:
+            # All at once and in order: two batches with the same keys do not wait for each other.
+            tx.all("lock_keys", keys=json.dumps(sorted(f"{seq} {key}" for key in keys)))
+        published = []
+        for number, message in enumerate(messages):
+            with _At(number):
+                replay = body.messages[number].idempotent
+                published.append(
+                    publishing.broadcast(
+                        tx, seq, allowed["producer_seq"], message, now, replay=replay
+                    )
+                )
+        return published
+
+    published = await runtime.database.write(write)
+    new = [one for one in published if not one.replayed]
+    if new:
+        runtime.metrics.add("jobs_published_total", len(new), channel=channel_id)
+        runtime.metrics.add("jobs_enqueued_total", sum(one.jobs for one in new), channel=channel_id)
+    shown = [
+        shapes.PublishedBody(one.message_id, one.jobs, one.scheduled, one.replayed)
+        for one in published
+    ]
+    return reply(shapes.PublishedBatch(shown), 201 if new else 200)
+
+
+class _At:
+    """A refusal within it names the message by its number."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, JobsError) and error.field is not None:
+            field = f"messages[{self._number}].{_FIELDS.get(error.field, error.field)}"
+            raise JobsError(error.status, error.code, error.message, field) from error
+
+
+def _message(number: int, given: shapes.BatchMessage) -> NewMessage:
+    with _At(number):
+        if given.idempotent and given.id is None:
+            raise bad_request("id_missing", "an idempotent message needs an id", "id")
+        _check_headers(given)
+        return NewMessage(
+            payload=_payload(given),
+            content_type=given.content_type,
+            message_id=None if given.id is None else ids.check_id(given.id, "id"),
+            priority=given.priority,
+            headers=given.headers,
+            ordering_key=given.ordering_key or None,
+            scheduled_us=None
+            if given.scheduled_for is None
+            else moment_us(given.scheduled_for, "scheduled_for", "invalid_schedule"),
+        )
+
+
+def _payload(given: shapes.BatchMessage) -> bytes:
+    if given.encoding is None:
+        return given.payload.encode()
+    if given.encoding != "base64":
+        raise bad_request("unknown_encoding", "base64 is accepted, or none", "encoding")
+    try:
+        return base64.b64decode(given.payload.encode(), validate=True)
+    except binascii.Error as error:
+        raise bad_request("malformed_payload", f"this is no base64: {error}", "payload") from None
+
+
+def _check_headers(given: shapes.BatchMessage) -> None:
+    """What an endpoint is sent as headers must be such."""
+    for name, value in {**given.headers, "Content-Type": given.content_type}.items():
+        field = "content_type" if name == "Content-Type" else "headers"
+        lower = name.lower()
+        if not _HEADER_NAME.match(name):
+            raise bad_request("invalid_header", f"{name!r} is no name of a header", field)
+        if field == "headers" and (
+            lower in RESERVED_HEADERS or lower.startswith(RESERVED_PREFIXES)
+        ):
+            raise bad_request("reserved_header", f"the header {name} is the service's own", field)
+        try:
+            value.encode("latin-1")
+        except UnicodeEncodeError:
+            raise bad_request(
+                "invalid_header", f"{name} has characters that no header has", field
+            ) from None
+        ids.check_text(value, field, limits.METADATA_BYTES_MAX)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="POST",
+        path="/v2/channel/{channelId}/messages/batch",
+        handler=publish_batch,
+        summary="Broadcast many messages in one transaction: all or none",
+        body=shapes.BatchBody,
+        answers={201: shapes.PublishedBatch, 200: shapes.PublishedBatch},
+        tokens=PRODUCER_TOKENS,
+        tag="messages",
+        legacy=False,
+        errors=(400, 401, 403, 404, 409, 412, 413, 422),
+    ),
+)
