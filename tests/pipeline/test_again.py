@@ -9,6 +9,7 @@ import pytest
 
 from headrace import sync
 from headrace.cli import main
+from headrace.cli.pipeline.file import MISTAKEN
 from headrace.pipeline.again import keeps_no_record
 from headrace.pipeline.checkpoints import checkpoint_of
 from headrace.pipeline.reading import read
@@ -87,7 +88,7 @@ def test_a_checkpoint_that_is_gone_is_noticed_by_the_durable_and_asked_for(
     assert f"headrace pipeline run {query.file} --again (or once)" in said
     assert query.refusal(again=True) == ""
     for verb in ("once", "validate"):
-        assert main(["pipeline", verb, str(query.file)]) == 1, "before Java is started"
+        assert main(["pipeline", verb, str(query.file)]) == MISTAKEN, "before Java is started"
         assert said in capsys.readouterr().err
     command = said.rpartition("begin behind them: headrace ")[2].split()
     assert main([*command, "--force"]) == 0
