@@ -9,6 +9,7 @@ import pytest
 
 from headrace import sync
 from headrace.cli import main
+from headrace.cli.pipeline.file import MISTAKEN
 from headrace.pipeline.again import keeps_no_record
 from headrace.pipeline.checkpoints import checkpoint_of
 from headrace.pipeline.reading import read
@@ -86,8 +87,8 @@ def test_a_checkpoint_that_is_gone_is_noticed_by_the_durable_and_asked_for(
     assert "stands at sequence 10, and the query would go on after 0: 10 messages again" in said
     assert f"headrace pipeline run {query.file} --again (or once)" in said
     assert query.refusal(again=True) == ""
-    for verb in ("once", "validate"):
-        assert main(["pipeline", verb, str(query.file)]) == 1, "before Java is started"
+    for verb, status in (("once", MISTAKEN), ("validate", 1)):
+        assert main(["pipeline", verb, str(query.file)]) == status, "before Java is started"
         assert said in capsys.readouterr().err
     command = said.rpartition("begin behind them: headrace ")[2].split()
     assert main([*command, "--force"]) == 0

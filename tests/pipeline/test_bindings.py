@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import main
+from headrace.cli.pipeline.file import MISTAKEN
 from headrace.errors import ConfigurationError
 from headrace.pipeline.bindings import OF_CHECKPOINT, OF_RESULTS, SPARK_LOG, bind, check_results
 from headrace.pipeline.checkpoints import Generation, Start, checkpoint_of
@@ -135,7 +136,9 @@ def test_a_deleted_checkpoint_is_refused_and_reset_leads_to_a_folder_of_its_own(
     shutil.rmtree(query.checkpoint)
     refusal = query.refusal()
     assert "has no checkpoint: Spark would skip the batches" in refusal
-    assert main(["pipeline", "once", str(query.declared.file)]) == 1, "before Java is started"
+    assert main(["pipeline", "once", str(query.declared.file)]) == MISTAKEN, (
+        "before Java is started"
+    )
     assert refusal in capsys.readouterr().err
     (command,) = commands(refusal)
     sequences = command.replace("earliest", "1").split()

@@ -26,7 +26,10 @@ from waiting import until_here
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning"),
+]
 WITHIN_S = 120.0
 HALF, ALL = 300, 600
 
@@ -220,11 +223,11 @@ def test_a_killed_worker_and_a_killed_server_lose_no_row_and_write_none_twice(
 
 def check(ended: list[Ended], heard: Heard) -> None:
     assert [(each.state, each.problem) for each in ended] == [("stopped", None)] * 2
-    (first, *_) = heard.restarts
-    assert first[:2] == ("out", 1)
-    assert first[2].startswith("Spark lost a Python worker")
-    away = {query: cause for query, _, cause in heard.restarts[1:]}
-    assert all("NATS server" in cause or "connection" in cause for cause in away.values()), away
+    causes = [(query, cause) for query, _, cause in heard.restarts]
+    assert any(query == "out" and "Spark lost a Python worker" in cause for query, cause in causes)
+    assert [number for query, number, _ in heard.restarts if query == "out"] == [
+        *range(1, ended[0].restarts + 1)
+    ]
     assert set(heard.back_again) == {"out", "copy"}
     assert {each.query: each.restarts for each in ended} == {
         name: sum(query == name for query, _, _ in heard.restarts) for name in ("out", "copy")

@@ -43,7 +43,8 @@ def tell_problems(output: Output, problems: Sequence[Problem], **more: Any) -> N
 
 
 MISTAKEN: Final = 4
-"""The exit status of what is to run a file that has mistakes: another start changes nothing."""
+"""The exit status of what is to run a file that has mistakes, or whose checkpoint and results do not go
+together: another start changes nothing."""
 
 
 def status_of_problems(problems: Sequence[Problem], mistaken: int = FAILED) -> int:
