@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from ..api.streams import StreamConfig
 from ..errors import HeadraceError
 from ..subjects import is_subset
+from .aside import Aside, Kind, file_beside, tell
 from .bad_messages import BadMessages
 from .columns import BatchBuilder, Selection, Wanted
 from .decoding.columns import Layout
+from .decoding.decoder import Decoder
 from .delivered.messages import PayloadChunk
 from .link import Link
 from .options import Connection, SourceOptions
@@ -92,12 +94,27 @@ def read_slice(
         bad.report()
         if decoder is not None:
             decoder.report()
+        _tell_aside(options, piece, bad, decoder)
     except HeadraceError:
         for link in lent:
             link.close()
         raise
     finally:
         _idle.setdefault(key, []).extend(link for link in lent if not link.closed)
+
+
+def _tell_aside(
+    options: SourceOptions, piece: Slice, bad: BadMessages, decoder: Decoder | None
+) -> None:
+    """Note what a task of a pipeline has set aside."""
+    if not options.use.losses:
+        return
+    kind: Kind = "dead_letters" if options.on_bad_message.action == "deadletter" else "skipped"
+    part = f"{piece.lo}-{piece.hi}:{','.join(map(str, piece.partitions))}"
+    found = [Aside(kind, options.stream, part, bad.count)]
+    if decoder is not None:
+        found.append(Aside("malformed", options.stream, part, decoder.misfits))
+    tell(found, file_beside(options.use.losses))
 
 
 def _chunks(
