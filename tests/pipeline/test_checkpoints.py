@@ -132,4 +132,20 @@ def test_sums_outlive_the_run_and_count_each_batch_once(tmp_path: Path) -> None:
     again.add(Batch("q", 5, 2, 0.1))
     assert Totals(file).missed == 2, "the rows of batch 4 were written, and not counted"
     assert Totals(file).rows == 18
-    assert list(json.loads(file.read_text())) == ["last", "batches", "rows", "seconds", "views"]
+    known = ["last", "batches", "rows", "seconds", "rows_out", "late", "watermark", "views"]
+    assert list(json.loads(file.read_text())) == known
+
+
+def test_sums_know_what_they_do_not_know(tmp_path: Path) -> None:
+    totals = Totals(tmp_path / "0001.totals.json")
+    totals.add(Batch("q", 0, 10, 0.5, rows_out=8, late=1, watermark="2026-01-01T00:00:00Z"))
+    totals.add(Batch("q", 1, 0, 0.5, was_written=True))
+    totals.add(Batch("q", 2, 10, 0.5, rows_out=0))
+    assert (totals.rows_out, totals.late, totals.watermark) == (8, 1, "2026-01-01T00:00:00Z")
+    totals.add(Batch("q", 3, 10, 0.5))
+    assert totals.rows_out is None, "that sink did not tell"
+    before = tmp_path / "of an earlier release.json"
+    before.write_text('{"last": 0, "batches": 1, "rows": 10, "seconds": 0.5, "views": {}}')
+    totals = Totals(before)
+    totals.add(Batch("q", 1, 10, 0.5, rows_out=8, late=1))
+    assert (totals.rows, totals.rows_out, totals.late) == (20, None, None)

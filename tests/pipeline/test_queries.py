@@ -49,6 +49,14 @@ def test_a_batch_of_what_spark_reports(write: Callable[..., Path]) -> None:
     assert (batch.behind, batch.rows_per_s) == (3, 400.0)
     assert json.loads(batch.ends[0]) == {"seq": 5, "v": 1}
     assert batch.views == {"v": ViewRows(20, {"a > 0": 2, "b": 0})}
+    assert batch.rows_out == 0, "Spark has left the counting out, as no row came"
+    out = {"headrace-out": {"rows": 18}}
+    assert batch_of(declared, {**progress, "observedMetrics": out}).rows_out == 18
+    told = {**progress, "name": "another", "sink": {"numOutputRows": 17}}
+    assert batch_of(declared, told).rows_out == 17
+    assert batch_of(declared, {**progress, "name": "another"}).rows_out is None
+    late = {"stateOperators": [{"numRowsDroppedByWatermark": 2}, {"numRowsDroppedByWatermark": 1}]}
+    assert batch_of(declared, {**progress, **late}).late == 3
     assert not batch_of(declared, progress, 7).was_written, "it ran again, with its rows"
     nothing = {**progress, "numInputRows": 0}
     assert batch_of(declared, nothing, 7).was_written

@@ -16,6 +16,7 @@ from headrace.pipeline.seen.notes import Notes, file_of, this_process
 from headrace.pipeline.seen.notes import write as write_notes
 from headrace.pipeline.status import status_of
 from headrace.pipeline.totals import Batch, Totals, ViewRows
+from headrace.spark.aside import Aside, tell
 
 
 def epoch(url: str, stream: str) -> str:
@@ -62,6 +63,17 @@ def test_positions_waiting_messages_and_sums(pipeline_file: Path, url: str, stre
     assert (out.state, out.notes) == ("running", ()), "the runner counts a moment after Spark"
     assert out.document()["expectations"] == {"v": {"rows": 3, "failed": {"a": 1}}}
     assert seen.waiting == 10
+
+
+def test_what_sources_have_set_aside_is_told(pipeline_file: Path) -> None:
+    declared = read(pipeline_file)
+    file = Path(f"{checkpoint_of(declared, 'out').current().path}.aside.jsonl")
+    file.parent.mkdir(parents=True)
+    tell([Aside("malformed", "S", "0-5:", 3), Aside("dead_letters", "S", "0-5:", 1)], str(file))
+    out, seen = status_of(declared)
+    assert out.notes == ("3 values did not fit", "1 messages became dead letters")
+    assert (out.document()["malformed"], out.document()["skipped"]) == (3, 0)
+    assert seen.notes == ()
 
 
 def test_messages_that_are_gone_before_they_were_read_are_told(

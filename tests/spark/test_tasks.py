@@ -2,16 +2,21 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 from headrace.api.streams import StreamConfig, StreamSource, SubjectTransformConfig
 from headrace.errors import ConfigurationError
+from headrace.spark.aside import BYTES_MAX, file_beside, read_aside
 from headrace.spark.bad_messages import BadMessageError
+from headrace.spark.decoding.columns import layout_of
 from headrace.spark.link_pool import POOL
 from headrace.spark.options import parse_options
+from headrace.spark.options.pipeline import Use
 from headrace.spark.planning import Slice, split_by_partition
 from headrace.spark.tasks import read_slice, server_filter, writes_partition
 from headrace.wire import parse_headers
@@ -143,6 +148,34 @@ def test_bad_messages_are_skipped_and_counted(feed: Feed, caplog: pytest.LogCapt
     assert rows(list(read_slice(wanted, READ, Slice(0, 5)))) == [1, 4, 5]
     assert f"stream {feed.name!r}: 2 bad messages of this task were skipped" in caplog.text
     assert "the first is message 2: its subject" in caplog.text
+
+
+def test_what_a_task_of_a_pipeline_sets_aside_is_noted_and_counted_once(
+    feed: Feed, make_feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    publish_poison(feed)
+    dead = make_feed()
+    losses = tmp_path / "0001.losses.jsonl"
+    use = Use("orders", (), "p/q", "r", str(losses)).text
+    wanted = options(feed, onBadMessage="skip", pipeline=use)
+    for _ in range(2):
+        list(read_slice(wanted, READ, Slice(0, 5)))
+    list(read_slice(wanted, READ, Slice(3, 5)))
+    letters = options(feed, onBadMessage=f"deadletter:{dead.name}.bad", pipeline=use)
+    list(read_slice(letters, READ, Slice(0, 2)))
+    file = Path(file_beside(str(losses)))
+    assert file.name == "0001.aside.jsonl"
+    assert read_aside(file) == ({"skipped": 2, "dead_letters": 1}, False)
+    feed.publish(["a"], lambda _: b"no json")
+    decoded = options(feed, onBadMessage="skip", valueFormat="json", pipeline=use)
+    layout = layout_of(decoded, StructType().add("sequence", "long").add("a", "integer"))
+    list(read_slice(decoded, layout, Slice(5, 6)))
+    assert read_aside(file)[0]["malformed"] == 1
+    file.write_bytes(file.read_bytes() + b"{" + b" " * BYTES_MAX)
+    before = file.stat().st_size
+    list(read_slice(wanted, READ, Slice(1, 5)))
+    assert file.stat().st_size == before
+    assert read_aside(file) == ({"skipped": 2, "dead_letters": 1, "malformed": 1}, True)
 
 
 def test_bad_messages_go_to_a_stream_as_dead_letters_and_once_however_often_a_batch_runs(

@@ -6,6 +6,7 @@
     <root>/<pipeline>/<query>/0001.start.json       where a generation made by `reset` begins
     <root>/<pipeline>/<query>/0001.totals.json      what its batches did, in sum
     <root>/<pipeline>/<query>/0001.losses.jsonl     messages that were gone before they were read
+    <root>/<pipeline>/<query>/0001.aside.jsonl      what its sources have set aside
 
 A reset adds a generation; what was there before stays. Everything here is read and written without Spark.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from .model import Expectation
+from .model import WRITTEN_AS_FILES, Expectation, Sink
 from .totals import ViewRows
 
 ROWS: Final = "rows"
@@ -51,6 +51,12 @@ def counts(expectations: Sequence[Expectation]) -> list[str]:
     """What is counted of each batch: its rows, and those that fail each expectation."""
     counting = [f"count_if({failed(e)}) AS failed_{i}" for i, e in enumerate(expectations)]
     return [f"count(1) AS {ROWS}", *counting]
+
+
+def is_counted(sink: Sink) -> bool:
+    """Whether a sink's rows are counted on their way to it: Spark does not ask it how many it got."""
+    is_function = sink.function is not None or sink.mode != "append"
+    return is_function or sink.format.lower() in WRITTEN_AS_FILES
 
 
 def counted(expectations: Sequence[Expectation], observed: Mapping[str, Any]) -> ViewRows:

@@ -19,7 +19,16 @@ from .failures.skipped import Skipped, read_skipped
 from .fingerprints import Fingerprint, mixture, note, noted, of_frame
 from .graph import quarantined, sources_of, upstream
 from .handlers import handler_of_query
-from .model import FILE_SINKS, NO_CONSENT, Consent, Declared, Function, Sink, Source
+from .model import (
+    FILE_SINKS,
+    NO_CONSENT,
+    WRITTEN_AS_FILES,
+    Consent,
+    Declared,
+    Function,
+    Sink,
+    Source,
+)
 from .numbered import numbered_write
 from .problems import PipelineError, Place, Problem
 from .spark_errors import sentence_of
@@ -29,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-FILE_FORMATS: Final = FILE_SINKS | {"delta"}
+FILE_FORMATS: Final = WRITTEN_AS_FILES
 _URL: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|/)", re.IGNORECASE)
 
 
@@ -258,8 +267,8 @@ def start(
         raise
     except Exception as error:
         raise PipelineError([Problem(sink.place, sentence_of(error))]) from error
-    if sink.function is not None or sink.mode != "append" or sink.format.lower() in FILE_FORMATS:
-        frame = _counted(frame)  # Spark does not ask these sinks how many rows they got
+    if conditions.is_counted(sink):
+        frame = _counted(frame)
     writer = frame.writeStream.queryName(sink.name).outputMode(sink.mode)
     writer = writer.option("checkpointLocation", generation.path)
     if sink.partition_by:

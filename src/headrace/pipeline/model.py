@@ -16,6 +16,8 @@ Otherwise = Literal["drop", "keep", "fail", "quarantine"]
 OnFailure = Literal["stop", "continue"]
 FILE_SINKS: Final = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
 """Formats of Spark's own file sink, which skips the numbers of batches that its folder has."""
+WRITTEN_AS_FILES: Final = FILE_SINKS | {"delta"}
+"""Formats that write files below a path."""
 
 
 @dataclass(frozen=True)

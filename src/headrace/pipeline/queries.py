@@ -126,16 +126,18 @@ def batch_of(declared: Declared, progress: Mapping[str, Any], again: int | None 
         behind=sum(known) if known else None,
         views=views,
         was_written=number == again and rows == 0,
-        rows_out=_rows_out(progress),
+        rows_out=_rows_out(declared, progress),
         late=sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in stateful),
         watermark=str(progress.get("eventTime", {}).get("watermark", "")),
     )
 
 
-def _rows_out(progress: Mapping[str, Any]) -> int | None:
+def _rows_out(declared: Declared, progress: Mapping[str, Any]) -> int | None:
     """The rows that the sink was handed: counted on the way there, or by the sink; None if by neither."""
-    counted = progress.get("observedMetrics", {}).get(conditions.OUT)
-    if counted is not None:
+    sink = declared.sinks.get(str(progress.get("name")))
+    if sink is not None and conditions.is_counted(sink):
+        # Spark leaves the counting out of a plan of which it sees that no row comes.
+        counted = progress.get("observedMetrics", {}).get(conditions.OUT, {})
         return int(counted.get(conditions.ROWS) or 0)
     told = int(progress.get("sink", {}).get("numOutputRows", -1))
     return told if told >= 0 else None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from ..spark.aside import file_beside, read_aside
 from ..spark.lost import Loss, merged, read_losses
 from . import backlog
 from .backlog import SourceState
@@ -21,7 +24,8 @@ class QueryStatus:
 
     ``finished``, ``planned``: the newest batches in Spark's logs, -1 for none; ``planned`` is greater while a
     batch runs, or after a kill. ``sources``: its streams. ``life``: what is seen of the runner, "" if none
-    has left notes; ``told``: what it has said of this query.
+    has left notes; ``told``: what it has said of this query. ``aside``: messages whose values did
+    not fit (malformed), that were skipped, or became dead letters, by kind.
     """
 
     query: str
@@ -33,6 +37,7 @@ class QueryStatus:
     totals: Totals
     notes: tuple[str, ...] = field(default=())
     lost: tuple[Loss, ...] = ()
+    aside: Mapping[str, int] = field(default_factory=dict)
     life: str = ""
     told: QueryNotes = field(default_factory=QueryNotes)
 
@@ -82,6 +87,9 @@ class QueryStatus:
                 name: {"rows": view.rows, "failed": dict(view.failed)}
                 for name, view in self.totals.views.items()
             },
+            "malformed": self.aside.get("malformed", 0),
+            "skipped": self.aside.get("skipped", 0),
+            "dead_letters": self.aside.get("dead_letters", 0),
             "lost": [each._asdict() for each in self.lost],
             "notes": list(self.notes),
         }
@@ -124,12 +132,17 @@ def _status(declared: Declared, name: str, runner: Notes | None, here: Process) 
     about_runner = _about_runner(runner, life)
     generation = checkpoint_of(declared, name).current()
     sources = tuple(backlog.of_sources(declared, declared.sinks[name]))
-    lost = tuple(merged(read_losses(losses_of(declared, generation, name))[0]))
+    losses = losses_of(declared, generation, name)
+    lost = tuple(merged(read_losses(losses)[0]))
+    aside, is_full = read_aside(Path(file_beside(str(losses))))
+    about_runner += _set_aside(aside, is_full=is_full)
     if not declared.is_local_checkpoint:
         note = f"the checkpoint is below {declared.checkpoint}, which only Spark reads"
         said = (note, *about_runner, *map(str, lost))
         none = Totals(None)
-        return QueryStatus(name, 1, generation.path, -1, -1, sources, none, said, lost, life, told)
+        return QueryStatus(
+            name, 1, generation.path, -1, -1, sources, none, said, lost, aside, life, told
+        )
     planned, done = read_log(generation, "offsets"), read_log(generation, "commits")
     finished = done.batch if done is not None else -1
     totals = Totals(generation.totals)
@@ -155,6 +168,7 @@ def _status(declared: Declared, name: str, runner: Notes | None, here: Process) 
         totals=totals,
         notes=tuple(notes),
         lost=lost,
+        aside=aside,
         life=life,
         told=told,
     )
@@ -168,6 +182,16 @@ def _about_runner(runner: Notes | None, life: str) -> list[str]:
     if life == "unknown":
         return [f"the runner is {runner.process}, which is not seen from here; {last}"]
     return [f"the runner, {runner.process}, was killed; {last}"]
+
+
+def _set_aside(aside: Mapping[str, int], *, is_full: bool) -> list[str]:
+    words = {
+        "malformed": "values did not fit",
+        "skipped": "messages were skipped",
+        "dead_letters": "messages became dead letters",
+    }
+    least = "at least " if is_full else ""
+    return [f"{least}{aside[kind]:,} {text}" for kind, text in words.items() if aside.get(kind)]
 
 
 def _removed(source: SourceState) -> str:

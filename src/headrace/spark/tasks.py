@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from ..api.streams import StreamConfig
 from ..subjects import is_subset
+from .aside import Aside, Kind, file_beside, tell
 from .bad_messages import BadMessages
 from .columns import BatchBuilder, Selection, Wanted
 from .decoding.columns import Layout
+from .decoding.decoder import Decoder
 from .delivered.messages import PayloadChunk
 from .link import Link
 from .link_pool import POOL
@@ -86,6 +88,21 @@ def _read(
     bad.report()
     if decoder is not None:
         decoder.report()
+    _tell_aside(options, piece, bad, decoder)
+
+
+def _tell_aside(
+    options: SourceOptions, piece: Slice, bad: BadMessages, decoder: Decoder | None
+) -> None:
+    """Note what a task of a pipeline has set aside."""
+    if not options.use.losses:
+        return
+    kind: Kind = "dead_letters" if options.on_bad_message.action == "deadletter" else "skipped"
+    part = f"{piece.lo}-{piece.hi}:{','.join(map(str, piece.partitions))}"
+    found = [Aside(kind, options.stream, part, bad.count)]
+    if decoder is not None:
+        found.append(Aside("malformed", options.stream, part, decoder.misfits))
+    tell(found, file_beside(options.use.losses))
 
 
 def _chunks(

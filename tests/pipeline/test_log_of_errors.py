@@ -1,3 +1,5 @@
+"""Where PySpark's own words about an error go."""
+
 from __future__ import annotations
 
 import json
