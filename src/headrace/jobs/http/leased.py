@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from starlette.requests import Request
@@ -37,15 +38,22 @@ async def claim(runtime: Runtime, request: Request) -> Response:
     lease_s = seconds_between(body.lease_seconds, 1, limits.LEASE_S_MAX, "lease_seconds")
     wait_s = seconds_between(body.wait_seconds, 0, limits.WAIT_S_MAX, "wait_seconds")
 
-    async def again() -> tuple[Consumer, list[ClaimedJob]]:
+    async def again() -> list[ClaimedJob]:
         # The consumer is looked up each time: its token or type may change while a client waits.
         consumer = await runtime.database.read(lambda tx: _consumer(tx, request))
-        return consumer, await runtime.claim(consumer, body.max, lease_s)
+        return await runtime.claim(consumer, body.max, lease_s)
 
-    consumer, jobs = await again()
+    consumer = await runtime.database.read(lambda tx: _consumer(tx, request))
+    jobs = await runtime.claim(consumer, body.max, lease_s)
     if not jobs and wait_s:
-        jobs = await runtime.claim_or_wait(again, consumer.seq, wait_s, request.is_disconnected)
+        jobs = await runtime.claim_or_wait(again, consumer.seq, wait_s, partial(_left, request))
     return reply(shapes.LeasedJobs([_leased(job) for job in jobs]))
+
+
+async def _left(request: Request) -> None:
+    """Returns when the client has gone. Its body has been read: nothing else comes from it."""
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
 
 
 def _leased(job: ClaimedJob) -> shapes.LeasedJob:

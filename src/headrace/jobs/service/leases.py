@@ -30,7 +30,6 @@ __all__ = [
     "describe",
     "fail",
     "heartbeat",
-    "next_due_us",
     "release",
 ]
 
@@ -141,13 +140,6 @@ def _claimed(row: Row, message: Row, lease: str, expires: int) -> ClaimedJob:
         headers=json.loads(message["headers"]),
         ordering_key=row["ordering_key"],
     )
-
-
-def next_due_us(tx: Tx, consumer_seq: int) -> int | None:
-    """When the next delayed job of a consumer becomes ready."""
-    row = tx.one("next_due_us", consumer_seq=consumer_seq)
-    due: int | None = None if row is None else row["due_us"]
-    return due
 
 
 def complete(tx: Tx, consumer: Consumer, items: Sequence[Held], now: int) -> list[Result]:

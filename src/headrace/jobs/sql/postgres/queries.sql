@@ -33,6 +33,25 @@ JOIN consumer ON consumer.channel_seq = item.channel_seq AND consumer.removed_us
 ORDER BY item.seq, consumer.seq
 RETURNING message_seq, consumer_seq;
 
+-- name: waiting_jobs
+-- Those of :consumers that have a job to claim, now or later.
+SELECT * FROM (
+    SELECT
+        consumer.seq AS consumer_seq,
+        EXISTS (
+            SELECT 1 FROM job
+            WHERE consumer_seq = consumer.seq AND state = 1001 AND hold = 0
+        ) AS ready,
+        (
+            SELECT min(due_us) FROM job
+            WHERE consumer_seq = consumer.seq AND state = 1001 AND hold = 1
+        ) AS due_us
+    FROM json_array_elements_text(:consumers::json) AS waited
+    JOIN consumer ON consumer.seq = waited.value::bigint AND consumer.paused = 0
+        AND consumer.disabled_us IS NULL AND consumer.removed_us IS NULL
+) AS found
+WHERE ready OR due_us IS NOT NULL;
+
 -- name: lock_keys
 -- Transactions that add or finish jobs of one ordering key lock each other out; always in the same order.
 SELECT pg_advisory_xact_lock(key) FROM (
@@ -162,7 +181,14 @@ DELETE FROM message
 WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
 
 -- name: fold_counters
-WITH taken AS (DELETE FROM counter RETURNING scope, ref, kind, n)
+-- Only what has more than one row: a thousand quiet consumers are not written again and again.
+WITH loose AS (
+    SELECT scope, ref, kind FROM counter GROUP BY 1, 2, 3 HAVING count(*) > 1 OR sum(n) = 0
+), taken AS (
+    DELETE FROM counter USING loose
+    WHERE counter.scope = loose.scope AND counter.ref = loose.ref AND counter.kind = loose.kind
+    RETURNING counter.scope, counter.ref, counter.kind, counter.n
+)
 INSERT INTO counter SELECT scope, ref, kind, sum(n) FROM taken GROUP BY 1, 2, 3 HAVING sum(n) <> 0;
 
 -- name: empty_pages

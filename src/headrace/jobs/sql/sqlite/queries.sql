@@ -38,6 +38,25 @@ JOIN consumer ON consumer.channel_seq = item.channel_seq AND consumer.removed_us
 ORDER BY item.seq, consumer.seq
 RETURNING message_seq, consumer_seq;
 
+-- name: waiting_jobs
+-- Those of :consumers that have a job to claim, now or later.
+SELECT * FROM (
+    SELECT
+        consumer.seq AS consumer_seq,
+        EXISTS (
+            SELECT 1 FROM job INDEXED BY job_queued
+            WHERE consumer_seq = consumer.seq AND state = 1001 AND hold = 0
+        ) AS ready,
+        (
+            SELECT min(due_us) FROM job INDEXED BY job_delayed
+            WHERE consumer_seq = consumer.seq AND state = 1001 AND hold = 1
+        ) AS due_us
+    FROM json_each(:consumers) AS waited
+    CROSS JOIN consumer ON consumer.seq = waited.value AND consumer.paused = 0
+        AND consumer.disabled_us IS NULL AND consumer.removed_us IS NULL
+) AS found
+WHERE ready OR due_us IS NOT NULL;
+
 -- name: lock_keys
 SELECT 1 WHERE :keys IS NOT NULL;
 
