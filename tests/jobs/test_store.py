@@ -153,6 +153,7 @@ async def test_a_postgres_that_went_away_is_503_and_comes_back() -> None:
 
 HOT: dict[str, dict[str, Any]] = {
     "claim_jobs": {
+        "each": False,
         "consumer_seq": 1,
         "version": 4,
         "n": 10,

@@ -19,9 +19,10 @@ from .models import ClaimedJob, Consumer, Options
 from .parts import Parts
 from .readiness import WriteProbe
 from .service import leases
+from .service.joined_leases import Caller, ClaimOne, claim_all
 from .service.reads import Cursors
 from .service.upkeep import make_once
-from .store import Database
+from .store import Database, Tx
 
 __all__ = ["Runtime"]
 
@@ -93,12 +94,33 @@ class Runtime:
         jobs = await self.database.write(
             lambda tx: leases.claim(tx, consumer, n, lease_s, tx.now_us())
         )
-        if jobs:
-            self.metrics.observe(
-                "jobs_claim_duration_seconds", (self.clock.monotonic_ns() - begun) / 1e9
-            )
-            counting.count_claimed(self.metrics, consumer, len(jobs))
+        self._count_claimed(begun, consumer, jobs)
         return jobs
+
+    async def claim_for(
+        self, caller: Caller, n: int, lease_s: float
+    ) -> tuple[Consumer, list[ClaimedJob]]:
+        """The same for a worker, and its consumer; what other workers ask at the same time goes with it."""
+        begun = self.clock.monotonic_ns()
+
+        def write(tx: Tx) -> tuple[Consumer, list[ClaimedJob]]:
+            consumer = caller.consumer(tx)
+            return consumer, leases.claim(tx, consumer, n, lease_s, tx.now_us())
+
+        database = self.database
+        if n == 1:
+            claimed = await database.write_together(claim_all, ClaimOne(caller, lease_s))
+        else:
+            claimed = await database.write(write)
+        consumer, jobs = claimed
+        self._count_claimed(begun, consumer, jobs)
+        return consumer, jobs
+
+    def _count_claimed(self, begun_ns: int, consumer: Consumer, jobs: list[ClaimedJob]) -> None:
+        if jobs:
+            seconds = (self.clock.monotonic_ns() - begun_ns) / 1e9
+            self.metrics.observe("jobs_claim_duration_seconds", seconds)
+            counting.count_claimed(self.metrics, consumer, len(jobs))
 
     async def claim_or_wait(
         self,

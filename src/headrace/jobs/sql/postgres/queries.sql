@@ -63,7 +63,7 @@ SELECT pg_advisory_xact_lock(key) FROM (
 SELECT seq FROM consumer WHERE seq = :seq FOR UPDATE;
 
 -- name: claim_jobs
--- Nothing by a definition that was changed, or disabled, since it was read.
+-- Nothing by a definition that was changed, or disabled, since it was read. :each: a lease of its own.
 WITH picked AS (
     SELECT seq FROM job
     WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
@@ -74,11 +74,12 @@ WITH picked AS (
     ORDER BY priority DESC, seq LIMIT :n FOR UPDATE SKIP LOCKED
 )
 UPDATE job SET
-    state = 1002, lease = :lease, lease_started_us = :now, lease_expires_us = :expires,
+    state = 1002, lease = CASE WHEN :each THEN :lease::text || '.' || job.seq ELSE :lease::text END,
+    lease_started_us = :now, lease_expires_us = :expires,
     claims = claims + 1, changed_us = :now
 FROM picked WHERE job.seq = picked.seq
 RETURNING job.seq, job.message_seq, job.priority, job.retries, job.claims, job.ordering_key,
-    job.created_us;
+    job.created_us, job.lease;
 
 -- name: unclaim_jobs
 -- As if they had not been claimed, in the same transaction.

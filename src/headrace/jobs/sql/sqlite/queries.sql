@@ -64,9 +64,10 @@ SELECT 1 WHERE :keys IS NOT NULL;
 SELECT seq FROM consumer WHERE seq = :seq;
 
 -- name: claim_jobs
--- Nothing by a definition that was changed, or disabled, since it was read.
+-- Nothing by a definition that was changed, or disabled, since it was read. :each: a lease of its own.
 UPDATE job SET
-    state = 1002, lease = :lease, lease_started_us = :now, lease_expires_us = :expires,
+    state = 1002, lease = CASE WHEN :each THEN :lease || '.' || seq ELSE :lease END,
+    lease_started_us = :now, lease_expires_us = :expires,
     claims = claims + 1, changed_us = :now
 WHERE seq IN (
     SELECT seq FROM job INDEXED BY job_queued
@@ -77,7 +78,7 @@ WHERE seq IN (
     )
     ORDER BY priority DESC, seq LIMIT :n
 )
-RETURNING seq, message_seq, priority, retries, claims, ordering_key, created_us;
+RETURNING seq, message_seq, priority, retries, claims, ordering_key, created_us, lease;
 
 -- name: unclaim_jobs
 -- As if they had not been claimed, in the same transaction.
