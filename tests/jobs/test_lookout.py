@@ -23,7 +23,7 @@ from headrace.jobs.service.joined import Publication, publish_one
 from headrace.jobs.store import Tx, open_database, postgres
 from jobs_contract import ContractTransport
 from jobs_world import World
-from waiting import elapse, until
+from waiting import until
 
 WAITERS = 100
 
@@ -54,6 +54,23 @@ async def waiting(world: World, count: int) -> AsyncIterator[list[asyncio.Task[A
 
 def _ears(world: World) -> int:
     return max((len(ears) for ears in world.runtime.bell._ears.values()), default=0)
+
+
+async def _looks(world: World, count: int) -> int:
+    """Wait until so many looks have ended; how many it were."""
+    lookout, ended = world.runtime._lookout, 0
+    look = type(lookout).look
+
+    async def counting() -> float:
+        nonlocal ended
+        pause_s = await look(lookout)
+        ended += 1
+        return pause_s
+
+    lookout.look = counting  # type: ignore[method-assign]
+    await until(lambda: ended >= count, "it looks")
+    del lookout.look
+    return ended
 
 
 def _counted(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
@@ -93,7 +110,7 @@ async def test_a_job_that_becomes_due_reaches_a_waiter(
     job = (await world.claim())[0]
     await world.lease("release", jobs=[{"id": job["id"], "lease": job["lease"]}], delay_seconds=30)
     async with waiting(world, 1) as (task,):
-        await elapse(0.3, "a look, and it is not due")
+        await _looks(world, 2)
         assert not task.done()
         world.clock.advance(30)
         async with asyncio.timeout(5):
@@ -109,16 +126,15 @@ async def test_idle_waiters_and_lanes_ask_the_database_once_for_all(
     pushing = asyncio.create_task(engine.run())
     await until(lambda: len(engine.consumers) == 20, "there are lanes")
     async with waiting(world, WAITERS):
-        await elapse(0.1, "the lanes have found nothing")
         monkeypatch.setattr(limits, "POLL_S", 0.1)
         world.runtime._rung(())
+        await _looks(world, 2)  # by now the lanes have found nothing
         asked = _counted(world.runtime, monkeypatch)
-        await elapse(0.6, "some looks")
-        monkeypatch.undo()
+        looks = await _looks(world, 5)
     engine.stop()
     await pushing
     assert asked["write"] == 0, "nobody claims where nothing is"
-    assert 2 <= asked["read"] <= 8, f"one look in 0.1 s, not one for each waiter: {asked}"
+    assert asked["read"] <= looks + 1, f"one for all, not one for each waiter: {asked}"
 
 
 async def test_a_definition_that_another_process_changed_unheard_is_read(
