@@ -26,6 +26,7 @@ from pathlib import Path
 import cpu
 from jobs import define, fill, percentile, report, running
 from postgres_server import PostgresServer
+from waiting import elapse
 
 ROUNDS = 3
 PUBLISHERS = (1, 8, 32)
@@ -234,16 +235,16 @@ async def bench_idle(url: str, name: str, postmaster: int | None) -> None:
                     arrived.put_nowait(time.perf_counter())
 
         waiters = [asyncio.create_task(wait()) for _ in range(WAITERS)]
-        await asyncio.sleep(5)
+        await elapse(5, "all of them wait")
         meter = Meter(pid, postmaster)
-        await asyncio.sleep(IDLE_S)
+        await elapse(IDLE_S, "what idling costs")
         service_part, database_part = meter.per_cent()
         wire, latencies = await Wire.open(address), []
         for _ in range(ARRIVALS):
             begun = time.perf_counter()
             await wire.ask(PUBLISH)
             latencies.append((await arrived.get() - begun) * 1000)
-            await asyncio.sleep(0.02)
+            await elapse(0.02, "the waiter asks again")
         for waiter in waiters:
             waiter.cancel()
         await asyncio.gather(*waiters, return_exceptions=True)
@@ -267,9 +268,9 @@ async def bench_push(url: str, name: str, postmaster: int | None) -> None:
         for number in range(WAITERS):
             path, body = f"/channel/c/consumer/k{number}", b"callbackUrl=http%3A%2F%2F127.0.0.1%3A9"
             await wire.ask(request(path, body, form + TOKENS, "PUT"))
-        await asyncio.sleep(5)
+        await elapse(5, "all of them wait")
         meter = Meter(pid, postmaster)
-        await asyncio.sleep(IDLE_S)
+        await elapse(IDLE_S, "what idling costs")
         service_part, database_part = meter.per_cent()
         wire.close()
     report(

@@ -155,6 +155,7 @@ async def test_a_postgres_that_went_away_is_503_and_comes_back() -> None:
 
 HOT: dict[str, dict[str, Any]] = {
     "claim_jobs": {
+        "each": False,
         "consumer_seq": 1,
         "version": 4,
         "n": 10,
@@ -172,7 +173,7 @@ HOT: dict[str, dict[str, Any]] = {
     "page_dead_after": {"consumer_seq": 1, "at": 9, "n": 25},
     "page_messages_after": {"channel_seq": 1, "at": 9, "n": 25},
     "next_upkeep_us": {},
-    "next_due_us": {"consumer_seq": 1},
+    "waiting_jobs": {"consumers": "[1]"},
     "oldest_of_state": {"consumer_seq": 1, "state": 1004},
     "oldest_ready_us": {"consumer_seq": 1},
     "job_at": {"seq": 1},

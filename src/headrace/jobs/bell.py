@@ -42,10 +42,10 @@ class Ear:
     def wake(self) -> None:
         self._rung.set()
 
-    async def wait(self, timeout_s: float) -> None:
-        """Return when woken, or after ``timeout_s``. Safe to cancel."""
+    async def wait(self, timeout_s: float | None = None) -> None:
+        """Return when woken, or after ``timeout_s`` if it is given. Safe to cancel."""
         try:
-            async with asyncio.timeout(max(0.0, timeout_s)):
+            async with asyncio.timeout(None if timeout_s is None else max(0.0, timeout_s)):
                 await self._rung.wait()
         except TimeoutError:
             return
@@ -62,6 +62,10 @@ class Bell:
     def ear(self, consumer: int) -> Ear:
         """A new waiter for jobs of ``consumer``."""
         return Ear(self, consumer)
+
+    def consumers(self) -> list[int]:
+        """The consumers whose jobs somebody waits for."""
+        return list(self._ears)
 
     def ring(self, consumers: Sequence[int]) -> None:
         """Wake one waiter for each of ``consumers``; if none is named, wake all waiters."""

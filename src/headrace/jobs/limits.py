@@ -87,7 +87,7 @@ WINDOW_BYTES_MAX: Final = (
     * 1024
     * 1024  # payloads that retention holds in memory at once; more come in the next window
 )
-POLL_S: Final = 1.0  # polling interval if no wake-up reaches a waiting claim or a push lane
+POLL_S: Final = 1.0  # a look for all who wait, should no wake-up have reached them
 CONNECTIONS_MAX: Final = (
     4096  # HTTP connections of one process: beyond, the one that has waited longest for a request
     # is closed; if none waits, the new one is answered 503

@@ -22,6 +22,7 @@ __all__ = ["Maintenance"]
 _LOG: Final = logging.getLogger("headrace.jobs.maintenance")
 _TASK: Final = "upkeep"
 _TICK_S: Final = 0.25
+_PAUSE_S: Final = 1.0  # between ticks while nothing is due; no lease is shorter
 _LEAD_S: Final = 10.0
 _RENEW_S: Final = 3.0
 _FOLD_S: Final = 5.0
@@ -40,6 +41,9 @@ class Maintenance:
         self._archive = archive
         self._leads_until_s = 0.0
         self._last_s: dict[str, float] = {}
+        # A lease, and what is scheduled, is at least so long: nothing that begins meanwhile is overlooked.
+        self._pause_s_max = min(_PAUSE_S, max(_TICK_S, runtime.options.schedule_min_delay_s))
+        self._pause_s = _TICK_S
 
     def keep(self, keep: retention.Keep) -> None:
         """Keep data for so long from now on."""
@@ -49,16 +53,18 @@ class Maintenance:
         """Tick until cancelled."""
         while True:
             await self.tick()
-            await asyncio.sleep(_TICK_S)
+            await asyncio.sleep(self._pause_s)
 
     async def tick(self) -> None:
         """Do the work that is due now. What fails is tried again later; the rest goes on."""
         attempt = self._runtime.parts.attempt
+        self._pause_s = _TICK_S
         upcoming = await attempt("upkeep", lambda: self._runtime.database.read(_upcoming))
         if upcoming is None:
             self._leads_until_s = 0.0
             return
-        lease_due, schedule_due, removed = upcoming
+        lease_due, schedule_due, removed, left_s = upcoming
+        self._pause_s = min(self._pause_s_max, max(_TICK_S, left_s))
         if lease_due:
             await attempt("leases", self._expire)
         if schedule_due:
@@ -179,13 +185,22 @@ class Maintenance:
                 self._runtime.metrics.add("prune_rows_total", count, table=table)
 
 
-def _upcoming(tx: Tx) -> tuple[bool, bool, bool]:
-    """Whether a lease has expired, a scheduled message is due, something was deleted."""
+def _upcoming(tx: Tx) -> tuple[bool, bool, bool, float]:
+    """Whether a lease has expired, a scheduled message is due, something was deleted.
+
+    The last are the seconds until there is something to do.
+    """
     row = tx.one("next_upkeep_us")
     if row is None:
         raise AssertionError("an aggregate has one row")
     now = tx.now_us()
-    lease_due, schedule_due = (
-        row[column] is not None and row[column] <= now for column in ("lease_us", "scheduled_us")
+    times = [row[column] for column in ("lease_us", "scheduled_us")]
+    lease_due, schedule_due = (at is not None and at <= now for at in times)
+    removed = bool(row["removed"])
+    left_us = 0 if removed else min((at - now for at in times if at is not None), default=None)
+    return (
+        lease_due,
+        schedule_due,
+        removed,
+        float("inf") if left_us is None else left_us / 1e6,
     )
-    return lease_due, schedule_due, bool(row["removed"])

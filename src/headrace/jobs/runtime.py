@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..clock import Clock, SystemClock
-from . import counting, limits
+from . import counting
 from .bell import Bell
+from .errors import DatabaseUnavailableError, JobsError
+from .lookout import Lookout
 from .metrics import Metrics
 from .models import ClaimedJob, Consumer, Options
 from .parts import Parts
 from .readiness import WriteProbe
 from .service import leases
+from .service.joined_leases import Caller, ClaimOne, claim_all
 from .service.reads import Cursors
 from .service.upkeep import make_once
 from .store import Database, Tx
@@ -43,26 +46,40 @@ class Runtime:
     cursors: Cursors = field(init=False, repr=False)
     parts: Parts = field(init=False, repr=False)
     probe: WriteProbe = field(init=False, repr=False)
+    _lookout: Lookout = field(init=False, repr=False)
+    _looking: asyncio.Task[None] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.parts = Parts(self.metrics, self.clock)
         self.probe = WriteProbe(self.database, self.clock)
+        self._lookout = Lookout(self.database, self.bell, self.parts)
 
     async def start(self) -> None:
         """Open the database. The key of the cursors is created once and shared by all processes."""
-        self.database.on_ring(self.bell.ring)
+        self.database.on_ring(self._rung)
         await self.database.start()
 
         made = secrets.token_hex(32)
         key = await self.database.write(lambda tx: make_once(tx, "cursor_key", made))
         self.cursors = Cursors(bytes.fromhex(key))
+        self._looking = asyncio.create_task(self._lookout.run(), name="jobs-lookout")
 
     async def close(self) -> None:
         """Close the database, after work in progress is finished."""
         self.draining.set()
         self.bell.ring(())
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         await self.probe.close()
         await self.database.close()
+
+    def _rung(self, consumers: Sequence[int]) -> None:
+        """The database tells of jobs; of none in particular if it may have missed some."""
+        if consumers:
+            self.bell.ring(consumers)
+        else:
+            self._lookout.look_now()
 
     def now_us(self) -> int:
         """Microseconds since 1970 by this process's clock: for signatures and logs.
@@ -77,51 +94,79 @@ class Runtime:
         jobs = await self.database.write(
             lambda tx: leases.claim(tx, consumer, n, lease_s, tx.now_us())
         )
-        if jobs:
-            self.metrics.observe(
-                "jobs_claim_duration_seconds", (self.clock.monotonic_ns() - begun) / 1e9
-            )
-            counting.count_claimed(self.metrics, consumer, len(jobs))
+        self._count_claimed(begun, consumer, jobs)
         return jobs
+
+    async def claim_for(
+        self, caller: Caller, n: int, lease_s: float
+    ) -> tuple[Consumer, list[ClaimedJob]]:
+        """The same for a worker, and its consumer; what other workers ask at the same time goes with it."""
+        begun = self.clock.monotonic_ns()
+
+        def write(tx: Tx) -> tuple[Consumer, list[ClaimedJob]]:
+            consumer = caller.consumer(tx)
+            return consumer, leases.claim(tx, consumer, n, lease_s, tx.now_us())
+
+        database = self.database
+        if n == 1:
+            claimed = await database.write_together(claim_all, ClaimOne(caller, lease_s))
+        else:
+            claimed = await database.write(write)
+        consumer, jobs = claimed
+        self._count_claimed(begun, consumer, jobs)
+        return consumer, jobs
+
+    def _count_claimed(self, begun_ns: int, consumer: Consumer, jobs: list[ClaimedJob]) -> None:
+        if jobs:
+            seconds = (self.clock.monotonic_ns() - begun_ns) / 1e9
+            self.metrics.observe("jobs_claim_duration_seconds", seconds)
+            counting.count_claimed(self.metrics, consumer, len(jobs))
 
     async def claim_or_wait(
         self,
-        again: Callable[[], Awaitable[tuple[Consumer, list[ClaimedJob]]]],
+        again: Callable[[], Awaitable[list[ClaimedJob]]],
         consumer_seq: int,
         wait_s: float,
-        is_gone: Callable[[], Awaitable[bool]],
+        left: Callable[[], Coroutine[Any, Any, None]],
     ) -> list[ClaimedJob]:
         """Repeat ``again`` until it returns jobs, ``wait_s`` are over, or the service drains.
 
-        Nothing is claimed for a client that ``is_gone``: its jobs would have to wait for their leases to
+        Nothing is claimed for a client that ``left``: its jobs would have to wait for their leases to
         expire.
         """
         end = self.clock.monotonic_ns() + round(wait_s * 1e9)
-        with self.bell.ear(consumer_seq) as ear:
-            while True:
-                consumer, jobs = await again()
-                left_s = (end - self.clock.monotonic_ns()) / 1e9
-                if jobs:
-                    # There may be more jobs than one client could take: wake the next one.
-                    self.bell.ring([consumer_seq])
-                    return jobs
-                if left_s <= 0 or self.draining.is_set():
-                    return []
-                await ear.wait(min(left_s, await self.pause_s(consumer.seq)))
-                if await is_gone():
-                    # The jobs that woke this client are for another one.
-                    self.bell.ring([consumer_seq])
-                    return []
+        gone = asyncio.create_task(left())
+        try:
+            with self.bell.ear(consumer_seq) as ear:
+                gone.add_done_callback(lambda _: ear.wake())
+                while True:
+                    jobs = await self._claim_again(again, consumer_seq)
+                    left_s = (end - self.clock.monotonic_ns()) / 1e9
+                    if jobs:
+                        # There may be more jobs than one client could take: wake the next one.
+                        self.bell.ring([consumer_seq])
+                        return jobs
+                    if left_s <= 0 or self.draining.is_set():
+                        return []
+                    await ear.wait(left_s)
+                    if gone.done():
+                        # The jobs that woke this client, if there are any, are for another one.
+                        self.bell.ring([consumer_seq])
+                        return []
+        finally:
+            gone.cancel()
 
-    async def pause_s(self, consumer_seq: int) -> float:
-        """The maximum wait before the next check: until the next job is due, or the polling interval."""
-
-        def left_us(tx: Tx) -> int | None:
-            due = leases.next_due_us(tx, consumer_seq)
-            return None if due is None else due - tx.now_us()
-
-        left = await self.database.read(left_us)
-        return limits.POLL_S if left is None else min(limits.POLL_S, max(0.0, left / 1e6))
+    async def _claim_again(
+        self, again: Callable[[], Awaitable[list[ClaimedJob]]], consumer_seq: int
+    ) -> list[ClaimedJob]:
+        try:
+            return await again()
+        except DatabaseUnavailableError:
+            raise
+        except JobsError:
+            # The consumer has changed: the others who wait for its jobs are refused, too.
+            self.bell.ring([consumer_seq])
+            raise
 
     def count_results(
         self, consumer: Consumer, outcome: str, results: Sequence[leases.Result]

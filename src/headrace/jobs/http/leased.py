@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from starlette.requests import Request
@@ -12,7 +13,8 @@ from .. import ids, limits
 from ..errors import bad_request
 from ..models import ClaimedJob, Consumer, payload_fields, rfc3339
 from ..runtime import Runtime
-from ..service import consumers, leases
+from ..service import leases
+from ..service.joined_leases import Caller, Completion, complete_all
 from ..store import Tx
 from . import shapes
 from .endpoint import CONSUMER_TOKENS, Endpoint, reply
@@ -23,19 +25,9 @@ __all__ = ["ENDPOINTS"]
 Item = TypeVar("Item", shapes.HeldBody, shapes.FailureBody)
 
 
-def _consumer(tx: Tx, request: Request) -> Consumer:
+def _caller(request: Request) -> Caller:
     path = request.path_params
-    return consumers.authorised_pull_consumer(
-        tx, path["channelId"], path["consumerId"], *consumer_tokens(request)
-    )
-
-
-def _holder(tx: Tx, request: Request) -> Consumer:
-    """The consumer of leased jobs. One that became a push consumer meanwhile finishes those that it has."""
-    path = request.path_params
-    return consumers.authorised_consumer(
-        tx, path["channelId"], path["consumerId"], *consumer_tokens(request)
-    )
+    return Caller(path["channelId"], path["consumerId"], *consumer_tokens(request))
 
 
 async def claim(runtime: Runtime, request: Request) -> Response:
@@ -45,15 +37,22 @@ async def claim(runtime: Runtime, request: Request) -> Response:
     lease_s = seconds_between(body.lease_seconds, 1, limits.LEASE_S_MAX, "lease_seconds")
     wait_s = seconds_between(body.wait_seconds, 0, limits.WAIT_S_MAX, "wait_seconds")
 
-    async def again() -> tuple[Consumer, list[ClaimedJob]]:
-        # The consumer is looked up each time: its token or type may change while a client waits.
-        consumer = await runtime.database.read(lambda tx: _consumer(tx, request))
-        return consumer, await runtime.claim(consumer, body.max, lease_s)
+    caller = _caller(request)
 
-    consumer, jobs = await again()
+    async def again() -> list[ClaimedJob]:
+        # The consumer is looked up each time: its token or type may change while a client waits.
+        return (await runtime.claim_for(caller, body.max, lease_s))[1]
+
+    consumer, jobs = await runtime.claim_for(caller, body.max, lease_s)
     if not jobs and wait_s:
-        jobs = await runtime.claim_or_wait(again, consumer.seq, wait_s, request.is_disconnected)
+        jobs = await runtime.claim_or_wait(again, consumer.seq, wait_s, partial(_left, request))
     return reply(shapes.LeasedJobs([_leased(job) for job in jobs]))
+
+
+async def _left(request: Request) -> None:
+    """Returns when the client has gone. Its body has been read: nothing else comes from it."""
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
 
 
 def _leased(job: ClaimedJob) -> shapes.LeasedJob:
@@ -91,13 +90,15 @@ async def heartbeat(runtime: Runtime, request: Request) -> Response:
 
 async def complete(runtime: Runtime, request: Request) -> Response:
     body = await read_json(request, shapes.CompleteBody)
-    return await _carry_out(
-        runtime,
-        request,
-        body.jobs,
-        "delivered",
-        lambda tx, consumer, named: leases.complete(tx, consumer, _held(named), tx.now_us()),
-    )
+    caller = _caller(request)
+
+    async def ask(named: Sequence[shapes.HeldBody]) -> tuple[Consumer, list[leases.Result]]:
+        completion = Completion(caller, tuple(_held(named)))
+        done: tuple[Consumer, list[leases.Result]]
+        done = await runtime.database.write_together(complete_all, completion)
+        return done
+
+    return await _answer(runtime, body.jobs, "delivered", ask)
 
 
 async def release(runtime: Runtime, request: Request) -> Response:
@@ -152,18 +153,33 @@ async def _carry_out(
     outcome: str | None,
     work: Callable[[Tx, Consumer, Sequence[Item]], list[leases.Result]],
 ) -> Response:
-    """Carry out the items that name a job, and answer each of them in its place."""
+    """Carry out the items that name a job, in a transaction of their own."""
+    caller = _caller(request)
+
+    async def ask(named: Sequence[Item]) -> tuple[Consumer, list[leases.Result]]:
+        def write(tx: Tx) -> tuple[Consumer, list[leases.Result]]:
+            consumer = caller.holder(tx)
+            return consumer, work(tx, consumer, named) if named else []
+
+        return await runtime.database.write(write)
+
+    return await _answer(runtime, items, outcome, ask)
+
+
+async def _answer(
+    runtime: Runtime,
+    items: Sequence[Item],
+    outcome: str | None,
+    ask: Callable[[Sequence[Item]], Awaitable[tuple[Consumer, list[leases.Result]]]],
+) -> Response:
+    """Ask for the items that name a job, and answer each of them in its place."""
     leases.check_batch(len(items))
     refusals = [_refusal(item) for item in items]
     named = [item for item, refusal in zip(items, refusals, strict=True) if refusal is None]
     if len({item.id for item in named}) != len(named):
         raise bad_request("job_twice", "a job may be named once in a batch", "jobs")
 
-    def write(tx: Tx) -> tuple[Consumer, list[leases.Result]]:
-        consumer = _holder(tx, request)
-        return consumer, work(tx, consumer, named) if named else []
-
-    consumer, carried_out = await runtime.database.write(write)
+    consumer, carried_out = await ask(named)
     following = iter(carried_out)
     results = [next(following) if refusal is None else refusal for refusal in refusals]
     if outcome is not None:

@@ -52,7 +52,7 @@ class PushEngine:
             with self._ear:
                 while not self._stopping:
                     await self._runtime.parts.attempt(_PART, self._reconcile)
-                    await self._ear.wait(limits.POLL_S)
+                    await self._ear.wait(self._pause_s())
                 await asyncio.gather(
                     *(task for _, task in self._lanes.values()), return_exceptions=True
                 )
@@ -71,6 +71,16 @@ class PushEngine:
             lane.stop()
         self._ear.wake()
 
+    def _pause_s(self) -> float | None:
+        """How long to wait for a change of definitions before they are read again."""
+        is_well = self._runtime.parts.wait_s(_PART) <= 0 and not self._unreadable
+        has_all = not any(task.done() for _, task in self._lanes.values())
+        return None if is_well and has_all else limits.POLL_S
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        """A lane ended: not at once, for the next might, too."""
+        asyncio.get_running_loop().call_later(limits.POLL_S, self._ear.wake)
+
     async def _reconcile(self) -> None:
         wanted, unreadable = await self._runtime.database.read(_push_consumers)
         self._tell_unreadable(unreadable)
@@ -85,7 +95,9 @@ class PushEngine:
                 self._lanes[seq][0].refresh(consumer)
             elif not self._stopping:
                 lane = Lane(self._runtime, consumer, self._sender)
-                self._lanes[seq] = (lane, asyncio.create_task(lane.run(), name=f"push-{seq}"))
+                task = asyncio.create_task(lane.run(), name=f"push-{seq}")
+                task.add_done_callback(self._ended)
+                self._lanes[seq] = (lane, task)
 
     def _tell_ended(self, seq: int, task: asyncio.Task[None]) -> None:
         """A lane ends by itself only if it was stopped; after anything else a new one takes its place."""

@@ -74,6 +74,7 @@ class Lane:
             try:
                 while True:
                     self._stir.clear()
+                    pause_s: float | None
                     try:
                         pause_s = await self._step()
                     except Exception as error:
@@ -106,11 +107,11 @@ class Lane:
 
     async def _hear(self, ear: Ear) -> None:
         while True:
-            await ear.wait(limits.POLL_S)
+            await ear.wait()
             self._stir.set()
 
-    async def _step(self) -> float:
-        """Store results and claim jobs. Returns how long to sleep if nothing happens."""
+    async def _step(self) -> float | None:
+        """Store results and claim jobs. Returns how long to sleep if nothing happens; None: until it does."""
         if self._results:
             await self._write_results()
         parts = self._runtime.parts
@@ -131,9 +132,8 @@ class Lane:
             # There may be more jobs or none: the lane checks again when the first of these calls ends.
             parts.worked(self.part)
             return self._wait_s() if self._free() <= 0 or len(jobs) < free else 0.0
-        pause_s = await self._runtime.pause_s(self.consumer.seq)
         parts.worked(self.part)
-        return pause_s
+        return None  # the bell rings for the next one
 
     def _free(self) -> int:
         if self._stopping or self._now_s() < self._throttled_until_s:

@@ -212,7 +212,10 @@ def authorised_consumer(
     unknown: int = 401,
 ) -> Consumer:
     """The consumer, checked in the specification's order: 404, 403, ``unknown`` (401), 403."""
-    row = tx.one("get_consumer", channel_id=channel_id, consumer_id=consumer_id)
+    row = tx.once(
+        ("consumer", channel_id, consumer_id),
+        lambda: tx.one("get_consumer", channel_id=channel_id, consumer_id=consumer_id),
+    )
     if row is None:
         raise not_found("channel", "channelId")
     if not ids.token_matches(row["channel_token_hash"], channel_token):

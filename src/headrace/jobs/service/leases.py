@@ -25,12 +25,12 @@ __all__ = [
     "Result",
     "check_batch",
     "claim",
+    "claim_each",
     "complete",
     "deadline_text",
     "describe",
     "fail",
     "heartbeat",
-    "next_due_us",
     "release",
 ]
 
@@ -82,24 +82,45 @@ def claim(tx: Tx, consumer: Consumer, n: int, lease_s: float, now: int) -> list[
     Nothing is claimed if the definition has changed since ``consumer`` was read: ``n`` may be by a limit that
     no longer holds, and the consumer may be paused. Whoever changes it rings for those who wait for its jobs.
     """
+    leased = _lease(tx, consumer, n, lease_s, now, each=False)
+    if not leased:
+        return []
+    rows, messages = _carried(tx, leased)
+    expires = _expires(now, lease_s)
+    return [_claimed(row, messages[row["message_seq"]], expires) for row in rows]
+
+
+def claim_each(
+    tx: Tx, consumer: Consumer, clients: int, lease_s: float, now: int
+) -> list[ClaimedJob]:
+    """The same for so many clients that want one job each: a lease for each, and whatever its bytes."""
+    rows = _lease(tx, consumer, clients, lease_s, now, each=True)
+    messages = _messages(tx, rows, _NO_LIMIT) if rows else {}
+    expires = _expires(now, lease_s)
+    return [_claimed(row, messages[row["message_seq"]], expires) for row in rows]
+
+
+def _lease(
+    tx: Tx, consumer: Consumer, n: int, lease_s: float, now: int, *, each: bool
+) -> list[Row]:
     if consumer.paused or consumer.disabled_us is not None:
         return []
     tx.run("promote_due", consumer_seq=consumer.seq, now=now, n=limits.SWEEP_ROWS)
-    lease = ids.new_lease()
-    expires = now + round(lease_s * _SECOND_US)
     rows = tx.all(
         "claim_jobs",
         consumer_seq=consumer.seq,
         version=consumer.updated_us,
         n=n,
-        lease=lease,
+        lease=ids.new_lease(),
+        each=each,
         now=now,
-        expires=expires,
+        expires=_expires(now, lease_s),
     )
-    if not rows:
-        return []
-    rows, messages = _carried(tx, sorted(rows, key=lambda row: (-row["priority"], row["seq"])))
-    return [_claimed(row, messages[row["message_seq"]], lease, expires) for row in rows]
+    return sorted(rows, key=lambda row: (-row["priority"], row["seq"]))
+
+
+def _expires(now: int, lease_s: float) -> int:
+    return now + round(lease_s * _SECOND_US)
 
 
 def _carried(tx: Tx, rows: Sequence[Row]) -> tuple[Sequence[Row], dict[int, Row]]:
@@ -125,10 +146,10 @@ def _messages(tx: Tx, rows: Sequence[Row], bytes_max: int) -> dict[int, Row]:
     return {row["seq"]: row for row in tx.all("messages_of", seqs=seqs, bytes=bytes_max)}
 
 
-def _claimed(row: Row, message: Row, lease: str, expires: int) -> ClaimedJob:
+def _claimed(row: Row, message: Row, expires: int) -> ClaimedJob:
     return ClaimedJob(
         seq=row["seq"],
-        lease=lease,
+        lease=row["lease"],
         deadline_us=expires,
         attempt=row["claims"],
         retries=row["retries"],
@@ -141,13 +162,6 @@ def _claimed(row: Row, message: Row, lease: str, expires: int) -> ClaimedJob:
         headers=json.loads(message["headers"]),
         ordering_key=row["ordering_key"],
     )
-
-
-def next_due_us(tx: Tx, consumer_seq: int) -> int | None:
-    """When the next delayed job of a consumer becomes ready."""
-    row = tx.one("next_due_us", consumer_seq=consumer_seq)
-    due: int | None = None if row is None else row["due_us"]
-    return due
 
 
 def complete(tx: Tx, consumer: Consumer, items: Sequence[Held], now: int) -> list[Result]:

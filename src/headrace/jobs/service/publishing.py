@@ -31,7 +31,7 @@ def publisher(
 ) -> Row:
     """The channel and producer, checked in the specification's order: 404, 403, 401, 403."""
     row = tx.once(
-        (channel_id, producer_id),
+        ("producer", channel_id, producer_id),
         lambda: tx.one("get_publisher", channel_id=channel_id, producer_id=producer_id),
     )
     if row is None:

@@ -94,7 +94,10 @@ class Database(Protocol):
         ...
 
     def on_ring(self, hear: Callable[[Sequence[int]], None], /) -> None:
-        """Call ``hear`` on the event loop for every :meth:`Tx.ring`, including those of other processes."""
+        """Call ``hear`` on the event loop for every :meth:`Tx.ring`.
+
+        With PostgreSQL for those of other processes, too, and with nothing when some may have been missed.
+        """
         ...
 
     def place(self) -> str:

@@ -16,6 +16,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,11 +24,10 @@ from ...clock import Clock, SystemClock
 from ...errors import ConfigurationError, StoreFormatError
 from .. import limits
 from ..errors import DatabaseUnavailableError, JobsError
-from .base import GroupWork, Row, Tx
+from .base import GroupWork, Outcome, Row, Tx
 from .queries import load_migrations, load_queries
 from .steady import Steady
 from .tables import FROZEN
-from .together import Together
 
 __all__ = ["SqliteDatabase", "migrate"]
 
@@ -37,6 +37,18 @@ _LOG: Final = logging.getLogger("headrace.jobs")
 _BUSY_MS: Final = 10_000
 _READERS: Final = 2
 _STOP: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """A request that is done with others of its kind, in the transaction in which they all are anyway."""
+
+    work: GroupWork
+    item: Any
+
+
+_Job = Callable[[Tx], Any] | _Shared
+_Write = tuple[_Job, asyncio.Future[Any]]
 
 
 class _SqliteTx:
@@ -90,7 +102,6 @@ class SqliteDatabase:
         self._readers: ThreadPoolExecutor | None = None
         self._local = threading.local()
         self._read_connections: list[sqlite3.Connection] = []
-        self._together = Together(self.write)
 
     def on_ring(self, hear: Callable[[Sequence[int]], None], /) -> None:
         self._hear = hear
@@ -133,6 +144,10 @@ class SqliteDatabase:
         self._read_connections.clear()
 
     async def write(self, work: Callable[[Tx], T], /) -> T:
+        result: T = await self._put(work)
+        return result
+
+    async def _put(self, work: _Job) -> Any:
         if self._writer is None:
             raise DatabaseUnavailableError("it is closed")
         if self._waiting >= limits.WRITES_PENDING_MAX:
@@ -142,7 +157,7 @@ class SqliteDatabase:
                 "too many writes are waiting for the disk; try again",
                 retry_after_s=1.0,
             )
-        future: asyncio.Future[T] = self._loop.create_future()
+        future: asyncio.Future[Any] = self._loop.create_future()
         self._waiting += 1
         self._writes.put((work, future))
         try:
@@ -151,7 +166,7 @@ class SqliteDatabase:
             self._waiting -= 1
 
     async def write_together(self, work: GroupWork, item: Any, /) -> Any:
-        return await self._together.write(work, item)
+        return await self._put(_Shared(work, item))
 
     async def read(self, work: Callable[[Tx], T], /) -> T:
         if self._readers is None:
@@ -230,22 +245,8 @@ class SqliteDatabase:
         try:
             self._steady.follow(connection)
             connection.execute("BEGIN IMMEDIATE")
-            for work, future in todo:
-                if future.cancelled():
-                    continue
-                connection.execute("SAVEPOINT one")
-                tx = _SqliteTx(connection, self._clock.now_ns() // 1000)
-                try:
-                    value = work(tx)
-                except Exception as error:
-                    if _is_unavailable(error):
-                        raise
-                    connection.execute("ROLLBACK TO one")
-                    results.append((future, None, error))
-                else:
-                    results.append((future, value, None))
-                    rung |= tx.rung
-                connection.execute("RELEASE one")
+            for group in _grouped(todo):
+                results += self._run(connection, group, rung)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             with contextlib.suppress(sqlite3.Error):  # the disk may refuse this, too
@@ -268,6 +269,56 @@ class SqliteDatabase:
                 self._hear(sorted(rung))
 
         return settle
+
+    def _run(
+        self, connection: sqlite3.Connection, group: Sequence[_Write], rung: set[int]
+    ) -> list[tuple[asyncio.Future[Any], Any, BaseException | None]]:
+        """Run one write, or those that share their statements: all of them, or else each for itself."""
+        group = [(work, future) for work, future in group if not future.cancelled()]
+        if not group:
+            return []
+        connection.execute("SAVEPOINT one")
+        tx = _SqliteTx(connection, self._clock.now_ns() // 1000)
+        try:
+            outcomes = _outcomes(tx, [work for work, _ in group])
+        except Exception as error:
+            if _is_unavailable(error):
+                raise
+            connection.execute("ROLLBACK TO one")
+            connection.execute("RELEASE one")
+            if len(group) == 1:
+                return [(group[0][1], None, error)]
+            return [found for one in group for found in self._run(connection, [one], rung)]
+        connection.execute("RELEASE one")
+        rung |= tx.rung
+        return [
+            (future, outcome.value, outcome.error)
+            for (_, future), outcome in zip(group, outcomes, strict=True)
+        ]
+
+
+def _grouped(writes: Sequence[_Write]) -> list[list[_Write]]:
+    """The writes in their order; those of one kind that share their statements stand with the first."""
+    groups: list[list[_Write]] = []
+    shared: dict[GroupWork, list[_Write]] = {}
+    for write in writes:
+        work = write[0]
+        if isinstance(work, _Shared):
+            if (group := shared.get(work.work)) is not None:
+                group.append(write)
+                continue
+            shared[work.work] = group = [write]
+            groups.append(group)
+        else:
+            groups.append([write])
+    return groups
+
+
+def _outcomes(tx: Tx, works: Sequence[_Job]) -> Sequence[Outcome]:
+    first = works[0]
+    if isinstance(first, _Shared):
+        return first.work(tx, [work.item for work in works if isinstance(work, _Shared)])
+    return [Outcome(first(tx))]
 
 
 def _is_unavailable(error: Exception) -> bool:

@@ -33,6 +33,25 @@ JOIN consumer ON consumer.channel_seq = item.channel_seq AND consumer.removed_us
 ORDER BY item.seq, consumer.seq
 RETURNING message_seq, consumer_seq;
 
+-- name: waiting_jobs
+-- Those of :consumers that have a job to claim, now or later.
+SELECT * FROM (
+    SELECT
+        consumer.seq AS consumer_seq,
+        EXISTS (
+            SELECT 1 FROM job
+            WHERE consumer_seq = consumer.seq AND state = 1001 AND hold = 0
+        ) AS ready,
+        (
+            SELECT min(due_us) FROM job
+            WHERE consumer_seq = consumer.seq AND state = 1001 AND hold = 1
+        ) AS due_us
+    FROM json_array_elements_text(:consumers::json) AS waited
+    JOIN consumer ON consumer.seq = waited.value::bigint AND consumer.paused = 0
+        AND consumer.disabled_us IS NULL AND consumer.removed_us IS NULL
+) AS found
+WHERE ready OR due_us IS NOT NULL;
+
 -- name: lock_keys
 -- Transactions that add or finish jobs of one ordering key lock each other out; always in the same order.
 SELECT pg_advisory_xact_lock(key) FROM (
@@ -44,7 +63,7 @@ SELECT pg_advisory_xact_lock(key) FROM (
 SELECT seq FROM consumer WHERE seq = :seq FOR UPDATE;
 
 -- name: claim_jobs
--- Nothing by a definition that was changed, or disabled, since it was read.
+-- Nothing by a definition that was changed, or disabled, since it was read. :each: a lease of its own.
 WITH picked AS (
     SELECT seq FROM job
     WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
@@ -55,11 +74,12 @@ WITH picked AS (
     ORDER BY priority DESC, seq LIMIT :n FOR UPDATE SKIP LOCKED
 )
 UPDATE job SET
-    state = 1002, lease = :lease, lease_started_us = :now, lease_expires_us = :expires,
+    state = 1002, lease = CASE WHEN :each THEN :lease::text || '.' || job.seq ELSE :lease::text END,
+    lease_started_us = :now, lease_expires_us = :expires,
     claims = claims + 1, changed_us = :now
 FROM picked WHERE job.seq = picked.seq
 RETURNING job.seq, job.message_seq, job.priority, job.retries, job.claims, job.ordering_key,
-    job.created_us;
+    job.created_us, job.lease;
 
 -- name: unclaim_jobs
 -- As if they had not been claimed, in the same transaction.
@@ -194,7 +214,14 @@ DELETE FROM message
 WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
 
 -- name: fold_counters
-WITH taken AS (DELETE FROM counter RETURNING scope, ref, kind, n)
+-- Only what has more than one row: a thousand quiet consumers are not written again and again.
+WITH loose AS (
+    SELECT scope, ref, kind FROM counter GROUP BY 1, 2, 3 HAVING count(*) > 1 OR sum(n) = 0
+), taken AS (
+    DELETE FROM counter USING loose
+    WHERE counter.scope = loose.scope AND counter.ref = loose.ref AND counter.kind = loose.kind
+    RETURNING counter.scope, counter.ref, counter.kind, counter.n
+)
 INSERT INTO counter SELECT scope, ref, kind, sum(n) FROM taken GROUP BY 1, 2, 3 HAVING sum(n) <> 0;
 
 -- name: empty_pages

@@ -122,6 +122,13 @@ FROM consumer JOIN channel ON channel.seq = consumer.channel_seq
 WHERE consumer.kind = 'push' AND consumer.paused = 0 AND consumer.disabled_us IS NULL
 AND consumer.removed_us IS NULL;
 
+-- name: definitions_stamp
+-- Any change of a consumer makes another row: what push lanes go by has to be read again.
+SELECT count(*) AS consumers, max(updated_us) AS newest_us, sum(updated_us & 1073741823) AS versions,
+    count(disabled_us) AS disabled, count(failing_since_us) AS failing, count(removed_us) AS removed,
+    sum(paused) AS paused
+FROM consumer;
+
 -- name: list_all_consumers
 SELECT consumer.seq, consumer.consumer_id, consumer.name, consumer.kind, consumer.paused,
     consumer.disabled_us, consumer.disabled_reason, channel.channel_id, channel.name AS channel_name

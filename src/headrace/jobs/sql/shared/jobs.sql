@@ -42,9 +42,6 @@ UPDATE job SET cancelled_us = :now WHERE seq = :seq AND state = 1002;
 -- name: delete_job
 DELETE FROM job WHERE seq = :seq;
 
--- name: next_due_us
-SELECT min(due_us) AS due_us FROM job WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 1;
-
 -- name: key_is_busy
 SELECT 1 FROM job
 WHERE consumer_seq = :consumer_seq AND ordering_key = :ordering_key AND state IN (1001, 1002)

@@ -38,6 +38,25 @@ JOIN consumer ON consumer.channel_seq = item.channel_seq AND consumer.removed_us
 ORDER BY item.seq, consumer.seq
 RETURNING message_seq, consumer_seq;
 
+-- name: waiting_jobs
+-- Those of :consumers that have a job to claim, now or later.
+SELECT * FROM (
+    SELECT
+        consumer.seq AS consumer_seq,
+        EXISTS (
+            SELECT 1 FROM job INDEXED BY job_queued
+            WHERE consumer_seq = consumer.seq AND state = 1001 AND hold = 0
+        ) AS ready,
+        (
+            SELECT min(due_us) FROM job INDEXED BY job_delayed
+            WHERE consumer_seq = consumer.seq AND state = 1001 AND hold = 1
+        ) AS due_us
+    FROM json_each(:consumers) AS waited
+    CROSS JOIN consumer ON consumer.seq = waited.value AND consumer.paused = 0
+        AND consumer.disabled_us IS NULL AND consumer.removed_us IS NULL
+) AS found
+WHERE ready OR due_us IS NOT NULL;
+
 -- name: lock_keys
 SELECT 1 WHERE :keys IS NOT NULL;
 
@@ -45,9 +64,10 @@ SELECT 1 WHERE :keys IS NOT NULL;
 SELECT seq FROM consumer WHERE seq = :seq;
 
 -- name: claim_jobs
--- Nothing by a definition that was changed, or disabled, since it was read.
+-- Nothing by a definition that was changed, or disabled, since it was read. :each: a lease of its own.
 UPDATE job SET
-    state = 1002, lease = :lease, lease_started_us = :now, lease_expires_us = :expires,
+    state = 1002, lease = CASE WHEN :each THEN :lease || '.' || seq ELSE :lease END,
+    lease_started_us = :now, lease_expires_us = :expires,
     claims = claims + 1, changed_us = :now
 WHERE seq IN (
     SELECT seq FROM job INDEXED BY job_queued
@@ -58,7 +78,7 @@ WHERE seq IN (
     )
     ORDER BY priority DESC, seq LIMIT :n
 )
-RETURNING seq, message_seq, priority, retries, claims, ordering_key, created_us;
+RETURNING seq, message_seq, priority, retries, claims, ordering_key, created_us, lease;
 
 -- name: unclaim_jobs
 -- As if they had not been claimed, in the same transaction.
