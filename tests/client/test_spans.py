@@ -108,6 +108,57 @@ async def test_a_loop_of_ones_own_has_a_span_for_each_message(
     assert span.status.status_code is otel.StatusCode.ERROR
 
 
+async def test_an_iteration_has_a_span_for_each_turn_in_its_senders_trace(
+    connection: Connection, spans: Recorded
+) -> None:
+    js = connection.jetstream()
+    consumer = await js.create_consumer("S", durable_name="c")
+    senders = []
+    for number in range(3):
+        with spans.provider.get_tracer("test").start_as_current_span(f"sender {number}") as sender:
+            await js.publish(f"orders.{number}", b"x")
+        senders.append(sender.get_span_context())
+    spans.exporter.clear()
+    with spans.provider.get_tracer("test").start_as_current_span("worker") as own:
+        async with consumer.consume() as messages:
+            async for message in messages:
+                await connection.publish("ground.coffee", headers={"N": message.subject})
+                if message.subject == "orders.1":
+                    message.nak(60)
+                else:
+                    message.ack()
+                assert otel.get_current_span() is not own
+                if message.subject == "orders.2":
+                    break
+        assert otel.get_current_span() is own, "the loop is left"
+    processed = [s for s in spans.exporter.get_finished_spans() if s.name.startswith("process")]
+    assert [s.context.trace_id for s in processed] == [s.trace_id for s in senders]
+    assert all(s.parent is not None and s.parent.is_remote for s in processed)
+    assert [[event.name for event in s.events] for s in processed] == [["ack"], ["nak"], ["ack"]]
+    assert [s.attributes["messaging.nats.stream_sequence"] for s in processed] == [1, 2, 3]
+
+
+async def test_several_callbacks_at_once_have_spans_of_their_own(
+    connection: Connection, spans: Recorded
+) -> None:
+    js = connection.jetstream()
+    consumer = await js.create_consumer("S", durable_name="c")
+    for number in range(6):
+        await js.publish("orders.x", b"%d" % number)
+    published = {s.context.trace_id for s in spans.exporter.get_finished_spans()}
+    seen: list[int] = []
+
+    def handle(message: JetStreamMessage) -> None:  # on a thread
+        current = tracing.current()
+        assert current is not None
+        seen.append(int(current.trace_id, 16))
+        message.ack()
+
+    async with consumer.consume(handle, concurrency=3):
+        await until(lambda: len(seen) == 6)
+    assert set(seen) == published and len(published) == 6
+
+
 async def test_a_request_and_who_answers_it(connection: Connection, spans: Recorded) -> None:
     def double(message: Message) -> bytes:
         if not message.payload:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from .._version import __version__
@@ -72,6 +72,25 @@ class Spans:
     @contextlib.contextmanager
     def processing(self, message: Any) -> Iterator[None]:
         """A message is processed, as a part of its sender's trace."""
+        subject, kind, attributes = self._about(message)
+        sender = None
+        with self._unharmed():
+            sender = tracing.context_of(message)
+        with (
+            tracing.use(sender),
+            self._span("process", subject, kind, attributes) as span,
+        ):
+            try:
+                yield
+            finally:
+                self._settled(span, message)
+
+    def one_by_one(self, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """The same messages, each processed from when it is handed out until the next one is asked for."""
+        return _OneByOne(self, messages)
+
+    def _about(self, message: Any) -> tuple[str, Any, dict[str, Any]]:
+        """Subject, kind and attributes of the span of a message that is processed."""
         subject = message.subject
         attributes = _attributes("process", "process", subject, len(message.payload))
         delivered = hasattr(message, "is_answered")
@@ -84,20 +103,13 @@ class Spans:
                 attributes["messaging.nats.delivered"] = about.delivered
         asks = not delivered and bool(message.reply)
         kind = self._otel.SpanKind.SERVER if asks else self._otel.SpanKind.CONSUMER
-        sender = None
-        with self._unharmed():
-            sender = tracing.context_of(message)
-        with (
-            tracing.use(sender),
-            self._span("process", subject, kind, attributes) as span,
-        ):
-            try:
-                yield
-            finally:
-                if delivered and message.is_answered:
-                    answer = message._answered
-                    with self._unharmed():
-                        span.add_event("ack" if answer is True else answer)
+        return subject, kind, attributes
+
+    def _settled(self, span: Any, message: Any) -> None:
+        if getattr(message, "is_answered", False):
+            answer = message._answered
+            with self._unharmed():
+                span.add_event("ack" if answer is True else answer)
 
     def traced(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """``callback``, with a span for each message that it is called with."""
@@ -147,6 +159,51 @@ class Spans:
             if error is not known and not self._has_failed:
                 self._has_failed = True
                 _log.warning("a span could not be made, or not ended: %r", error, exc_info=error)
+
+
+class _OneByOne:
+    """An iteration with a span for each message, which is the current one while its turn lasts.
+
+    What the body of the loop raises is not known here. Whoever leaves the loop is where it was before it.
+    """
+
+    def __init__(self, spans: Spans, messages: AsyncIterator[Any]) -> None:
+        self._spans = spans
+        self._messages = messages
+        self._span: Any = None
+        self._message: Any = None
+        self._before: Any = None
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        self._end()
+        message = await anext(self._messages)
+        with self._spans._unharmed():
+            self._begin(message)
+        return message
+
+    def __del__(self) -> None:
+        self._end()
+
+    def _begin(self, message: Any) -> None:
+        subject, kind, attributes = self._spans._about(message)
+        with tracing.use(tracing.context_of(message)):
+            self._span = self._spans._tracer.start_span(
+                f"process {_template(subject)}", kind=kind, attributes=attributes
+            )
+        self._message = message
+        self._before = tracing.make_current(self._span)
+
+    def _end(self) -> None:
+        if self._span is None:
+            return
+        span, self._span = self._span, None
+        self._spans._settled(span, self._message)
+        with self._spans._unharmed():
+            span.end()
+            tracing.make_current_again(span, self._before)
 
 
 def _attributes(kind: str, name: str, subject: str, size: int) -> dict[str, Any]:

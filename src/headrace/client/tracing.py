@@ -178,6 +178,20 @@ def _remote(context: TraceContext) -> Any:
     return _otel.set_span_in_context(_otel.NonRecordingSpan(span))
 
 
+def make_current(span: Any) -> Any:
+    """Make a span of OpenTelemetry the current one, and return what was current before. Without a token,
+    which only the context that it is of could give back."""
+    before = _otel_context.get_current()
+    _otel_context.attach(_otel.set_span_in_context(span, before))
+    return before
+
+
+def make_current_again(span: Any, before: Any) -> None:
+    """Undo ``make_current(span)``, where ``span`` is still the current one."""
+    if _otel.get_current_span() is span:
+        _otel_context.attach(before)
+
+
 def with_trace(block: bytes) -> bytes:
     """A header block with the active context, unless it has one already or there is none."""
     context = current()

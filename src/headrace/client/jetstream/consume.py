@@ -158,7 +158,8 @@ class Consumption:
         return self._feed.error
 
     def __aiter__(self) -> AsyncIterator[JetStreamMessage]:
-        return self
+        spans = self._session.spans
+        return self if spans is None or self._feed.worker is not None else spans.one_by_one(self)
 
     async def __anext__(self) -> JetStreamMessage:
         feed, frames = self._feed, self._frames
