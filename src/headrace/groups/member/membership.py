@@ -206,7 +206,6 @@ class Membership(Generic[G]):
             raise
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
-        self._record = record
         label = f"member {self.member!r} of group {self.group!r} of stream {self.stream!r}"
         self._loop_watch = LoopWatch(
             label, name_of(self._handler), settings.lease_s, self._emit, self._current
@@ -303,7 +302,7 @@ class Membership(Generic[G]):
             if record != known:
                 self._changed_badly("received a change in the configuration, terminating", None)
             return
-        if not record.has_fixed_part_of(known):
+        if not record.can_follow(known):
             self._changed_badly(
                 "received a bad change in the configuration: max number of members, buffered messages, "
                 "filter or partitioning wildcards changed",
@@ -311,7 +310,6 @@ class Membership(Generic[G]):
             )
             return
         if record.revision > known.revision:
-            self._record = record
             self._want(record)
 
     def _changed_badly(self, what: str, cause: Exception | None) -> None:
@@ -322,6 +320,8 @@ class Membership(Generic[G]):
     def _want(self, record: G) -> None:
         """Tell every consumer's seat what it is to read now."""
         assert self._crew is not None
+        self._record = record
+        self._crew.key = self._key or key_function(record)
         wanted = plans(record, self.member)
         for name in wanted:
             if name not in self._seats:
