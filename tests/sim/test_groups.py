@@ -36,6 +36,12 @@ _CHANGES = {"kind": "elastic", "changes": ("map", "add", "drop")}
 # A link lost with several messages on their way, too rare to be left to chance.
 _LOSSY = {**_BUSY, "faults": ("cut",), "handler_seconds": 0.1}
 LOSSY_SEEDS = 30
+# Partitions, filters and mappings that change, and who the members are, too.
+_REFORMED: dict[str, Any] = {
+    "kind": "elastic",
+    "changes": ("reform", "add", "drop", "map", "rejoin"),
+}
+CHANGED_SEEDS = 30
 # A network on which renewals take longer than a lease, and nothing else happens that nobody wants.
 _SLOW = {**_BUSY, "members": 1, "instances": 2, "faults": (), "changes": ("rejoin",)}
 _SLOW.update({"delay": 0.015, "ack_wait": 1.0, "slow_share": 0.5, "sync_share": 0.0})
@@ -56,6 +62,8 @@ KEPT: list[tuple[int, dict[str, Any]]] = [
     # Two that stood by deleted a consumer, the second of them after a look at the first one's former one.
     (28039, {}),
     (261, {"handler": "blocks"}),  # another handler began while a renewal was under way
+    # A stream that was numbered as it once had been was copied from where it had been then.
+    (765, _REFORMED),
     (1235, _SLOW),  # two of the answers that a renewal waits for came late
 ]
 
@@ -78,6 +86,13 @@ def test_keys_stay_in_order_whatever_happens_to_members_and_broker() -> None:
         assert not missed, f"no seed has entered: {missed}"
         rare = [event for event in EVENTS if not events[event]]
         assert not rare, f"never happened: {rare}"
+
+
+def test_a_group_is_changed_without_loss_or_disorder() -> None:
+    """Partitions and filters, interrupted and undone, while members come, go and fail, as the broker does."""
+    counts = simulate_many(range(CHANGED_SEEDS), **_REFORMED)
+    wanted = ("changed", "change interrupted", "change undone", "planned change", "broker killed")
+    assert all(counts[event] for event in wanted), counts
 
 
 @pytest.mark.parametrize(("seed", "cast"), KEPT)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from . import elastic, static
 from .assignment import MemberMapping
+from .change import ChangeProgress
+from .change_record import GroupChange
 from .errors import (
     GroupChangedError,
     GroupConfigurationError,
@@ -29,8 +31,10 @@ from .message import GroupMessage
 from .records import ElasticGroup, Layout, PartitioningFilter, StaticGroup
 
 __all__ = [
+    "ChangeProgress",
     "DeadLetter",
     "ElasticGroup",
+    "GroupChange",
     "GroupChangedError",
     "GroupConfigurationError",
     "GroupError",

@@ -12,21 +12,25 @@ from typing import Any
 
 from ..api.consumers import ConsumerConfig
 from ..client import JetStream, KeyExistsError
+from . import change as under_way
 from . import consumers, work_queue
 from .assignment import MemberMapping
 from .bucket import ATTEMPTS, Records
+from .change import OnProgress
+from .changing import CLOSED_BYTES
 from .errors import GroupConfigurationError, GroupError
 from .member import Membership, OnFailure
 from .member.crew import Handler
 from .message import GroupMessage
 from .names import check_group_name
-from .records import ElasticGroup, Layout, PartitioningFilter
+from .records import LIMITS, ElasticGroup, Layout, PartitioningFilter
 from .validation import mappings_given, texts_given
 from .work_queue import Start
 
 __all__ = [
     "active_members",
     "add_members",
+    "change",
     "create",
     "delete",
     "delete_mappings",
@@ -36,6 +40,7 @@ __all__ = [
     "list",
     "set_mappings",
     "step_down",
+    "undo_change",
     "update",
 ]
 
@@ -79,9 +84,7 @@ async def create(
         GroupConfigurationError: a setting is wrong, or the stream does not exist.
         GroupExistsError: the group exists with other settings, or its stream's name is taken.
     """
-    filters = None
-    if partitioning_filters is not None:
-        filters = tuple(_filter_given(each) for each in partitioning_filters)
+    filters = _filters_given(partitioning_filters)
     wanted = ElasticGroup(
         stream,
         check_group_name(group),
@@ -146,12 +149,103 @@ async def update(
         raise GroupConfigurationError(f"nothing to change; name one of {', '.join(limits)}")
 
     def limit(record: ElasticGroup) -> ElasticGroup:
+        under_way.check_unchanging(record, "its limits are not changed by themselves")
         return dataclasses.replace(record, **changes)
 
     wanted = limit(await get(js, stream, group))
     wanted.validate()
     await work_queue.change(js, wanted, await consumers.origin_of(js, stream, "elastic"))
     return await _change(js, stream, group, limit)
+
+
+async def change(
+    js: JetStream,
+    stream: str,
+    group: str,
+    *,
+    max_members: int | None = None,
+    partitioning_filters: Sequence[PartitioningFilter] | None = None,
+    member_mappings: Sequence[MemberMapping] | None = None,
+    max_buffered_messages: int | None = None,
+    max_buffered_bytes: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> ElasticGroup:
+    """Change a group's partitions, its key or its filters while it works: nothing is handled again, nothing
+    is left out, and each key stays in order.
+
+    The work queue takes nothing more from a message of the stream on, the **boundary**. The members, whoever
+    they are, handle what is in it. Once it is empty the record has the new settings, the members follow, and
+    the queue goes on behind the boundary with the new numbers. So new messages wait while the queue is
+    drained; it returns when all is done. What is not named stays.
+
+    Interrupted, at whatever call, it goes on when it is called again, with the same settings or with none;
+    by anybody. Until the boundary is passed ``undo_change`` takes it back.
+
+    Members of other implementations, and of Headrace before this, drain the queue like all others and end
+    when the record changes; start them again.
+
+    Args:
+        max_members, partitioning_filters: as of ``create``; no filters, ``[]``: everything.
+        member_mappings: the distribution by hand for the new partitions; a group that has mappings needs it
+            where ``max_members`` changes.
+        max_buffered_messages, max_buffered_bytes: as of ``create``. Where nothing else is named it is what
+            ``update`` does.
+        on_progress: called with each new ``ChangeProgress``.
+
+    Raises:
+        GroupNotFoundError, GroupRecordError: the group cannot be read.
+        GroupConfigurationError: a setting is wrong, or none is named and no change is under way.
+        GroupExistsError: the stream of that name is not the group's.
+        GroupError: another change is under way; the work queue has replicas, or the server does not say how
+            far it has copied; it is gone; others have changed the group too often.
+    """
+    named: dict[str, Any] = {
+        "max_members": max_members,
+        "partitioning_filters": _filters_given(partitioning_filters),
+        "member_mappings": None if member_mappings is None else mappings_given(member_mappings),
+        "max_buffered_messages": max_buffered_messages,
+        "max_buffered_bytes": max_buffered_bytes,
+    }
+    named = {name: each for name, each in named.items() if each is not None}
+
+    def alter(record: ElasticGroup) -> ElasticGroup:
+        most = named.get("max_members", record.max_members)
+        is_dealt = not record.member_mappings or "member_mappings" in named
+        if not is_dealt and most != record.max_members:
+            raise GroupConfigurationError(
+                f"elastic group {group!r} of stream {stream!r} has mappings for {record.max_members} "
+                f"partitions; give those for {most}, too (member_mappings)"
+            )
+        wanted = dataclasses.replace(record, **named)
+        return dataclasses.replace(wanted, members=()) if wanted.member_mappings else wanted
+
+    record = await get(js, stream, group)
+    if not named:
+        found = await work_queue.find(js, record)
+        if record.change is None and found.config.max_bytes != CLOSED_BYTES:
+            raise GroupConfigurationError(
+                f"elastic group {group!r} of stream {stream!r} is not being changed, and nothing to change "
+                "is named; name max_members, partitioning_filters, or limits"
+            )
+    elif record.change is None and named.keys() <= {*LIMITS}:
+        return await update(js, stream, group, **named)
+    else:
+        await under_way.begin(js, stream, group, alter)
+    return await under_way.go_on(js, stream, group, on_progress)
+
+
+async def undo_change(
+    js: JetStream, stream: str, group: str, *, on_progress: OnProgress | None = None
+) -> ElasticGroup:
+    """Take back a change that is under way, before its boundary is passed: the work queue takes messages
+    again, with the settings that the group has. A group that is not being changed is left as it is.
+
+    Raises:
+        GroupNotFoundError, GroupRecordError: the group cannot be read.
+        GroupError: the boundary is passed, the queue is gone, or others have changed the group too often.
+    """
+    await under_way.undo(js, stream, group)
+    return await under_way.go_on(js, stream, group, on_progress)
 
 
 async def get(js: JetStream, stream: str, group: str) -> ElasticGroup:
@@ -295,12 +389,12 @@ async def set_mappings(
             "invalid stream name or elastic consumer group name or member mappings: "
             "there is no mapping; to have none, delete them"
         )
-    return await _change(
-        js,
-        stream,
-        group,
-        lambda record: dataclasses.replace(record, members=(), member_mappings=wanted),
-    )
+
+    def set_all(record: ElasticGroup) -> ElasticGroup:
+        under_way.check_unchanging(record, "its mappings stay")
+        return dataclasses.replace(record, members=(), member_mappings=wanted)
+
+    return await _change(js, stream, group, set_all)
 
 
 async def delete_mappings(js: JetStream, stream: str, group: str) -> ElasticGroup:
@@ -308,9 +402,12 @@ async def delete_mappings(js: JetStream, stream: str, group: str) -> ElasticGrou
 
     Raises as ``add_members``.
     """
-    return await _change(
-        js, stream, group, lambda record: dataclasses.replace(record, member_mappings=())
-    )
+
+    def delete_all(record: ElasticGroup) -> ElasticGroup:
+        under_way.check_unchanging(record, "its mappings stay")
+        return dataclasses.replace(record, member_mappings=())
+
+    return await _change(js, stream, group, delete_all)
 
 
 async def _change(
@@ -338,6 +435,12 @@ def _names_given(names: Iterable[str]) -> builtins.list[str]:
             "invalid stream name or elastic consumer group name or no member names: there is no name"
         )
     return [*given]
+
+
+def _filters_given(
+    given: Sequence[PartitioningFilter] | None,
+) -> tuple[PartitioningFilter, ...] | None:
+    return None if given is None else tuple(_filter_given(each) for each in given)
 
 
 def _filter_given(given: PartitioningFilter) -> PartitioningFilter:

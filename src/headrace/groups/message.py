@@ -26,7 +26,8 @@ else:
     JetStreamMessage = Generation = Any  # msgspec evaluates the annotations of a struct
 
 
-_SOURCE: Final = "Nats-Stream-Source"
+SOURCE: Final = "Nats-Stream-Source"
+"""The header that says where a copy comes from."""
 
 
 class GroupMessage(msgspec.Struct, eq=False):
@@ -68,7 +69,7 @@ class GroupMessage(msgspec.Struct, eq=False):
         group. In an elastic group ``metadata`` has another one, that of the copy in its work queue."""
         if not self._generation.is_copied:
             return self._message.metadata.stream_seq
-        origin = self._message.headers.get(_SOURCE) or ""
+        origin = self._message.headers.get(SOURCE) or ""
         fields = origin.split(" ")
         if len(fields) < 2 or not fields[1].isdigit():
             raise ProtocolError(f"the copy does not say where it comes from: {origin!r}")

@@ -21,6 +21,9 @@ QUERY_ROLE: Final = "spark-member"
 QUERY_MEMBER: Final = "headrace.member"
 QUERY_OWNER: Final = "headrace.owner"
 
+RENUMBERED: Final = "headrace.renumbered"
+"""Metadata of a work queue whose group was changed: its last sequence then, and the boundary."""
+
 _NAME: Final = re.compile(r"[-_=a-zA-Z0-9]+")
 _NAME_BYTES_MAX: Final = 128  # a stream's and a consumer's name hold two of them
 

@@ -10,32 +10,20 @@ do not know layouts find a record without ``max_members``, which they refuse, in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
 
 import msgspec
 
-from ..api.base import DocumentError, read_json
 from . import validation
 from .assignment import MemberMapping, assign, filter_subjects
+from .change_record import GroupChange, read_change
 from .errors import GroupConfigurationError, GroupRecordError
+from .record_reader import LAYOUTS, RecordReader
+from .record_reader import Layout as Layout
+from .record_reader import PartitioningFilter as PartitioningFilter
 
-Layout = Literal["interoperable", "per_partition"]
 LIMITS: Final = ("max_buffered_messages", "max_buffered_bytes")
-LAYOUTS: Final[tuple[str, ...]] = get_args(Layout)
-
-
-class PartitioningFilter(NamedTuple):
-    """Subjects that an elastic group takes, and which of their tokens are the key.
-
-    Attributes:
-        filter: a subject pattern with at least one ``*``, or ending in ``>``.
-        partitioning_wildcards: which ``*`` of it, counted from 1, make up the key; none: the whole
-            subject is the key.
-    """
-
-    filter: str
-    partitioning_wildcards: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +88,7 @@ class StaticGroup:
     def decode(cls, stream: str, name: str, value: bytes, revision: int = 0) -> StaticGroup:
         """Read a record. Raises GroupRecordError."""
         what = f"static group {name!r} of stream {stream!r}"
-        read = _Reader(what, value)
+        read = RecordReader.of(what, value)
         filters = read.names("filters") or tuple(filter(None, [read.text("filter")]))
         group = cls(
             stream,
@@ -129,6 +117,8 @@ class ElasticGroup:
         members: names among which the partitions are distributed.
         member_mappings: the distribution given by hand, instead of ``members``.
         layout: ``interoperable``: one consumer for each member; ``per_partition``: one for each partition.
+        changed: how often what is fixed at the creation was changed by ``elastic.change``.
+        change: the change that is under way; None: there is none.
         revision: of the record in the bucket; 0 when it was never stored.
     """
 
@@ -141,6 +131,8 @@ class ElasticGroup:
     members: tuple[str, ...] = ()
     member_mappings: tuple[MemberMapping, ...] = ()
     layout: Layout = "interoperable"
+    changed: int = 0
+    change: GroupChange | None = None
     revision: int = field(default=0, compare=False)
 
     def validate(self) -> None:
@@ -165,8 +157,36 @@ class ElasticGroup:
         """Whether nothing differs from ``other`` but who the members are, and the limits of the queue."""
         return self.fixed_part() == other.fixed_part()
 
+    def can_follow(self, other: ElasticGroup) -> bool:
+        """Whether a member that knows ``other`` may go on when it is told of this one: what is fixed was
+        changed as it should be, or not at all; or this is what ``other`` was before, and comes late."""
+        is_changed = self.changed > other.changed and self.revision > other.revision
+        is_late = self.changed < other.changed and self.revision < other.revision
+        may_differ = (is_changed or is_late) and self.layout == other.layout
+        return may_differ or self.has_fixed_part_of(other)
+
+    def other_side(self) -> ElasticGroup | None:
+        """The group with the settings that the change under way has: what is to come, or what was."""
+        change = self.change
+        if change is None:
+            return None
+        return replace(
+            self,
+            max_members=change.max_members,
+            partitioning_filters=change.partitioning_filters,
+            max_buffered_messages=change.max_buffered_messages,
+            max_buffered_bytes=change.max_buffered_bytes,
+            members=() if change.member_mappings else self.members,
+            member_mappings=change.member_mappings or self.member_mappings,
+            change=None,
+        )
+
     def differences(self, wanted: ElasticGroup) -> list[str]:
-        """What is otherwise than in ``wanted``, in words. Members count only if ``wanted`` names some."""
+        """What is otherwise than in ``wanted``, in words. Members count only if ``wanted`` names some. While
+        the group is being changed both sides are as good."""
+        other = self.other_side()
+        if other is not None and not other.differences(wanted):
+            return []
         (most, filters, layout), (its_most, its_filters, its_layout) = (
             self.fixed_part(),
             wanted.fixed_part(),
@@ -183,7 +203,7 @@ class ElasticGroup:
         return _unequal(pairs)
 
     def fixed_part(self) -> tuple[object, ...]:
-        """What cannot be changed after the creation."""
+        """What only ``elastic.change`` changes after the creation, and the layout, which nothing does."""
         filters = tuple(
             (each.filter, each.partitioning_wildcards or ())
             for each in self.partitioning_filters or ()
@@ -198,6 +218,8 @@ class ElasticGroup:
             ("partitioning_filters", None if filters is None else [f._asdict() for f in filters]),
             ("max_buffered_msg", self.max_buffered_messages or None),
             ("max_buffered_bytes", self.max_buffered_bytes or None),
+            ("changed", self.changed or None),
+            ("change", None if self.change is None else self.change.fields()),
             always="partitioning_filters",
         )
 
@@ -205,7 +227,7 @@ class ElasticGroup:
     def decode(cls, stream: str, name: str, value: bytes, revision: int = 0) -> ElasticGroup:
         """Read a record. Raises GroupRecordError."""
         what = f"elastic group {name!r} of stream {stream!r}"
-        read = _Reader(what, value)
+        read = RecordReader.of(what, value)
         group = cls(
             stream,
             name,
@@ -216,13 +238,14 @@ class ElasticGroup:
             read.names("members"),
             read.mappings(),
             read.layout(),
+            read.whole("changed"),
+            read_change(what, read.part("change")),
             revision,
         )
         return _valid(group, what)
 
 
 Group = TypeVar("Group", StaticGroup, ElasticGroup)
-T = TypeVar("T")
 
 
 def _no_limit(size: int) -> int:
@@ -274,90 +297,3 @@ def _encode(group: StaticGroup | ElasticGroup, *own: tuple[str, object], always:
     for character in (b"<", b">", b"&"):
         text = text.replace(character, b"\\u%04x" % ord(character))
     return text
-
-
-# Reading
-
-
-class _Reader:
-    """Takes the fields out of a record, and says which one is not what it should be."""
-
-    def __init__(self, what: str, value: bytes) -> None:
-        self._what = what
-        try:
-            fields = read_json(value)
-        except DocumentError as error:
-            raise GroupRecordError(f"the record of {what} is no JSON: {error}") from error
-        if not isinstance(fields, dict):
-            raise GroupRecordError(f"the record of {what} is no JSON object: {value[:80]!r}")
-        self._fields: Mapping[str, Any] = fields
-
-    def layout(self) -> Layout:
-        layout = self._fields.get("layout", "interoperable")
-        if layout not in LAYOUTS:
-            raise GroupRecordError(
-                f"{self._what} has the layout {layout!r}, which this version does not know; "
-                f"it knows {' and '.join(map(repr, LAYOUTS))}"
-            )
-        return layout  # type: ignore[no-any-return]
-
-    def partitions(self) -> int:
-        name = "max_members" if self.layout() == "interoperable" else "partitions"
-        return self.whole(name)
-
-    def whole(self, *names: str) -> int:
-        for name in names:
-            value = self._fields.get(name)
-            if value is not None:
-                return self._is(name, value, int, "a whole number")
-        return 0
-
-    def text(self, name: str) -> str:
-        return self._is(name, self._fields.get(name) or "", str, "a text")
-
-    def names(self, name: str) -> tuple[str, ...]:
-        return tuple(self._is(name, each, str, "a list of texts") for each in self._list(name))
-
-    def mappings(self) -> tuple[MemberMapping, ...]:
-        found = self._list("member_mappings") or self._list("member-mappings")
-        return tuple(
-            MemberMapping(
-                self._is("member", each.get("member"), str, "a text"),
-                self._wholes("partitions", each.get("partitions")) or (),
-            )
-            for each in (self._is("member_mappings", e, dict, "a list of objects") for e in found)
-        )
-
-    def partitioning_filters(self) -> tuple[PartitioningFilter, ...] | None:
-        if self._fields.get("filter"):  # document 001: one filter, its wildcards beside it
-            wildcards = self._wholes(
-                "partitioning-wildcards", self._fields.get("partitioning-wildcards")
-            )
-            return (PartitioningFilter(self.text("filter"), wildcards),)
-        if self._fields.get("partitioning_filters") is None:
-            return None
-        name = "partitioning_filters"
-        found = [self._is(name, each, dict, "a list of objects") for each in self._list(name)]
-        return tuple(
-            PartitioningFilter(
-                self._is("filter", each.get("filter", ""), str, "a text"),
-                self._wholes("partitioning_wildcards", each.get("partitioning_wildcards")),
-            )
-            for each in found
-        )
-
-    def _wholes(self, name: str, value: object) -> tuple[int, ...] | None:
-        if value is None:
-            return None
-        listed = self._is(name, value, list, "a list")
-        return tuple(self._is(name, each, int, "a list of whole numbers") for each in listed)
-
-    def _list(self, name: str) -> list[Any]:
-        return self._is(name, self._fields.get(name) or [], list, "a list")
-
-    def _is(self, name: str, value: object, kind: type[T], accepted: str) -> T:
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise GroupRecordError(
-                f"the record of {self._what} has {name} {value!r}; accepted: {accepted}"
-            )
-        return value

@@ -103,7 +103,7 @@ async def ensure(
         await js.create_stream(wanted)
     except JetStreamApiError as error:
         if error.err_code != _EXISTS:
-            raise _refused(wanted.name, "create", error) from error
+            raise refused(wanted.name, "create", error) from error
         there = await _find(js, group)  # somebody else was faster; is it this group's?
         if there is not None:
             _check_own(there, group)
@@ -115,12 +115,7 @@ async def change(js: JetStream, group: ElasticGroup, origin: StreamInfo) -> None
     Raises GroupError if there is no such stream or the server refuses, GroupExistsError if it is not the
     group's.
     """
-    found = await _find(js, group)
-    if found is None:
-        raise GroupError(
-            f"elastic group {group.name!r} of stream {group.stream!r} has no stream "
-            f"{stream_of(group)!r}: create the group again, which makes it"
-        )
+    found = await find(js, group)
     _check_own(found, group)
     await _limit(js, found, config_of(group, origin))
 
@@ -136,10 +131,11 @@ async def _limit(js: JetStream, found: StreamInfo, wanted: StreamConfig) -> None
     try:
         await Stream(js._api, wanted.name, found).update(**limits)
     except JetStreamApiError as error:
-        raise _refused(wanted.name, "change", error) from error
+        raise refused(wanted.name, "change", error) from error
 
 
-def _refused(name: str, verb: str, error: JetStreamApiError) -> GroupError:
+def refused(name: str, verb: str, error: JetStreamApiError) -> GroupError:
+    """What to raise where the server refuses something about a work queue."""
     kind = GroupConfigurationError if error.code == 400 else GroupError
     return kind(
         f"can't {verb} the elastic consumer group's stream: {error.description} (stream {name!r})"
@@ -156,6 +152,17 @@ async def remove(js: JetStream, group: ElasticGroup) -> None:
     except JetStreamApiError as error:
         if error.err_code != _NOT_FOUND:  # else somebody else was faster
             raise
+
+
+async def find(js: JetStream, group: ElasticGroup) -> StreamInfo:
+    """The stream. Raises GroupError if there is none."""
+    found = await _find(js, group)
+    if found is None:
+        raise GroupError(
+            f"elastic group {group.name!r} of stream {group.stream!r} has no stream "
+            f"{stream_of(group)!r}: create the group again, which makes it"
+        )
+    return found
 
 
 async def _find(js: JetStream, group: ElasticGroup) -> StreamInfo | None:
@@ -177,9 +184,25 @@ def _check_own(found: StreamInfo, group: ElasticGroup) -> None:
 
 
 def _foreign(found: StreamInfo, group: ElasticGroup) -> str:
-    """Why a stream is not the group's; "" if it is."""
-    config = found.config
+    """Why a stream is not the group's; "" if it is. While the group is being changed it may have either
+    side's numbers."""
+    if why := foreign_form(found, group):
+        return why
+    other = group.other_side()
+    if numbers_for(found, group) or (other is not None and numbers_for(found, other)):
+        return ""
+    return "it numbers other subjects, or in another way"
+
+
+def numbers_for(found: StreamInfo, group: ElasticGroup) -> bool:
+    """Whether a work queue numbers its subjects as ``group`` has them."""
     wanted = transforms(group.partitioning_filters or (), group.max_members)
+    return found.config.sources[0].subject_transforms == wanted
+
+
+def foreign_form(found: StreamInfo, group: ElasticGroup) -> str:
+    """Why a stream is no work queue of this group, however it numbers; "" if it is one."""
+    config = found.config
     if config.retention != "workqueue":
         return f"its retention is {config.retention!r}"
     if config.subjects or config.mirror is not None:
@@ -190,6 +213,4 @@ def _foreign(found: StreamInfo, group: ElasticGroup) -> str:
     source = config.sources[0]
     if source.external is not None:
         return f"it copies stream {source.name!r} of another account or domain"
-    if source.subject_transforms != wanted:
-        return "it numbers other subjects, or in another way"
     return ""

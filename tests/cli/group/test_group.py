@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -20,7 +21,8 @@ from headrace import sync
 from headrace.api.streams import SubjectTransformConfig
 from headrace.cli import main
 from headrace.cli.group.arguments import mapping, partitioning_filter, ranges
-from headrace.groups import MemberMapping, PartitioningFilter
+from headrace.client import connect
+from headrace.groups import MemberMapping, PartitioningFilter, elastic
 from waiting import until_here
 
 
@@ -153,6 +155,44 @@ def test_the_limits_of_a_work_queue_are_edited(run: Run, js: sync.JetStream) -> 
     assert (done.status, "give --max-buffered-msgs N" in done.err) == (1, True)
     done = run("elastic", "edit", "ORDERS", "bill", "--max-buffered-msgs", "5")
     assert (done.status, "did you mean 'billing'?" in done.err) == (1, True)
+
+
+def test_partitions_and_key_are_changed(run: Run, js: sync.JetStream) -> None:
+    run("elastic", "create", "ORDERS", "billing", "3", "--filter", "orders.*:1")
+    done = run("elastic", "change", "ORDERS", "billing", "--partitions", "5", "--json")
+    found = json.loads(done.out)
+    assert (found["max_members"], found["changed"], found["change"]) == (5, 1, None)
+    done = run("elastic", "change", "ORDERS", "billing")
+    assert (done.status, "is not being changed" in done.err) == (1, True)
+    js.publish("orders.x", b"nobody handles it")
+    until_here(lambda: js.stream("ORDERS-billing").info().state.messages == 1)
+    with pytest.raises(TimeoutError):
+        sync_change(js, seconds=0.3)
+    assert (
+        "draining, to 2 partitions of orders.*:1, behind message 1"
+        in run("elastic", "info", "ORDERS", "billing").out
+    )
+    (row,) = json.loads(run("elastic", "ls", "ORDERS", "--json").out)
+    assert (row["change"]["phase"], row["change"]["wanted"]["max_members"]) == ("draining", 2)
+    assert "5, draining" in run("elastic", "ls", "ORDERS").out
+    done = run("elastic", "edit", "ORDERS", "billing", "--max-buffered-msgs", "9")
+    assert (done.status, "--undo undoes it" in done.err) == (1, True)
+    done = run("elastic", "change", "ORDERS", "billing", "--undo", "--partitions", "2")
+    assert (done.status, "takes no settings" in done.err) == (1, True)
+    done = run("elastic", "change", "ORDERS", "billing", "--undo")
+    assert (done.status, "Partitions:  5" in done.out) == (0, True)
+    done = run("elastic", "change", "ORDERS", "bill", "--partitions", "2")
+    assert (done.status, "did you mean 'billing'?" in done.err) == (1, True)
+
+
+def sync_change(js: sync.JetStream, seconds: float) -> None:
+    """A change that nobody drains the queue for, given up after a while."""
+
+    async def work() -> None:
+        async with asyncio.timeout(seconds), connect(js.connection.server) as connection:
+            await elastic.change(connection.jetstream(), "ORDERS", "billing", max_members=2)
+
+    asyncio.run(work())
 
 
 def test_static_groups_balanced_and_mapped(run: Run) -> None:

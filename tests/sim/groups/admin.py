@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, JetStreamApiError
 from headrace.groups import GroupError, MemberMapping, PartitioningFilter, elastic, static
+from headrace.groups.assignment import assign
 from headrace.groups.transforms import transforms
 from sim.groups.client import connect
 from sim.groups.loop import Process
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["Admin"]
 
 STREAM, GROUP = "S", "g"
+FILTERS = (
+    [PartitioningFilter("o.*.*", (1,))],
+    [PartitioningFilter("*.*.*", (2,))],
+    [PartitioningFilter(f"o.*.{last}", (1,)) for last in range(3)],
+)
+"""Ways to take everything, by the same key."""
 _GONE = (10014, 10059)
 
 
@@ -73,7 +80,7 @@ class Admin:
     async def make(self) -> None:
         """The stream and the group."""
         cast = self._world.cast
-        filters = [PartitioningFilter("o.*.*", (1,))]
+        filters = FILTERS[0]
         if cast.kind == "static":
             (transform,) = transforms(filters, cast.partitions)
             await self.js.create_or_update_stream(
@@ -106,12 +113,72 @@ class Admin:
     async def drop(self, member: str) -> None:
         await elastic.drop_members(self.js, STREAM, GROUP, [member])
 
+    async def _settle(self) -> None:
+        """Mappings stay while a group is being changed, so that is taken back, or completed."""
+        try:
+            await elastic.undo_change(self.js, STREAM, GROUP)
+        except GroupError:
+            await elastic.change(self.js, STREAM, GROUP)
+
     async def map(self, mappings: list[MemberMapping]) -> None:
+        await self._settle()
         await elastic.set_mappings(self.js, STREAM, GROUP, mappings)
 
     async def unmap(self, members: list[str]) -> None:
+        await self._settle()
         await elastic.delete_mappings(self.js, STREAM, GROUP)
         await elastic.add_members(self.js, STREAM, GROUP, members)
+        record = await elastic.get(self.js, STREAM, GROUP)
+        if others := {*record.members} - {*members}:  # the mapping had been refused
+            await elastic.drop_members(self.js, STREAM, GROUP, others)
+
+    async def reform(
+        self, partitions: int, filters: int, rng: random.Random, patience: float = 1.0
+    ) -> None:
+        """Change the group, or give that up: interrupted at some time, and called again."""
+        counts = self._world.ledger.counts
+        record = await elastic.get(self.js, STREAM, GROUP)
+        mappings = None
+        if record.member_mappings and record.max_members != partitions:
+            mapped = [each.member for each in record.member_mappings]
+            dealt = assign(partitions, mapped)
+            mappings = [MemberMapping(member, dealt[member]) for member in mapped[:partitions]]
+        while patience == 1.0 and rng.random() < 0.4:
+            try:
+                async with asyncio.timeout(rng.choice((0.0, 0.01, 0.05, 0.3)) * rng.random()):
+                    await elastic.change(
+                        self.js,
+                        STREAM,
+                        GROUP,
+                        max_members=partitions,
+                        partitioning_filters=FILTERS[filters],
+                        member_mappings=mappings,
+                    )
+            except TimeoutError:
+                counts["change interrupted"] += 1
+            if rng.random() < 0.3:
+                try:
+                    await elastic.undo_change(self.js, STREAM, GROUP)
+                except GroupError:
+                    counts["change not undone"] += 1
+                else:
+                    counts["change undone"] += 1
+        try:
+            async with asyncio.timeout(patience):
+                record = await elastic.get(self.js, STREAM, GROUP)
+                if record.change is not None:
+                    await elastic.change(self.js, STREAM, GROUP)
+                await elastic.change(
+                    self.js,
+                    STREAM,
+                    GROUP,
+                    max_members=partitions,
+                    partitioning_filters=FILTERS[filters],
+                    member_mappings=mappings,
+                )
+        except TimeoutError:  # it may wait for a member whose dropping was asked for behind it
+            again = patience * 2
+            self.do("changed", lambda: self.reform(partitions, filters, rng, again))
 
     async def step_down(self, member: str) -> None:
         kind = static if self._world.cast.kind == "static" else elastic

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Faults"]
 
 MEMBERS_MAX = 3
+REFORMS_MAX = 4
 
 
 class Faults:
@@ -26,6 +27,8 @@ class Faults:
         self._is_over = False
         self._is_mapped = False
         self._members = world.cast.members
+        self._partitions = world.cast.partitions
+        self._reforms = 0
         unwanted = {
             "kill": self._kill,
             "freeze": self._freeze,
@@ -42,6 +45,7 @@ class Faults:
             "add": self._add,
             "drop": self._drop,
             "map": self._map,
+            "reform": self._reform,
         }
         self._unwanted = [call for name, call in unwanted.items() if name in world.cast.faults]
         self._wanted = [call for name, call in wanted.items() if name in world.cast.changes]
@@ -141,10 +145,21 @@ class Faults:
         world, rng = self.world, self.rng
         self._is_mapped = True
         dealt: dict[str, list[int]] = {}
-        for partition in range(world.cast.partitions):
+        for partition in range(self._partitions):
             dealt.setdefault(rng.choice(world.members), []).append(partition)
         mappings = [MemberMapping(member, tuple(each)) for member, each in dealt.items()]
         world.admin.do("mapped", lambda: world.admin.map(mappings))
+        return True
+
+    def _reform(self) -> bool:
+        """Another number of partitions, and other filters with the same key."""
+        world, rng = self.world, random.Random(self.rng.getrandbits(64))
+        self._reforms += 1
+        if self._reforms > REFORMS_MAX:
+            return False
+        self._partitions = partitions = rng.randrange(2, 7)
+        filters = rng.randrange(3)
+        world.admin.do("changed", lambda: world.admin.reform(partitions, filters, rng))
         return True
 
     # Unwanted

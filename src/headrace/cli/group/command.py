@@ -81,6 +81,24 @@ _ELASTIC_FILTER: Final = click.option(
 )
 
 
+_CHANGE_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.option(
+        "--partitions", type=int, metavar="N", help="so many from now on, and as many members"
+    ),
+    _ELASTIC_FILTER,
+    click.option(
+        "--mapping",
+        multiple=True,
+        type=_MAPPING,
+        metavar="MEMBER:PARTITIONS",
+        help="who has which of the new partitions, where the group has mappings; repeatable",
+    ),
+    click.option(
+        "--undo", is_flag=True, help="take back a change that has not passed its boundary"
+    ),
+)
+
+
 def _verb(
     kind: str, name: str, text: str, carried: Carried, *declare: Declare, destroys: bool = False
 ) -> click.Command:
@@ -164,6 +182,12 @@ def _elastic_only() -> dict[str, Verb]:
             "change how much may wait in the work queue; what is there stays",
             verbs.edit,
             (_STREAM, _GROUP, *_buffered(None)),
+        ),
+        (
+            "change",
+            "change partitions, key or filters while members work: nothing is lost or handled again",
+            verbs.change,
+            (_STREAM, _GROUP, *_CHANGE_OPTIONS, *_buffered(None)),
         ),
         (
             "create-mapping",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,6 +13,7 @@ from ...api.errors import Errors
 from ...client import JetStream
 from ...errors import JetStreamApiError
 from ...groups import (
+    ChangeProgress,
     ElasticGroup,
     GroupConfigurationError,
     GroupNotFoundError,
@@ -208,6 +210,36 @@ async def edit(js: JetStream, args: Args) -> int:
         max_buffered_bytes=args.max_buffered_bytes,
     )
     return _changed(args, group, f"elastic group {group.name} of stream {group.stream}")
+
+
+async def change(js: JetStream, args: Args) -> int:
+    what = f"elastic group {args.group} of stream {args.stream}"
+    again = f"headrace group elastic change {args.stream} {args.group}"
+
+    def told(progress: ChangeProgress) -> None:
+        if progress.phase:
+            behind = f" of what lies before message {progress.boundary + 1}"
+            left = f": {progress.left} left{behind if progress.boundary else ''}"
+            args.output.note(f"{progress.phase}{left if progress.phase == 'draining' else ''}")
+
+    settings: dict[str, Any] = {
+        "max_members": args.partitions,
+        "partitioning_filters": args.filter or None,
+        "member_mappings": args.mapping or None,
+        "max_buffered_messages": args.max_buffered_msgs,
+        "max_buffered_bytes": args.max_buffered_bytes,
+    }
+    if args.undo and any(each is not None for each in settings.values()):
+        raise Failure("--undo takes back a change that is under way, and takes no settings")
+    try:
+        if args.undo:
+            group = await elastic.undo_change(js, args.stream, args.group, on_progress=told)
+        else:
+            group = await elastic.change(js, args.stream, args.group, on_progress=told, **settings)
+    except asyncio.CancelledError:
+        args.output.note(f"the change is not complete; {again} goes on, --undo takes it back")
+        raise
+    return _changed(args, group, what)
 
 
 async def delete(js: JetStream, args: Args) -> int:

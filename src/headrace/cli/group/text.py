@@ -32,6 +32,8 @@ def document(group: Group) -> dict[str, Any]:
         ]
         found["max_buffered_messages"] = group.max_buffered_messages
         found["max_buffered_bytes"] = group.max_buffered_bytes
+        found["changed"] = group.changed
+        found["change"] = change_document(group)
     found["is_mapped"] = bool(group.member_mappings)
     consumers = consumers_of(group)
     found["members"] = [
@@ -59,9 +61,44 @@ def lines(group: Group) -> list[str]:
             if size > 0
         ]
         rows.append(("Work queue", f"{stream_of(group)}, {' and '.join(limits) or 'no limit'}"))
+        if group.change is not None:
+            rows.append(("Change", change_text(group)))
     if group.member_mappings:
         rows.append(("Mappings", " ".join(map(mapping_text, group.member_mappings))))
     return [f"{name + ':':12} {text}" for name, text in rows]
+
+
+def change_document(group: ElasticGroup) -> dict[str, Any] | None:
+    """The change that is under way, for programs; ``former`` where the group has the new settings already."""
+    change = group.change
+    if change is None:
+        return None
+    side = "former" if change.phase == "switching" else "wanted"
+    return {
+        "phase": change.phase,
+        "boundary": change.boundary,
+        side: {
+            "max_members": change.max_members,
+            "partitioning_filters": [
+                {"filter": f.filter, "partitioning_wildcards": [*(f.partitioning_wildcards or ())]}
+                for f in change.partitioning_filters or ()
+            ],
+        },
+    }
+
+
+def change_text(group: ElasticGroup) -> str:
+    """The change that is under way, and what completes it."""
+    change, other = group.change, group.other_side()
+    if change is None or other is None:
+        return "none"
+    new = group if change.phase == "switching" else other
+    filters = ", ".join(_filters(new)) or "everything"
+    behind = f", behind message {change.boundary}" if change.boundary else ""
+    return (
+        f"{change.phase}, to {new.max_members} partitions of {filters}{behind}; "
+        f"headrace group elastic change {group.stream} {group.name} goes on with it"
+    )
 
 
 def headings() -> tuple[str, ...]:
@@ -76,7 +113,10 @@ def row(group: Group) -> tuple[str, ...]:
     else:
         members = " ".join(sorted(set(group.members)))
     filters = " ".join(_filters(group))
-    return (group.name, str(group.max_members), group.layout, filters or "-", members or "-")
+    partitions = str(group.max_members)
+    if isinstance(group, ElasticGroup) and group.change is not None:
+        partitions = f"{partitions}, {group.change.phase}"
+    return (group.name, partitions, group.layout, filters or "-", members or "-")
 
 
 def _filters(group: Group) -> list[str]:

@@ -16,6 +16,7 @@ from .verbs import verb
 __all__ = [
     "active_members",
     "add_members",
+    "change",
     "create",
     "delete",
     "delete_mappings",
@@ -25,11 +26,14 @@ __all__ = [
     "list",
     "set_mappings",
     "step_down",
+    "undo_change",
     "update",
 ]
 
 create = verb(aio.create)
 update = verb(aio.update)
+change = verb(aio.change)
+undo_change = verb(aio.undo_change)
 get = verb(aio.get)
 list = verb(aio.list)  # noqa: A001
 delete = verb(aio.delete)

@@ -26,12 +26,14 @@ class Plan(NamedTuple):
         partitions: those it reads.
         filters: its filter subjects.
         is_shared: it stays for the partition's next owner (layout ``per_partition``).
+        changed: how often the group was changed: what has the same name and filters may have other keys.
     """
 
     consumer: str
     partitions: tuple[int, ...]
     filters: tuple[str, ...]
     is_shared: bool = False
+    changed: int = 0
 
 
 def plans(group: StaticGroup | ElasticGroup, member: str) -> dict[str, Plan]:
@@ -40,13 +42,14 @@ def plans(group: StaticGroup | ElasticGroup, member: str) -> dict[str, Plan]:
     if not owned:
         return {}
     is_static = isinstance(group, StaticGroup)
+    changed = 0 if isinstance(group, StaticGroup) else group.changed
     if group.layout == "interoperable":
         name = (
             names.static_consumer(group.name, member)
             if is_static
             else names.elastic_consumer(member)
         )
-        return {name: Plan(name, owned, group.filter_subjects(owned))}
+        return {name: Plan(name, owned, group.filter_subjects(owned), changed=changed)}
     wanted = {}
     for number in owned:
         name = (
@@ -57,7 +60,7 @@ def plans(group: StaticGroup | ElasticGroup, member: str) -> dict[str, Plan]:
         # A work queue has nothing but what the group takes. One filter for its whole life, as its owners
         # come from members or from mappings.
         filters = group.filter_subjects((number,)) if is_static else (f"{number}.>",)
-        wanted[name] = Plan(name, (number,), filters, True)
+        wanted[name] = Plan(name, (number,), filters, True, changed)
     return wanted
 
 

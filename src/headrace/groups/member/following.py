@@ -118,7 +118,7 @@ class Following(Generic[G]):
                 self._changed_badly("received a change in the configuration, terminating", None)
                 return False
             return True
-        if not record.has_fixed_part_of(self.record):
+        if not record.can_follow(self.record):
             self._changed_badly(
                 "received a bad change in the configuration: max number of members, buffered messages, "
                 "filter or partitioning wildcards changed",

@@ -269,6 +269,7 @@ class Membership(Generic[G]):
             return  # nothing is begun any more
         assert self._crew is not None
         assert self._following is not None
+        self._crew.key = self._key or key_function(record)
         wanted = plans(record, self.member)
         for name in wanted:
             if name not in self._seats:

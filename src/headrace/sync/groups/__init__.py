@@ -15,8 +15,10 @@ Handlers are plain functions, and run on threads of the membership's own.
 from __future__ import annotations
 
 from ...groups import (
+    ChangeProgress,
     DeadLetter,
     ElasticGroup,
+    GroupChange,
     GroupChangedError,
     GroupConfigurationError,
     GroupError,
@@ -39,8 +41,10 @@ from ...groups import (
 from ...groups.blocking import GroupMessage, Membership, elastic, static
 
 __all__ = [
+    "ChangeProgress",
     "DeadLetter",
     "ElasticGroup",
+    "GroupChange",
     "GroupChangedError",
     "GroupConfigurationError",
     "GroupError",
