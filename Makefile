@@ -11,8 +11,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 SPARK_CLASSES := $(VENV)/spark-classes.jsa
 PYTEST_ARGS ?=
-# Processes that run tests at the same time; a file's tests stay together.
-PYTEST_WORKERS ?= 2
+# Processes that run tests at the same time; a file's tests stay together. One more than there are cores:
+# much of a test waits, for a process, a disk or a clock.
+PYTEST_WORKERS ?= 3
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=

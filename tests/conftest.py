@@ -90,6 +90,14 @@ def _open_files() -> set[str]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def _tracebacks_are_shown() -> Iterator[None]:
+    """What a task of ours hides in a process of Spark's own, when it runs in this one, is not for the next
+    Spark that is started here."""
+    yield
+    os.environ.pop("SPARK_HIDE_TRACEBACK", None)
+
+
 @pytest.fixture
 async def no_leaks() -> AsyncIterator[None]:
     """Fail a test that leaves a task, a thread or an open descriptor behind."""

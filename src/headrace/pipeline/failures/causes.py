@@ -104,4 +104,6 @@ def _is_code(text: str, sentence: str) -> bool:
     """Whether rows made it fail: a function of Python, or an expression of SQL."""
     if _OURS.search(text) or sentence.startswith("no space is left"):
         return False
-    return "Traceback (most recent call last)" in text or _ERROR_CLASS.search(text) is not None
+    of_worker = text.startswith("An exception was thrown from the Python worker:")
+    is_traced = "Traceback (most recent call last)" in text
+    return of_worker or is_traced or _ERROR_CLASS.search(text) is not None
