@@ -22,7 +22,7 @@ from .service import leases
 from .service.joined_leases import Caller, ClaimOne, claim_all
 from .service.reads import Cursors
 from .service.upkeep import make_once
-from .store import Database, Tx
+from .store import Database
 
 __all__ = ["Runtime"]
 
@@ -101,18 +101,13 @@ class Runtime:
         self, caller: Caller, n: int, lease_s: float
     ) -> tuple[Consumer, list[ClaimedJob]]:
         """The same for a worker, and its consumer; what other workers ask at the same time goes with it."""
+        if (
+            n > 1
+        ):  # enough for a transaction of its own; who asks is looked up beside the one that writes
+            asking = await self.database.read(caller.consumer)
+            return asking, await self.claim(asking, n, lease_s)
         begun = self.clock.monotonic_ns()
-
-        def write(tx: Tx) -> tuple[Consumer, list[ClaimedJob]]:
-            consumer = caller.consumer(tx)
-            return consumer, leases.claim(tx, consumer, n, lease_s, tx.now_us())
-
-        database = self.database
-        if n == 1:
-            claimed = await database.write_together(claim_all, ClaimOne(caller, lease_s))
-        else:
-            claimed = await database.write(write)
-        consumer, jobs = claimed
+        consumer, jobs = await self.database.write_together(claim_all, ClaimOne(caller, lease_s))
         self._count_claimed(begun, consumer, jobs)
         return consumer, jobs
 

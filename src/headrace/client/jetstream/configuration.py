@@ -48,14 +48,14 @@ def differences(there: StreamConfig, asked: StreamConfig) -> dict[str, tuple[obj
     """The settings in which a stream differs from what was asked for: each with both values.
 
     Left out is what a server sets by itself: the subjects of a stream that was given none, its duplicate
-    window, metadata of its own.
+    window, metadata of its own, and no limit (-1) where 0 was given.
     """
     found: dict[str, tuple[object, object]] = {}
     for name in StreamConfig.__struct_fields__:
         before, after = getattr(there, name), getattr(asked, name)
         if name == "metadata":
             before, after = _own(before), _own(after)
-        is_by_server = not after and name in ("subjects", "duplicate_window")
+        is_by_server = not after and (name in ("subjects", "duplicate_window") or before == -1)
         if before != after and name != "pedantic" and not is_by_server:
             found[name] = (before, after)
     return found

@@ -92,6 +92,15 @@ async def complete(runtime: Runtime, request: Request) -> Response:
     body = await read_json(request, shapes.CompleteBody)
     caller = _caller(request)
 
+    if len(body.jobs) > 1:  # enough for a transaction of its own
+        return await _carry_out(
+            runtime,
+            request,
+            body.jobs,
+            "delivered",
+            lambda tx, consumer, named: leases.complete(tx, consumer, _held(named), tx.now_us()),
+        )
+
     async def ask(named: Sequence[shapes.HeldBody]) -> tuple[Consumer, list[leases.Result]]:
         completion = Completion(caller, tuple(_held(named)))
         done: tuple[Consumer, list[leases.Result]]
