@@ -39,6 +39,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
             "send a request and show the answers", "messaging.request:request", ("req",)
         ),
         "reply": Entry("answer requests", "messaging.reply:reply"),
+        "service": Entry("find services, look at them, be one", "service:service", ("micro",)),
     },
     "streams": {
         "stream": Entry("manage streams and look into them", "stream:stream", ("str", "s")),

@@ -65,7 +65,7 @@ async def reply(
         if sleep:
             await asyncio.sleep(sleep)
         if command:
-            answer = await _run(command, message)
+            answer = await printed_by(command, message)
         elif body is not None:
             request = message.payload.decode(errors="replace")
             answer = fill_in(body, number, request).encode()
@@ -78,8 +78,8 @@ async def reply(
     await session.connection.flush()
 
 
-async def _run(command: str, message: Message) -> bytes:
-    """What the command prints. Raises Failure if it cannot be run."""
+async def printed_by(command: str, message: Message) -> bytes:
+    """What the command prints, given a request. Raises Failure if it cannot be run."""
     environ = {
         **os.environ,
         "NATS_REQUEST_SUBJECT": message.subject,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-_SERVICES: Final = "headrace request '$SRV.INFO' '' --replies 0"
 _STEP_DOWN: Final = "headrace request '$JS.API.%s' ''"
 _TRACED: Final = "`headrace serve -DV` logs the protocol"
 _NUMBERED: Final = "the numbers are nats-server's, and not ours to edit"
@@ -33,7 +32,6 @@ HERE: Final = {
     "counter": "headrace pub SUBJECT '' -H Nats-Incr:1 --jetstream",
     "kv edit": "headrace stream edit KV_BUCKET",
     "latency": "headrace bench latency",
-    "micro": _SERVICES,
     "object edit": "headrace stream edit OBJ_BUCKET",
     "server account": "headrace server report accounts",
     "server cluster step-down": _STEP_DOWN % "META.LEADER.STEPDOWN",
@@ -46,7 +44,6 @@ HERE: Final = {
     "server run": "headrace serve",
     "server stream-check": "headrace stream report",
     "server watch": "headrace server top",
-    "service": _SERVICES,
     "stream cluster step-down": _STEP_DOWN % "STREAM.LEADER.STEPDOWN.STREAM",
     "stream gaps": "headrace stream info STREAM",
     "stream state": "headrace stream info STREAM",
