@@ -19,7 +19,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-python docs lint format types contracts blocking keywords bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean
+.PHONY: help env demo test test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ contracts: env  ## who may import whom
 
 blocking: env  ## write the blocking jobs client again, from the asyncio one
 	@$(BIN)/python scripts/make-blocking
+
+diagrams: env  ## draw the pictures of the pages again
+	@$(BIN)/python scripts/draw-diagrams
 
 keywords: env  ## write the types of keyword arguments again, from the configurations
 	@$(BIN)/python scripts/make-keywords

@@ -16,7 +16,13 @@ release = re.search(
 )[1]  # type: ignore[index]
 version = release
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+]
 exclude_patterns = ["_build", "requirements"]
 source_suffix = {".md": "markdown"}
 master_doc = "index"
@@ -34,6 +40,10 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_inherit_docstrings = True
 autodoc_preserve_defaults = True
+
+# What a button copies is what is typed: no prompt, and of a session only what stands behind one.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
 html_title = f"Headrace {release}"
