@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import sys
 import tempfile
@@ -176,3 +177,14 @@ def reference_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[peers
     server = peers.start_nats_server(tmp_path_factory.mktemp("reference"))
     yield server
     server.stop()
+
+
+@pytest.fixture
+def logs_stay_as_they_were() -> Iterator[None]:
+    """A command in this process may log to its standard error, which ends with its test."""
+    loggers = [logging.getLogger(name) for name in ("", "headrace", "asyncio")]
+    before = [(each, list(each.handlers), each.level, each.propagate) for each in loggers]
+    yield
+    for logger, handlers, level, propagate in before:
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)

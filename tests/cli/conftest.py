@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -69,14 +68,8 @@ def js(either_server: peers.ServerProcess) -> Iterator[sync.JetStream]:
 
 
 @pytest.fixture(autouse=True)
-def logs_stay_as_they_were() -> Iterator[None]:
-    """A command in this process may log to its standard error, which ends with its test."""
-    loggers = [logging.getLogger(name) for name in ("", "headrace", "asyncio")]
-    before = [(each, list(each.handlers), each.level, each.propagate) for each in loggers]
-    yield
-    for logger, handlers, level, propagate in before:
-        logger.handlers[:], logger.propagate = handlers, propagate
-        logger.setLevel(level)
+def _logs(logs_stay_as_they_were: None) -> None:
+    """Each test here."""
 
 
 @pytest.fixture

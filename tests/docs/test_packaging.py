@@ -1,21 +1,27 @@
-"""The unit and the settings that are shipped: systemd takes the one, the broker the others."""
+"""The files that are shipped: systemd takes the units, the broker the settings, a parser the others."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 import guides
 from headrace.cli import main
+from headrace.cli.packaging import FILES
 from headrace.cli.pipeline.file import MISTAKEN
 from headrace.cli.shared.errors import USAGE
 from headrace.pipeline.keys import TABLES
 
-PACKAGING = guides.ROOT / "packaging"
+pytestmark = pytest.mark.usefixtures("logs_stay_as_they_were")
+
+PACKAGING = guides.ROOT / "src" / "headrace" / "packaging"
 
 
 @pytest.mark.parametrize("name", ["headrace.toml", "container.toml"])
@@ -24,7 +30,9 @@ def test_the_broker_takes_the_settings(name: str, capsys: pytest.CaptureFixture[
     assert "warn" not in capsys.readouterr().err.lower().replace("[inf]", "")
 
 
-@pytest.mark.parametrize("name", ["headrace.service", "headrace-pipeline@.service"])
+@pytest.mark.parametrize(
+    "name", ["headrace.service", "headrace-jobs.service", "headrace-pipeline@.service"]
+)
 def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not here")
@@ -94,3 +102,74 @@ def test_both_stages_of_the_image_stand_on_one_base_that_can_be_chosen() -> None
         "FROM ${BASE} AS build",
         "FROM ${BASE}",
     ]
+
+
+def test_the_command_knows_every_file_and_no_other() -> None:
+    files = {str(path.relative_to(PACKAGING)) for path in PACKAGING.rglob("*") if path.is_file()}
+    assert set(FILES) == files
+
+
+def _documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((PACKAGING / name).read_text()))
+
+
+def _takes(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The command line is one that Headrace takes."""
+    assert command[0] == "headrace"
+    with pytest.raises(SystemExit) as left:
+        sys.exit(main([*command[1:], "--help"]))
+    assert left.value.code == 0
+    shown = capsys.readouterr().out
+    for word in command:
+        if word.startswith("--"):
+            assert word in shown, f"{word} in {command}"
+
+
+def test_the_containers_run_commands_that_there_are_and_reach_each_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (compose,) = _documents("compose.yaml")
+    services = compose["services"]
+    for name, service in services.items():
+        assert set(service.get("depends_on", ())) <= set(services), name
+        for volume in service.get("volumes", ()):
+            assert volume.partition(":")[0] in compose["volumes"], name
+        for port in service.get("ports", ()):
+            assert port.startswith("127.0.0.1:"), f"{name} is open to other machines"
+        if command := service.get("command"):
+            _takes(command, capsys)
+            for host in re.findall(r"(?:nats://|http://|@)(\w+)", " ".join(command)):
+                assert host in services, f"{name} speaks to {host}"
+    image = (PACKAGING / "Dockerfile").read_text()
+    published = {
+        port.rpartition(":")[2]
+        for service in services.values()
+        for port in service.get("ports", ())
+    }
+    assert set(re.search(r"(?m)^EXPOSE (.*)$", image)[1].split()) == published  # type: ignore[index]
+
+
+def test_the_broker_takes_the_settings_for_kubernetes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings, service, workload = _documents("kubernetes.yaml")
+    monkeypatch.setenv("HEADRACE_PASSWORD", "secret")
+    path = tmp_path / "headrace.conf"
+    path.write_text(settings["data"]["headrace.conf"])
+    assert main(["serve", "-c", str(path), "-t"]) == 0
+    pod = workload["spec"]["template"]["spec"]
+    (broker,) = pod["containers"]
+    _takes(broker["args"], capsys)
+    assert broker["args"][-1] == "/etc/headrace/" + next(iter(settings["data"]))
+    ports = {port["name"]: port["containerPort"] for port in broker["ports"]}
+    assert f"port: {ports['nats']}" in path.read_text()
+    assert f"http_port: {ports['monitoring']}" in path.read_text()
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert broker[probe]["httpGet"]["port"] in ports
+    assert [each["targetPort"] for each in service["spec"]["ports"]] == ["nats"]
+    labels = workload["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"] == workload["spec"]["selector"]["matchLabels"] == labels
+    assert workload["spec"]["replicas"] == 1
+    claimed = {claim["metadata"]["name"] for claim in workload["spec"]["volumeClaimTemplates"]}
+    there = claimed | {volume["name"] for volume in pod["volumes"]}
+    assert {mount["name"] for mount in broker["volumeMounts"]} == there

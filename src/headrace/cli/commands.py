@@ -67,6 +67,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "errors": Entry(
             "what the numbers of JetStream's errors mean", "server.errors:errors", ("error", "err")
         ),
+        "packaging": Entry("show the files that run Headrace as a service", "packaging:packaging"),
         "completion": Entry("complete words in bash, zsh and fish", "completion:completion"),
     },
 }

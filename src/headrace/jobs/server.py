@@ -61,13 +61,15 @@ async def serve(
     config: Config,
     ready: Callable[[str], None],
     read_again: Callable[[], Config] | None = None,
+    stopping: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then drain; a second signal ends at once.
 
     SIGHUP calls ``read_again``, and what it returns is in force from then on, as far as that is possible
     without a restart (:mod:`.reload`); without it, SIGHUP is only logged.
 
-    ``ready`` receives the address as soon as requests are answered. Draining accepts no new connection,
+    ``ready`` receives the address as soon as requests are answered, ``stopping`` is called when draining
+    begins. Draining accepts no new connection,
     answers waiting claims, finishes push calls in progress and stores their results, within
     ``drain_seconds``.
     """
@@ -77,7 +79,7 @@ async def serve(
         await runtime.start()
         try:
             await apply_definitions(runtime, config, runtime.options)
-            await _serve_on(runtime, config, listener, ready, read_again)
+            await _serve_on(runtime, config, listener, ready, read_again, stopping)
         finally:
             await runtime.close()
 
@@ -101,6 +103,7 @@ async def _serve_on(
     listener: socket.socket,
     ready: Callable[[str], None],
     read_again: Callable[[], Config] | None,
+    stopping: Callable[[], None],
 ) -> None:
     server = _make_server(runtime, config)
     engine = PushEngine(runtime) if config.push else None
@@ -118,6 +121,7 @@ async def _serve_on(
             server.force_exit = True
             return
         server.should_exit = True
+        stopping()
         runtime.draining.set()
         runtime.bell.ring(())
         if engine is not None:

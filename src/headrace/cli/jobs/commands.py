@@ -20,6 +20,7 @@ from ...jobs.config import Config, load_config
 from .. import loop_factory
 from ..shared.asking import ask
 from ..shared.errors import Failure
+from ..shared.notify import tell_manager
 from ..shared.output import Output, Table
 from ..shared.units import DURATION
 from ..shared.verbs import Declare
@@ -124,11 +125,11 @@ def serve_command(args: Args) -> int:
 
     def ready(url: str) -> None:
         print(f"headrace jobs: listening on {url}", flush=True)
+        tell_manager("READY=1", f"STATUS=listening on {url}")
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(
-            serve(config, ready, None if args.config is None else partial(configuration, args))
-        )
+        read_again = None if args.config is None else partial(configuration, args)
+        runner.run(serve(config, ready, read_again, partial(tell_manager, "STOPPING=1")))
     return 0
 
 

@@ -20,6 +20,7 @@ from ...broker.server import Broker, BrokerOptions
 from ...broker.server.machine import raise_limit
 from ...errors import HeadraceError
 from .. import NATS_SERVER, loop_factory, program_name
+from ..shared.notify import tell_manager
 from .config import add_flags, broker_options, given_flags, read_file
 from .files import told_by_files
 from .flags import add_ignored_flags, ignored_flags, spell
@@ -146,7 +147,9 @@ async def _serve(options: BrokerOptions, values: dict[str, Any], args: argparse.
             )
             logger.info("Server is ready")
             hangups.append(lambda: _reload(broker, values, args))
+            tell_manager("READY=1", f"STATUS=serving at {broker.client_url}")
             await stop.wait()
+            tell_manager("STOPPING=1")
             if lame_duck.is_set():
                 broker.announce_stop()
                 await asyncio.sleep(values.get("lame_duck_duration", LAME_DUCK_S))

@@ -18,7 +18,7 @@ from headrace.api.roles import ROLE, SPARK_PROGRESS
 from headrace.broker.core.monitor import metrics as metrics_module
 from headrace.broker.core.monitor.metrics import METRICS
 
-MONITORING = guides.ROOT / "packaging" / "monitoring"
+MONITORING = guides.ROOT / "src" / "headrace" / "packaging" / "monitoring"
 LINE = re.compile(r'^headrace_(\w+?)(\{(?:\w+="(?:[^"\\\n]|\\.)*",?)+\})? (-?[\d.e+-]+)$')
 
 
