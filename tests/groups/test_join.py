@@ -68,3 +68,46 @@ async def test_a_member_of_a_static_group(js: JetStream) -> None:
         await static.delete(js, "S", "g")
     assert isinstance(membership._following.record, StaticGroup)  # type: ignore[union-attr]
     assert [name async for name in js.consumer_names("S")] == []
+
+
+@pytest.mark.parametrize(
+    ("layout", "has_worked"),
+    [("interoperable", True), ("interoperable", False), ("per_partition", True)],
+)
+async def test_who_left_and_is_dropped_frees_its_partitions_at_once(
+    js: JetStream, layout: Any, has_worked: bool
+) -> None:
+    await js.create_stream(name="S", subjects=["foo.*"], storage="memory", allow_direct=True)
+    by_key = [PartitioningFilter("foo.*", (1,))]
+    members = ["a", "b"]
+    await elastic.create(
+        js, "S", "g", 4, partitioning_filters=by_key, members=members, layout=layout
+    )
+    seen: list[int] = []
+
+    async def handle(message: GroupMessage) -> None:
+        seen.append(message.partition)
+        await message.ack_sync()
+
+    async def publish() -> None:
+        for number in range(8):
+            await js.publish(f"foo.{number}")
+
+    async with elastic.join(js, "S", "g", "a", handle):
+        async with elastic.join(js, "S", "g", "b", handle):
+            await until(lambda: _waiting(js, {"a", "b"}, layout))
+            if has_worked:
+                await publish()
+                await until(lambda: len(seen) == 8)
+        seen.clear()
+        await elastic.drop_members(js, "S", "g", ["b"])
+        async with asyncio.timeout(3):  # less than ack_wait, after which the server helps itself
+            await publish()
+            await until(lambda: len(seen) == 8)
+    assert set(seen) == {0, 1, 2, 3}
+
+
+async def _waiting(js: JetStream, members: set[str], layout: str) -> bool:
+    """Whether an instance of each member waits at its consumers."""
+    found = {info.name async for info in js.consumers("S-g") if info.num_waiting}
+    return found >= (members if layout == "interoperable" else {"partition=3"})

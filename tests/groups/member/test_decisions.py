@@ -156,6 +156,14 @@ def test_a_consumer_of_which_nothing_waits_is_taken_over_at_once() -> None:
     assert takeover.is_complete(info(pending=0, delivered=1))  # no acks
 
 
+def test_who_has_not_all_that_came_to_it_knows_that_nobody_else_has_anything() -> None:
+    takeover: Takeover[Any] = Takeover([message(5, 5)])  # of 5 to 9, and 4 went to somebody else
+    assert not takeover.has_no_former(info(pending=6, delivered=9))
+    assert takeover.has_no_former(info(pending=5, delivered=9))
+    assert not takeover.has_no_former(info(pending=5, delivered=9, again=1))
+    assert not Takeover[Any]().has_no_former(info(pending=0, delivered=9))
+
+
 # Failures
 
 

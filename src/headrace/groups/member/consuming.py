@@ -23,6 +23,7 @@ from .machine import Event, Gone, Lost, Release
 from .pinned import Pinned
 from .removed import until_removed
 from .renewal import Renewal
+from .settlement import is_in_use
 from .takeover import Takeover
 from .work import TAKEN_AT_ONCE, Work, work_of
 
@@ -368,7 +369,9 @@ class Consuming:
             if info is None:
                 self._finish(Lost())
                 return
-            if takeover is None or takeover.is_complete(info) or self._time() >= ends:
+            if takeover is None or takeover.is_complete(info) or takeover.has_no_former(info):
+                return
+            if self._time() >= ends:
                 return
             await asyncio.sleep(pause)
             pause = min(2 * pause, ASK_MAX_S)
@@ -379,7 +382,17 @@ class Consuming:
         self._finish(Lost())
         if how is Release.HAND_OVER and pin_id:
             await self._pinned_as(pin_id).let_go()
+        if how is Release.HAND_OVER and not (self._crew.settings.is_static or self._plan.is_shared):
+            await self._delete_unused()
         return False
+
+    async def _delete_unused(self) -> None:
+        """Delete a consumer that held nothing for us and serves nobody else, so that who is given its
+        partitions, should the member be dropped, need not wait until the server does. Whoever joins in
+        between makes it anew."""
+        info = await self._consumer.info()
+        if not is_in_use(info) and not info.num_waiting:
+            await self._delete()
 
     async def _delete(self) -> None:
         try:

@@ -251,17 +251,26 @@ class Seat:
             self._consuming = None
 
     async def _release(self, state: State) -> Event:
-        consuming = self._consuming
-        deleted = consuming is not None and await consuming.release(state.release)
+        consuming, how = self._consuming, state.release
+        deleted = False
+        if how is Release.DELETE and consuming is not None and consuming.generation is None:
+            # Not pinned, and still able to be. nats-server pins who is gone, too, and keeps that pin.
+            deleted = await self._try_to_remove(state)
+        if consuming is not None:
+            deleted = await consuming.release(Release.ABANDON if deleted else how) or deleted
         self._consuming = None
-        if not deleted and state.release in (Release.DELETE, Release.REMOVE):
-            try:
-                deleted = await self._remove(state)
-            except ConnectionClosedError:
-                raise
-            except HeadraceError as error:
-                self._crew.report(error)
+        if not deleted and how in (Release.DELETE, Release.REMOVE):
+            deleted = await self._try_to_remove(state)
         return Released(deleted)
+
+    async def _try_to_remove(self, state: State) -> bool:
+        try:
+            return await self._remove(state)
+        except ConnectionClosedError:
+            raise
+        except HeadraceError as error:
+            self._crew.report(error)
+            return False
 
     async def _remove(self, state: State) -> bool:
         """Delete the consumer though we are not pinned: if the group is over, or nobody else is either."""

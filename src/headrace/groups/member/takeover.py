@@ -61,6 +61,14 @@ class Takeover(Generic[M]):
         waiting_again = min(info.num_redelivered, info.num_ack_pending)
         return waiting_again <= len(again) and info.num_ack_pending - waiting_again <= len(first)
 
+    def has_no_former(self, info: ConsumerInfo) -> bool:
+        """Whether nothing of a former owner's waits for its ack, though not all may be here yet that was
+        delivered to us, and none of it is answered: so much was delivered since our first message."""
+        if info.num_redelivered or not self._by_sequence:
+            return False
+        first = min(message.metadata.consumer_seq for message in self._by_sequence.values())
+        return info.num_ack_pending <= info.delivered.consumer_seq - first + 1
+
     def __len__(self) -> int:
         return len(self._by_sequence)
 
