@@ -31,7 +31,7 @@ _GONE = (10014, 10059)
 
 
 class Admin:
-    """See the module. ``busy`` counts what has not come to its end."""
+    """See the module. ``busy`` counts what has not come to its end, ``ended`` what has."""
 
     js: JetStream
 
@@ -40,6 +40,7 @@ class Admin:
         self.process = Process(world.universe, "admin")
         self._rng = random.Random(world.rng.getrandbits(64))
         self.busy = 0
+        self.ended = 0
         self._wanted: asyncio.Queue[tuple[str, Callable[[], Awaitable[Any]]]] = asyncio.Queue()
         self.process.create_task(self._work())
 
@@ -59,6 +60,7 @@ class Admin:
                 await asyncio.sleep(world.pause)
             world.universe.note("admin", what, "done")
             self.busy -= 1
+            self.ended += 1
 
     async def _try(self, what: str, call: Callable[[], Awaitable[Any]]) -> bool:
         """Whether it is done, or cannot be."""

@@ -167,12 +167,22 @@ class Simulation:
 
         for _ in range(12):
             world.admin.do("look", look)
-            assert world.run(10.0, lambda: not world.admin.busy), "the broker does not answer"
+            self._wait_for_admin()
             if not left[-1]:
                 break
             world.run(world.cast.lease)
         assert not left[-1], f"never acknowledged: {left[-1]}"
         self._all_leave()
+
+    def _wait_for_admin(self) -> None:
+        """Until it has done all it was asked for. It does one thing after the other, and a change waits for
+        members; one that is given up is asked for again with twice the patience, so it ends or is found."""
+        world = self.world
+        while world.admin.busy:
+            before = world.admin.ended
+            assert world.run(10.0, lambda before=before: world.admin.ended > before), (
+                "the broker does not answer"
+            )
 
     def _all_leave(self) -> None:
         world = self.world
