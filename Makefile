@@ -19,7 +19,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean
+.PHONY: help env demo test test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -114,6 +114,9 @@ fuzz: env  ## feed the parsers garbage (FUZZ_ARGS="conf --inputs 10000000 --proc
 
 fuzz-jobs: env  ## hostile requests, endpoints, disks against a running job service, for an hour (FUZZ_ARGS="--seconds 600 --seed 7")
 	@$(BIN)/python fuzz/jobs_service.py $(if $(filter file,$(origin FUZZ_ARGS)),,$(FUZZ_ARGS))
+
+fuzz-web: env  ## hostile requests and peers against the console and the pages of numbers, for an hour
+	@$(BIN)/python fuzz/web_service.py $(if $(filter file,$(origin FUZZ_ARGS)),,$(FUZZ_ARGS))
 
 lock: env  ## resolve the dependencies again, with hashes, into requirements/lock.txt
 	@scripts/make-lock $(BIN)/python

@@ -41,12 +41,6 @@ from jobs_requests import Shared, request, text
 KEPT: Final = Path(__file__).resolve().parent / "kept" / "jobs"
 CLIENTS: Final = 12
 ANSWER_S: Final = 20.0
-# What uvloop logs of a handshake that fails after its call was given up: the call's result is stored already.
-LATE_HANDSHAKE: Final = re.compile(
-    r"ERROR asyncio: Future exception was never retrieved\n"
-    r"future: <Future finished exception=SSL\w*Error.*\n"
-    r"Traceback"
-)
 CONFIG: Final = """
 port = 0
 database = "{database}"
@@ -313,8 +307,7 @@ class Fuzzed:
 
 
 def traceback_in(log: str) -> str | None:
-    """The first traceback of a log with what is around it, without those that mean nothing."""
-    log = LATE_HANDSHAKE.sub("", log)
+    """The first traceback of a log with what is around it."""
     at = log.find("Traceback")
     return None if at < 0 else log[max(0, at - 2000) : at + 8000]
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import shutil
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from headrace.jobs.metrics import Metrics
 from headrace.jobs.parts import Parts
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.push.sender import Answer, Sender
+from headrace.jobs.server import tell_of_loop
 from headrace.jobs.service import push_results
 from headrace.jobs.service.push_results import Called, Written
 from headrace.jobs.service.retention import Keep
@@ -320,6 +322,22 @@ async def test_json_nested_without_end_is_refused_as_any_other_nonsense(
     ):
         response = await world.http.request(method, path, content=body, headers=PULL)
         assert response.status_code == 400, path
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"message": "Future exception was never retrieved", "exception": ssl.SSLError("no")},
+        {"message": "Fatal error on SSL protocol", "exception": RuntimeError("it is closed")},
+        {"message": "Task exception was never retrieved", "exception": KeyError("ours")},
+    ],
+)
+async def test_a_handshake_that_fails_after_its_call_is_no_error_of_the_service(
+    context: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    tell_of_loop(asyncio.get_running_loop(), context)
+    errors = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(errors) == ("Task" in context["message"])
 
 
 async def test_a_message_published_while_a_consumer_is_deleted_is_stored(world: World) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from ..client.connection import Connection
 from ..client.jetstream_context import JetStream
@@ -18,6 +18,7 @@ from .watcher import Watcher
 Monitoring = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """``VARZ``, ``CONNZ``, ``JSZ`` or ``ACCSTATZ`` and its options; the document. Raises HeadraceError."""
 
+T = TypeVar("T")
 _ACCOUNTS: Final = "ACCSTATZ"
 
 HTTP_TIMEOUT_S: Final = 5.0
@@ -85,7 +86,7 @@ class Sources:
         response = await self._request(method, url, headers=headers, **keywords)
         if response.status_code >= 400:
             raise _unavailable(_said(response))
-        return response.json() if response.content else {}
+        return _document(response.content, "the job service") if response.content else {}
 
     async def _over_http(self, page: str, options: dict[str, Any]) -> dict[str, Any]:
         url = f"{self.settings.monitoring.rstrip('/')}/{page.lower()}"
@@ -93,8 +94,10 @@ class Sources:
         response = await self._request("GET", url, params=said)
         if response.status_code >= 400:
             raise _unavailable(f"{url} answered {response.status_code}")
-        document: dict[str, Any] = response.json()
-        return document
+        found = _document(response.content, url)
+        if not isinstance(found, dict):
+            raise _unavailable(f"{url} answered no JSON object")
+        return found
 
     async def _system(self, page: str, options: dict[str, Any]) -> dict[str, Any]:
         import msgspec
@@ -113,10 +116,7 @@ class Sources:
                 "connections and accounts are shown to users of the system account; connect as one of"
                 " them, or name the server's monitoring port: --monitoring http://127.0.0.1:8222"
             ) from error
-        try:
-            document = read_json(reply.payload)
-        except DocumentError as error:
-            raise _unavailable(f"what the server told cannot be read: {error}") from error
+        document = _document(reply.payload, "the server")
         found = document.get("data", document) if isinstance(document, dict) else None
         if not isinstance(found, dict):
             raise _unavailable("what the server told is no JSON object")
@@ -132,6 +132,21 @@ class Sources:
             return await self._http.request(method, url, **keywords)
         except httpx2.HTTPError as error:
             raise _unavailable(f"{url}: {type(error).__name__} {error}".strip()) from error
+
+
+def understood(read: Callable[[], T], who: str) -> T:
+    """What ``read`` takes out of a document of ``who``. Raises RefusedError (503) for one of another form."""
+    try:
+        return read()
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise _unavailable(f"{who} answered in a form that this console does not know") from error
+
+
+def _document(said: bytes, who: str) -> Any:
+    try:
+        return read_json(said)
+    except DocumentError as error:
+        raise _unavailable(f"what {who} answered cannot be read: {error}") from error
 
 
 def _unavailable(text: str) -> RefusedError:
@@ -152,6 +167,6 @@ def _query(value: Any) -> str:
 def _said(response: Any) -> str:
     """What a job service said of an error."""
     try:
-        return str(response.json()["message"])
+        return str(read_json(response.content)["message"])
     except (ValueError, KeyError, TypeError):
         return f"the job service answered {response.status_code}"

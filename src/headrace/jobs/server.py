@@ -8,6 +8,7 @@ import logging
 import resource
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -27,9 +28,10 @@ from .reload import Reloader, apply_definitions, keep_of
 from .runtime import Runtime
 from .store import open_database
 
-__all__ = ["make_maintenance", "make_runtime", "serve"]
+__all__ = ["make_maintenance", "make_runtime", "serve", "tell_of_loop"]
 
 _LOG: Final = logging.getLogger("headrace.jobs")
+_TLS_MESSAGE: Final = "Fatal error on SSL protocol"  # uvloop's
 
 
 class _Server(uvicorn.Server):
@@ -73,6 +75,7 @@ async def serve(
     answers waiting claims, finishes push calls in progress and stores their results, within
     ``drain_seconds``.
     """
+    asyncio.get_running_loop().set_exception_handler(tell_of_loop)
     runtime = make_runtime(config)
     listener = _listen(config)
     with listener:
@@ -82,6 +85,19 @@ async def serve(
             await _serve_on(runtime, config, listener, ready, read_again, stopping)
         finally:
             await runtime.close()
+
+
+def tell_of_loop(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what the event loop could tell nobody.
+
+    An endpoint's handshake that fails after its call was given up is no defect: the call's outcome is stored.
+    uvloop tells of it by the exception, or by an error of its own about a connection that is closed.
+    """
+    error = context.get("exception")
+    if isinstance(error, ssl.SSLError) or context.get("message") == _TLS_MESSAGE:
+        _LOG.debug("a TLS connection ended after its call: %s", error)
+    else:
+        loop.default_exception_handler(context)
 
 
 def _listen(config: Config) -> socket.socket:

@@ -178,7 +178,10 @@ class Monitor:
         method, target, _version = line
         if method not in ("GET", "HEAD"):
             return _plain(405, "accepted are GET and HEAD\n", "Allow: GET, HEAD\r\n")
-        url = urlsplit(target)
+        try:
+            url = urlsplit(target)
+        except ValueError as error:
+            return _plain(400, f"what is asked for is no address: {error}\n")
         page = self._pages.get(url.path.rstrip("/") or "/")
         if page is None:
             return _plain(404, f"not found; accepted are {', '.join(sorted(self._pages))}\n")

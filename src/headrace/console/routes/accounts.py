@@ -10,12 +10,13 @@ from starlette.requests import Request
 from ...api.base import to_wire
 from ...documents import DocumentError, read_json
 from ...errors import HeadraceError
-from ..sources import Sources
+from ..sources import Sources, understood
 
 SHOWN_MAX: Final = 1_000
 STREAMS_ASKED: Final = 2_000
 """Streams of a server that are listed to count them by account, where it does not count them itself."""
 
+_WHO: Final = "the server"
 _WHO_AM_I: Final = "$SYS.REQ.USER.INFO"
 
 
@@ -30,16 +31,23 @@ async def table(sources: Sources, request: Request) -> Any:
     del request
     traffic = await sources.monitoring("ACCSTATZ", {"unused": True})
     stored = await sources.monitoring("JSZ", {"accounts": True})
-    details = stored.get("account_details") or ()
-    if any("streams" not in each for each in details) and 0 < _count(stored, "streams") <= (
-        STREAMS_ASKED
-    ):
-        listed = await sources.monitoring("JSZ", {"accounts": True, "streams": True})
-        details = listed.get("account_details") or ()
-    by_name = {each["name"]: each for each in details}
-    rows = [_row(each, by_name.get(each["acc"], {})) for each in traffic.get("account_statz") or ()]
-    rows.sort(key=lambda row: (-row["connections"], -row["bytes"], row["name"]))
+    if understood(lambda: _are_streams_uncounted(stored), _WHO):
+        stored = await sources.monitoring("JSZ", {"accounts": True, "streams": True})
+    rows = understood(lambda: _rows(traffic, stored), _WHO)
     return {"accounts": rows[:SHOWN_MAX], "total": len(rows)}
+
+
+def _are_streams_uncounted(stored: Mapping[str, Any]) -> bool:
+    """Whether the server does not count the streams of accounts, and has so few that they can be listed."""
+    details = stored.get("account_details") or ()
+    uncounted = any("streams" not in each for each in details)
+    return uncounted and 0 < _count(stored, "streams") <= STREAMS_ASKED
+
+
+def _rows(traffic: Mapping[str, Any], stored: Mapping[str, Any]) -> list[dict[str, Any]]:
+    by_name = {each["name"]: each for each in stored.get("account_details") or ()}
+    rows = [_row(each, by_name.get(each["acc"], {})) for each in traffic.get("account_statz") or ()]
+    return sorted(rows, key=lambda row: (-row["connections"], -row["bytes"], row["name"]))
 
 
 async def _who(sources: Sources) -> dict[str, str]:
@@ -49,7 +57,9 @@ async def _who(sources: Sources) -> dict[str, str]:
         document = read_json(reply.payload)
     except (HeadraceError, DocumentError):
         return {}
-    told = (document.get("data") if isinstance(document, dict) else None) or {}
+    told = document.get("data") if isinstance(document, dict) else None
+    if not isinstance(told, dict):
+        return {}
     return {"user": str(told.get("user", "")), "account": str(told.get("account", ""))}
 
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 
 from ..answers import RefusedError, body_of, confirm, text_of
-from ..sources import Sources
+from ..sources import Sources, understood
 
 
 async def table(sources: Sources, request: Request) -> Any:
@@ -20,7 +20,7 @@ async def table(sources: Sources, request: Request) -> Any:
     del request
     status = await sources.jobs("/_status")
     events = await sources.jobs("/v2/events")
-    return {"status": status, "events": events["events"]}
+    return understood(lambda: {"status": status, "events": events["events"]}, _WHO)
 
 
 async def dead(sources: Sources, request: Request) -> Any:
@@ -32,10 +32,13 @@ async def dead(sources: Sources, request: Request) -> Any:
     }
     path = _path(request) + "/dlq" + (f"?{urlencode(cursor)}" if cursor else "")
     page = await sources.jobs(path)
-    return {
-        "jobs": [{**each, "job": _last(each["JobRequeueURL"])} for each in page["DeadJobs"]],
-        "pages": {name: _cursor(url, name) for name, url in page["Pages"].items()},
-    }
+    return understood(
+        lambda: {
+            "jobs": [{**each, "job": _last(each["JobRequeueURL"])} for each in page["DeadJobs"]],
+            "pages": {name: _cursor(url, name) for name, url in page["Pages"].items()},
+        },
+        _WHO,
+    )
 
 
 async def one(sources: Sources, request: Request) -> Any:
@@ -57,10 +60,13 @@ async def listed(sources: Sources, request: Request) -> Any:
     given = {name: request.query_params[name] for name in _FILTERS if name in request.query_params}
     query = f"?{urlencode(given)}" if given else ""
     page = await sources.jobs(f"/v2/channel/{_quoted(request, 'channel')}/jobs{query}")
-    return {
-        "jobs": page["jobs"],
-        "pages": {name: _cursor(url, name) for name, url in page["pages"].items()},
-    }
+    return understood(
+        lambda: {
+            "jobs": page["jobs"],
+            "pages": {name: _cursor(url, name) for name, url in page["pages"].items()},
+        },
+        _WHO,
+    )
 
 
 async def cancel(sources: Sources, request: Request) -> Any:
@@ -106,6 +112,7 @@ def _cursor(url: str, name: str) -> str:
     return url.partition(f"{name}=")[2].partition("&")[0]
 
 
+_WHO: Final = "the job service"
 _FILTERS: Final = ("consumer", "message", "state", "older_than_seconds", "next", "previous")
 _CANCELLED: Final = ("consumer", "message", "states", "older_than_seconds")
 _ONE: Final = "/api/jobs/{channel}/{consumer}"
