@@ -19,7 +19,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web
+.PHONY: help env demo test test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web deploys
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +95,10 @@ groups: env  ## members of groups as processes: HEADRACE_GROUP_EVENTS (200) rand
 bookings: env  ## HEADRACE_BOOKINGS (10,000) payments on each server while workers, the broker or both are killed
 	@HEADRACE_BOOKINGS=$${HEADRACE_BOOKINGS:-10000} \
 		$(BIN)/pytest -s tests/group_processes/test_booking.py --timeout=3600 $(PYTEST_ARGS)
+
+deploys: env  ## a worker is deployed HEADRACE_DEPLOYS (200) times under load, on each kind of server
+	@HEADRACE_DEPLOYS=$${HEADRACE_DEPLOYS:-200} \
+		$(BIN)/pytest -s tests/client/test_deploys.py --timeout=7200 $(PYTEST_ARGS)
 
 confirmations: env  ## how many confirmed acknowledgements come again after 40 kills, on either server
 	@$(BIN)/python tests/crash/confirmations.py $${HEADRACE_KILLS:-40}

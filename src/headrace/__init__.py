@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .broker.server.config.keywords import BrokerSettings
     from .client.connection import Connection, connect
     from .client.handlers.failure import DeadLetter, Retry, Stop
+    from .client.health import ConsumptionStats, Health
     from .client.jetstream.backup import Backup, BackupError, TransferProgress, read_backup
     from .client.jetstream.consume import Consumption
     from .client.jetstream.consumer import Consumer
@@ -121,6 +122,7 @@ __all__ = [
     "ConsumerInfo",
     "ConsumerNotFoundError",
     "Consumption",
+    "ConsumptionStats",
     "Context",
     "DeadLetter",
     "DirectBatch",
@@ -133,6 +135,7 @@ __all__ = [
     "ExternalStream",
     "HandlerFailedError",
     "HeadraceError",
+    "Health",
     "HeartbeatMissedError",
     "InvalidSubjectError",
     "JetStream",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .connection import Connection, connect
 from .handlers.failure import DeadLetter, OnFailure, Retry, Stop
+from .health import ConsumptionStats, Health
 from .jetstream.backup import Backup, BackupError, TransferProgress, read_backup
 from .jetstream.consume import Consumption
 from .jetstream.consumer import Consumer
@@ -45,10 +46,12 @@ __all__ = [
     "Connection",
     "Consumer",
     "Consumption",
+    "ConsumptionStats",
     "Context",
     "DeadLetter",
     "DirectBatch",
     "Entry",
+    "Health",
     "JetStream",
     "JetStreamMessage",
     "KeyExistsError",

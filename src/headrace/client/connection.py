@@ -12,6 +12,7 @@ from ..subjects import check_pattern, check_subject, is_valid_subject
 from ..wire.encode import pub
 from .ending import begin_to_leave, until_left, wind_up
 from .events import Event
+from .health import WELL, ConnectionState, Health, unwell
 from .jetstream.feed import Feed
 from .message import HeadersLike, Message, Payload, header_block, payload_bytes, raise_if_failed
 from .metrics import ConnectionStats, stats_of
@@ -20,7 +21,7 @@ from .net.lines import WORDS_BYTES_MAX, check_line
 from .net.options import Options
 from .net.ports import Subscriber
 from .net.session import Session
-from .net.state import Change
+from .net.state import Change, State
 from .subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT, Subscription
 
 if TYPE_CHECKING:
@@ -124,6 +125,28 @@ class Connection:
     def is_closed(self) -> bool:
         """Whether it is over for good."""
         return self._session.is_closed
+
+    @property
+    def state(self) -> ConnectionState:
+        """``connected``, ``disconnected`` and being restored, ``draining``, ``closed``; before the first
+        connection ``connecting``."""
+        state = self._session.state
+        if state is State.CLOSED:
+            return "closed"
+        if state is State.CONNECTING:
+            return "connecting"
+        if not state.may_subscribe:
+            return "draining"
+        return "connected" if state is State.OPEN else "disconnected"
+
+    def health(self) -> Health:
+        """Whether there is a connection that can be used; if not, why, and since when."""
+        session = self._session
+        if self.state == "connected":
+            return WELL
+        if session.outage is not None:
+            return unwell(str(session.outage))
+        return unwell(f"the connection is {self.state}")
 
     @property
     def server(self) -> str:

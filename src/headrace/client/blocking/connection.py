@@ -11,6 +11,7 @@ from ..connection import DEFAULT_SERVER, Connecting
 from ..connection import Connection as AioConnection
 from ..connection import connect as aio_connect
 from ..events import Event
+from ..health import ConnectionState
 from ..metrics import ConnectionStats
 from ..net.handshake import ServerInfo
 from ..net.options import Options
@@ -93,6 +94,14 @@ class Connection(Blocking):
     def is_closed(self) -> bool:
         """Whether it is over for good."""
         return self._inner.is_closed
+
+    @property
+    def state(self) -> ConnectionState:
+        """``connected``, ``disconnected`` and being restored, ``draining``, ``closed``; before the first
+        connection ``connecting``."""
+        return self._inner.state
+
+    health = anywhere(AioConnection.health)
 
     @property
     def server(self) -> str:

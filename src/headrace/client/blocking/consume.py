@@ -7,9 +7,11 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
 from typing import Any, Final, Self, TypeVar
 
 from ...errors import ConfigurationError, ConnectionClosedError
+from ..health import ConsumptionStats, Health
 from ..jetstream.consume import Consumption as AioConsumption
 from ..jetstream.feed import State
 from ..jetstream.message import JetStreamMessage as AioJetStreamMessage
@@ -138,6 +140,15 @@ class Consumption(JetStreamMessages):
     def error(self) -> Exception | None:
         """Why it ended, if that was nobody's wish: what ``wait`` and iterating raise."""
         return self._inner.error
+
+    def health(self) -> Health:
+        """Whether messages can come now; if not, why: it has ended, there is no connection, or the server has
+        said nothing about the consumer for longer than it promised."""
+        return self._inner.health()
+
+    def stats(self) -> ConsumptionStats:
+        """What it has done, and what it holds."""
+        return replace(self._inner.stats(), buffered=self.buffered)
 
     def batches(self, max_messages: int = 0) -> Iterator[list[JetStreamMessage]]:
         """What has come, as lists of at least one message, and of at most ``max_messages`` if given."""

@@ -138,6 +138,11 @@ class Abreast:
             if not lane.cancelled():
                 lane.result()
 
+    @property
+    def running(self) -> int:
+        """How many callbacks run."""
+        return self._shelf.running
+
     # Who calls
 
     def is_one(self, caller: object) -> bool:

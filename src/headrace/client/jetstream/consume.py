@@ -20,6 +20,7 @@ from ..callbacks import (
     check_plain,
     tell,
 )
+from ..health import WELL, ConsumptionStats, Health, unwell
 from .abreast import Abreast, Key
 from .care import Care
 from .failing import Failing
@@ -53,6 +54,7 @@ class Consumption:
     """
 
     _is_owned = False  # whether it is part of something that ends it
+    _failures = 0
 
     def __init__(
         self,
@@ -156,6 +158,31 @@ class Consumption:
     def error(self) -> Exception | None:
         """Why it ended, if that was nobody's wish: what ``wait`` and iterating raise."""
         return self._feed.error
+
+    def health(self) -> Health:
+        """Whether messages can come now; if not, why: it has ended, there is no connection, or the server has
+        said nothing about the consumer for longer than it promised."""
+        feed, session = self._feed, self._session
+        if feed.error is not None:
+            return unwell(f"consume of {feed.consumer} failed: {feed.error}")
+        if feed.is_over:
+            return unwell(f"consume of {feed.consumer} has ended")
+        if session.link is None:
+            return unwell("disconnected" if session.outage is None else str(session.outage))
+        if feed.is_silent:
+            return unwell(f"nothing is heard of consumer {feed.consumer}, which is pulled from")
+        return WELL
+
+    def stats(self) -> ConsumptionStats:
+        """What it has done, and what it holds."""
+        failing = self._failing
+        return ConsumptionStats(
+            buffered=self.buffered,
+            in_hand=self._feed.count_in_hand(),
+            failures=self._failures,
+            retries=0 if failing is None else failing.retried,
+            dead_letters=0 if failing is None else failing.dead_letters,
+        )
 
     def __aiter__(self) -> AsyncIterator[JetStreamMessage]:
         spans = self._session.spans
@@ -269,6 +296,7 @@ class Consumption:
 
     def _failed(self, message: DeliveredMessage, error: Exception) -> None:
         """The callback raised for this message."""
+        self._failures += 1
         what = f"the callback of consumer {self._feed.consumer}, {place_of(message)}"
         tell(self._on_error, partial(self._session.report, about=what), error)
 

@@ -121,6 +121,7 @@ class Feed(Hands):
         self._pulling = True
         self._pause: asyncio.TimerHandle | None = None
         self.last_heard = self._last_pull = session.loop.time()
+        self._silent_at: float | None = None  # ``last_heard``, where silence was found then
         self._inbox = session.new_inbox().encode()
         self.route = session.open_route(self._inbox, self._receive)
         session.observers[self] = None
@@ -133,6 +134,11 @@ class Feed(Hands):
         if self.is_over:
             return "ended" if self.error is None else "failed"
         return "running" if self._pulling else "draining"
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether a heartbeat was missed, and nothing came since."""
+        return self.last_heard == self._silent_at
 
     def shelve(self) -> Shelf:
         """Where what comes is put from here on, for several callbacks at once."""
@@ -443,7 +449,7 @@ class Feed(Hands):
         if self.session.link is None or not account.outstanding:
             self.last_heard = now
         elif silent >= allowed:
-            self.last_heard = now
+            self.last_heard = self._silent_at = now
             self.session.doubt.begin()
             self.report(
                 HeartbeatMissedError(

@@ -61,6 +61,12 @@ class Hands:
             self._returned = self._loop.create_future()
         return [*waits, self._returned]
 
+    def count_in_hand(self) -> int:
+        """How many messages are being handled, as far as is known."""
+        if self.abreast is not None:
+            return self.abreast.running
+        return int(self.last is not None and not self.last.is_answered)
+
     def hands(self, caller: object) -> list[list[asyncio.Future[Any]]]:
         """For each message in hand, ``in_hand``."""
         if self.abreast is None:
