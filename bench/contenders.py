@@ -22,6 +22,7 @@ __all__ = [
     "NATS_DEFAULT",
     "NATS_ONE_CORE",
     "Contender",
+    "headrace_at",
     "running",
 ]
 
@@ -52,6 +53,15 @@ NATS_ONE_CORE = Contender(
     lambda at: peers.start_nats_server(at, env={"GOMAXPROCS": "1", "GOGC": "400"}),
 )
 ALL = [HEADRACE, NATS_ALWAYS, NATS_DEFAULT]
+
+
+def headrace_at(checkout: str) -> Contender:
+    """Headrace from the sources of another checkout, for a comparison in one run."""
+    sources = Path(checkout, "src").resolve()
+    if not (sources / "headrace").is_dir():
+        raise SystemExit(f"{sources} has no package headrace; accepted: the root of a checkout")
+    env = {"PYTHONPATH": str(sources)}
+    return Contender("headrace beside", "on disk", lambda at: peers.start_headrace(at, env=env))
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ import scaling
 import spark
 import spark_sink
 import starting
+import survey
 
 BENCHMARKS = (
     "publishing",
@@ -47,7 +48,12 @@ BENCHMARKS = (
     "groups",
     "spark",
     "spark_sink",
+    "survey",
 )
+
+
+ON_REQUEST = frozenset({"survey"})
+"""Of them, those that a run of all leaves out."""
 
 
 def main() -> None:
@@ -58,14 +64,15 @@ def main() -> None:
     if unknown:
         parser.error(f"no benchmark {', '.join(sorted(unknown))}; there is {', '.join(BENCHMARKS)}")
     runs = _runs(arguments)
-    for name in arguments.benchmark or BENCHMARKS:
+    for name in arguments.benchmark or [n for n in BENCHMARKS if n not in ON_REQUEST]:
         runs[name]()
     report.summary()
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("benchmark", nargs="*", help=f"of {', '.join(BENCHMARKS)} (default: all)")
+    names = f"of {', '.join(BENCHMARKS)} (default: all but survey)"
+    parser.add_argument("benchmark", nargs="*", help=names)
     parser.add_argument("--rounds", type=int, default=5, help="rounds per figure (default: 5)")
     parser.add_argument(
         "--server",
@@ -97,7 +104,13 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         action="append",
         default=[],
-        help="of `fairness`, `removals`, `groups`, `spark`: a part of the names of rows (may be repeated)",
+        help="of `fairness`, `removals`, `groups`, `spark`, `survey`: a part of the names of rows"
+        " (may be repeated)",
+    )
+    parser.add_argument(
+        "--beside",
+        metavar="DIR",
+        help="of `survey`: another checkout of Headrace, measured in turn",
     )
     parser.add_argument(
         "--storage", choices=removals.STORAGES, help="of `removals`: only streams kept there"
@@ -135,6 +148,9 @@ def _runs(arguments: argparse.Namespace) -> dict[str, Callable[[], object]]:
         "groups": lambda: groups.run(rounds, two, only),
         "spark": lambda: spark.run(rounds, only),
         "spark_sink": lambda: spark_sink.run(rounds, servers),
+        "survey": lambda: survey.run(
+            min(rounds, 3), two if not arguments.server else servers, only, arguments.beside
+        ),
     }
 
 

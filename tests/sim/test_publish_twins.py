@@ -195,6 +195,14 @@ every_way: list[Step] = [
 ]
 
 
+BUCKET = {
+    "max_msgs_per_subject": 1,
+    "discard": "new",
+    "allow_rollup_hdrs": True,
+    "allow_msg_ttl": True,
+}
+
+
 class Author:
     """Writes messages out: the same for all, by what the plain broker has."""
 
@@ -299,3 +307,21 @@ def test_publishes_leave_and_say_the_same_in_every_manner(kind: str) -> None:
     assert not found.missed(*wanted, (IN_PROCESS, "run"), (PLAIN, "admitted"), (PLAIN, "checked"))
     # What they are compared with must not go their ways.
     assert len(found.missed(*((PLAIN, way) for way in FAST_WAYS))) == len(FAST_WAYS)
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+@pytest.mark.parametrize("history", [1, 3])
+def test_a_bucket_takes_the_ways_of_a_plain_stream(kind: str, history: int) -> None:
+    bucket = {**BUCKET, "max_msgs_per_subject": history}
+    with entries(PATHS) as found:
+        play(kind, found, (bucket, bucket, {}), every_way)
+    ways = ("together", "of many subjects", "named")
+    assert not found.missed(*((manner, way) for manner in (LIBRARY, IN_PROCESS) for way in ways))
+    assert found.counts["plain", "admitted"]
+
+
+@pytest.mark.parametrize("limit", ["max_msgs", "max_bytes"])
+def test_a_bucket_with_a_size_is_looked_at_message_by_message(limit: str) -> None:
+    with entries(PATHS) as found:
+        play("memory", found, ({**BUCKET, limit: 5},) * 3, every_way)
+    assert not found.counts["library", "together"]

@@ -266,3 +266,13 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> None:
         raise invalid("stream configuration update can not change persist mode")
     if old.allow_msg_ttl and not new.allow_msg_ttl:
         raise invalid("message TTL status can not be disabled")
+
+
+def refuses_when_full(config: StreamConfig) -> bool:
+    """Whether a limit of this stream has new messages refused: old ones do not leave for them.
+
+    A bucket without a size discards the new by its word, but has no limit that would.
+    """
+    return config.discard == "new" and (
+        config.max_msgs > 0 or config.max_bytes > 0 or config.discard_new_per_subject
+    )

@@ -17,6 +17,7 @@ from .....subjects import SubjectFilter, is_literal, is_valid_pattern
 from ...ports.storage import StreamStore
 from ..config.ranges import read_number
 from ..config.refused import Refused
+from ..config.stream import refuses_when_full
 from ..context import Context
 from ..headers.published import MARK, read_headers
 from ..headers.statuses import with_headers
@@ -127,9 +128,7 @@ class Checks:
         self._config = config
         self._max_size = config.max_msg_size
         self._counts = config.allow_msg_counter
-        self._rejects = config.discard == "new" and (
-            config.max_msgs > 0 or config.max_bytes > 0 or config.discard_new_per_subject
-        )
+        self._rejects = refuses_when_full(config)
 
     def admit(
         self,

@@ -1,6 +1,6 @@
 """How many messages of each subject a stream keeps.
 
-A stream that discards old messages enforces the limit once per tick, before anything is read: each new
+A stream that refuses no new messages enforces the limit once per tick, before anything is read: each new
 message marks its subject. If each subject keeps one, the store notes which message a new one replaces.
 """
 
@@ -12,6 +12,7 @@ from typing import Protocol
 from .....api.streams import StreamConfig
 from .....errors import StoreReadError
 from ...ports.storage import StreamStore, Thinning
+from ..config.stream import refuses_when_full
 from ..context import Context
 from ..tick.removals import SLICE
 from ..tick.retry import Unread
@@ -52,7 +53,7 @@ class SubjectLimit:
     def configure(self) -> None:
         stream, config = self._stream, self._stream.config
         bounds = stream.context.quota.bounds(config.storage)
-        self.is_deferred = config.discard == "old" and not bounds
+        self.is_deferred = not (bounds or refuses_when_full(config))
         self.marks = config.max_msgs_per_subject > 1 and self.is_deferred
         self._store_notes = config.max_msgs_per_subject == 1 and self.is_deferred
         if self._store_notes != (stream.store.superseded is not None):
