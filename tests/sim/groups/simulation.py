@@ -180,9 +180,11 @@ class Simulation:
         world = self.world
         while world.admin.busy:
             before = world.admin.ended
-            assert world.run(10.0, lambda before=before: world.admin.ended > before), (
-                "the broker does not answer"
-            )
+
+            def has_ended(before: int = before) -> bool:
+                return world.admin.ended > before
+
+            assert world.run(10.0, has_ended), "the broker does not answer"
 
     def _all_leave(self) -> None:
         world = self.world
