@@ -77,6 +77,9 @@ class JetStream:
         self._api = Api(session, prefix, seconds, delivery_seconds(session, delivery_timeout))
         self._streams = Streams(self._api)
 
+    def __repr__(self) -> str:
+        return f"<JetStream over {self._connection!r}>"
+
     @property
     def connection(self) -> Connection:
         """The connection this context speaks over."""

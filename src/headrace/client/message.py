@@ -92,6 +92,16 @@ def raise_if_failed(frame: Frame) -> None:
         raise ServiceError(number, headers.get(ERROR) or "", frame[5])
 
 
+_SHOWN_BYTES: Final = 40
+
+
+def preview(payload: bytes) -> str:
+    """How a payload begins, for people: as Python writes it, with its length where that is not all of it."""
+    if len(payload) <= _SHOWN_BYTES:
+        return repr(payload)
+    return f"{payload[:_SHOWN_BYTES]!r}… {len(payload):,} bytes"
+
+
 class MessageView(msgspec.Struct, eq=False):
     """A message as it was received.
 
@@ -136,8 +146,12 @@ class MessageView(msgspec.Struct, eq=False):
         return headers
 
     def __repr__(self) -> str:
-        reply = f" reply={self.reply!r}" if self._frame[3] else ""
-        return f"<{type(self).__name__} {self.subject!r}{reply} {len(self.payload)} bytes>"
+        about = self._about()
+        return f"<{type(self).__name__} {self.subject!r}{about}: {preview(self.payload)}>"
+
+    def _about(self) -> str:
+        """What there is to say of it besides subject and payload, with a space in front."""
+        return f" reply={self.reply!r}" if self._frame[3] else ""
 
     def _response(self, payload: Payload, headers: HeadersLike) -> bytes:
         """The command that answers.

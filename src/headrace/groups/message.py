@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ..client.message import preview
 from ..errors import (
     AckUnknownError,
     DisconnectedError,
@@ -110,7 +112,10 @@ class GroupMessage(msgspec.Struct, eq=False):
         return self._message._answered
 
     def __repr__(self) -> str:
-        return f"<GroupMessage {self._message.subject!r} {len(self.payload)} bytes>"
+        where = f"partition {self.partition}"
+        with contextlib.suppress(ProtocolError, ValueError):  # a copy that does not tell
+            where += f", sequence {self.sequence}"
+        return f"<GroupMessage {self.subject!r} {where}: {preview(self.payload)}>"
 
     def ack(self) -> Queued:
         """Processed: it is not delivered again."""

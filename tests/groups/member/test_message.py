@@ -61,7 +61,7 @@ def test_the_partition_is_not_in_the_subject() -> None:
     made, _ = message()
     assert (made.subject, made.partition, made.generation) == ("orders.eu.1", 3, 17)
     assert made.is_owned
-    assert repr(made) == "<GroupMessage '3.orders.eu.1' 1 bytes>"
+    assert repr(made) == "<GroupMessage 'orders.eu.1' partition 3, sequence 4: b'x'>"
 
 
 def test_the_sequence_is_that_of_the_stream_it_was_published_to() -> None:

@@ -67,6 +67,14 @@ class DeliveredMessage(MessageView, eq=False):
             self._metadata = parse_ack_subject(self._frame[3].decode())
         return self._metadata
 
+    def _about(self) -> str:
+        try:
+            found = self.metadata
+        except ValueError:
+            return super()._about()
+        times = f", delivered {found.delivered} times" if found.delivered > 1 else ""
+        return f" sequence {found.stream_seq} of {found.stream!r}{times}"
+
     @property
     def is_answered(self) -> bool:
         """Whether a final answer was queued."""
