@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import click
 
+from ...client.publish.atomic_batch import BatchRefusedError
+from ...errors import ConfigurationError
+from ..shared.errors import Failure
+from ..shared.lines import lines_of_input
 from ..shared.messages import HEADER, fill_in, headers_of, payload_of
 from ..shared.progress import progress
-from ..shared.units import DURATION
+from ..shared.units import DURATION, counted
 from ..shared.verbs import Session, online
+from .schedule import SCHEDULE_OPTIONS, Plan
+
+
+class Made(NamedTuple):
+    """A message, filled in."""
+
+    subject: str
+    payload: bytes
+    headers: dict[str, list[str]]
+    msg_id: str
 
 
 @online(
@@ -18,9 +35,14 @@ from ..shared.verbs import Session, online
     HEADER,
     click.option("--reply", metavar="SUBJECT", default="", help="where answers are to go"),
     click.option("--count", type=click.IntRange(1), default=1, help="publish so many"),
+    click.option(
+        "--lines", is_flag=True, help="each line of standard input; BODY may contain {{Line}}"
+    ),
     click.option("--sleep", type=DURATION, default=0.0, help="wait between them"),
     click.option("-J", "--jetstream", is_flag=True, help="wait until a stream has each"),
+    click.option("--atomic", is_flag=True, help="a stream takes all of them, or none"),
     click.option("--msg-id", metavar="ID", default="", help="stored once (with --jetstream)"),
+    *SCHEDULE_OPTIONS,
     click.option(
         "--templates/--no-templates", default=True, help="fill in {{Count}} and the like (yes)"
     ),
@@ -33,9 +55,17 @@ async def pub(
     header: tuple[str, ...],
     reply: str,
     count: int,
+    lines: bool,
     sleep: float,
     jetstream: bool,
+    atomic: bool,
     msg_id: str,
+    target: str,
+    at: datetime | None,
+    within: float,
+    every: float,
+    cron: str,
+    time_zone: str,
     templates: bool,
     quiet: bool,
 ) -> None:
@@ -45,38 +75,173 @@ async def pub(
     headrace pub orders.new 'a first order'
     headrace pub orders.new 'order {{Count}} of {{TimeStamp}}' --count 10
     headrace pub orders.new -H Customer:ann --jetstream < order.json
+    tail -f orders.jsonl | headrace pub orders.new --lines --jetstream
+    headrace pub orders.plan 'remind ann' --target orders.due --in 2h
 
-    Body and headers may contain {{Count}}, {{Time}}, {{TimeStamp}}, {{Unix}}, {{UnixNano}}, {{ID}} and
-    {{Random 10 20}} (so many letters). Without --jetstream nobody confirms that anybody received it.
+    Subject, body, headers and id may contain {{Count}}, {{Time}}, {{TimeStamp}}, {{Unix}}, {{UnixNano}},
+    {{ID}} and {{Random 10 20}} (so many letters). Without --jetstream nobody confirms that anybody received
+    it. An atomic batch needs a stream with --allow-batch and has 1,000 messages at most.
+
+    With --target the stream publishes BODY there later: SUBJECT is the schedule's own, another one there
+    replaces it, and stream purge --subject ends it. The stream needs --allow-schedules and both subjects.
     """
+    plan = Plan.of(target, at, within, every, cron, time_zone)
+    _check(count, lines, atomic, sleep, reply, jetstream, msg_id, plan)
+    made = _made(subject, body, headers_of(header), msg_id, count, lines, templates)
+    if plan is not None:
+        await _schedule(session, plan, made, quiet)
+    elif atomic:
+        await _together(session, made, quiet)
+    elif jetstream:
+        await _stored(session, made, None if lines else count, sleep, quiet)
+    else:
+        await _sent(session, made, None if lines else count, sleep, reply, quiet)
+
+
+def _check(
+    count: int,
+    lines: bool,
+    atomic: bool,
+    sleep: float,
+    reply: str,
+    jetstream: bool,
+    msg_id: str,
+    plan: Plan | None,
+) -> None:
+    """Raises Failure for options that do not go together."""
+    if lines and count > 1:
+        raise Failure("give --lines or --count, not both")
+    if plan is not None and (atomic or lines or count > 1):
+        raise Failure("a schedule is one message: no --atomic, --lines or --count with --target")
+    if (atomic or plan is not None) and (sleep or reply):
+        raise Failure("--sleep and --reply do not go with --atomic or --target")
+    if msg_id and not (jetstream or atomic):
+        raise Failure("--msg-id needs --jetstream: only a stream looks at it")
+
+
+async def _made(
+    subject: str,
+    body: str | None,
+    headers: dict[str, list[str]],
+    msg_id: str,
+    count: int,
+    lines: bool,
+    templates: bool,
+) -> AsyncIterator[Made]:
+    """The messages, one after the other. What comes from standard input is not a template."""
+    is_template = templates and body not in (None, "-")
+
+    def filled(text: str, number: int, line: str = "") -> str:
+        return fill_in(text, number, line=line) if templates else text
+
+    def make(data: bytes, number: int, line: str = "") -> Made:
+        if is_template:
+            data = filled(body or "", number, line).encode()
+        named = {name: [filled(each, number, line) for each in of] for name, of in headers.items()}
+        return Made(filled(subject, number, line), data, named, filled(msg_id, number, line))
+
+    if lines:
+        number = 0
+        async for line in lines_of_input():
+            number += 1
+            yield make(line, number, line.decode(errors="replace"))
+        return
     payload = payload_of(body)
-    stored = []
-    with progress(session.output, "publishing", count, wanted=count > 1) as advance:
-        for number in range(1, count + 1):
-            data, headers = payload, headers_of(header)
-            if templates and body not in (None, "-"):
-                data = fill_in(payload.decode(), number).encode()
-                headers = {k: [fill_in(v, number) for v in vs] for k, vs in headers.items()}
-            if jetstream:
-                ack = await session.js.publish(
-                    subject, data, headers=headers, msg_id=fill_in(msg_id, number)
-                )
-                stored.append({"stream": ack.stream, "seq": ack.seq, "duplicate": ack.duplicate})
-            else:
-                await session.connection.publish(subject, data, headers=headers, reply=reply)
-            advance(1)
-            if sleep and number < count:
+    for number in range(1, count + 1):
+        yield make(payload, number)
+
+
+async def _sent(
+    session: Session,
+    made: AsyncIterator[Made],
+    count: int | None,
+    sleep: float,
+    reply: str,
+    quiet: bool,
+) -> None:
+    sent = 0
+    subjects: set[str] = set()
+    with progress(session.output, "publishing", count, wanted=count != 1) as advance:
+        async for each in made:
+            if sleep and sent:
                 await asyncio.sleep(sleep)
+            await session.connection.publish(
+                each.subject, each.payload, headers=each.headers, reply=reply
+            )
+            sent += 1
+            if len(subjects) <= 1:
+                subjects.add(each.subject)
+            advance(1)
     await session.connection.flush()
     if quiet:
         return
-    messages = "1 message" if count == 1 else f"{count:,} messages"
-    if not jetstream:
-        text = f"published {messages} to {subject}"
-        session.output.show({"subject": subject, "published": count}, text)
+    where = subjects.pop() if len(subjects) == 1 else "several subjects"
+    text = f"published {counted(sent, 'message')} to {where}" if sent else "nothing to publish"
+    session.output.show({"subject": where, "published": sent}, text)
+
+
+async def _stored(
+    session: Session, made: AsyncIterator[Made], count: int | None, sleep: float, quiet: bool
+) -> None:
+    stored: list[dict[str, Any]] = []
+    with progress(session.output, "publishing", count, wanted=count != 1) as advance:
+        async for each in made:
+            if sleep and stored:
+                await asyncio.sleep(sleep)
+            ack = await session.js.publish(
+                each.subject, each.payload, headers=each.headers, msg_id=each.msg_id
+            )
+            stored.append({"stream": ack.stream, "seq": ack.seq, "duplicate": ack.duplicate})
+            advance(1)
+    if quiet:
+        return
+    if not stored:
+        session.output.show(stored, "nothing to publish")
         return
     last = stored[-1]
     again = sum(1 for each in stored if each["duplicate"])
-    text = f"stored {messages} in stream {last['stream']}, sequence {last['seq']}"
+    text = f"stored {counted(len(stored), 'message')} in stream {last['stream']}, sequence {last['seq']}"
     text += f", {again:,} of them there already" if again else ""
     session.output.show(stored, text)
+
+
+async def _together(session: Session, made: AsyncIterator[Made], quiet: bool) -> None:
+    try:
+        batch = session.js.batch()
+        number = 0
+        async for each in made:
+            number += 1
+            batch.add(each.subject, each.payload, headers=each.headers, msg_id=each.msg_id)
+        if not number:
+            session.output.show({}, "nothing to publish")
+            return
+        ack = await batch.commit()
+    except BatchRefusedError as error:
+        raise Failure(
+            f"nothing was stored: {error}",
+            "headrace stream edit STREAM --allow-batch    lets a stream take batches",
+        ) from None
+    except ConfigurationError as error:
+        raise Failure(f"nothing was stored: {error}") from None
+    if not quiet:
+        told = {"stream": ack.stream, "first": batch.first_sequence, "last": ack.seq}
+        text = f"stored {counted(number, 'message')} together in stream {ack.stream}"
+        text += f", sequences {batch.first_sequence} to {ack.seq}"
+        session.output.show(told, text)
+
+
+async def _schedule(session: Session, plan: Plan, made: AsyncIterator[Made], quiet: bool) -> None:
+    async for each in made:
+        try:
+            ack = await session.js.schedule(
+                each.subject, each.payload, headers=each.headers, **plan.arguments()
+            )
+        except ConfigurationError as error:
+            raise Failure(str(error)) from None
+        if not quiet:
+            told = {"stream": ack.stream, "seq": ack.seq, "target": plan.target}
+            session.output.show(
+                told,
+                f"stream {ack.stream} publishes it to {plan.target} {plan.when()}; "
+                f"headrace stream purge {ack.stream} --subject {each.subject}    ends that",
+            )

@@ -93,9 +93,9 @@ def payload_of(body: str | None) -> bytes:
         return sys.stdin.buffer.read()
 
 
-def fill_in(template: str, count: int = 1, request: str = "") -> str:
+def fill_in(template: str, count: int = 1, request: str = "", line: str = "") -> str:
     """Fill in ``{{Count}}``, ``{{Time}}``, ``{{TimeStamp}}``, ``{{Unix}}``, ``{{UnixNano}}``, ``{{ID}}``,
-    ``{{Random 1 10}}`` (so many letters) and ``{{Request}}``; anything else stays as it is."""
+    ``{{Random 1 10}}`` (so many letters), ``{{Request}}`` and ``{{Line}}``; anything else stays as it is."""
 
     def value(found: re.Match[str]) -> str:
         name, numbers = found[1], [int(number) for number in found[2].split()]
@@ -109,6 +109,7 @@ def fill_in(template: str, count: int = 1, request: str = "") -> str:
             "UnixNano": lambda: str(time.time_ns()),
             "ID": lambda: Nuid().next(),
             "Request": lambda: request,
+            "Line": lambda: line,
         }
         if name == "Random" and 1 <= len(numbers) <= 2:
             length = random.randint(*sorted((numbers[0], numbers[-1])))
