@@ -17,9 +17,10 @@ PYTEST_WORKERS ?= 3
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
+CHANGES_ARGS ?= --minutes 60
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-python docs lint format types contracts blocking keywords bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean
+.PHONY: help env demo test test-python docs lint format types contracts blocking keywords bench soak faults cluster groups bookings changes confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +93,9 @@ groups: env  ## members of groups as processes: HEADRACE_GROUP_EVENTS (200) rand
 bookings: env  ## HEADRACE_BOOKINGS (10,000) payments on each server while workers, the broker or both are killed
 	@HEADRACE_BOOKINGS=$${HEADRACE_BOOKINGS:-10000} \
 		$(BIN)/pytest -s tests/group_processes/test_booking.py --timeout=3600 $(PYTEST_ARGS)
+
+changes: env  ## random changes of everything under traffic (CHANGES_ARGS="--minutes 60 --server nats-server --jobs postgres")
+	@$(BIN)/python tests/changes/soak.py $(CHANGES_ARGS)
 
 confirmations: env  ## how many confirmed acknowledgements come again after 40 kills, on either server
 	@$(BIN)/python tests/crash/confirmations.py $${HEADRACE_KILLS:-40}
