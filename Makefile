@@ -17,9 +17,10 @@ PYTEST_WORKERS ?= 3
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
+CHANGES_ARGS ?= --minutes 60
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web deploys
+.PHONY: help env demo test test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web deploys changes
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +100,9 @@ bookings: env  ## HEADRACE_BOOKINGS (10,000) payments on each server while worke
 deploys: env  ## a worker is deployed HEADRACE_DEPLOYS (200) times under load, on each kind of server
 	@HEADRACE_DEPLOYS=$${HEADRACE_DEPLOYS:-200} \
 		$(BIN)/pytest -s tests/client/test_deploys.py --timeout=7200 $(PYTEST_ARGS)
+
+changes: env  ## random changes of everything under traffic (CHANGES_ARGS="--minutes 60 --server nats-server --jobs postgres")
+	@$(BIN)/python tests/changes/soak.py $(CHANGES_ARGS)
 
 confirmations: env  ## how many confirmed acknowledgements come again after 40 kills, on either server
 	@$(BIN)/python tests/crash/confirmations.py $${HEADRACE_KILLS:-40}

@@ -1,0 +1,194 @@
+"""A soak of random changes under traffic, against a model of what must be handled and kept.
+
+    python tests/changes/soak.py --minutes 60 --server headrace --jobs postgres --seed 7
+
+Nothing may be lost, doubled or out of order, and nothing may wait longer than ten seconds without a line
+that says why. A seed draws the same changes in the same order; when they meet the traffic is the machine's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from changes.deeds import Deeds
+from changes.places import Kind, Server, Service
+from changes.traffic import Work, flowing, set_up
+from headrace.client import connect
+from headrace.errors import HeadraceError
+from headrace.groups import elastic
+from jobs_endpoint import Endpoint
+
+END_S = 90.0
+"""So long everything that is stored has, once nothing is published any more."""
+
+
+@dataclass
+class Plan:
+    """One run."""
+
+    server: Kind = "headrace"
+    jobs: Literal["sqlite", "postgres"] = "sqlite"
+    seconds: float = 60.0
+    seed: int = 1
+    between_s: float = 0.6
+    pace_s: float = 0.12
+    ack_waits: tuple[float, ...] = (3.0, 5.0, 10.0, 20.0)
+    most: int = 0
+    """So many changes at most; 0: as many as there is time for."""
+
+
+@dataclass
+class Report:
+    """What happened."""
+
+    changes: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+    repeated: int = 0
+    lanes: dict[str, dict[str, float]] = field(default_factory=dict)
+    refused_when_full: int = 0
+    wrong: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+async def soak(plan: Plan, folder: Path, tell: Callable[[str], None] = lambda _: None) -> Report:
+    """Run it. Everything it starts, it ends."""
+    begun = time.monotonic()
+    server = Server.start(plan.server, folder / "server")
+    try:
+        async with (
+            await Service.start(plan.jobs, folder) as service,
+            connect(server.process.url, reconnect_wait=0.1) as connection,
+            Endpoint() as endpoint,
+        ):
+            draws = Random(plan.seed), Random(plan.seed + 1)
+            work = Work(connection.jetstream(), server, service, *draws, plan.pace_s)
+            work.ack_waits = plan.ack_waits
+            watching = asyncio.create_task(_watch(work, connection, tell))
+            try:
+                endpoint.respond = work.pushed_job
+                deeds = Deeds(work, endpoint.url)
+                await set_up(work.js)
+                await _change(plan, work, deeds, connection, tell)
+            finally:
+                work.over.set()
+                await watching
+    finally:
+        server.process.stop()
+    report = Report(kinds=deeds.done, repeated=deeds.repeated, seconds=time.monotonic() - begun)
+    report.changes = sum(deeds.done.values())
+    report.refused_when_full = work.kept.refused
+    for lane in work.lanes.values():
+        lane.end()
+        report.wrong += lane.wrong
+        report.lanes[lane.name] = lane.counts
+    report.wrong += work.wrong
+    return report
+
+
+async def _watch(work: Work, connection: Any, tell: Callable[[str], None]) -> None:
+    """Look at every lane each second, and hear what the connection tells."""
+    told = 0
+
+    async def listen() -> None:
+        async for event in connection.events():
+            work.on_event(event)
+
+    listening = asyncio.create_task(listen())
+    try:
+        while not work.over.is_set():
+            now = time.monotonic()
+            for lane in work.lanes.values():
+                lane.look(now)
+            wrong = [*work.wrong, *(each for lane in work.lanes.values() for each in lane.wrong)]
+            for each in wrong[told:] if len(wrong) > told else []:
+                tell(f"WRONG {each}")
+            told = len(wrong)
+            await work.rest(1.0)
+    finally:
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+
+
+async def _change(
+    plan: Plan, work: Work, deeds: Deeds, connection: Any, tell: Callable[[str], None]
+) -> None:
+    begun = time.monotonic()
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(_leave, work)
+        for name in ("ann", "bob"):
+            await work.join(name).__aenter__()
+        async with flowing(work, connection) as tasks:
+            count = 0
+            while time.monotonic() - begun < plan.seconds and not (
+                plan.most and count >= plan.most
+            ):
+                name = await deeds.one()
+                count += 1
+                tell(f"{time.monotonic() - begun:7.1f} s  {name}")
+                for task in tasks:
+                    if task.done() and (error := task.exception()) is not None:
+                        raise error
+                await work.rest(work.random.uniform(0.2, 1.8) * plan.between_s)
+            await _settle(work, deeds)
+
+
+async def _settle(work: Work, deeds: Deeds) -> None:
+    """Publish no more; let room be, and wait until everything stored is handled."""
+    work.quiet.set()
+    stream = await work.js.stream(deeds.queue)
+    await stream.update(max_msgs=-1, max_bytes=-1)
+    await elastic.update(
+        work.js, "ORDERS", "billing", max_buffered_messages=0, max_buffered_bytes=0
+    )
+    ends = time.monotonic() + END_S
+    while any(lane.waiting for lane in work.lanes.values()) and time.monotonic() < ends:
+        await work.rest(0.1)
+    async with work.log:
+        await work.check_kept()
+
+
+async def _leave(work: Work) -> None:
+    for member in work.members.values():
+        try:
+            await member.leave()
+        except HeadraceError as error:
+            work.wrong.append(f"member {member.member}: {error}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--server", choices=("headrace", "nats-server"), default="headrace")
+    parser.add_argument("--jobs", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4)))
+    parser.add_argument("--quiet", action="store_true", help="only what is wrong, and the report")
+    args = parser.parse_args()
+    plan = Plan(args.server, args.jobs, args.minutes * 60, args.seed)
+    print(plan, flush=True)
+
+    def tell(line: str) -> None:
+        if not args.quiet or line.startswith("WRONG"):
+            print(line, flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="headrace-changes-") as folder:
+        report = asyncio.run(soak(plan, Path(folder), tell))
+    print(report)
+    if report.wrong:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
