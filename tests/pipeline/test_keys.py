@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,10 @@ import pyarrow as pa
 import pytest
 
 from headrace.pipeline.keys import TABLES
+from headrace.pipeline.problems import PipelineError
 from headrace.pipeline.reading import read
+
+from .conftest import ORDERS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "pipelines.md"
 SHOWN = {
@@ -84,3 +88,9 @@ def test_the_function_of_the_page_writes_each_batch_of_each_run_once(
     with closing(sqlite3.connect("totals.db")) as table:
         found = table.execute("SELECT sequence FROM paid ORDER BY sequence").fetchall()
     assert found == [(1,), (1,), (2,)]
+
+
+def test_a_lease_that_is_too_short_is_refused_with_the_reason(write: Callable[..., Path]) -> None:
+    text = ORDERS + '[lease]\nseconds = "1s"\n'
+    with pytest.raises(PipelineError, match=r"seconds: '1s' is too short; accepted: 2s or more"):
+        read(write(text))

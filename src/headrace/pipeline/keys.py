@@ -13,6 +13,7 @@ from ..spark.sink.options import ACCEPTED as SINK_OPTIONS
 from .document import Document
 from .failures.restarts import DEFAULT, NEVER, RestartSettings
 from .lines import Path
+from .model import LEASE_SECONDS_MIN
 from .problems import Problem, did_you_mean
 from .triggers import parse_duration, parse_trigger
 
@@ -81,6 +82,16 @@ def _duration(value: Any) -> float:
     if not isinstance(value, str):
         raise _NotAcceptedError("a duration such as '15s'")
     return parse_duration(value)
+
+
+def _lease_seconds(value: Any) -> float:
+    seconds = _duration(value)
+    if seconds < LEASE_SECONDS_MIN:
+        raise ValueError(
+            f"{value!r} is too short; accepted: {LEASE_SECONDS_MIN:g}s or more, as no server moves a pin "
+            "within a second, and a shorter lease would not survive a pause of the server's disk"
+        )
+    return seconds
 
 
 def _wait(value: Any) -> float:
@@ -237,7 +248,12 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
         ),
         Key("servers", _texts, "Server URLs.", (_URL,)),
         Key("bucket", _filled_text, "The bucket; with pinned, the stream.", "headrace-leases"),
-        Key("seconds", _duration, "How long it outlives its holder's last word.", 15.0),
+        Key(
+            "seconds",
+            _lease_seconds,
+            "How long it outlives its holder's last word; 2s or more.",
+            15.0,
+        ),
         Key("replicas", _count, "Replicas of the bucket, if it is made.", 1),
         Key("user", _text, "User name.", ""),
         Key("password", _text, "Password.", ""),

@@ -29,6 +29,11 @@ from ..errors import (
 RENEWALS: Final = 3
 """Renewed so often within its length, a lease survives an answer that takes two thirds of it."""
 
+LOOKS_S: Final = 0.4
+"""How often a standby looks for a lease that was given back."""
+NEAR_S: Final = 0.1
+"""And how often when it may have run out."""
+
 MARGIN: Final = 0.1
 """The last tenth of a lease is not used: clocks run differently, and stopping takes a moment."""
 
@@ -53,6 +58,9 @@ class Lease(Protocol):
 
     def holder(self) -> str:
         """Who has it, as far as is known; "" for nobody."""
+
+    def nobody_s(self) -> float | None:
+        """When we got it, how long ago the holder before us had said its last word; None: not known."""
 
     def is_ours_at(self, now: float) -> bool:
         """Whether it surely is, at a time of the loop's clock."""
@@ -85,6 +93,8 @@ class BucketLease:
     _value: bytes = field(default=b"", init=False)
     _revision: int = field(default=0, init=False)
     _holder: str = field(default="", init=False)
+    _seen: tuple[int, float] = field(default=(0, 0.0), init=False)
+    _nobody_s: float | None = field(default=None, init=False)
     until: float = field(default=float("-inf"), init=False)
 
     async def __aenter__(self) -> Self:
@@ -114,18 +124,30 @@ class BucketLease:
     def holder(self) -> str:
         return self._holder
 
+    def nobody_s(self) -> float | None:
+        return self._nobody_s
+
     def is_ours_at(self, now: float) -> bool:
         """Whether it surely is, at a time of the loop's clock."""
         return now < self.until
 
     async def acquire(self) -> int:
+        self._seen, self._nobody_s = (0, 0.0), None
         while True:
             try:
                 if await self._try():
                     return self._revision
             except HeadraceError as error:
                 self.on_trouble(error)
-            await asyncio.sleep(self.seconds / 5 * (0.5 + self.random.random()))
+            await asyncio.sleep(self._pause() * (0.5 + self.random.random()))
+
+    def _pause(self) -> float:
+        """Until the next look: a short one where the holder should have renewed the lease, and has not."""
+        revision, seen = self._seen
+        is_late = revision and asyncio.get_running_loop().time() - seen > self.seconds * (
+            1 - MARGIN
+        )
+        return NEAR_S if is_late else LOOKS_S
 
     async def hold(self) -> None:
         loop = asyncio.get_running_loop()
@@ -159,6 +181,8 @@ class BucketLease:
     async def _try(self) -> bool:
         """One attempt to get it."""
         assert self._kv is not None
+        if await self._is_held():
+            return False
         # An attempt without an answer may have stored it all the same; it is let run out.
         token = f"{self.random.getrandbits(64):x}"
         value = json.dumps({"owner": self.owner, "token": token}).encode()
@@ -166,20 +190,25 @@ class BucketLease:
         try:
             revision = await self._kv.create(self.name, value)
         except KeyExistsError:
-            await self._look()
             return False
+        if self._seen[0]:
+            self._nobody_s = sent - self._seen[1]
         self._value, self._revision, self._holder = value, revision, self.owner
         self.until = sent + self.seconds * (1 - MARGIN)
         return self.is_ours_at(asyncio.get_running_loop().time())
 
-    async def _look(self) -> None:
+    async def _is_held(self) -> bool:
+        """Whether somebody has it. A look costs the server less than an attempt."""
         assert self._kv is not None
         try:
             entry = await self._kv.get(self.name)
         except KeyNotFoundError:
             self._holder = ""
-            return
+            return False
         self._holder = _owner_of(entry.value)
+        if entry.revision != self._seen[0]:
+            self._seen = entry.revision, asyncio.get_running_loop().time()
+        return True
 
     async def _renew(self) -> None:
         """Raises LeaseLostError: it is another's."""

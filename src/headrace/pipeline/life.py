@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -14,6 +15,10 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
 from .model import NO_CONSENT, Consent, Declared, LeaseSettings
+from .problems import Problem
+from .ready.in_turn import in_turn
+from .ready.readiness import Readiness
+from .ready.state import Ready
 from .run import alone, run_here, session_of
 from .running import Ended, Runner, Watcher
 from .standby import Standby
@@ -21,7 +26,11 @@ from .standby import Standby
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from .ready.rehearsal import Rehearsal
+
 LOOK_S: Final = 0.2
+FIRST_S: Final = 1.0
+"""A runner that gets its lease within this does not stand by."""
 _REASONS: Final = {signal.SIGINT: "interrupted", signal.SIGTERM: "asked to end"}
 
 
@@ -66,7 +75,7 @@ class Life:
         with self._signals(), alone(self._declared):  # said before Java has taken its seconds
             self._watcher.starting("Spark")
             try:
-                spark = session_of(self._declared)
+                spark = self._session()
             except (PySparkRuntimeError, Py4JError):
                 if self._why:  # the same signal has reached Java before it was shielded
                     return []
@@ -79,6 +88,13 @@ class Life:
             finally:
                 with contextlib.suppress(Py4JNetworkError, OSError):  # its process has gone already
                     spark.stop()
+
+    def _session(self) -> SparkSession:
+        """With a lease one runner of a machine starts at a time: an active one there needs its processors."""
+        if self._declared.lease is None:
+            return session_of(self._declared)
+        with in_turn(lambda: bool(self._why), time.sleep, time.monotonic):
+            return session_of(self._declared)
 
     def _turn(self, spark: SparkSession) -> list[Ended]:
         """The queries, until they are done or stopped."""
@@ -103,24 +119,37 @@ class Life:
         ended: list[Ended] = []
         with Standby(settings, name, self._lost) as standby:
             while not self._why:
-                token = self._wait(standby)
+                token = self._wait(standby, spark)
                 if not token:
                     break
                 self._lost_why = ""
-                self._watcher.active(token)
+                self._watcher.active(token, standby.nobody_s())
                 ended = self._turn(spark)
                 if standby.token == token and not self._lost_why:
                     break
         return ended
 
-    def _wait(self, standby: Standby) -> int:
-        said = None
-        while not self._why:
-            if token := standby.wait(LOOK_S):
-                return token
-            if said != standby.holder():
-                said = standby.holder()
-                self._watcher.standby(said)
+    def _wait(self, standby: Standby, spark: SparkSession) -> int:
+        """Stand by, and get ready meanwhile. Returns the token; 0 if it is to end."""
+        if token := standby.wait(FIRST_S):
+            return token
+        declared = self._declared
+        readiness = Readiness(
+            lambda: _rehearsal(declared, spark),
+            lambda text: Problem(declared.place, text),
+            time.time,
+            time.monotonic,
+        )
+        said: tuple[str, Ready] | None = None
+        with readiness:
+            while not self._why:
+                now = standby.holder(), readiness.now
+                if said != now:
+                    said = now
+                    self._watcher.standby(*now)
+                if token := standby.wait(LOOK_S):
+                    return token
+                self._watcher.standing(readiness.now)
         return 0
 
     def _lost(self, why: str) -> None:
@@ -159,3 +188,9 @@ class Life:
             if threading.current_thread() is threading.main_thread():
                 for number, handler in before.items():
                     signal.signal(number, handler)
+
+
+def _rehearsal(declared: Declared, spark: SparkSession) -> Rehearsal:
+    from .ready.rehearsal import Rehearsal
+
+    return Rehearsal(declared, spark)

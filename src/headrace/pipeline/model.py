@@ -16,6 +16,9 @@ Otherwise = Literal["drop", "keep", "fail", "quarantine"]
 OnFailure = Literal["stop", "continue"]
 FILE_SINKS: Final = frozenset({"parquet", "orc", "json", "csv", "text", "avro"})
 """Formats of Spark's own file sink, which skips the numbers of batches that its folder has."""
+LEASE_SECONDS_MIN: Final = 2.0
+"""The shortest lease: the pinned client has half of it, and no server moves a pin within a second. And a
+renewal, sent every third of it, is to survive a pause of the server's disk."""
 WRITTEN_AS_FILES: Final = FILE_SINKS | {"delta"}
 """Formats that write files below a path."""
 

@@ -88,6 +88,9 @@ class PinnedLease:
     def holder(self) -> str:
         return self.owner if self._message is not None else ""
 
+    def nobody_s(self) -> float | None:
+        return None  # a consumer does not say when its pinned client pulled last
+
     async def acquire(self) -> int:
         await self._won.wait()
         assert self._message is not None

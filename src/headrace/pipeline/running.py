@@ -18,6 +18,7 @@ from .failures.supervising import TOLD_AFTER_S, Outage, Supervisor
 from .graph import upstream_of
 from .model import Declared, Sink
 from .problems import PipelineError, Problem
+from .ready.state import Ready
 from .totals import Batch, Totals
 from .triggers import Trigger
 
@@ -45,11 +46,17 @@ class Watcher(Protocol):
     """Who is told what happens."""
 
     def starting(self, what: str) -> None: ...
-    def standby(self, holder: str) -> None:
-        """Another runner has the lease; ``""`` for one that is not known."""
+    def standby(self, holder: str, ready: Ready) -> None:
+        """Another runner has the lease; ``""`` for one that is not known. Told anew when either changes."""
 
-    def active(self, token: int) -> None:
-        """The lease is ours; the token grows with every holder."""
+    def standing(self, ready: Ready) -> None:
+        """This runner still stands by."""
+
+    def active(self, token: int, nobody_s: float | None) -> None:
+        """The lease is ours; the token grows with every holder.
+
+        ``nobody_s``: how long ago the holder before us had said its last word; None where that is not known.
+        """
 
     def started(self, query: str) -> None: ...
     def batch(self, batch: Batch, totals: Totals) -> None: ...

@@ -89,6 +89,10 @@ class Standby:
         """Who has the lease, as far as is known."""
         return self._lease.holder() if self._lease is not None else ""
 
+    def nobody_s(self) -> float | None:
+        """When the lease became ours, how long ago another holder had said its last word."""
+        return self._lease.nobody_s() if self._lease is not None else None
+
     def wait(self, seconds: float) -> int:
         """Wait for the lease, at most so long. Returns the token; 0 if it is another's.
 

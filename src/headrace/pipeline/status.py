@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from . import backlog
 from .backlog import SourceState
 from .checkpoints import checkpoint_of, losses_of, read_log
 from .model import Declared
+from .ready.others import Bystander, bystanders, sentence_about
 from .seen.notes import Notes, Process, QueryNotes, file_of, read, this_process
 from .totals import Totals
 
@@ -25,7 +27,8 @@ class QueryStatus:
     ``finished``, ``planned``: the newest batches in Spark's logs, -1 for none; ``planned`` is greater while a
     batch runs, or after a kill. ``sources``: its streams. ``life``: what is seen of the runner, "" if none
     has left notes; ``told``: what it has said of this query. ``aside``: messages whose values did
-    not fit (malformed), that were skipped, or became dead letters, by kind.
+    not fit (malformed), that were skipped, or became dead letters, by kind. ``runner``: who runs it, "" for
+    nobody; ``standbys``: who else would, None of a pipeline without a lease.
     """
 
     query: str
@@ -40,6 +43,8 @@ class QueryStatus:
     aside: Mapping[str, int] = field(default_factory=dict)
     life: str = ""
     told: QueryNotes = field(default_factory=QueryNotes)
+    runner: str = ""
+    standbys: tuple[Bystander, ...] | None = None
 
     @property
     def state(self) -> str:
@@ -92,7 +97,12 @@ class QueryStatus:
             "dead_letters": self.aside.get("dead_letters", 0),
             "lost": [each._asdict() for each in self.lost],
             "notes": list(self.notes),
+            "runner": self.runner or None,
+            "standbys": self._standbys(),
         }
+
+    def _standbys(self) -> list[dict[str, Any]] | None:
+        return None if self.standbys is None else [each.document() for each in self.standbys]
 
 
 def _document(source: SourceState) -> dict[str, Any]:
@@ -123,7 +133,19 @@ def status_of(declared: Declared, here: Process | None = None) -> list[QueryStat
         ConfigurationError: a checkpoint is of a version that is not known here.
     """
     notes = read(file_of(declared))
-    return [_status(declared, name, notes, here or this_process()) for name in declared.sinks]
+    here = here or this_process()
+    found = [_status(declared, name, notes, here) for name in declared.sinks]
+    life = notes.life(here) if notes is not None else ""
+    runner = str(notes.process) if notes is not None and life in ("alive", "unknown") else ""
+    if declared.lease is None:
+        return [replace(each, runner=runner) for each in found]
+    there = bystanders(declared, here, time.time())
+    said = sentence_about(declared, there) if runner else ""
+    more = (said,) if said else ()
+    return [
+        replace(each, runner=runner, standbys=tuple(there), notes=each.notes + more)
+        for each in found
+    ]
 
 
 def _status(declared: Declared, name: str, runner: Notes | None, here: Process) -> QueryStatus:

@@ -137,6 +137,7 @@ class MetricsPage:
 
     Args:
         option, others: where the address stands, and who needs one of their own, for the error.
+        more: what follows ``text``, made when it is asked for.
     """
 
     def __init__(
@@ -144,6 +145,7 @@ class MetricsPage:
         address: tuple[str, int],
         option: str = "jetstream source: metricsAddress",
         others: str = "query",
+        more: Callable[[], str] = lambda: "",
     ) -> None:
         self.text = ""
         page = self
@@ -153,7 +155,7 @@ class MetricsPage:
 
             def do_GET(self) -> None:
                 found = self.path.partition("?")[0] == "/metrics"
-                body = page.text.encode() if found else b"metrics are at /metrics\n"
+                body = (page.text + more()).encode() if found else b"metrics are at /metrics\n"
                 self.send_response(200 if found else 404)
                 self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
                 self.send_header("Content-Length", str(len(body)))

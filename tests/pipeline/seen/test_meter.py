@@ -15,8 +15,9 @@ from headrace.errors import ConfigurationError
 from headrace.pipeline.model import Declared
 from headrace.pipeline.problems import PipelineError, Place, Problem
 from headrace.pipeline.reading import read
+from headrace.pipeline.ready.state import Ready
 from headrace.pipeline.running import Ended
-from headrace.pipeline.seen.meter import FAILED, METRICS, STATE, Meter
+from headrace.pipeline.seen.meter import FAILED, METRICS, STANDBYS, STATE, Meter
 from headrace.pipeline.seen.notes import this_process
 from headrace.pipeline.seen.recorder import Recorder, told
 from headrace.pipeline.totals import Batch, Totals, ViewRows
@@ -108,7 +109,7 @@ def test_sums_go_on_where_the_run_before_ended(world: World, declared: Declared)
 
 def test_a_runner_that_stands_by_is_in_no_state(world: World) -> None:
     world.tell.starting("Spark")
-    world.tell.standby("the other")
+    world.tell.standby("the other", Ready())
     states = [value for name, value in world.values().items() if name.startswith("state{")]
     assert set(states) == {0}
 
@@ -133,7 +134,7 @@ def test_without_an_address_nothing_is_served(write: Callable[..., Path]) -> Non
 
 
 def test_the_page_of_metrics_lists_all_and_alerts_use_what_is_there() -> None:
-    known = [metric for metric, _ in METRICS] + [STATE, FAILED]
+    known = [metric for metric, _ in METRICS] + [STATE, FAILED, STANDBYS]
     text = (guides.ROOT / "docs" / "metrics.md").read_text()
     listed = re.findall(r"(?m)^\| `headrace_pipeline_(\w+)` \| (\w+) \| (.*) \|$", text)
     assert listed == [tuple(metric) for metric in known]

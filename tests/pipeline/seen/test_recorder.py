@@ -12,6 +12,7 @@ import pytest
 from headrace.pipeline.model import Declared, LeaseSettings
 from headrace.pipeline.problems import Place, Problem
 from headrace.pipeline.reading import read as read_pipeline
+from headrace.pipeline.ready.state import Ready
 from headrace.pipeline.running import Ended
 from headrace.pipeline.seen import notes as files
 from headrace.pipeline.seen.notes import Notes, Process, birth_of, this_process
@@ -146,11 +147,11 @@ def test_a_standby_leaves_the_notes_of_the_runner_that_has_the_lease(declared: D
     for world in (first, second):
         world.recorder.starting("Spark")
     assert not files.file_of(leased).exists()
-    first.recorder.active(1)
-    second.recorder.standby("the other")
+    first.recorder.active(1, None)
+    second.recorder.standby("the other", Ready())
     second.recorder.ended(Ended("out", "stopped", Totals(None), 0, 0))
     assert first.notes.token == 1
-    second.recorder.active(2)
+    second.recorder.active(2, 3.0)
     first.recorder.started("out")
     assert (first.notes.token, first.notes.of("out").state) == (2, "starting")
 

@@ -16,6 +16,7 @@ from ...pipeline.checkpoints import exclusively
 from ...pipeline.model import Consent
 from ...pipeline.problems import PipelineError, Problem
 from ...pipeline.reading import read
+from ...pipeline.ready.others import Presence
 from ...pipeline.seen.meter import Meter
 from ...pipeline.seen.notes import this_process
 from ...pipeline.seen.recorder import Recorder, told
@@ -78,7 +79,9 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
 
     with screen_of(output, declared) as screen:
         meter = Meter(declared, recorder)
-        life = Life(declared, told(screen, recorder, meter), once=once, consent=consent)
+        presence = Presence(declared, this_process(), time.time)
+        watcher = told(screen, recorder, meter, presence)
+        life = Life(declared, watcher, once=once, consent=consent)
         try:
             ended = life.run()
         except HeadraceError as error:
@@ -89,6 +92,7 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
         finally:
             meter.close()
             recorder.over()
+            presence.close()
         screen.summary(ended)
     return _status(ended, life.signals)
 

@@ -14,8 +14,10 @@ from ...pipeline.failures.findings import Poison
 from ...pipeline.failures.supervising import Outage
 from ...pipeline.model import Declared
 from ...pipeline.problems import Problem
+from ...pipeline.ready.state import Ready
 from ...pipeline.run import log_of
 from ...pipeline.running import Ended, Watcher
+from ...pipeline.status import rfc3339
 from ...pipeline.totals import Batch, Totals
 from ...spark.lost import Loss
 from ..shared.output import Output, json_text, terminal
@@ -60,22 +62,22 @@ class Lines:
 
     def refused(self, problems: Sequence[Problem | str]) -> None:
         """The run does not begin, or ends without the queries' own words."""
-        told = [
-            {"file": str(each.place.file), "line": each.place.line, "text": each.text}
-            if isinstance(each, Problem)
-            else {"text": each}
-            for each in problems
-        ]
-        self._line("refused", problems=told)
+        self._line("refused", problems=told_problems(problems))
 
     def starting(self, what: str) -> None:
         self._line("starting", what=what)
 
-    def standby(self, holder: str) -> None:
-        self._line("standby", holder=holder)
+    def standby(self, holder: str, ready: Ready) -> None:
+        told = told_problems(ready.problems)
+        since = rfc3339(ready.since)
+        self._line("standby", holder=holder, ready=ready.is_ready, since=since, problems=told)
 
-    def active(self, token: int) -> None:
-        self._line("active", token=token)
+    def standing(self, ready: Ready) -> None:
+        pass  # a change has its line
+
+    def active(self, token: int, nobody_s: float | None) -> None:
+        nobody_s = round(nobody_s, 1) if nobody_s is not None else None
+        self._line("active", token=token, nobody_s=nobody_s)
 
     def started(self, query: str) -> None:
         self._line("started", query=query)
@@ -142,6 +144,16 @@ class Lines:
         print(line, file=self._out, flush=True)
 
 
+def told_problems(problems: Sequence[Problem | str]) -> list[dict[str, Any]]:
+    """Problems, for programs."""
+    return [
+        {"file": str(each.place.file), "line": each.place.line, "text": each.text}
+        if isinstance(each, Problem)
+        else {"text": each}
+        for each in problems
+    ]
+
+
 @dataclass
 class _Row:
     """What is shown of a query."""
@@ -177,10 +189,13 @@ class Picture:
     def starting(self, what: str) -> None:
         self._note = f"starting {what} …"
 
-    def standby(self, holder: str) -> None:
-        self._note = f"stands by; {holder or 'another runner'} has the lease"
+    def standby(self, holder: str, ready: Ready) -> None:
+        self._note = f"stands by, {ready}; {holder or 'another runner'} has the lease"
 
-    def active(self, token: int) -> None:
+    def standing(self, ready: Ready) -> None:
+        pass  # a change is told
+
+    def active(self, token: int, nobody_s: float | None) -> None:
         self._note = ""
 
     def started(self, query: str) -> None:

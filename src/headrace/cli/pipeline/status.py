@@ -28,7 +28,11 @@ def status(output: Output, file: Path, profile: str) -> int:
     )
     for each in found:
         queries.add(*_row(each))
-    tables = [queries, *(each for each in (_quality(found), _time(found)) if each.rows)]
+    tables = [
+        queries,
+        *_runners(found),
+        *(each for each in (_quality(found), _time(found)) if each.rows),
+    ]
     notes = [f"{each.query}: {note}" for each in found for note in _sentences(each)]
     output.show([each.document() for each in found], *tables, *notes)
     return 0
@@ -74,6 +78,20 @@ def _sentences(each: QueryStatus) -> list[str]:
         times = f" ({told.failures} times since a batch ended)" if told.failures > 1 else ""
         found.append(f"failed at {rfc3339(told.error_at)}{times}: {told.error}")
     return found
+
+
+def _runners(found: list[QueryStatus]) -> list[Table]:
+    """Of a pipeline with a lease: who runs it, and who stands by."""
+    one = next(iter(found), None)
+    if one is None or one.standbys is None:
+        return []
+    table = Table(("RUNNER", "IS", "SINCE", "WHY"))
+    if one.runner:
+        table.add(one.runner, "active", "–", "")
+    for each in one.standbys:
+        state = "ready" if each.is_ready else "not ready" if each.why else "getting ready"
+        table.add(str(each.process), state, rfc3339(each.since) or "–", each.why)
+    return [table] if table.rows else []
 
 
 def _quality(found: list[QueryStatus]) -> Table:

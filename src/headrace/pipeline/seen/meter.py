@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ...exposition import Labels, Metric, described, label_text
 from ...spark.lag import MetricsPage
 from ..checkpoints import checkpoint_of
+from ..ready.others import bystanders
 from ..totals import Totals
-from .notes import QueryNotes
+from .notes import QueryNotes, this_process
 
 if TYPE_CHECKING:
     from ...spark.lost import Loss
@@ -89,6 +90,7 @@ METRICS: Final[tuple[tuple[Metric, Read], ...]] = (
     ),
 )
 STATE: Final = Metric("state", "gauge", "1 for the state that a query is in, 0 for others.")
+STANDBYS: Final = Metric("standbys", "gauge", "Runners that stand by; ready: for taking over.")
 FAILED: Final = Metric("failed_rows_total", "counter", "Rows that failed an expectation.")
 
 
@@ -121,13 +123,14 @@ class Meter:
         """Serve. Raises ConfigurationError: the address cannot be used."""
         if self._declared.metrics is not None and self._page is None:
             others = "pipeline"
-            self._page = MetricsPage(self._declared.metrics, "[metrics] address", others)
+            where = "[metrics] address"
+            self._page = MetricsPage(self._declared.metrics, where, others, self._standbys)
         self._show()
 
-    def standby(self, holder: str) -> None:
+    def standby(self, holder: str, ready: object) -> None:
         self._show()
 
-    def active(self, token: int) -> None:
+    def active(self, token: int, nobody_s: float | None) -> None:
         self._show()
 
     def started(self, query: str) -> None:
@@ -166,6 +169,17 @@ class Meter:
         if self._page is not None:
             self._page.close()
             self._page = None
+
+    def _standbys(self) -> str:
+        """How many runners stand by; nothing of a pipeline that has no lease."""
+        if self._declared.lease is None:
+            return ""
+        there = bystanders(self._declared, this_process(), self._clock())
+        ready = sum(each.is_ready for each in there)
+        name = (("pipeline", self._declared.name),)
+        counts = (("true", ready), ("false", len(there) - ready))
+        samples = [((*name, ("ready", word)), float(count)) for word, count in counts]
+        return "\n".join(_metric(STANDBYS, samples)) + "\n"
 
     def _show(self) -> None:
         if self._page is None:

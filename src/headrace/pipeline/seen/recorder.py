@@ -52,10 +52,10 @@ class Recorder:
         if not self._leased:
             self._begin(token=0)
 
-    def standby(self, holder: str) -> None:
+    def standby(self, holder: str, ready: object) -> None:
         self._notes = None  # the other's notes are there now
 
-    def active(self, token: int) -> None:
+    def active(self, token: int, nobody_s: float | None) -> None:
         self._begin(token)
 
     def started(self, query: str) -> None:

@@ -1,0 +1,133 @@
+"""Whether a runner that stands by could take over: found out on a thread, told as it changes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from ..problems import Problem
+from .state import Ready
+
+_LOG: Final = logging.getLogger("headrace.pipeline")
+
+KEEP_S: Final = 45.0
+"""Spark ends Python workers that had nothing to do for a minute."""
+AGAIN_S: Final = 600.0
+"""How often what was ready is rehearsed again: what it needs may have gone since."""
+RETRY_S: Final = 15.0
+RETRY_MAX_S: Final = 120.0
+HANGS_S: Final = 120.0
+"""A rehearsal that takes longer is told as one that does not answer."""
+
+
+class Rehearsing(Protocol):
+    """What is asked whether it could take over."""
+
+    step: str
+
+    def run(self) -> Sequence[Problem]:
+        """Why it could not; nothing if it could."""
+
+    def keep_warm(self) -> None: ...
+    def give_up(self) -> None: ...
+
+
+def pause_after(failures: int) -> float:
+    """How long until a rehearsal that failed so often is tried again."""
+    return min(RETRY_MAX_S, RETRY_S * 2.0 ** max(0, failures - 1))
+
+
+class Readiness:
+    """Makes a runner ready while it stands by, and keeps it so; a context manager.
+
+    Whoever takes over does not wait for it: leaving only tells the rehearsal to end.
+
+    Args:
+        make: makes the rehearsal, on the thread.
+        problem: a sentence as a problem of the pipeline's file.
+        clock: seconds since the epoch; ``steady``: seconds of a clock that never jumps.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Rehearsing],
+        problem: Callable[[str], Problem],
+        clock: Callable[[], float],
+        steady: Callable[[], float],
+    ) -> None:
+        self._make = make
+        self._problem = problem
+        self._clock = clock
+        self._steady = steady
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._rehearsal: Rehearsing | None = None
+        self._began: float | None = None
+        self._ready = Ready(since=clock())
+        self._thread = threading.Thread(target=self._run, name="rehearsal", daemon=True)
+
+    def __enter__(self) -> Readiness:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+        rehearsal = self._rehearsal
+        if rehearsal is not None:
+            rehearsal.give_up()
+
+    @property
+    def now(self) -> Ready:
+        """How ready it is. A rehearsal that hangs is a problem, too."""
+        began, rehearsal = self._began, self._rehearsal
+        if began is not None and self._steady() - began > HANGS_S:
+            step = rehearsal.step if rehearsal is not None else ""
+            text = f"the rehearsal has had no answer for {HANGS_S:.0f} s while {step or 'it began'}"
+            self._turn(is_ready=False, problems=[self._problem(text)])
+        return self._ready
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._over.is_set():
+            problems = self._rehearse()
+            if self._over.is_set():
+                return
+            self._turn(is_ready=not problems, problems=problems)
+            failures = failures + 1 if problems else 0
+            if problems:
+                self._over.wait(pause_after(failures))
+            else:
+                self._keep()
+
+    def _rehearse(self) -> Sequence[Problem]:
+        self._began = self._steady()
+        try:
+            if self._rehearsal is None:
+                self._rehearsal = self._make()
+            return self._rehearsal.run()
+        except Exception as error:
+            if not self._over.is_set():
+                _LOG.warning("a rehearsal failed: %s", error)
+            return [self._problem(f"the rehearsal failed: {error}")]
+        finally:
+            self._began = None
+
+    def _keep(self) -> None:
+        """Keep it ready until it is to be rehearsed again."""
+        until = self._steady() + AGAIN_S
+        while not self._over.wait(KEEP_S) and self._steady() < until:
+            assert self._rehearsal is not None
+            try:
+                self._rehearsal.keep_warm()
+            except Exception as error:  # the rehearsal that follows says what it is
+                _LOG.warning("Python workers were not kept: %s", error)
+                return
+
+    def _turn(self, *, is_ready: bool, problems: Sequence[Problem]) -> None:
+        with self._lock:
+            before = self._ready
+            if before.is_ready == is_ready and before.problems == tuple(problems):
+                return
+            self._ready = Ready(is_ready, self._clock(), tuple(problems))

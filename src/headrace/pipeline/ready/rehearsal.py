@@ -1,0 +1,220 @@
+"""A rehearsal: every query's own plan, once, over no rows, in the session that may have to run it.
+
+Java has then loaded what the queries need, Spark has looked its sources and sinks up and planned, and the
+Python workers are there. Views that are Python functions are called, as they are to build the graph; what
+they hand to Spark for rows (``mapInArrow``, a UDF) is planned and not called, nor is a sink's function.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from .. import checking, standing
+from ..folders import is_local
+from ..frames import FILE_FORMATS, Frames, loaded, options_of_sink
+from ..model import FILE_SINKS, Declared, Sink, Source
+from ..problems import PipelineError, Place, Problem
+from ..spark_errors import sentence_of
+from .dry import DRY, STREAM_OF, TASKS, DrySource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+JETSTREAM: Final = "jetstream"
+LOOK_S: Final = 0.5
+TASKS_MAX: Final = 8
+"""Of workers that are kept: a driver of many cores needs few of them at once."""
+FRONT: Final = "headrace-rehearsal-"
+
+
+class GivenUpError(Exception):
+    """The rehearsal was told to end."""
+
+
+class Rehearsal:
+    """Rehearses a pipeline in a session of its own, which shares Java and Python with the runner's.
+
+    Attributes:
+        step: what it is at, for people.
+    """
+
+    def __init__(self, declared: Declared, spark: SparkSession) -> None:
+        self._declared = declared
+        self._session = spark.newSession()
+        self._session.dataSource.register(DrySource)
+        self._given_up = threading.Event()
+        self.step = ""
+
+    def give_up(self) -> None:
+        """End soon; from any thread."""
+        self._given_up.set()
+
+    def run(self) -> list[Problem]:
+        """Rehearse. Returns why this runner could not take over, as far as is seen now.
+
+        Raises:
+            GivenUpError: it was told to end.
+        """
+        with _active(self._session):
+            return self._run()
+
+    def keep_warm(self) -> None:
+        """Use each kind of Python worker once: Spark ends those that have had nothing to do for a minute."""
+        with _active(self._session):
+            self._use_workers()
+
+    def _run(self) -> list[Problem]:
+        declared = self._declared
+        self.step = "looking at the file, its servers and its checkpoints"
+        problems = checking.check(declared)[0] or standing.refusals(declared)
+        problems += _folders(declared)
+        for sink in declared.sinks.values():
+            self._go_on()
+            self.step = f"rehearsing query {sink.name!r}"
+            try:
+                self._rehearse(sink)
+            except PipelineError as error:
+                problems += error.problems
+        if not problems:
+            self.step = "starting Python workers"
+            self._use_workers()
+        self.step = ""
+        return list(dict.fromkeys(problems))
+
+    def _use_workers(self) -> None:
+        tasks = min(TASKS_MAX, int(self._session.sparkContext.defaultParallelism))
+        reader = self._session.read.format(DRY).option(TASKS, str(tasks))
+        reader.load().write.format(DRY).mode("append").save()
+
+    def _rehearse(self, sink: Sink) -> None:
+        """Raises PipelineError: the query would not run."""
+        # What Python functions have made may call them for a task, with or without rows.
+        tasks = 0 if any(view.function for view in self._declared.views.values()) else 1
+        try:
+            if sink.function is not None:
+                loaded(sink.function)
+            frame = _DryFrames(self._session, self._declared, sink.name, tasks).of_sink(sink)
+            self._go_on()
+            self._look_up(sink)
+            with _scratch() as folder:
+                self._run_once(sink, frame, folder)
+        except (PipelineError, GivenUpError):
+            raise
+        except Exception as error:
+            raise PipelineError([Problem(sink.place, sentence_of(error))]) from error
+
+    def _look_up(self, sink: Sink) -> None:
+        """Whether Spark knows the sink's format. Raises what Spark says."""
+        if sink.format and sink.format != JETSTREAM:
+            spark: Any = self._session
+            state = spark._jsparkSession.sessionState()
+            found = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
+            found.lookupDataSource(sink.format, state.conf())
+
+    def _run_once(self, sink: Sink, frame: DataFrame, folder: Path) -> None:
+        if not self._declared.master.startswith("local"):  # executors have no such folder
+            executed: Any = frame
+            executed._jdf.queryExecution().executedPlan()
+            return
+        writer: Any = frame.writeStream.outputMode(sink.mode).trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+        options = options_of_sink(self._declared, sink, "")
+        if sink.format == JETSTREAM and sink.mode == "append":
+            writer = writer.format(DRY).options(**options, **{STREAM_OF: "1"})
+        elif sink.format == JETSTREAM:
+            writer = writer.foreachBatch(partial(_write_dry, options))
+        elif sink.format.lower() in FILE_SINKS:
+            kept = {name: text for name, text in options.items() if name.lower() != "path"}
+            writer = writer.format(sink.format).options(**kept, path=str(folder / "files"))
+            if sink.partition_by:
+                writer = writer.partitionBy(*sink.partition_by)
+        elif sink.function is not None:
+            writer = writer.foreachBatch(_write_nowhere)
+        else:
+            writer = writer.format("noop")
+        query = writer.start()
+        try:
+            while not query.awaitTermination(LOOK_S):
+                self._go_on()
+        finally:
+            if query.isActive:
+                query.stop()
+
+    def _go_on(self) -> None:
+        if self._given_up.is_set():
+            raise GivenUpError
+
+
+class _DryFrames(Frames):
+    """The frames of a query whose sources are looked up, then replaced by ones of the same columns."""
+
+    def __init__(self, spark: SparkSession, declared: Declared, query: str, tasks: int) -> None:
+        super().__init__(spark, declared, query)
+        self._tasks = tasks
+
+    def _read(self, source: Source) -> DataFrame:
+        schema = super()._read(source).schema
+        session: Any = self._spark
+        reader = session.readStream if source.streaming else session.read
+        dry: DataFrame = reader.format(DRY).schema(schema).option(TASKS, str(self._tasks)).load()
+        return dry
+
+
+@contextmanager
+def _active(session: SparkSession) -> Iterator[None]:
+    """Spark finds sources of the session by their names meanwhile, on this thread."""
+    spark: Any = session
+    sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def _write_dry(options: dict[str, str], frame: DataFrame, _batch: int) -> None:
+    kept = {name: text for name, text in options.items() if name.lower() != "mode"}
+    frame.write.format(DRY).options(**kept, **{STREAM_OF: "1"}).mode("append").save()
+
+
+def _write_nowhere(frame: DataFrame, _batch: int) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix=FRONT))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folders(declared: Declared) -> Iterator[Problem]:
+    """Folders of this machine that the queries could not write into."""
+    if declared.is_local_checkpoint:
+        yield from _unwritable(declared.checkpoint_path.absolute(), declared.place, "checkpoints")
+    for sink in declared.sinks.values():
+        if sink.format.lower() in FILE_FORMATS:
+            options = options_of_sink(declared, sink, "")
+            path = next((text for name, text in options.items() if name.lower() == "path"), "")
+            if path and is_local(path):
+                yield from _unwritable(Path(path.removeprefix("file:")), sink.place, "files")
+
+
+def _unwritable(folder: Path, place: Place, what: str) -> Iterator[Problem]:
+    there = next((each for each in (folder, *folder.parents) if each.exists()), None)
+    if there is None or not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        yield Problem(place, f"{what} cannot be written into {folder}: {there} cannot be written")
