@@ -182,6 +182,11 @@ def large_publishes(target: Target) -> None:
     flood(target, [publish(b"victim.a", bytes(1 << 20))])
 
 
+def on_disk(target: Target) -> None:
+    """A stream of files, so that what is published has to go where the good client's messages go."""
+    make_stream(target, storage="file", max_bytes=1 << 28)
+
+
 def header_flood(target: Target) -> None:
     block = b"NATS/1.0\r\n" + b"".join(b"X-%d: y\r\n" % n for n in range(4_000)) + b"\r\n"
     frame = b"HPUB victim.a %d %d\r\n%b\r\n" % (len(block), len(block), block)
@@ -469,6 +474,8 @@ ATTACKS = [
     Attack("publishes nobody hears", small_publishes),
     Attack("publishes into a stream", stream_publishes, make_stream),
     Attack("payloads of 1 MiB", large_publishes, make_stream),
+    Attack("publishes into a file stream", stream_publishes, on_disk),
+    Attack("payloads of 1 MiB into a file stream", large_publishes, on_disk),
     Attack("60 KB of headers", header_flood, make_stream),
     Attack("message ids", message_ids, lambda target: make_stream(target, max_msgs=100_000)),
     Attack("requests and replies", requests),

@@ -64,10 +64,8 @@ KEPT: list[tuple[int, dict[str, Any]]] = [
     (261, {"handler": "blocks"}),  # another handler began while a renewal was under way
     # A stream that was numbered as it once had been was copied from where it had been then.
     (765, _REFORMED),
-    (
-        7750,
-        _REFORMED,
-    ),  # who changes groups had a dozen changes in hand, and was given the time of one
+    # Who changes groups had a dozen changes in hand, and was given the time of one.
+    (7750, _REFORMED),
     (1235, _SLOW),  # two of the answers that a renewal waits for came late
 ]
 

@@ -282,8 +282,12 @@ class Hub:
     @property
     def ingest_blocked(self) -> bool:
         """Whether the disk is so far behind that the shell should read no more for now."""
-        storage = self.storage
-        return storage is not None and storage.pending_bytes > self.options.ingest_pending_bytes_max
+        return self.queued_bytes > self.options.ingest_pending_bytes_max
+
+    @property
+    def queued_bytes(self) -> int:
+        """How many bytes of messages wait for the disk."""
+        return 0 if self.storage is None else self.storage.pending_bytes
 
     @property
     def storage_error(self) -> Exception | None:

@@ -198,6 +198,10 @@ class Connection(asyncio.Protocol):
 
     def _handle(self, session: Session, data: bytes | None) -> None:
         """Handle what the client says, or with None what it said before, as far as there is time."""
+        pressure = self._pump.pressure
+        is_behind, queued = pressure.is_behind, 0
+        if is_behind:
+            queued = self._pump.hub.queued_bytes
         try:
             if data is None:
                 session.go_on()
@@ -209,6 +213,8 @@ class Connection(asyncio.Protocol):
             # handler, with the client still connected and its input half handled.
             logger.exception("%s - failed while handling a client's data", who(session))
             session.close("Internal Error")
+        if is_behind:
+            pressure.staged(self, self._pump.hub.queued_bytes - queued)
         if session.holds_input or self._reading_paused:
             self._see_to_input(session)
         self._pump.wake()
@@ -223,6 +229,7 @@ class Connection(asyncio.Protocol):
         self._pump.slices.withdraw(self)
         session.disconnected(reason)
         session.take_output()
+        self._pump.pressure.forget(self)
         self._pump.connections.pop(session.client_id, None)
         logger.debug("%s - Client connection closed: %s", who(session), session.close_reason)
         self._pump.wake()

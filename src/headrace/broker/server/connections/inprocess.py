@@ -116,6 +116,10 @@ class InProcessConnection:
     def _handle(self, chunks: list[Chunk] | None) -> None:
         """Handle what the client says, or with None what it said before, as far as there is time."""
         session = self._session
+        pressure = self._pump.pressure
+        is_behind, queued = pressure.is_behind, 0
+        if is_behind:
+            queued = self._pump.hub.queued_bytes
         try:
             if chunks is None:
                 session.go_on()
@@ -127,6 +131,8 @@ class InProcessConnection:
             # handler, with the client still connected and its input half handled.
             logger.exception("%s - failed while handling a client's data", who(session))
             session.close("Internal Error")
+        if is_behind:
+            pressure.staged(self, self._pump.hub.queued_bytes - queued)
         if session.wants_slice:
             self._pump.slices.ask(self)
         self._pump.wake()
@@ -176,6 +182,7 @@ class InProcessConnection:
         self._pump.slices.withdraw(self)
         session.disconnected(self._why)
         session.take_output()
+        self._pump.pressure.forget(self)
         self._pump.connections.pop(session.client_id, None)
         logger.debug("%s - Client connection closed: %s", who(session), self._why)
         self._pump.wake()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ...core.hub import Hub
 from ...core.net.session import Session
 from .connection import Connection
+from .pressure import Pressure
 from .slices import Slices
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Pump:
         self.loop = loop
         self.connections: dict[int, Connection | InProcessConnection] = {}
         self.slices = Slices(hub, self.wake)
+        self.pressure = Pressure(hub)
         self._tick_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
@@ -126,13 +128,18 @@ class Pump:
             self._arm()
 
     def _regulate_reading(self) -> None:
+        released = self.pressure.look()
+        for publisher in released:
+            publisher.hold_reading(self.reading_paused)
+        if released:
+            self.wake()
         blocked = self.hub.ingest_blocked
         if blocked == self.reading_paused:
             return
         self.reading_paused = blocked
         logger.debug("reading %s: the disk is behind", "paused" if blocked else "resumed")
         for connection in self.connections.values():
-            connection.hold_reading(blocked)
+            connection.hold_reading(blocked or self.pressure.holds(connection))
         if not blocked and self.slices.awaited:
             self.wake()
 

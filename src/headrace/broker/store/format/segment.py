@@ -23,6 +23,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -41,6 +42,8 @@ _U32: Final = struct.Struct("<I")
 _SPARSE: Final = 1
 _EXPIRIES: Final = 2
 _BARE: Final = 4
+_STEP: Final = 16_384  # messages, or subjects, of a footer in one step: 1 to 3 ms
+_WRITTEN: Final = 131_072  # values of a column in one piece: half a MiB, or one
 
 
 class Header(NamedTuple):
@@ -154,53 +157,112 @@ def encode_footer(
     ``arrays`` are offsets, sizes, subject ids, timestamps and relative sequences (None: 0, 1, 2…);
     ``names`` gives the subject of an id.
     """
+    return b"".join(footer_steps(data_end, last_seq, arrays, names, removals, expiries, bare=bare))
+
+
+def footer_steps(
+    data_end: int,
+    last_seq: int,
+    arrays: tuple[array[int], array[int], array[int], array[int], array[int] | None],
+    names: list[bytes],
+    removals: list[tuple[int, int]],
+    expiries: Expiries | None = None,
+    *,
+    bare: bool = False,
+) -> Iterator[bytes]:
+    """As ``encode_footer``, in pieces, some of them empty: a segment may have a million messages, and none of
+    the steps is more than a few milliseconds' work."""
     offsets, sizes, sids, stamps, rel = arrays
-    counts = Counter(sids)
-    local = {sid: number for number, sid in enumerate(counts)}
-    firsts, lasts = _extremes(sids, rel)
-    block = b"".join(
-        (
-            offsets.tobytes(),
-            sizes.tobytes(),
-            array("I", map(local.__getitem__, sids)).tobytes(),
-            stamps.tobytes(),
-            b"" if rel is None else rel.tobytes(),
-        )
-    )
-    end_rel = -1 if not sids else len(sids) - 1 if rel is None else rel[-1]
+    sequences: Sequence[int] = range(len(sids)) if rel is None else rel
+    total, newest = 0, 0
+    for part in _slices(len(sids)):
+        total += sum(sizes[part])
+        newest = max(newest, max(stamps[part]))
+        yield b""
+    numbers, subjects = yield from _subject_steps(sids, sequences, names)
+    columns = (offsets, sizes, numbers, stamps, array("I") if rel is None else rel)
+    length, arrays_crc = 0, 0
+    for column in columns:
+        for part in _slices(len(column), _WRITTEN):
+            piece = column[part].tobytes()
+            length += len(piece)
+            arrays_crc = crc32(piece, arrays_crc)
+            yield piece
+    end_rel = sequences[-1] if sids else -1
     summary = b"".join(
         (
             _SUMMARY.pack(
                 len(sids),
                 last_seq,
-                sum(sizes),
+                total,
                 stamps[-1] if stamps else 0,
-                max(stamps, default=0),
+                newest,
                 end_rel & 0xFFFFFFFF,
-                len(local),
+                len(subjects.columns[0]),
                 len(removals),
                 (rel is not None) * _SPARSE | bool(expiries) * _EXPIRIES | bare * _BARE,
             ),
-            array("I", [counts[sid] for sid in local]).tobytes(),
-            array("I", [firsts[sid] for sid in local]).tobytes(),
-            array("I", [lasts[sid] for sid in local]).tobytes(),
-            array("H", [len(names[sid]) for sid in local]).tobytes(),
+            *(column.tobytes() for column in subjects.columns),
             array("Q", [end for pair in removals for end in pair]).tobytes(),
-            *(names[sid] for sid in local),
+            *subjects.names,
             _encode_expiries(expiries),
         )
     )
+    yield summary
     trailer = _TRAILER.pack(
         _TRAILER_MAGIC,
         data_end,
-        data_end + len(block),
+        data_end + length,
         len(summary),
-        crc32(block),
+        arrays_crc,
         crc32(summary),
         0,
     )
-    trailer = trailer[:-4] + _U32.pack(crc32(trailer[:-4]))
-    return block + summary + trailer
+    yield trailer[:-4] + _U32.pack(crc32(trailer[:-4]))
+
+
+class _Subjects(NamedTuple):
+    """The subjects of a segment, in the order of their numbers; columns are count, first, last, length."""
+
+    columns: tuple[array[int], array[int], array[int], array[int]]
+    names: list[bytes]
+
+
+def _subject_steps(
+    sids: array[int], sequences: Sequence[int], names: list[bytes]
+) -> Generator[bytes, None, tuple[array[int], _Subjects]]:
+    """The number of each message's subject, and what is told of the subjects."""
+    counts: Counter[int] = Counter()
+    firsts: dict[int, int] = {}
+    lasts: dict[int, int] = {}
+    slices = _slices(len(sids))
+    for part in slices:
+        counts.update(sids[part])
+        lasts.update(zip(sids[part], sequences[part], strict=True))
+        yield b""
+    for part in reversed(slices):
+        firsts.update(zip(reversed(sids[part]), reversed(sequences[part]), strict=True))
+        yield b""
+    local = {sid: number for number, sid in enumerate(counts)}
+    numbers = array("I")
+    for part in slices:
+        numbers.extend(map(local.__getitem__, sids[part]))
+        yield b""
+    order = list(local)
+    found = _Subjects((array("I"), array("I"), array("I"), array("H")), [])
+    for part in _slices(len(order)):
+        some = order[part]
+        for column, told in zip(found.columns, (counts, firsts, lasts), strict=False):
+            column.extend(map(told.__getitem__, some))
+        named = [names[sid] for sid in some]
+        found.columns[3].extend(map(len, named))
+        found.names.append(b"".join(named))
+        yield b""
+    return numbers, found
+
+
+def _slices(count: int, each: int = _STEP) -> list[slice]:
+    return [slice(at, at + each) for at in range(0, count, each)]
 
 
 def _encode_expiries(expiries: Expiries | None) -> bytes:
@@ -218,14 +280,6 @@ def _decode_expiries(data: bytes, at: int) -> Expiries:
     expiries.rels.frombytes(data[at + 4 : middle])
     expiries.times_ns.frombytes(data[middle : middle + 8 * count])
     return expiries
-
-
-def _extremes(sids: array[int], rel: array[int] | None) -> tuple[dict[int, int], dict[int, int]]:
-    """Per subject id the first and the last relative sequence."""
-    sequences = range(len(sids)) if rel is None else rel
-    lasts = dict(zip(sids, sequences, strict=True))
-    firsts = dict(zip(reversed(sids), reversed(sequences), strict=True))
-    return firsts, lasts
 
 
 def decode_trailer(data: bytes, size: int) -> Footer | None:

@@ -8,12 +8,13 @@ missing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from ....errors import StoreReadError
 from ..commit.commit import Chore
 from ..commit.writer import Writer
-from ..format.segment import HEADER_BYTES, encode_footer
+from ..format.segment import HEADER_BYTES, footer_steps
 from ..index.index import Segment
 from ..index.spans import coalesce
 from ..io.files import PUNCH_BYTES, explain, is_full, write_all
@@ -75,36 +76,51 @@ def punch_chore(segment: Segment, end: int) -> Chore:
     return punch
 
 
-def seal_chore(segment: Segment, names: list[bytes]) -> Chore:
+def seal_chore(
+    segment: Segment, names: list[bytes], is_final: Callable[[], bool] = lambda: True
+) -> Chore:
     """Write the footer of a segment whose records are all durable, and give back unused space.
 
-    On a full disk the segment simply stays without: opening the stream will read its records.
+    It is made a step at a time, between which batches are committed. Nothing is written if ``is_final`` says
+    by then that the file may be another stream's, or is appended to again. On a full disk the segment simply
+    stays without: opening the stream will read its records.
     """
     path, data_end, last_seq = segment.path, segment.data_end, segment.final_seq
     arrays = (segment.offsets, segment.sizes, segment.sids, segment.stamps, segment.rel)
     removals = list(segment.removals)
     expiries = segment.expiries.copy() if segment.expiries else None
-    bare = segment.bare
+    pieces = footer_steps(data_end, last_seq, arrays, names, removals, expiries, bare=segment.bare)
+    end = data_end
 
-    def seal(writer: Writer) -> None:
-        footer = encode_footer(data_end, last_seq, arrays, names, removals, expiries, bare=bare)
+    def seal(writer: Writer) -> bool:
+        nonlocal end
         fs = writer.fs
-        if not fs.exists(path):
-            return  # its stream was deleted meanwhile
+        if not (is_final() and fs.exists(path)):
+            return False  # its stream was deleted meanwhile, or what followed it was taken back
+        piece = next(pieces, None)
+        if piece == b"":
+            return True
         try:
             handle = writer.handles.get(path)
             try:
-                write_all(fs, handle, footer, data_end)
-                fs.truncate(handle, data_end + len(footer))
+                if piece is None:
+                    fs.truncate(handle, end)
+                else:
+                    write_all(fs, handle, piece, end)
+                    end += len(piece)
             except OSError as error:
                 if not is_full(error):
                     raise
+                piece = None
                 fs.truncate(handle, data_end)
             fs.fdatasync(handle)
         except OSError as error:
             if not is_full(error):
                 raise explain(error, f"sealing {path}") from error
-        writer.forget(path)
+            piece = None
+        if piece is None:
+            writer.forget(path)
+        return piece is not None
 
     return seal
 

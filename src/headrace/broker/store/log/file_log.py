@@ -380,7 +380,7 @@ class FileLog(StreamLog):
             segment.durable = True
             self._jump = False
         for segment in part.sealed:
-            self._cache.chore(seal_chore(segment, self.table.names))
+            self._cache.chore(self.seal_chore(segment))
             self.note_sparse(segment)
         for segment in self.removals.complete(part):
             self._retire(segment)
@@ -479,6 +479,13 @@ class FileLog(StreamLog):
             return None
         tail.data_end, tail.final_seq = self._end, self.last_seq
         return seal_chore(tail, self.table.names)
+
+    def seal_chore(self, segment: Segment) -> Chore:
+        """Writes the footer of a segment, as long as it stands before the tail."""
+        return seal_chore(segment, self.table.names, lambda: self._is_before_the_tail(segment))
+
+    def _is_before_the_tail(self, segment: Segment) -> bool:
+        return not self._discarded and segment is not self.segments[-1]
 
     def let_go(self, segment: Segment, chunk: Chunk) -> bool:
         """Whether the chunk may leave the memory now: it is durable and not being filled."""

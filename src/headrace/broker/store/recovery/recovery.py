@@ -36,7 +36,7 @@ from ..index.spans import Losses, coalesce, subtract
 from ..io.files import read_start
 from ..io.findings import Quarantine, damage
 from ..log.appends import ExpiryOf
-from ..log.chores import has_hole, seal_chore
+from ..log.chores import has_hole
 from ..log.file_log import FileLog
 from ..log.fresh import new_log
 from ..log.inventory import ArrayLoader, Inventory, SegmentFile, read_file, twice
@@ -445,7 +445,7 @@ class _Opening:
         for segment in self._to_seal:
             if segment is tail:
                 continue  # what followed it was put aside
-            self._cache.chore(seal_chore(segment, self._table.names))
+            self._cache.chore(log.seal_chore(segment))
         return log
 
     def _check_gaps(self, files: list[SegmentFile]) -> list[tuple[int, int]]:
