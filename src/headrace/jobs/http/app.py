@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.applications import Starlette
@@ -31,6 +31,7 @@ from . import (
     replay,
 )
 from .endpoint import Endpoint
+from .front import Front
 from .gateway import Gateway
 from .middleware import GatewayMiddleware, RequestId, problem_response, wants_text
 from .openapi import openapi_document
@@ -58,11 +59,16 @@ _HTTP_CODES: Final = {404: "no_such_route", 405: "method_not_allowed"}
 
 
 def create_app(
-    runtime: Runtime, gateway: Gateway | None = None, names: Names | None = None
+    runtime: Runtime,
+    gateway: Gateway | None = None,
+    names: Names | None = None,
+    *,
+    short: bool = True,
 ) -> ASGIApp:
     """The application on ``runtime``, which the caller starts and closes.
 
-    ``names`` are those it is reached under; with them, pages of other sites are refused.
+    ``names`` are those it is reached under; with them, pages of other sites are refused. Requests go the
+    ``short`` way unless a test compares it with the other.
     """
     document = msgspec.json.encode(openapi_document(ENDPOINTS))
 
@@ -70,19 +76,13 @@ def create_app(
         del request
         return Response(document, media_type="application/json")
 
-    routes = [
-        Route(endpoint.path, _bound(endpoint, runtime), methods=[endpoint.method])
-        for endpoint in ENDPOINTS
-    ]
+    bound = [(endpoint, _bound(endpoint, runtime)) for endpoint in ENDPOINTS]
+    routes = [Route(endpoint.path, handle, methods=[endpoint.method]) for endpoint, handle in bound]
     routes.append(Route("/openapi.json", openapi, methods=["GET"]))
-    app: ASGIApp = Starlette(
-        routes=routes,
-        exception_handlers={
-            JobsError: _refused,
-            HTTPException: _no_route,
-            Exception: _unexpected,
-        },
-    )
+    answers: dict[Any, Any] = {JobsError: _refused, HTTPException: _no_route}
+    app: ASGIApp = Starlette(routes=routes, exception_handlers={**answers, Exception: _unexpected})
+    if short:
+        app = Front(app, bound, answers, _unexpected)
     if gateway is not None:
         app = GatewayMiddleware(app, gateway, runtime)
     if names is not None:

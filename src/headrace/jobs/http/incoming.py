@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from .. import ids, limits
 from ..errors import JobsError, bad_request, forbidden
@@ -43,24 +43,25 @@ _WHERE: Final = re.compile(r" - at `(.+)`$")
 
 async def read_body(request: Request, bytes_max: int) -> bytes:
     """The body; 413 as soon as it is longer than ``bytes_max``."""
-    too_large = JobsError(
-        413, "payload_too_large", f"at most {bytes_max} bytes are accepted", "body"
-    )
     declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > bytes_max:
-        raise too_large
-    chunks, size = [], 0
-    try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > bytes_max:
-                raise too_large
-            chunks.append(chunk)
-    except ClientDisconnect:
-        raise bad_request(
-            "body_incomplete", "the body ended before it was complete", "body"
-        ) from None
+    if declared.isascii() and declared.isdigit() and int(declared[:18]) > bytes_max:
+        raise _too_large(bytes_max)
+    chunks, size, more = [], 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise bad_request("body_incomplete", "the body ended before it was complete", "body")
+        chunk = message.get("body", b"")
+        more = message.get("more_body", False)
+        size += len(chunk)
+        if size > bytes_max:
+            raise _too_large(bytes_max)
+        chunks.append(chunk)
     return b"".join(chunks)
+
+
+def _too_large(bytes_max: int) -> JobsError:
+    return JobsError(413, "payload_too_large", f"at most {bytes_max} bytes are accepted", "body")
 
 
 async def read_form(request: Request, fields: Sequence[str]) -> dict[str, str]:

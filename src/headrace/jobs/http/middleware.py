@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import secrets
@@ -26,13 +27,16 @@ class RequestId:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        # Not drawn for each request: that asks the system.
+        self._begin = secrets.token_hex(6)
+        self._count = itertools.count()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-        request_id = given if _SANE_ID.match(given) else secrets.token_hex(10).encode()
+        request_id = given if _SANE_ID.match(given) else self._made()
 
         scope["headrace_request_id"] = request_id.decode()
 
@@ -42,6 +46,9 @@ class RequestId:
             await send(message)
 
         await self._app(scope, receive, send_with_id)
+
+    def _made(self) -> bytes:
+        return f"{self._begin}{next(self._count):08x}".encode()
 
 
 class GatewayMiddleware:
