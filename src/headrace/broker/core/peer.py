@@ -65,3 +65,16 @@ def decode_connect(document: bytes) -> ConnectOptions:
     said = read_typed(document, dict[str, Any])
     # Some clients write null for what they leave out.
     return msgspec.convert({k: v for k, v in said.items() if v is not None}, ConnectOptions)
+
+
+def described(peer: Peer, options: ConnectOptions, user: str, rtt_ns: int) -> dict[str, Any]:
+    """What advisories show of a client: where it is and what it has said, without what it has not."""
+    said = {
+        "host": peer.host,
+        "user": user,
+        "name": options.name,
+        "lang": options.lang,
+        "ver": options.version,
+        "rtt": rtt_ns,
+    }
+    return {key: value for key, value in said.items() if value}

@@ -7,7 +7,7 @@ capitals or not, twice, behind a bare line feed, folded. A reader may take for a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -39,11 +39,14 @@ def without_requester(headers: bytes) -> bytes:
     return b"" if kept[0] == _VERSION and not any(kept[1:]) else b"\r\n".join(kept)
 
 
-def with_place(headers: bytes, lines: bytes) -> bytes:
-    """A stored message's block with what the stream says of it, and without what its publisher did."""
+def with_place(headers: bytes, lines: bytes, form: bytes = b"") -> bytes:
+    """A stored message's block with what the stream says of it, and without what its publisher did.
+
+    ``form`` has the names of ``lines`` where these differ each time, as a template does.
+    """
     if not headers:
         return b"%b\r\n%b\r\n" % (_VERSION, lines)
-    if _are_plain(headers, 1, lines) and headers[-4:] == _END != headers:
+    if _are_plain(headers, 1, form or lines) and headers[-4:] == _END != headers:
         return headers[:-2] + lines + b"\r\n"
     return _with(headers, lines)
 
@@ -88,7 +91,8 @@ def _with(headers: bytes, lines: bytes, instead: bytes = b"") -> bytes:
 def _are_plain(text: bytes, count: int, lines: bytes) -> bool:
     """Whether blocks, one after the other, have no empty lines but ``count``, and say no name of ``lines``.
 
-    Each that ends with one has no other then. One that says a name in a value is not plain either.
+    Each that ends with one has no other then. One that says a name and a colon in a value is not plain
+    either.
     """
     text = text.lower()
     if (
@@ -97,12 +101,16 @@ def _are_plain(text: bytes, count: int, lines: bytes) -> bool:
         return False
     if b"\n\n" in text or b"\r\r" in text:
         return False
-    return not any([name in text for name in _names_in(lines)])  # noqa: C419 - quicker as a list
+    # `Nats-Stream-Source:` does not say `Nats-Stream`.
+    said = [name for name, before_colon in _names_in(lines) if name in text and before_colon(text)]
+    return not said
 
 
 @lru_cache(maxsize=64)  # a few at a time: one per pin
-def _names_in(lines: bytes) -> list[bytes]:
-    return [name.lower() for name in _NAME.findall(lines)]
+def _names_in(lines: bytes) -> list[tuple[bytes, Callable[[bytes], object]]]:
+    """Each name in small letters, and what finds it before a colon."""
+    names = [name.lower() for name in _NAME.findall(lines)]
+    return [(name, re.compile(re.escape(name) + rb"[ \t]*:").search) for name in names]
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Final
 
 from ..ports.bus import Sink
@@ -14,7 +15,16 @@ RECEIVERS_PER_UNIT: Final = 2
 class Route:
     """The receivers of one subject: plain subscriptions, queue groups by member list, sinks."""
 
-    __slots__ = ("groups", "guarded", "only_sink", "parts", "plain", "sinks", "weight")
+    __slots__ = (
+        "groups",
+        "guarded",
+        "only_sink",
+        "parts",
+        "plain",
+        "sinks",
+        "takes_runs",
+        "weight",
+    )
 
     def __init__(
         self,
@@ -35,8 +45,18 @@ class Route:
         """What a message on it counts in a turn; see ``budget``."""
         self.parts = parts_of(self) if len(plain) > 2 * PART_RECEIVERS else ()
         """How it is divided, if it has too many receivers for one go."""
+        self.takes_runs = not (sinks or self.guarded or self.parts) and _are_apart(plain, groups)
+        """Whether neighbouring messages may be delivered as a block to each receiver; see ``runs``."""
         # The commonest route by far, a stream's, is told apart with one look.
         self.only_sink = sinks[0] if len(sinks) == 1 and not plain and not groups else None
+
+
+def _are_apart(
+    plain: tuple[Subscription, ...], groups: tuple[tuple[Subscription, ...], ...]
+) -> bool:
+    """Whether there are receivers, each with an output of its own: the order in one is that of messages."""
+    receivers = [*plain, *chain.from_iterable(groups)]
+    return 0 < len(receivers) == len({id(receiver.output) for receiver in receivers})
 
 
 NOBODY: Final = Route()

@@ -48,7 +48,7 @@ class Router:
     """Implements the ``Bus`` port, and routes what sessions publish."""
 
     def __init__(self, random: Randomness) -> None:
-        self._random = random
+        self.random_bits = random.getrandbits
         self._trie: Trie[Receiver] = Trie()
         self._prefixes: dict[bytes, tuple[Route, tuple[_Literals, ...]]] = {}
         self._merged: dict[tuple[Leaf[Receiver], ...], Route] = {}
@@ -346,7 +346,7 @@ class Router:
         """Deliver to those who may see it. In a queue group another member replaces one who may not."""
         chosen: list[tuple[Subscription, ...]] = [(subscription,) for subscription in route.plain]
         for group in route.groups:
-            start = self._random.getrandbits(32) % len(group)
+            start = self.random_bits(32) % len(group)
             chosen.append((*group[start:], *group[:start]))
         count = 0
         for candidates in chosen:
@@ -366,7 +366,7 @@ class Router:
 
     def _member(self, group: tuple[Subscription, ...]) -> Subscription:
         """One member of a queue group, at random among those who keep up."""
-        start = self._random.getrandbits(32) % len(group)
+        start = self.random_bits(32) % len(group)
         for member in (*group[start:], *group[:start]):
             if not (member.blocked or member.closed):
                 return member
@@ -376,7 +376,7 @@ class Router:
         """One random member of each queue group, never a publisher that wants no echo."""
         chosen = []
         for group in route.groups:
-            start = self._random.getrandbits(32) % len(group)
+            start = self.random_bits(32) % len(group)
             others = skip_client or group[start].closed  # closed: it is about to leave the router
             for member in (*group[start:], *group[:start]) if others else (group[start],):
                 if member.client_id != skip_client and not member.closed:

@@ -22,7 +22,7 @@ from ....wire.frames import BAD, CONNECT, PING, PONG, PUB, SUB, UNSUB, Frame
 from ..auth.authentication import Identity
 from ..auth.passwords import SlowDecision
 from ..auth.permissions import ExpectedAnswers
-from ..peer import UNSAID, ConnectOptions, Peer, decode_connect
+from ..peer import UNSAID, ConnectOptions, Peer, decode_connect, described
 from .broadcast import BROADCAST, Broadcast
 from .keepalive import KeepAlive
 from .login import Login
@@ -36,14 +36,17 @@ from .publishing import (
     is_refused,
     say_nobody,
 )
+from .runs import RUN, hand_over_run, with_runs
 from .session_input import SessionInput
 from .session_state import SessionEvent, SessionState, next_state
 from .session_subscriptions import SessionSubscriptions, shown
 from .subscription import GuardedSubscription, Subscription
 
 if TYPE_CHECKING:
+    from ..ports.bus import Origin
     from .host import Host, HostedAccount
     from .publishing import HandOver
+    from .router import Router
 
 LINE_UNITS: Final = 8  # what a line that is no message counts in a turn
 
@@ -139,23 +142,14 @@ class Session:
 
         ``rtt`` is in nanoseconds; what the client did not say is left out.
         """
-        options, peer = self.options, self.peer
-        said = {
-            "host": peer.host,
-            "user": self.identity.name,
-            "name": options.name,
-            "lang": options.lang,
-            "ver": options.version,
-            "rtt": self.round_trip_ns,
-        }
         return {
             "start": format_time(self.started_ns),
             "id": self.client_id,
             "acc": self.account.name,
-            **{key: value for key, value in said.items() if value},
+            **described(self.peer, self.options, self.identity.name, self.round_trip_ns),
             "server": self._hub.server_name,
             "kind": "Client",
-            "client_type": peer.transport,
+            "client_type": self.peer.transport,
         }
 
     # Its state
@@ -219,7 +213,8 @@ class Session:
         count = len(frames)
         self.in_bytes += sum([len(f[3]) + len(f[4]) for f in frames if f[0] == PUB])
         if count > 1 and self._relaxed and frames[0][0] == PUB:
-            frames = in_runs(self._hand_over(hand_over_groups, frames))
+            left = in_runs(self._hand_over(hand_over_groups, frames))
+            frames = with_runs(self.router, left) if left else left
         self._handle_frames(iter(frames))
         return count
 
@@ -230,6 +225,9 @@ class Session:
         self.in_messages += taken
         self._budget.charge(taken)
         return left
+
+    def _run_over(self, router: Router, origin: Origin, frames: list[Frame]) -> list[Frame]:
+        return hand_over_run(router, frames, 0 if self.options.echo else self.client_id)
 
     def _handle_frames(self, frames: Iterator[Frame]) -> None:
         """Handle frames in order, until the session is closed or there is a reason to keep the rest."""
@@ -396,6 +394,10 @@ class Session:
             self._handle_frames(iter(acks))
         elif op == BROADCAST:
             self._broadcast(frame)
+        elif op == RUN:
+            self._budget.charge(frame[2])
+            run = self._hand_over(self._run_over, frame[1]) if self._relaxed else frame[1]
+            self._handle_frames(iter(run))
         elif op == PONG:
             self._keepalive.pong()
         elif op == BAD:

@@ -28,7 +28,7 @@ from ..headers.published import required_level_too_high
 from ..headers.statuses import status, unreadable, with_headers
 from ..stream.stream import Stream
 from .dispatcher import ApiDispatcher
-from .messages import find_message
+from .messages import find_unexpired
 from .ports import Assets
 
 _BATCH_BYTES: Final = 64 * 1024 * 1024  # of one batch whose request sets no max_bytes
@@ -36,7 +36,11 @@ _FRAME_BYTES: Final = 64  # of a message on the wire, at most, beside its parts
 _READ: Final = 256
 _READ_BYTES: Final = 4 * 1024 * 1024
 _SUBJECTS_MAX: Final = 1024  # more subjects in one answer: 413
-_NOT_FOUND: Final = status(names.MESSAGE_NOT_FOUND)
+NOT_FOUND: Final = status(names.MESSAGE_NOT_FOUND)
+_PLACE: Final = (
+    b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n"
+)
+_BATCHED: Final = _PLACE + b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n"
 _BAD: Final = status(names.BAD_DIRECT_REQUEST)
 _EOB: Final = status(names.EOB)
 
@@ -98,11 +102,11 @@ class DirectGet:
             self._status(reply, unreadable(error))
 
     def _send_one(self, stream: Stream, request: DirectGetRequest, reply: bytes) -> None:
-        message = find_message(stream, request)
+        message = find_unexpired(stream, request)
         if message is None:
-            self._status(reply, _NOT_FOUND)
+            self._status(reply, NOT_FOUND)
             return
-        headers = b"" if request.no_hdr else _headers(stream, message)
+        headers = b"" if request.no_hdr else headers_of(stream, message)
         if message.sequence > stream.store.durable_seq:
             self._context.barrier.reply(reply, message.payload, headers=headers)
         else:
@@ -130,7 +134,7 @@ class DirectGet:
                     batch = [message for message in batch if store.holds(message.sequence)]
                 yield from batch
 
-        self._stream_out(_Outgoing(stream, request, reply), messages(), pending, _NOT_FOUND, b"")
+        self._stream_out(_Outgoing(stream, request, reply), messages(), pending, NOT_FOUND, b"")
 
     def _send_last_of_many(self, stream: Stream, request: DirectGetRequest, reply: bytes) -> None:
         store = stream.store
@@ -172,7 +176,9 @@ class DirectGet:
         left_bytes, last_sent = request.max_bytes or _BATCH_BYTES, 0
         room = target.room * 3 // 4  # who asks for more than it can be sent is sent that much
         for message in messages:
-            headers = _headers(stream, message, pending - 1, last_sent) if with_headers_too else b""
+            headers = (
+                headers_of(stream, message, pending - 1, last_sent) if with_headers_too else b""
+            )
             room -= len(reply) + len(headers) + len(message.payload) + _FRAME_BYTES
             if last_sent and room < 0:
                 break
@@ -259,18 +265,12 @@ def _check(request: DirectGetRequest) -> bytes | None:
     return None
 
 
-def _headers(
+def headers_of(
     stream: Stream, message: StoredMessage, pending: int | None = None, last_sent: int = 0
 ) -> bytes:
-    added = (
-        b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n"
-        % (
-            stream.name.encode(),
-            message.subject,
-            message.sequence,
-            format_time(message.timestamp_ns).encode(),
-        )
-    )
-    if pending is not None:
-        added += b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last_sent)
-    return with_place(message.headers, added)
+    """The headers of a message in an answer; in a batch with what is left, and what was sent before it."""
+    _sequence, subject, headers, _payload, timestamp_ns = message
+    place = stream.name.encode(), subject, message.sequence, format_time(timestamp_ns).encode()
+    if pending is None:
+        return with_place(headers, _PLACE % place, _PLACE)
+    return with_place(headers, _BATCHED % (*place, pending, last_sent), _BATCHED)

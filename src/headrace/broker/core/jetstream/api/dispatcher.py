@@ -71,6 +71,7 @@ class Answer(NamedTuple):
     extra: dict[str, Any]
 
 
+_Raw = Callable[[bytes, bytes, bytes, bytes, Origin | None], bool]
 Endpoint = Callable[[Call], "Document | Answer | None"]
 
 
@@ -122,7 +123,8 @@ class ApiDispatcher:
         self._context = context
         self._streams = streams
         self._routes: dict[str, _Route] = {}
-        self._raw: dict[str, Callable[[bytes, bytes, bytes, bytes, Origin | None], bool]] = {}
+        self._raw: dict[str, _Raw] = {}
+        self._raw_starts: list[tuple[bytes, _Raw]] = []
         self.total = 0
         self.errors = 0
 
@@ -147,11 +149,12 @@ class ApiDispatcher:
             kind, endpoint, range(names[0], names[1] + 1), changes, paced, blank
         )
 
-    def add_raw(
-        self, verb: str, handler: Callable[[bytes, bytes, bytes, bytes, Origin | None], bool]
-    ) -> None:
+    def add_raw(self, verb: str, handler: _Raw) -> None:
         """Serve a verb whose answers are no JSON; False from the handler means nobody is there."""
         self._raw[verb] = handler
+        self._raw_starts = [
+            (b"$JS.API.%b." % known.encode(), handler) for known, handler in self._raw.items()
+        ]
 
     def sink(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
@@ -163,6 +166,9 @@ class ApiDispatcher:
         """
         if origin is None:
             return False
+        for start, handler in self._raw_starts:
+            if subject.startswith(start):
+                return handler(subject, reply, headers, payload, origin)
         text = subject.decode(errors="replace")
         tokens = text.split(".")[_PREFIX_TOKENS:]
         verb, route = self._find(tokens)

@@ -31,6 +31,11 @@ def find_message(stream: Stream, request: GetMessageRequest) -> StoredMessage | 
     Raises DocumentError for a malformed time; a malformed subject matches nothing.
     """
     stream.expire()
+    return find_unexpired(stream, request)
+
+
+def find_unexpired(stream: Stream, request: GetMessageRequest) -> StoredMessage | None:
+    """The same, after ``expire``."""
     message = _look_up(stream, request)
     for _ in range(_EXPIRED_MAX):
         if message is None or not stream.take_out_expired([message]):

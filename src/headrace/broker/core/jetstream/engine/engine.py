@@ -6,17 +6,20 @@ what they have marked. Nothing here waits, sleeps or reads a clock of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Final
 
 from .....api.base import to_wire
 from .....clock import Clock
 from .....errors import StoreError, StoreReadError
-from ...ports.bus import Bus, Randomness, Sink, Timers
+from .....wire.frames import Frame
+from ...ports.bus import Bus, Origin, Randomness, Sink, Timers
 from ...ports.storage import Storage
 from ..api.consumer_info import consumer_info
 from ..api.consumers import ConsumersApi
 from ..api.direct_get import DirectGet
+from ..api.direct_runs import DIRECT, DirectRuns
 from ..api.dispatcher import ApiDispatcher
 from ..api.message_runs import MessageRuns
 from ..api.messages import MessagesApi
@@ -80,10 +83,16 @@ class JetStream:
         restores = Restores(context, self.registry)
         SnapshotsApi(context, self.registry, self._api, streams, restores)
         self.message_runs = MessageRuns(context, self.registry, self._api, self._streams)
-        bus.add_sink(_API, self._api.sink, self.message_runs.take, heavy=True)
+        self.direct_runs = DirectRuns(context, self.registry)
+        bus.add_sink(_API, self._api.sink, self._take_requests, heavy=True)
         bus.add_sink(_ACK, self._acks.sink, self._acks.many)
         bus.add_sink(FLOW, FlowDispatch(self.registry.streams).sink)
         bus.on_unblocked(self._unblocked)
+
+    def _take_requests(self, publishes: Sequence[Frame], origin: Origin | None) -> Sequence[Frame]:
+        """Answer the requests at the front that have their quick way; returns what is left."""
+        is_direct = publishes[0][1].startswith(DIRECT)
+        return (self.direct_runs if is_direct else self.message_runs).take(publishes, origin)
 
     def recover(self) -> None:
         """Open the streams and consumers the storage holds. Raises StoreError."""

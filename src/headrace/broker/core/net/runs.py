@@ -1,0 +1,144 @@
+"""Runs: neighbouring publishes of one subject, delivered as one block of bytes to each subscription.
+
+Frames to one subscription differ only in what stands after its id. So a run is the ends of its frames, and
+a subscription's block is these ends joined by what stands before each. What is out of the ordinary (a sink,
+a limit, a client that cannot read headers, a full output) is left to ``Router.deliver``, message by message:
+whoever listens cannot tell the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ....wire.frames import PUB, Frame
+from .output import COPY_BYTES_MAX, head_of, tail_of
+
+if TYPE_CHECKING:
+    from .route import Route
+    from .router import Router
+    from .subscription import Subscription
+
+RUN: Final = b"="
+"""The first of a frame no parser makes: ``(RUN, frames, units)``, publishes of one subject.
+
+``units`` are what the copies for all receivers count in a turn, beside the messages.
+"""
+RUN_MIN: Final = 8  # fewer are not worth it
+COPIES_MAX: Final = 8 * 1024  # of one run for all receivers: then the turn is looked at
+
+_UNITS_PER_RECEIVER: Final = 2
+_COPIES_PER_UNIT: Final = 16
+_Share = tuple["Subscription", Sequence[bytes], int]
+"""Who gets which ends of frames, and how many bytes of messages that is."""
+
+
+def with_runs(router: Router, frames: list[Frame]) -> list[Frame]:
+    """The same frames, with those as one that can probably be delivered as a run."""
+    if len(frames) < RUN_MIN or not _may_have_runs(frames):
+        return frames
+    found: list[Frame] = []
+    run: list[Frame] = []
+    subject: bytes | None = None
+    for frame in frames:
+        if frame[0] == PUB:
+            if frame[1] == subject:
+                run.append(frame)
+                continue
+            found += _in_runs(router, run)
+            run, subject = [frame], frame[1]
+        else:
+            found += _in_runs(router, run)
+            found.append(frame)
+            run, subject = [], None
+    return found + _in_runs(router, run)
+
+
+def _may_have_runs(frames: list[Frame]) -> bool:
+    """Whether the first two are alike, or two in the middle."""
+    for at in (1, len(frames) // 2):
+        one, other = frames[at - 1], frames[at]
+        if one[0] == PUB == other[0] and one[1] == other[1]:
+            return True
+    return False
+
+
+def _in_runs(router: Router, frames: list[Frame]) -> list[Frame]:
+    """Publishes of one subject, in runs that are not too long for their receivers."""
+    route = router.find(frames[0][1]) if len(frames) >= RUN_MIN else None
+    if route is None or not route.takes_runs:
+        return frames
+    receivers = len(route.plain) + len(route.groups)
+    size = COPIES_MAX // receivers
+    units = receivers * _UNITS_PER_RECEIVER + receivers * min(size, len(frames)) // _COPIES_PER_UNIT
+    return [(RUN, frames[at : at + size], units) for at in range(0, len(frames), size)]
+
+
+def hand_over_run(router: Router, frames: list[Frame], skip_client: int) -> list[Frame]:
+    """Deliver publishes of one subject as a run, all or none. Returns the frames left to handle."""
+    route = router.find(frames[0][1])
+    receivers = len(route.plain) + len(route.groups)
+    if not route.takes_runs or receivers * len(frames) > 2 * COPIES_MAX:
+        return frames  # it was otherwise when they were put together
+    replies = [frame[2] for frame in frames if frame[2]]
+    if replies and (router.answers_others or any([reply[0] == 36 for reply in replies])):  # noqa: C419
+        return frames  # one may be reserved ("$")
+    blocks = [frame[3] for frame in frames]
+    headed = any(blocks)
+    if (headed and not all(blocks)) or max([len(f[4]) for f in frames]) > COPY_BYTES_MAX:
+        return frames
+    shares = _shares(router, route, frames, skip_client, headed)
+    head = head_of(frames[0][1], blocks[0])
+    written = []
+    for subscription, tails, _ in shares:
+        start = head + subscription.sid
+        block = start + start.join(tails)
+        if subscription.output.size + len(block) > subscription.output.room:
+            return frames  # it reads too slowly: one of these messages is the one too many
+        written.append(block)
+    for (subscription, tails, nbytes), block in zip(shares, written, strict=True):
+        subscription.output.write(block)
+        subscription.output.payload_bytes += nbytes
+        subscription.delivered += len(tails)
+    return [] if shares else frames
+
+
+def _shares(
+    router: Router, route: Route, frames: list[Frame], skip_client: int, headed: bool
+) -> list[_Share]:
+    """Who gets what; nothing if that has to be looked at message by message.
+
+    In a queue group each message goes to a member at random, chosen as ``deliver`` chooses.
+    """
+    plain = [s for s in route.plain if s.client_id != skip_client]
+    members = [member for group in route.groups for member in group]
+    for subscription in (*plain, *members):
+        if subscription.messages_max >= 0 or (headed and not subscription.output.has_headers):
+            return []
+    if any([member.closed or member.client_id == skip_client for member in members]):  # noqa: C419
+        return []
+    if headed or any([frame[2] for frame in frames]):  # noqa: C419 - quicker as a list
+        tails = [tail_of(frame[2], frame[3], frame[4])[0] for frame in frames]
+    else:  # the same, without a call for each
+        tails = [b"%d\r\n%b\r\n" % (len(frame[4]), frame[4]) for frame in frames]
+    sizes = [len(frame[3]) + len(frame[4]) for frame in frames]
+    total = sum(sizes)
+    shares: list[_Share] = [(subscription, tails, total) for subscription in plain]
+    bits, groups = router.random_bits, route.groups
+    picked = [[bits(32) % len(group) for group in groups] for _ in frames] if groups else ()
+    for number, group in enumerate(groups):
+        shares += _split(group, [picks[number] for picks in picked], tails, sizes)
+    return shares
+
+
+def _split(
+    group: Sequence[Subscription], picks: list[int], tails: list[bytes], sizes: list[int]
+) -> list[_Share]:
+    """The members of a queue group with what was picked for each."""
+    mine: dict[int, list[int]] = {}
+    for at, pick in enumerate(picks):
+        mine.setdefault(pick, []).append(at)
+    return [
+        (group[pick], [tails[at] for at in own], sum([sizes[at] for at in own]))
+        for pick, own in mine.items()
+    ]
