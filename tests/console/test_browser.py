@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -182,6 +184,67 @@ async def test_a_message_is_read_in_every_form(shown: World, page: Any) -> None:
     await page.get_by_label("Subject or pattern").fill("")
     await page.get_by_role("button", name="Show").click()
     await expect(page.locator(".line[data-seq]").first).to_have_attribute("data-seq", "12")
+    check(page)
+
+
+@OURS
+async def test_a_stream_is_made_filled_searched_and_changed(
+    shown: World, page: Any, tmp_path: Path
+) -> None:
+    from playwright.async_api import expect
+
+    await go(page, "streams", "Streams")
+    await act(page, "Create a stream", name="NOTES", subjects="notes.> memos.*")
+    await page.locator("main h2", has_text="NOTES").wait_for()
+    stream = await shown.js.stream("NOTES")
+    assert (await stream.info()).config.subjects == ("notes.>", "memos.*")
+    await go(page, "streams/NOTES/messages", "messages")
+    for number in range(3):
+        payload = json.dumps({"to": f"ann{number}", "text": ATTACK})
+        await act(page, "Publish", subject=f"notes.{number}", payload=payload, headers="Kind: note")
+    (tmp_path / "bytes").write_bytes(b"\x00\xff")
+    await page.get_by_role("button", name="Publish …").click()
+    dialog = page.locator("dialog[open]")
+    await dialog.locator("[name=subject]").fill("memos.file")
+    await dialog.locator("[name=payload_base64]").set_input_files(tmp_path / "bytes")
+    await dialog.locator("form button").first.click()
+    await dialog.wait_for(state="detached")
+    assert (await stream.get_message(4)).payload == b"\x00\xff"
+    await page.get_by_role("button", name="Search").click()
+    await page.get_by_label("Path of JSON").fill("to")
+    await page.get_by_label("Text in the payload").fill("ann1")
+    await page.get_by_role("button", name="Find").click()
+    await page.get_by_text("1 found in 4 messages; that is all.").wait_for()
+    await page.locator(".line[data-seq='2']").click()
+    await page.get_by_role("button", name="Next", exact=True).click()
+    await page.locator("dialog[open] h3", has_text="Message 3").wait_for()
+    await page.get_by_role("button", name="Next", exact=True).click()
+    await page.locator("dialog[open] h3", has_text="Message 4").wait_for()
+    await page.get_by_role("button", name="Previous").click()
+    await page.locator("dialog[open] h3", has_text="Message 3").wait_for()
+    await page.get_by_role("button", name="Publish again …").click()
+    await page.locator("dialog[open]").last.locator("form button").first.click()
+    await page.locator(".toast", has_text="sequence 5").wait_for()
+    assert (await stream.get_message(5)).payload == (await stream.get_message(3)).payload
+    await unharmed(page)
+
+    await go(page, "streams/NOTES", "NOTES")
+    await page.get_by_role("button", name="Edit …").click()
+    dialog = page.locator("dialog[open]")
+    config = dialog.locator("[name=config]")
+    settings = json.loads(await config.input_value())
+    await config.fill("{")
+    await dialog.get_by_role("button", name="Show what changes").click()
+    await dialog.get_by_text("this is not JSON").wait_for()
+    await config.fill(json.dumps({**settings, "max_msgs": 2}))
+    await dialog.get_by_role("button", name="Show what changes").click()
+    await dialog.get_by_text("3 of 5 messages").wait_for()
+    change = dialog.get_by_role("button", name="Change", exact=True)
+    await expect(change).to_be_disabled()
+    await dialog.locator("[name=confirm]").fill("NOTES")
+    await change.click()
+    await dialog.wait_for(state="detached")
+    assert (await stream.info()).state.messages == 2
     check(page)
 
 

@@ -28,10 +28,12 @@ from .routes import (
     messages,
     metrics,
     objects,
+    search,
     server,
     sessions,
     spark,
     streams,
+    writing,
 )
 from .settings import Settings
 from .sources import Sources
@@ -52,6 +54,8 @@ def create_app(settings: Settings, sources: Sources, clock: Callable[[], float])
         live,
         streams,
         messages,
+        search,
+        writing,
         consumers,
         groups,
         buckets,

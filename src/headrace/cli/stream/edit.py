@@ -10,6 +10,7 @@ import click
 
 from ...api.base import to_wire
 from ...api.streams import StreamConfig
+from ...client.jetstream.losing import loss_of
 from ...errors import StreamExistsError
 from ..shared.asking import may_go_on
 from ..shared.configuration import config_file, differences, replaced, shown
@@ -17,7 +18,6 @@ from ..shared.errors import Failure
 from ..shared.names import STREAM
 from ..shared.verbs import Session, online
 from .info import stream_sheet
-from .losing import loss_of
 from .settings import SETTINGS, changes_of
 
 

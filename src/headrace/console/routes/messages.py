@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import quote
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from ...api.times import format_time
 from ...client.jetstream.stored_message import StreamMessage, if_found, is_marker
@@ -49,18 +51,18 @@ async def page(sources: Sources, request: Request) -> Any:
     ``subject`` a filter, ``count``, ``markers``: also those that sinks of Spark keep in the stream.
     """
     stream = await sources.js.stream(request.path_params["stream"])
-    subject = _filter(request.query_params.get("subject", ""))
+    subject = filter_of(request.query_params.get("subject", ""))
     count = query_number(request, "count", PAGE, PAGE_MAX) or PAGE
     info = await stream.info()
     first, last = info.state.first_seq, info.state.last_seq
     asked = request.query_params
     direct, markers = info.config.allow_direct, bool(asked.get("markers"))
-    reader = _Reader(stream, subject, direct=direct, markers=markers)
+    reader = Reader(stream, subject, direct=direct, markers=markers)
     if "before" in asked or "newest" in asked:
         before = query_number(request, "before", last + 1, SEQUENCE_MAX)
         found = await reader.before(min(before, last + 1), first, count)
     elif asked.get("time"):
-        found = await reader.after(1, count, _time(asked["time"]))
+        found = await reader.after(1, count, time_of(asked["time"]))
     else:
         begin = max(query_number(request, "from", 1, SEQUENCE_MAX), first, 1)
         found = await reader.after(begin, count)
@@ -77,11 +79,7 @@ async def page(sources: Sources, request: Request) -> Any:
 
 async def one(sources: Sources, request: Request) -> Any:
     """One message: headers, and the payload as text and hexadecimal."""
-    text = request.path_params["sequence"]
-    if not text.isascii() or not text.isdigit() or len(text) > 19:
-        raise RefusedError(400, "not_accepted", "a sequence is a whole number")
-    stream = await sources.js.stream(request.path_params["stream"])
-    message = await stream.get_message(int(text))
+    message = await _message(sources, request)
     return {
         **row_of(message.sequence, message.subject, message.timestamp_ns, message.payload, 0),
         "headers": [[name, value] for name, value in message.headers.items()],
@@ -89,10 +87,34 @@ async def one(sources: Sources, request: Request) -> Any:
     }
 
 
-class _Reader:
+async def payload(sources: Sources, request: Request) -> Any:
+    """The payload of one message as a file: no browser shows it."""
+    message = await _message(sources, request)
+    name = f"{request.path_params['stream']}-{message.sequence}"
+    return Response(
+        message.payload,
+        headers={
+            "cache-control": "no-store",
+            "content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+        },
+        media_type="application/octet-stream",
+    )
+
+
+async def _message(sources: Sources, request: Request) -> StreamMessage:
+    text = request.path_params["sequence"]
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        raise RefusedError(400, "not_accepted", "a sequence is a whole number")
+    stream = await sources.js.stream(request.path_params["stream"])
+    return await stream.get_message(int(text))
+
+
+class Reader:
     """Reads pages of one stream, with one filter."""
 
-    def __init__(self, stream: Stream, subject: str, *, direct: bool, markers: bool) -> None:
+    def __init__(
+        self, stream: Stream, subject: str, *, direct: bool, markers: bool = False
+    ) -> None:
         self._stream, self._subject = stream, subject
         self._direct, self._markers = direct, markers
 
@@ -156,13 +178,15 @@ class _Reader:
         return kept
 
 
-def _filter(subject: str) -> str:
+def filter_of(subject: str) -> str:
+    """A subject or pattern, "" for all. Raises RefusedError."""
     if subject and not is_valid_pattern(subject.encode()):
         raise RefusedError(400, "not_accepted", f"not a subject or pattern: {subject[:200]!r}")
     return subject
 
 
-def _time(text: str) -> datetime:
+def time_of(text: str) -> datetime:
+    """A time of a query; without a zone it is UTC. Raises RefusedError."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -173,4 +197,5 @@ def _time(text: str) -> datetime:
 ROUTES: Final = (
     ("GET", "/api/streams/{stream}/messages", page),
     ("GET", "/api/streams/{stream}/messages/{sequence}", one),
+    ("GET", "/api/streams/{stream}/messages/{sequence}/payload", payload),
 )

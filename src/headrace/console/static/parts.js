@@ -126,6 +126,7 @@ export function Action({ title, text, name, fields = [], button, danger, run, on
       for (const field of fields) {
         const value = values[field.id];
         if (value === "" && !field.keepEmpty) continue;
+        if (field.list) { said[field.id] = value.split(/[\s,]+/).filter(Boolean); continue; }
         if (field.number && !/^\d+$/.test(value)) throw new Error(`${field.title}: a whole number is needed`);
         said[field.id] = field.number ? Number(value) : value;
       }
@@ -139,7 +140,11 @@ export function Action({ title, text, name, fields = [], button, danger, run, on
   };
   return html`<${Dialog} title=${title} onClose=${onClose}><form onSubmit=${submit}>
     ${text && html`<p>${text}</p>`}
-    ${fields.map((field) => html`<label class="field" key=${field.id}><span>${field.title}</span>${field.long
+    ${fields.map((field) => html`<label class="field" key=${field.id}><span>${field.title}</span>${field.file
+      ? html`<input type="file" name=${field.id} onChange=${(event) => base64Of(event.target.files[0]).then((value) => setValues((old) => ({ ...old, [field.id]: value })), setError)} />`
+      : field.choices
+      ? html`<select name=${field.id} value=${values[field.id]} onChange=${(event) => setValues({ ...values, [field.id]: event.target.value })}>${field.choices.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select>`
+      : field.long
       ? html`<textarea rows="6" name=${field.id} value=${values[field.id]} onInput=${(event) => setValues({ ...values, [field.id]: event.target.value })}></textarea>`
       : html`<input name=${field.id} value=${values[field.id]} inputmode=${field.number ? "numeric" : "text"} onInput=${(event) => setValues({ ...values, [field.id]: event.target.value })} />`}</label>`)}
     ${name !== undefined && html`<label class="field"><span>Type the name to confirm: <b>${name}</b></span>
@@ -147,6 +152,18 @@ export function Action({ title, text, name, fields = [], button, danger, run, on
     <${Problem} error=${error} />
     <div class="bar"><button class=${danger ? "danger" : "primary"} disabled=${busy || (name !== undefined && typed !== name)}>${button || title}</button>
       <button type="button" onClick=${onClose}>Cancel</button></div></form></${Dialog}>`;
+}
+
+/** The bytes of a chosen file in Base64; "" for none. */
+async function base64Of(file) {
+  if (!file) return "";
+  const text = await new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(new Error(`${file.name} cannot be read`));
+    reader.readAsDataURL(file);
+  });
+  return text.slice(text.indexOf(",") + 1);
 }
 
 /** Buttons, each of which opens its action. actions: as Action, without onClose. */

@@ -1,6 +1,7 @@
 // The messages of a stream. Only the lines in view are in the page; more are fetched as one scrolls, both ways.
 import { html, api, bytes, count, enc, link, time, useCallback, useEffect, useLayoutEffect, useRef, useState } from "/lib.js";
-import { Actions, Dialog, Payload, Problem, Waiting, useDocument } from "/parts.js";
+import { Actions, Dialog, Payload, Problem, Waiting, toast, useDocument } from "/parts.js";
+import { Search } from "/pages/search.js";
 
 const LINE = 28;        // pixels
 const KEPT = 3000;      // lines in memory; those furthest from the view go first
@@ -14,6 +15,7 @@ export function Messages({ stream, session }) {
   const [markers, setMarkers] = useState(false);
   const [following, setFollowing] = useState(false);
   const [open, setOpen] = useState(null);
+  const [searching, setSearching] = useState(false);
   const go = (where) => { setFollowing(false); setPlace({ ...where }); };
   const submit = (event) => {
     event.preventDefault();
@@ -26,7 +28,8 @@ export function Messages({ stream, session }) {
       go({ time: Number.isNaN(moment.getTime()) ? text : moment.toISOString() });
     }
   };
-  return html`<div class="bar"><h2><a href=${link`streams/${stream}`}>${stream}</a> / messages</h2></div>
+  return html`<div class="bar"><h2><a href=${link`streams/${stream}`}>${stream}</a> / messages</h2><span class="grow"></span>
+      <${Actions} readOnly=${session.read_only} actions=${[publishing(path)]} /></div>
     <form class="bar" onSubmit=${submit}>
       <input data-filter aria-label="Subject or pattern" placeholder="subject, such as orders.*" value=${subject} onInput=${(event) => setSubject(event.target.value)} />
       <input name="place" aria-label="From a sequence or a time" placeholder="sequence, or 2026-01-31 12:00" size="24" />
@@ -35,11 +38,26 @@ export function Messages({ stream, session }) {
       <button type="button" onClick=${() => go({ newest: true })}>Newest</button>
       <label><input type="checkbox" name="markers" checked=${markers} onChange=${(event) => setMarkers(event.target.checked)} /> markers of Spark's sinks</label>
       <button type="button" aria-pressed=${following} class=${following ? "primary" : ""} onClick=${() => setFollowing(!following)}>${following ? "Following" : "Follow"}</button>
+      <button type="button" aria-pressed=${searching} class=${searching ? "primary" : ""} onClick=${() => { setFollowing(false); setSearching(!searching); }}>Search</button>
     </form>
-    ${following
+    ${searching ? html`<${Search} path=${path} subject=${subject} line=${Line} head=${HEAD} onOpen=${setOpen} />` : following
       ? html`<${Follow} key=${`follow ${filter} ${markers}`} path=${path} filter=${filter} markers=${markers} onOpen=${setOpen} />`
       : html`<${Pages} key=${JSON.stringify([place, filter, markers])} path=${path} filter=${filter} markers=${markers} place=${place} onOpen=${setOpen} />`}
-    ${open !== null && html`<${Message} path=${path} sequence=${open} readOnly=${session.read_only} onClose=${() => setOpen(null)} />`}`;
+    ${open !== null && html`<${Message} key=${open} path=${path} sequence=${open} readOnly=${session.read_only} onOpen=${setOpen} onClose=${() => setOpen(null)} />`}`;
+}
+
+/** The action that publishes into the stream, as `seen` was if there is one. */
+function publishing(path, seen) {
+  const binary = seen && seen.payload.kind === "binary";
+  const fields = [
+    { id: "subject", title: "Subject", start: seen ? seen.subject : "" },
+    { id: "payload", title: "Payload", long: true, keepEmpty: true, start: seen && !binary ? seen.payload.text : "" },
+    { id: "payload_base64", title: "or a file", file: true },
+    { id: "headers", title: "Headers, a line Name: value for each", long: true, start: seen ? seen.headers.filter(([name]) => !name.startsWith("Nats-")).map(([name, value]) => `${name}: ${value}`).join("\n") : "" },
+  ];
+  const text = seen ? "Stores a copy as a new message." + (binary || seen.payload.cut ? " Its payload is not shown whole: give it as a file." : "") : "";
+  return { title: seen ? "Publish again" : "Publish", button: "Publish", text, fields,
+    run: (body) => api(`${path}/messages`, { method: "POST", body }).then((done) => `Stored with sequence ${done.seq}`) };
 }
 
 function Line({ row, top, onOpen }) {
@@ -174,13 +192,21 @@ function Follow({ path, filter, markers, onOpen }) {
       ${all.slice(view.first, view.last).map((row, index) => html`<${Line} key=${row.seq} row=${row} top=${(view.first + index) * LINE} onOpen=${onOpen} />`)}</div></div>`;
 }
 
-function Message({ path, sequence, readOnly, onClose }) {
+function Message({ path, sequence, readOnly, onOpen, onClose }) {
   const [seen, error] = useDocument(`${path}/messages/${sequence}`, { live: false });
-  const actions = [{ title: "Delete", danger: true, name: String(sequence), text: "Deletes this message, and overwrites its bytes.",
-    run: (body) => api(`${path}/messages/${sequence}`, { method: "DELETE", body }).then(() => { onClose(); return `Message ${sequence} deleted`; }) }];
+  const beside = async (forward) => {
+    const page = await api(`${path}/messages?count=1&markers=1&${forward ? `from=${sequence + 1}` : `before=${sequence}`}`).catch((problem) => toast(problem.message, true));
+    if (page && page.messages.length) onOpen(page.messages[0].seq);
+    else if (page) toast(forward ? "This is the newest message" : "This is the oldest message");
+  };
+  const copy = () => navigator.clipboard.writeText(seen.payload.text || seen.payload.hex).then(() => toast("Payload copied"), () => toast("The browser lets nobody copy here", true));
+  const remove = { title: "Delete", danger: true, name: String(sequence), text: "Deletes this message, and overwrites its bytes.",
+    run: (body) => api(`${path}/messages/${sequence}`, { method: "DELETE", body }).then(() => { onClose(); return `Message ${sequence} deleted`; }) };
   return html`<${Dialog} title=${`Message ${sequence}`} onClose=${onClose}>
     ${seen ? html`<dl><dt>Subject</dt><dd>${seen.subject}</dd><dt>Stored</dt><dd>${time(seen.time)}</dd></dl>
       ${seen.headers.length > 0 && html`<h3>Headers</h3><dl>${seen.headers.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`}
       <h3>Payload</h3><${Payload} payload=${seen.payload} />` : html`<${Waiting} error=${error} />`}
-    <p class="bar"><button onClick=${onClose}>Close</button><span class="grow"></span>${seen && html`<${Actions} readOnly=${readOnly} actions=${actions} />`}</p></${Dialog}>`;
+    <p class="bar"><button onClick=${onClose}>Close</button><button onClick=${() => beside(false)}>Previous</button><button onClick=${() => beside(true)}>Next</button>
+      ${seen && html`<button onClick=${copy}>Copy</button><a class="button" download href=${`/api${path}/messages/${sequence}/payload`}>Download</a>`}<span class="grow"></span>
+      ${seen && html`<${Actions} readOnly=${readOnly} actions=${[publishing(path, seen), remove]} />`}</p></${Dialog}>`;
 }

@@ -1,5 +1,5 @@
 import { html, api, ago, bytes, count, enc, link, rate, time, useState } from "/lib.js";
-import { Actions, Config, Curves, Part, Table, Waiting, useDocument } from "/parts.js";
+import { Actions, Config, Curves, Dialog, Part, Problem, Table, Waiting, toast, useDocument } from "/parts.js";
 import { CONSUMERS } from "/pages/consumers.js";
 
 const COLUMNS = [
@@ -14,19 +14,28 @@ const COLUMNS = [
   { id: "subjects", title: "Subjects", wrap: true, show: (row) => row.subjects.join(", ") },
 ];
 
-export function Streams() {
+const NEW = { title: "Create a stream", button: "Create",
+  text: "What is not said has its default; everything else is changed later, or given to headrace stream create.",
+  fields: [{ id: "name", title: "Name" }, { id: "subjects", title: "Subjects, separated by spaces", list: true },
+    { id: "storage", title: "Storage", choices: ["file", "memory"], start: "file" },
+    { id: "retention", title: "Messages stay until", choices: ["limits", "workqueue", "interest"], start: "limits" },
+    { id: "max_msgs", title: "At most so many messages", number: true }, { id: "max_bytes", title: "At most so many bytes", number: true }],
+  run: (config) => api("/streams", { method: "POST", body: { config: { allow_direct: true, ...config } } }).then((made) => { location.hash = link`streams/${made.name}`; return `${made.name} created`; }) };
+
+export function Streams({ session }) {
   const [found, error] = useDocument("/streams");
   const [buckets, setBuckets] = useState(false);
   if (!found) return html`<h2>Streams</h2><${Waiting} error=${error} />`;
   const rows = found.streams.filter((row) => buckets || (row.kind !== "bucket" && row.kind !== "objects"));
   return html`<h2>Streams</h2>
-    <div class="bar"><label><input type="checkbox" checked=${buckets} onChange=${(event) => setBuckets(event.target.checked)} /> streams of buckets, too</label></div>
+    <div class="bar"><label><input type="checkbox" checked=${buckets} onChange=${(event) => setBuckets(event.target.checked)} /> streams of buckets, too</label><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${[NEW]} /></div>
     <${Table} name="streams" columns=${COLUMNS} rows=${rows} empty="There are no streams yet. One is made with: headrace stream create NAME --subjects 'name.>'" />`;
 }
 
 export function Stream({ name, session }) {
   const path = `/streams/${enc(name)}`;
   const [seen, error, reload] = useDocument(path);
+  const [editing, setEditing] = useState(false);
   if (!seen) return html`<h2>${name}</h2><${Waiting} error=${error} />`;
   const { row } = seen;
   const actions = [
@@ -37,7 +46,8 @@ export function Stream({ name, session }) {
       run: (body) => api(path, { method: "DELETE", body }).then(() => { location.hash = "#/streams"; return `${name} deleted`; }) },
   ];
   return html`<div class="bar"><h2>${name}</h2><span class="grow"></span>
-      <a href=${link`streams/${name}/messages`}><button class="primary">Messages</button></a><${Actions} readOnly=${session.read_only} actions=${actions} /></div>
+      <a href=${link`streams/${name}/messages`}><button class="primary">Messages</button></a>${!session.read_only && html`<button onClick=${() => setEditing(true)}>Edit …</button>`}<${Actions} readOnly=${session.read_only} actions=${actions} /></div>
+    ${editing && html`<${Edit} path=${path} name=${name} config=${seen.config} onClose=${() => setEditing(false)} onDone=${reload} />`}
     ${row.lost && html`<p class="note bad" role="alert">Messages of this stream were lost to damage: ${JSON.stringify(seen.lost)}</p>`}
     <div class="tiles">${[["Messages", count(row.messages)], ["Size", bytes(row.bytes)], ["In", rate(row.in_per_s)], ["Subjects", count(row.subject_count)], ["Sequences", `${count(row.first_seq)} – ${count(row.last_seq)}`], ["Deleted within", count(row.deleted)], ["Last message", ago(row.last_time)]]
       .map(([title, value]) => html`<div class="tile" key=${title}><b>${value}</b><span>${title}</span></div>`)}</div>
@@ -50,6 +60,40 @@ export function Stream({ name, session }) {
     <${Subjects} path=${path} />
     ${(seen.mirror || seen.sources.length > 0) && html`<h3>Copies from</h3>${[seen.mirror, ...seen.sources].filter(Boolean).map((each) => html`<${Config} config=${each} key=${each.name} />`)}`}
     <h3>Configuration</h3><p class="soft">Created ${time(seen.created)}</p><${Config} config=${seen.config} />`;
+}
+
+/** Change the configuration: what would change and be lost is shown first. */
+function Edit({ path, name, config, onClose, onDone }) {
+  const [text, setText] = useState(() => JSON.stringify(config, null, 2));
+  const [plan, setPlan] = useState(null);
+  const [typed, setTyped] = useState("");
+  const [error, setError] = useState(null);
+  const send = async (body) => {
+    setError(null);
+    try {
+      let wanted;
+      try { wanted = JSON.parse(text); } catch (problem) { throw new Error(`this is not JSON: ${problem.message}`); }
+      return await api(path, { method: "PUT", body: { config: wanted, ...body } });
+    } catch (problem) {
+      setError(problem);
+      return null;
+    }
+  };
+  const submit = async (event) => {
+    event.preventDefault();
+    if (plan === null) { setPlan(await send({ dry_run: true })); return; }
+    if (await send({ confirm: typed })) { toast(`${name} changed`); onDone(); onClose(); }
+  };
+  const shown = (value) => value === null ? "default" : JSON.stringify(value);
+  return html`<${Dialog} title=${`Change ${name}`} onClose=${onClose}><form onSubmit=${submit}>
+    <p class="soft">The configuration as the JetStream API has it: times are nanoseconds.</p>
+    <label class="field"><span>Configuration</span><textarea name="config" rows="16" value=${text} onInput=${(event) => { setText(event.target.value); setPlan(null); }}></textarea></label>
+    ${plan && (plan.changes.length ? html`<${Table} name="changes" columns=${[{ id: "setting", title: "Setting" }, { id: "now", title: "Now", show: (row) => shown(row.now) }, { id: "then", title: "Then", show: (row) => shown(row.then) }]} rows=${plan.changes.map((row) => ({ ...row, key: row.setting }))} empty="" />
+      ${plan.loss && html`<p class="note bad" role="alert">This is a change ${plan.loss}.</p>`}
+      ${plan.removes && html`<label class="field"><span>Type the name to confirm: <b>${name}</b></span><input name="confirm" autocomplete="off" value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>`}` : html`<p class="note">Nothing would change.</p>`)}
+    <${Problem} error=${error} />
+    <div class="bar"><button class=${plan && plan.removes ? "danger" : "primary"} disabled=${plan !== null && (plan.changes.length === 0 || (plan.removes && typed !== name))}>${plan === null ? "Show what changes" : "Change"}</button>
+      <button type="button" onClick=${onClose}>Cancel</button></div></form></${Dialog}>`;
 }
 
 function Subjects({ path }) {

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ...api.streams import StreamConfig, StreamInfo
-from ...client.jetstream.stored_message import if_found
-from ...client.jetstream.stream import Stream
+from .stored_message import if_found
+from .stream import Stream
 
 _DELETED_MAX: Final = (
     100_000  # so many sequences of deleted messages are asked for, to count exactly

@@ -1,0 +1,178 @@
+"""The console publishes, makes and changes streams, and searches in messages, on both servers."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from headrace.console.routes import search
+
+
+async def test_a_message_is_published_with_headers_and_as_bytes(world: Any) -> None:
+    stream = await world.js.create_stream(name="ORDERS", subjects=("orders.>",))
+    done = await world.send(
+        "POST", "/streams/ORDERS/messages", subject="orders.1", payload="grüße",
+        headers="Customer: ann\n\nTag: a\nTag: b:c",
+    )  # fmt: skip
+    assert (done["stream"], done["seq"]) == ("ORDERS", 1)
+    first = await stream.get_message(1)
+    assert first.payload == "grüße".encode()
+    given = [each for each in first.headers.items() if not each[0].startswith("Nats-")]
+    assert given == [("Customer", "ann"), ("Tag", "a"), ("Tag", "b:c")]
+    encoded = base64.b64encode(bytes(range(256))).decode()
+    await world.send("POST", "/streams/ORDERS/messages", subject="orders.2", payload_base64=encoded)
+    assert (await stream.get_message(2)).payload == bytes(range(256))
+    file = await world.http.get("/api/streams/ORDERS/messages/2/payload")
+    assert file.content == bytes(range(256))
+    assert file.headers["content-disposition"].startswith("attachment")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"subject": "orders.*"}, "without wildcards"),
+        ({"subject": ""}, "without wildcards"),
+        ({"subject": "orders.\ud800"}, ""),
+        ({"subject": "orders.1", "headers": "no colon"}, "Name: value"),
+        ({"subject": "orders.1", "payload_base64": "=="}, "payload_base64"),
+        ({"subject": "orders.1", "payload": "a", "payload_base64": "YQ=="}, "not both"),
+        ({"subject": 7}, "subject has to be text"),
+    ],
+)
+async def test_what_cannot_be_published_is_refused_in_words(
+    world: Any, body: dict[str, Any], said: str
+) -> None:
+    stream = await world.js.create_stream(name="ORDERS", subjects=("orders.>",))
+    response = await world.http.request(
+        "POST",
+        "/api/streams/ORDERS/messages",
+        content=json.dumps(body),
+        headers={"x-headrace-console": "1"},
+    )
+    assert response.status_code == 400, response.text
+    assert said in response.json()["message"]
+    assert (await stream.info()).state.messages == 0
+
+
+async def test_a_message_goes_to_this_stream_or_nowhere(world: Any) -> None:
+    await world.js.create_stream(name="ORDERS", subjects=("orders.>",))
+    other = await world.js.create_stream(name="OTHER", subjects=("other.>",))
+    done = await world.send("POST", "/streams/ORDERS/messages", 409, subject="other.1", payload="x")
+    assert "stream" in done["message"]
+    assert (await other.info()).state.messages == 0
+
+
+async def test_a_stream_is_made_and_one_that_differs_is_not(world: Any) -> None:
+    config = {"name": "NEW", "subjects": ["new.>"], "storage": "memory", "max_msgs": 100}
+    assert (await world.send("POST", "/streams", config=config)) == {"name": "NEW"}
+    info = await (await world.js.stream("NEW")).info()
+    assert (info.config.storage, info.config.max_msgs) == ("memory", 100)
+    assert "NEW" in [each["name"] for each in (await world.get("/streams"))["streams"]]
+    again = await world.send("POST", "/streams", 409, config={**config, "max_msgs": 5})
+    assert again["code"] == "server_10058"
+    bad: list[Any] = [None, [], {"name": 7}, {"name": "X", "storage": "tape"}, {"name": "a b"}]
+    for wrong in bad:
+        refused = await world.send("POST", "/streams", 400, config=wrong)
+        assert refused["message"]
+
+
+async def test_a_change_is_shown_first_and_one_that_removes_needs_the_name(world: Any) -> None:
+    stream = await world.js.create_stream(name="ORDERS", subjects=("orders.>",))
+    for number in range(10):
+        await world.js.publish("orders.1", b"%d" % number)
+    config = (await world.get("/streams/ORDERS"))["config"]
+    same = await world.send("PUT", "/streams/ORDERS", config=config, dry_run=True)
+    assert same == {"changes": [], "loss": "", "removes": False}
+    less = {**config, "max_msgs": 4}
+    plan = await world.send("PUT", "/streams/ORDERS", config=less, dry_run=True)
+    assert [each["setting"] for each in plan["changes"]] == ["max_msgs"]
+    assert plan["removes"] and "6 of 10 messages" in plan["loss"]
+    assert (await stream.info()).state.messages == 10
+    refused = await world.send("PUT", "/streams/ORDERS", 409, config=less)
+    assert refused["code"] == "not_confirmed"
+    assert (await stream.info()).state.messages == 10
+    await world.send("PUT", "/streams/ORDERS", config=less, confirm="ORDERS")
+    assert (await stream.info()).state.messages == 4
+    more = {**less, "description": "all of them"}
+    await world.send("PUT", "/streams/ORDERS", config=more)  # nothing is lost: nothing to confirm
+    assert (await stream.info()).config.description == "all of them"
+    renamed = await world.send("PUT", "/streams/ORDERS", 400, config={**more, "name": "X"})
+    assert "does not change here" in renamed["message"]
+
+
+@pytest.fixture(params=[True, False], ids=["direct", "asked one by one"])
+async def searched(world: Any, request: pytest.FixtureRequest) -> Any:
+    await world.js.create_stream(name="S", subjects=("s.>",), allow_direct=request.param)
+    for number in range(60):
+        document = {
+            "customer": {"name": f"n{number % 7}", "vip": number % 2 == 0},
+            "lines": [number],
+        }
+        await world.js.publish(
+            f"s.{number % 2}", json.dumps(document).encode(), headers={"Kind": f"k{number % 3}"}
+        )
+    await world.js.publish("s.1", b"\xff not json {")
+    await world.js.publish("s.1", b"[" * 2000)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("query", "sequences"),
+    [
+        ("text=n3", [n + 1 for n in range(60) if n % 7 == 3]),
+        ("text=n3&subject=s.1", [n + 1 for n in range(60) if n % 7 == 3 and n % 2]),
+        ("path=customer.name&text=n3", [n + 1 for n in range(60) if n % 7 == 3]),
+        ("path=customer.name&text=n", []),
+        ("path=customer.vip&text=true&header=kind:%20k0", [n + 1 for n in range(0, 60, 6)]),
+        ("path=lines.0&text=41", [42]),
+        ("path=lines.7", []),
+        ("path=customer&from=58", [58, 59, 60]),
+        ("header=Kind: k2&from=55", [57, 60]),
+        ("header=none", []),
+        ("text=not json", [61]),
+        ("text=%5B%5B%5B", [62]),
+    ],
+)
+async def test_messages_are_found(searched: Any, query: str, sequences: list[int]) -> None:
+    found = await searched.get(f"/streams/S/search?{query}")
+    assert [each["seq"] for each in found["messages"]] == sequences
+    assert found["next"] == 0
+
+
+async def test_a_search_looks_at_so_much_and_goes_on(
+    searched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MESSAGES_MAX", 10)
+    monkeypatch.setattr(search, "_AT_ONCE", 5)
+    monkeypatch.setattr(search, "FOUND_MAX", 3)
+    found, begin, answers = [], 1, 0
+    while begin:
+        part = await searched.get(f"/streams/S/search?text=customer&from={begin}")
+        assert part["looked"] <= 10 and len(part["messages"]) <= 3
+        found += [each["seq"] for each in part["messages"]]
+        begin, answers = part["next"], answers + 1
+    assert found == list(range(1, 61))
+    assert answers >= 20
+
+
+async def test_a_search_keeps_to_times_and_needs_something_to_look_for(searched: Any) -> None:
+    stream = await searched.js.stream("S")
+    times = [
+        (await searched.get(f"/streams/S/messages/{sequence}"))["time"] for sequence in (20, 30)
+    ]
+    found = await searched.get(f"/streams/S/search?text=customer&time={times[0]}&until={times[1]}")
+    assert [each["seq"] for each in found["messages"]] == list(range(20, 31))
+    for query in (
+        "",
+        "subject=s.1",
+        f"text={'x' * 1001}",
+        "text=a&time=soon",
+        "text=a&subject=a..b",
+    ):
+        await searched.get(f"/streams/S/search?{query}", 400)
+    await stream.purge()
+    empty = await searched.get("/streams/S/search?text=a")
+    assert empty == {"messages": [], "looked": 0, "next": 0}
