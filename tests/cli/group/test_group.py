@@ -217,7 +217,7 @@ def test_static_groups_balanced_and_mapped(run: Run) -> None:
     assert "Mappings:    x:0-3\n" in mapped.out
     made = told(
         run(
-            "static", "create", "--json", "balanced", "--layout", "per_partition", "PARTS", "p", "2"
+            "static", "create", "--json", "balanced", "--layout", "per_partition", "PARTS", "p", "4"
         )
     )
     assert made["layout"] == "per_partition"
@@ -420,3 +420,31 @@ def test_filters_and_mappings_are_read() -> None:
     assert mapping("m-1:7,0-2") == MemberMapping("m-1", (7, 0, 1, 2))
     assert ranges((7, 0, 2, 1)) == "0-2,7"
     assert ranges(()) == ""
+
+
+def test_what_keeps_messages_from_a_group_is_shown_with_what_mends_it(
+    run: Run, js: sync.JetStream
+) -> None:
+    assert run("elastic", "create", "ORDERS", "g", "2", "--filter", "orders.*:1").status == 0
+    assert "✗" not in run("elastic", "ls", "ORDERS").out
+    js.stream("ORDERS").update(subjects=["sales.*"])
+    listed = run("elastic", "ls", "ORDERS").out.splitlines()
+    text = (
+        "its filter 'orders.*' matches none of the subjects that stream 'ORDERS' stores: 'sales.*'"
+    )
+    mend = "    headrace group elastic change ORDERS g --filter 'PATTERN:INDEXES'"
+    assert listed[-2:] == [f"✗ g: {text}", mend]
+    shown = run("elastic", "info", "ORDERS", "g").out.splitlines()
+    assert shown[shown.index(f"✗ {text}") + 1] == mend
+    assert f"✗ {text}" in run("elastic", "watch", "ORDERS", "g", "--once").out
+    for verb in (["ls", "ORDERS"], ["info", "ORDERS", "g"], ["watch", "ORDERS", "g", "--once"]):
+        found = json.loads(run("elastic", *verb, "--json").out)
+        (trouble,) = (found[0] if isinstance(found, list) else found)["troubles"]
+        assert (trouble["kind"], trouble["text"], trouble["is_certain"]) == (
+            "unmatched",
+            text,
+            True,
+        )
+    refused = run("elastic", "create", "ORDERS", "h", "2", "--filter", "orders.*:1")
+    assert refused.status == 1
+    assert "add their subjects: headrace stream edit ORDERS --subjects" in refused.err

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ...groups import ElasticGroup, StaticGroup
 from ...groups.consumers import consumers_of, stream_of
+from ...groups.reach import Trouble
 from .arguments import filter_text, mapping_text
 
 Group = StaticGroup | ElasticGroup
@@ -66,6 +68,15 @@ def lines(group: Group) -> list[str]:
     if group.member_mappings:
         rows.append(("Mappings", " ".join(map(mapping_text, group.member_mappings))))
     return [f"{name + ':':12} {text}" for name, text in rows]
+
+
+def trouble_lines(troubles: Iterable[Trouble], name: str = "") -> list[str]:
+    """What keeps messages from a group, and what mends it; with its ``name`` where there are several."""
+    found: list[str] = []
+    for each in troubles:
+        mark = "✗" if each.is_certain else "!"
+        found += [f"{mark} {f'{name}: ' if name else ''}{each.text}", f"    {each.mend}"]
+    return found
 
 
 def change_document(group: ElasticGroup) -> dict[str, Any] | None:
