@@ -21,6 +21,7 @@ from headrace import sync
 from headrace.api.streams import SubjectTransformConfig
 from headrace.cli import main
 from headrace.cli.group.arguments import mapping, partitioning_filter, ranges
+from headrace.cli.group.text import absent_text
 from headrace.client import connect
 from headrace.groups import MemberMapping, PartitioningFilter, elastic
 from waiting import until_here
@@ -448,3 +449,25 @@ def test_what_keeps_messages_from_a_group_is_shown_with_what_mends_it(
     refused = run("elastic", "create", "ORDERS", "h", "2", "--filter", "orders.*:1")
     assert refused.status == 1
     assert "add their subjects: headrace stream edit ORDERS --subjects" in refused.err
+
+
+def test_a_change_that_waits_says_for_whom(
+    run: Run, server: peers.ServerProcess, js: sync.JetStream
+) -> None:
+    run("elastic", "create", "ORDERS", "g", "1", "--filter", "orders.*:1")
+    run("elastic", "add", "ORDERS", "g", "m")
+    js.publish("orders.x", b"nobody handles it")
+    until_here(lambda: js.stream("ORDERS-g").info().state.messages == 1)
+    process = command(server, "elastic", "change", "ORDERS", "g", "--partitions", "2")
+    assert process.stderr is not None
+    said = next(line for line in process.stderr if line.startswith("the change waits"))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert said == (
+        "the change waits: nobody is at work as m: start them, or drop them (headrace group elastic drop "
+        "ORDERS g m); or take it back (headrace group elastic change ORDERS g --undo)\n"
+    )
+    assert absent_text("S", "g", ("",)) == (
+        "the change waits: partitions have no member: headrace group elastic add S g MEMBER; or take it back "
+        "(headrace group elastic change S g --undo)"
+    )

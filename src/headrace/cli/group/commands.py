@@ -230,6 +230,8 @@ async def change(js: JetStream, args: Args) -> int:
             behind = f" of what lies before message {progress.boundary + 1}"
             left = f": {progress.left} left{behind if progress.boundary else ''}"
             args.output.note(f"{progress.phase}{left if progress.phase == 'draining' else ''}")
+            if progress.absent:
+                args.output.note(shown.absent_text(args.stream, args.group, progress.absent))
 
     settings: dict[str, Any] = {
         "max_members": args.partitions,

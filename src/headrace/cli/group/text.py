@@ -112,6 +112,21 @@ def change_text(group: ElasticGroup) -> str:
     )
 
 
+def absent_text(stream: str, group: str, absent: tuple[str, ...]) -> str:
+    """Why a change waits, and what leads on."""
+    names = [each for each in absent if each]
+    parts = []
+    if names:
+        drop = f"headrace group elastic drop {stream} {group} {' '.join(names)}"
+        parts.append(f"nobody is at work as {', '.join(names)}: start them, or drop them ({drop})")
+    if "" in absent:
+        parts.append(
+            f"partitions have no member: headrace group elastic add {stream} {group} MEMBER"
+        )
+    undo = f"headrace group elastic change {stream} {group} --undo"
+    return f"the change waits: {'; '.join(parts)}; or take it back ({undo})"
+
+
 def headings() -> tuple[str, ...]:
     """Of the table of groups."""
     return ("GROUP", "PARTITIONS", "LAYOUT", "FILTERS", "MEMBERS")
