@@ -19,7 +19,7 @@ async def test_verbs_through_any_server(cluster: Cluster) -> None:
         for node in cluster.nodes:
             connection = connect(node.server.url, discover_servers=False)
             contexts.append((await stack.enter_async_context(connection)).jetstream())
-        await contexts[0].create_stream(name="GROUPS", subjects=["groups.>"], num_replicas=3)
+        await contexts[0].create_stream(name="GROUPS", subjects=["groups.>", "0.>"], num_replicas=3)
         for number in range(10):
             one, two, three = (contexts[(number + step) % 3] for step in range(3))
             await elastic.create(one, "GROUPS", f"e{number}", 4)

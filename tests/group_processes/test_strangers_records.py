@@ -34,7 +34,7 @@ THEIR_MAPPED = [
 @pytest.fixture
 async def js(connection: Connection) -> JetStream:
     context = connection.jetstream()
-    await context.create_stream(name=STREAM, subjects=["orders.>", "bills.>"])
+    await context.create_stream(name=STREAM, subjects=["orders.>", "bills.>", "0.>"])
     return context
 
 

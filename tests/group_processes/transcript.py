@@ -46,7 +46,7 @@ SCENARIO: list[list[Any]] = [
 
 async def play(js: JetStream, proxy: ListeningProxy, verb: Verb) -> list[dict[str, Any]]:
     """Each verb of the scenario, and what it changed; ``verb`` goes through ``proxy``."""
-    await js.create_stream(name=STREAM, subjects=["orders.>", "bills.>"])
+    await js.create_stream(name=STREAM, subjects=["orders.>", "bills.>", "0.>"])
     played = []
     for step in SCENARIO:
         calls, stores = len(proxy.calls), len(proxy.stores)

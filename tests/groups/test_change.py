@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import peers
-from headrace.client import JetStream, connect
+from headrace.client import JetStream, Stream, connect
 from headrace.errors import DisconnectedUnknownError
 from headrace.groups import (
     ChangeProgress,
@@ -390,3 +390,36 @@ async def test_a_member_follows_a_change_and_no_other(js: JetStream) -> None:
         await records.update(dataclasses.replace(group, max_members=4), group.revision)
         with pytest.raises(GroupChangedError, match="max number of members"):
             await membership.wait()
+
+
+@pytest.mark.parametrize("members", [["a", "b"], []])
+async def test_a_change_says_who_is_away_and_goes_on_without_them(
+    js: JetStream, members: list[str]
+) -> None:
+    await made(js, members=members)
+    traffic = Traffic(js)
+    await traffic.publish(rounds=2)
+    queue = await js.stream("S-g")
+    await until(lambda: _has(queue, 12))
+    progress: list[ChangeProgress] = []
+
+    async def absent(expected: tuple[str, ...]) -> None:
+        await until(lambda: progress and progress[-1].absent == expected)
+
+    async with asyncio.timeout(20):
+        change = asyncio.create_task(
+            elastic.change(js, "S", "g", max_members=2, on_progress=progress.append)
+        )
+        await absent(tuple(members) or ("",))
+        await elastic.add_members(js, "S", "g", ["a"])
+        async with elastic.join(js, "S", "g", "a", traffic.handle):
+            if members:
+                await absent(("b",))
+                await elastic.drop_members(js, "S", "g", ["b"])
+            assert (await change).max_members == 2
+            await traffic.check()
+    assert progress[-1] == ChangeProgress("", 0, 0)
+
+
+async def _has(queue: Stream, messages: int) -> bool:
+    return (await queue.info()).state.messages == messages

@@ -99,7 +99,7 @@ def clean(js: JetStream, empty: Verb) -> Verb:
 
     async def clean() -> None:
         await empty()
-        await js.create_stream(name="S", subjects=["s.>"], storage="memory")
+        await js.create_stream(name="S", subjects=["s.>", "0.a"], storage="memory")
 
     return clean
 

@@ -84,7 +84,7 @@ async def test_creating_again_leaves_stream_and_consumers_as_they_were_made_sinc
 async def test_of_groups_created_at_once_one_wins(js: JetStream, stream: str) -> None:
     same = [static.create(js, stream, "g", 2, members=["a"]) for _ in range(10)]
     assert len({each.revision for each in await asyncio.gather(*same)}) == 1
-    differing = [static.create(js, stream, "h", n, members=["a"]) for n in (1, 2, 3)]
+    differing = [static.create(js, stream, "h", n, members=["a"]) for n in (2, 3, 4)]
     results = await asyncio.gather(*differing, return_exceptions=True)
     made = await static.get(js, stream, "h")
     assert [type(each) for each in results if each != made] == [GroupExistsError] * 2
@@ -106,7 +106,7 @@ async def test_what_is_wrong_is_said(js: JetStream, stream: str) -> None:
     for verb in (static.get, static.delete, static.active_members):
         with pytest.raises(GroupNotFoundError, match="the static consumer group KV bucket doesn't"):
             await verb(js, stream, "g")
-    await static.create(js, stream, "g", 1)
+    await static.create(js, stream, "g", 2)
     for verb in (static.get, static.delete, static.active_members):
         with pytest.raises(GroupNotFoundError, match=r"not found \(group 'none' of stream 'S'\)"):
             await verb(js, stream, "none")

@@ -48,7 +48,7 @@ def js(reference_server: peers.ServerProcess) -> Iterator[sync.JetStream]:
     threads = threading.active_count()
     with sync.connect(reference_server.url) as connection:
         js = connection.jetstream()
-        js.create_stream(name="S", subjects=["s.*"], storage="memory")
+        js.create_stream(name="S", subjects=["s.*", "0.s"], storage="memory")
         yield js
         for name in list(js.stream_names()):
             if name != "KEPT" and name[:3] != "KV_":

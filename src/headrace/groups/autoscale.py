@@ -87,7 +87,7 @@ async def autoscale(
         try:
             record = await records.get(stream, group)
             _check(record)
-            look = await measure(js, record)
+            look = await measure(js, record, troubles=False)
             decision = scaler.decide(look, None if live is None else await live())
             problem = "dry run" if dry_run else ""
             applied = False

@@ -137,6 +137,15 @@ class Records(Generic[G]):
             raise self._missing(error) from error
         return self._decode(stream, group, entry)
 
+    async def stored_at(self, stream: str, group: str) -> int:
+        """When the group's record was stored, in nanoseconds since the Unix epoch. Raises
+        GroupNotFoundError."""
+        bucket = await self.open()
+        try:
+            return (await bucket.get(_key(stream, group))).created_ns
+        except KeyNotFoundError as error:
+            raise self.not_found(stream, group) from error
+
     async def create(self, record: G) -> G:
         """Store a record that is not there yet; the bucket must exist. Raises KeyExistsError if it is."""
         bucket = await self.open()

@@ -17,7 +17,8 @@ from ..errors import JetStreamApiError
 from . import changing, consumers, work_queue
 from .bucket import ATTEMPTS, Records
 from .changing import CLOSED_BYTES, Queue, Step
-from .errors import GroupConfigurationError, GroupError, GroupExistsError
+from .errors import GroupConfigurationError, GroupError, GroupExistsError, GroupNotFoundError
+from .lag import measure
 from .member.config import plans
 from .member.settlement import is_in_use
 from .message import SOURCE
@@ -40,11 +41,14 @@ class ChangeProgress(NamedTuple):
         boundary: the last sequence of the stream that belongs to the former settings; 0 while it is not
             known, or if there is none.
         left: messages in the work queue that the members have not handled and confirmed yet.
+        absent: while it is drained, the members that have messages and no instance at work: the change waits
+            for them, or until they are dropped. "" stands for partitions that have no member.
     """
 
     phase: str
     boundary: int
     left: int
+    absent: tuple[str, ...] = ()
 
 
 OnProgress = Callable[[ChangeProgress], object]
@@ -121,6 +125,7 @@ class _Change:
         self._on_progress = on_progress
         self._told: ChangeProgress | None = None
         self._pause_s = LOOK_FIRST_S
+        self._left = -1
         self._patient_until: dict[tuple[str, str], float] = {}
 
     async def run(self) -> ElasticGroup:
@@ -130,8 +135,8 @@ class _Change:
             _check_limit(record, record)
             _check_form(found, record)
             queue = _seen(found, record)
-            self._tell(record, queue)
             step = changing.next_step(record, queue)
+            self._tell(record, queue, await self._absent(record, queue, step))
             if step is Step.NOTHING:
                 return record
             try:
@@ -139,10 +144,26 @@ class _Change:
             except KeyExistsError:
                 continue  # somebody has changed the record meanwhile
 
-    def _tell(self, record: ElasticGroup, queue: Queue) -> None:
+    async def _absent(self, record: ElasticGroup, queue: Queue, step: Step) -> tuple[str, ...]:
+        """Who would have to handle what is left, and is not there; asked where nothing went on lately."""
+        is_stuck = step is Step.WAIT and queue.messages == self._left
+        self._left = queue.messages
+        if not is_stuck or self._on_progress is None:
+            return ()
+        try:
+            look = await measure(self._js, record, troubles=False)
+        except GroupNotFoundError:
+            return ()  # the work queue is gone, which the next step meets
+        absent = [
+            each.member for each in look.members if each.listed and each.lag and not each.is_live
+        ]
+        is_unowned = any(each.waiting for each in look.partitions if not each.member)
+        return (*absent, *([""] if is_unowned else []))
+
+    def _tell(self, record: ElasticGroup, queue: Queue, absent: tuple[str, ...]) -> None:
         change = record.change
         phase, boundary = ("", 0) if change is None else (change.phase, change.boundary)
-        progress = ChangeProgress(phase, boundary, queue.messages)
+        progress = ChangeProgress(phase, boundary, queue.messages, absent)
         if self._on_progress is not None and progress != self._told:
             self._on_progress(progress)
         self._told = progress

@@ -13,7 +13,7 @@ from typing import Any
 from ..api.consumers import ConsumerConfig
 from ..client import JetStream, KeyExistsError
 from . import change as under_way
-from . import consumers, work_queue
+from . import consumers, trouble, work_queue
 from .assignment import MemberMapping
 from .bucket import ATTEMPTS, Records
 from .change import OnProgress
@@ -81,7 +81,8 @@ async def create(
     call it again: what is there already is taken.
 
     Raises:
-        GroupConfigurationError: a setting is wrong, or the stream does not exist.
+        GroupConfigurationError: a setting is wrong, the stream does not exist, or the group could surely get
+            nothing of it, or not everything.
         GroupExistsError: the group exists with other settings, or its stream's name is taken.
     """
     filters = _filters_given(partitioning_filters)
@@ -105,6 +106,7 @@ async def create(
     async def prepare() -> None:
         if (buried := await records.buried(stream, group)) is not None:
             await _remove(js, records, buried)
+        await trouble.check_new(js, wanted, origin)
         await work_queue.prepare(js, wanted, origin)
 
     stored, created = await records.create_or_get(wanted, prepare)
@@ -230,6 +232,9 @@ async def change(
     elif record.change is None and named.keys() <= {*LIMITS}:
         return await update(js, stream, group, **named)
     else:
+        if "partitioning_filters" in named:
+            origin = await consumers.origin_of(js, stream, "elastic")
+            await trouble.check_new(js, alter(record), origin)
         await under_way.begin(js, stream, group, alter)
     return await under_way.go_on(js, stream, group, on_progress)
 

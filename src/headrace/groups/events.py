@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..client.events import Event
 
-__all__ = ["HandlerFailed", "LeaseLost", "LoopBlocked"]
+__all__ = ["GroupStuck", "HandlerFailed", "LeaseLost", "LoopBlocked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +51,19 @@ class HandlerFailed(Event):
     delivered: int
     key: object
     error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStuck(Event):
+    """Messages pass by the member's group, or none can come any more, and only a change outside mends it:
+    the stream is gone, its subjects were renamed, its transform numbers other partitions. Told once, while it
+    lasts.
+
+    ``kind`` is a word for programs, as of ``headrace.groups.trouble.Trouble``; ``text`` says what is the
+    case, ``mend`` what mends it.
+    """
+
+    member: str
+    kind: str
+    text: str
+    mend: str

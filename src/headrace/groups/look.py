@@ -14,6 +14,7 @@ from ..api.consumers import ConsumerInfo
 from ..api.streams import StreamInfo
 from ..api.times import parse_time
 from . import names
+from .reach import Trouble
 from .records import ElasticGroup, Layout, StaticGroup
 
 _NS = 1_000_000_000
@@ -118,6 +119,7 @@ class GroupLag:
             if nothing waits, or if it is not known.
         stored: the last sequence of the stream that is consumed.
         handled: messages of each consumer handled in its life, by its name and the time of its creation.
+        troubles: what keeps messages from the group, where that was looked for.
     """
 
     stream: str
@@ -133,6 +135,7 @@ class GroupLag:
     oldest_s: float | None
     stored: int
     handled: Mapping[tuple[str, str], int]
+    troubles: tuple[Trouble, ...] = ()
 
     @property
     def lag(self) -> int | None:

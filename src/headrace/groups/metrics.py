@@ -42,6 +42,9 @@ _READ: Final[dict[Metric, Read]] = {
     Metric("handled_messages_total", "counter", "Messages handled."): _of_group(
         lambda look: look.handled_total
     ),
+    Metric("troubles", "gauge", "Reasons why messages surely do not reach the group."): _of_group(
+        lambda look: sum(each.is_certain for each in look.troubles)
+    ),
     Metric("partitions", "gauge", "Partitions, the most members that can have work."): _of_group(
         lambda look: len(look.partitions)
     ),

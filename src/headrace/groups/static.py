@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from ..api.consumers import ConsumerConfig
 from ..client import JetStream
-from . import consumers
+from . import consumers, trouble
 from .assignment import MemberMapping
 from .bucket import Found, Records
 from .errors import GroupExistsError
@@ -51,7 +51,8 @@ async def create(
     After a failure call it again: what is there already is taken.
 
     Raises:
-        GroupConfigurationError: a setting is wrong, or the stream does not exist.
+        GroupConfigurationError: a setting is wrong, the stream does not exist, or the group could surely get
+            nothing of it, or not everything.
         GroupExistsError: the group exists with other settings, or it would share a consumer.
     """
     wanted = StaticGroup(
@@ -71,6 +72,7 @@ async def create(
     async def prepare() -> None:
         if (buried := await records.buried(stream, group)) is not None:
             await _remove(js, records, buried)
+        await trouble.check_new(js, wanted, origin)
         _check_neighbours(wanted, await records.list(stream))
         await _check_consumers(js, records, wanted)
 

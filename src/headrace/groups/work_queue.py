@@ -145,7 +145,7 @@ def refused(name: str, verb: str, error: JetStreamApiError) -> GroupError:
 async def remove(js: JetStream, group: ElasticGroup) -> None:
     """Delete the stream if it is the group's."""
     found = await _find(js, group)
-    if found is None or _foreign(found, group):
+    if found is None or foreign(found, group):
         return
     try:
         await js.delete_stream(found.config.name)
@@ -175,7 +175,7 @@ async def _find(js: JetStream, group: ElasticGroup) -> StreamInfo | None:
 
 
 def _check_own(found: StreamInfo, group: ElasticGroup) -> None:
-    why = _foreign(found, group)
+    why = foreign(found, group)
     if why:
         raise GroupExistsError(
             f"stream {found.config.name!r} exists and is not that of elastic group {group.name!r} of "
@@ -183,7 +183,7 @@ def _check_own(found: StreamInfo, group: ElasticGroup) -> None:
         )
 
 
-def _foreign(found: StreamInfo, group: ElasticGroup) -> str:
+def foreign(found: StreamInfo, group: ElasticGroup) -> str:
     """Why a stream is not the group's; "" if it is. While the group is being changed it may have either
     side's numbers."""
     if why := foreign_form(found, group):

@@ -249,7 +249,7 @@ async def _ask_group(connection: Connection, stream: str, group: str) -> int:
     options: Any = _as_client(connection)
     async with connect(list(connection.servers), **options) as client:
         js = client.jetstream(prefix=connection.api_prefix)
-        found = await measure(js, await _group(js, stream, group))
+        found = await measure(js, await _group(js, stream, group), troubles=False)
     if found.waiting is None:
         raise ConfigurationError(f"how much waits in group {group!r} of {stream!r} cannot be told")
     return found.waiting + found.source_lag

@@ -21,6 +21,7 @@ from headrace import sync
 from headrace.api.streams import SubjectTransformConfig
 from headrace.cli import main
 from headrace.cli.group.arguments import mapping, partitioning_filter, ranges
+from headrace.cli.group.text import absent_text
 from headrace.client import connect
 from headrace.groups import MemberMapping, PartitioningFilter, elastic
 from waiting import until_here
@@ -217,7 +218,7 @@ def test_static_groups_balanced_and_mapped(run: Run) -> None:
     assert "Mappings:    x:0-3\n" in mapped.out
     made = told(
         run(
-            "static", "create", "--json", "balanced", "--layout", "per_partition", "PARTS", "p", "2"
+            "static", "create", "--json", "balanced", "--layout", "per_partition", "PARTS", "p", "4"
         )
     )
     assert made["layout"] == "per_partition"
@@ -420,3 +421,53 @@ def test_filters_and_mappings_are_read() -> None:
     assert mapping("m-1:7,0-2") == MemberMapping("m-1", (7, 0, 1, 2))
     assert ranges((7, 0, 2, 1)) == "0-2,7"
     assert ranges(()) == ""
+
+
+def test_what_keeps_messages_from_a_group_is_shown_with_what_mends_it(
+    run: Run, js: sync.JetStream
+) -> None:
+    assert run("elastic", "create", "ORDERS", "g", "2", "--filter", "orders.*:1").status == 0
+    assert "✗" not in run("elastic", "ls", "ORDERS").out
+    js.stream("ORDERS").update(subjects=["sales.*"])
+    listed = run("elastic", "ls", "ORDERS").out.splitlines()
+    text = (
+        "its filter 'orders.*' matches none of the subjects that stream 'ORDERS' stores: 'sales.*'"
+    )
+    mend = "    headrace group elastic change ORDERS g --filter 'PATTERN:INDEXES'"
+    assert listed[-2:] == [f"✗ g: {text}", mend]
+    shown = run("elastic", "info", "ORDERS", "g").out.splitlines()
+    assert shown[shown.index(f"✗ {text}") + 1] == mend
+    assert f"✗ {text}" in run("elastic", "watch", "ORDERS", "g", "--once").out
+    for verb in (["ls", "ORDERS"], ["info", "ORDERS", "g"], ["watch", "ORDERS", "g", "--once"]):
+        found = json.loads(run("elastic", *verb, "--json").out)
+        (trouble,) = (found[0] if isinstance(found, list) else found)["troubles"]
+        assert (trouble["kind"], trouble["text"], trouble["is_certain"]) == (
+            "unmatched",
+            text,
+            True,
+        )
+    refused = run("elastic", "create", "ORDERS", "h", "2", "--filter", "orders.*:1")
+    assert refused.status == 1
+    assert "add their subjects: headrace stream edit ORDERS --subjects" in refused.err
+
+
+def test_a_change_that_waits_says_for_whom(
+    run: Run, server: peers.ServerProcess, js: sync.JetStream
+) -> None:
+    run("elastic", "create", "ORDERS", "g", "1", "--filter", "orders.*:1")
+    run("elastic", "add", "ORDERS", "g", "m")
+    js.publish("orders.x", b"nobody handles it")
+    until_here(lambda: js.stream("ORDERS-g").info().state.messages == 1)
+    process = command(server, "elastic", "change", "ORDERS", "g", "--partitions", "2")
+    assert process.stderr is not None
+    said = next(line for line in process.stderr if line.startswith("the change waits"))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert said == (
+        "the change waits: nobody is at work as m: start them, or drop them (headrace group elastic drop "
+        "ORDERS g m); or take it back (headrace group elastic change ORDERS g --undo)\n"
+    )
+    assert absent_text("S", "g", ("",)) == (
+        "the change waits: partitions have no member: headrace group elastic add S g MEMBER; or take it back "
+        "(headrace group elastic change S g --undo)"
+    )

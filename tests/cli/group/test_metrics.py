@@ -25,7 +25,7 @@ async def js(tmp_path: Path) -> AsyncIterator[JetStream]:
     async with Broker(store_dir=tmp_path) as broker, broker.connect() as connection:
         js = connection.jetstream()
         await js.create_stream(
-            name="ORDERS", subjects=["orders.*"], storage="memory", allow_direct=True
+            name="ORDERS", subjects=["orders.*", "0.orders"], storage="memory", allow_direct=True
         )
         await elastic.create(js, "ORDERS", "e", 2, members=["a"])
         await static.create(js, "ORDERS", "s", 2, members=["b"])

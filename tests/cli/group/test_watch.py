@@ -45,7 +45,7 @@ async def js(server: peers.ServerProcess) -> AsyncIterator[JetStream]:
     async with connect(server.url) as connection:
         js = connection.jetstream()
         await js.create_stream(
-            name="ORDERS", subjects=["orders.*"], storage="memory", allow_direct=True
+            name="ORDERS", subjects=["orders.*", "0.x"], storage="memory", allow_direct=True
         )
         yield js
         async for info in js.streams():

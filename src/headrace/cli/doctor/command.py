@@ -16,6 +16,7 @@ from ..shared.output import Output, output_options, printable, terminal
 from ..shared.verbs import command_of, connected, output_above, own_values, run_loop
 from ..shared.where import connection_options, given_above, where
 from .findings import MARKS, Finding, Findings
+from .groups import look_at_groups
 from .machine import look_at_machine, look_at_store
 from .server import look_at_server
 from .streams import look_at_streams
@@ -44,6 +45,7 @@ def _examine(context: click.Context, /, **values: Any) -> int:
         async with connected(where(given_above(context)), Output()) as session:
             if await look_at_server(findings, session, own["monitor"]):
                 await look_at_streams(findings, session)
+                await look_at_groups(findings, session)
 
     try:
         run_loop(look())

@@ -24,6 +24,7 @@ from ...groups import (
 )
 from ...groups.bucket import Records
 from ...groups.consumers import consumers_of, existing, stream_of
+from ...groups.trouble import troubles
 from ..shared.asking import may_go_on
 from ..shared.errors import Failure
 from ..shared.output import Table
@@ -84,8 +85,13 @@ async def ls(js: JetStream, args: Args) -> int:
     if not found.groups and not found.damaged:
         await _check_stream(js, args.stream)
     rows = [shown.headings(), *map(shown.row, found.groups)]
-    documents = [shown.document(each) for each in found.groups]
-    _show(args, documents, _table(rows, f"no {args.kind} groups"))
+    documents, lines = [shown.document(each) for each in found.groups], []
+    for group, document in zip(found.groups, documents, strict=True):
+        met = await troubles(js, group)
+        document["troubles"] = [each._asdict() for each in met]
+        lines += shown.trouble_lines(met, group.name)
+    table = _table(rows, f"no {args.kind} groups")
+    _show(args, documents, table, *(["", *lines] if lines else ()))
     for error in found.damaged.values():
         print(f"headrace group: {error}", file=sys.stderr)
     return 1 if found.damaged else 0
@@ -108,13 +114,16 @@ async def info(js: JetStream, args: Args) -> int:
     group: Group = await verbs.get(js, args.stream, args.group)
     active = set(await verbs.active_members(js, args.stream, args.group))
     found = shown.document(group)
+    met = await troubles(js, group)
+    found["troubles"] = [each._asdict() for each in met]
     rows = [("MEMBER", "STATE", "COUNT", "PARTITIONS")]
     for each in found["members"]:
         each["is_active"] = each["member"] in active
         state = "active" if each["is_active"] else "inactive"
         numbers = tuple(each["partitions"])
         rows.append((each["member"], state, str(len(numbers)), ranges(numbers) or "-"))
-    return _show(args, found, *shown.lines(group), "", _table(rows, "no members"))
+    lines = [*shown.lines(group), *shown.trouble_lines(met)]
+    return _show(args, found, *lines, "", _table(rows, "no members"))
 
 
 async def member_info(js: JetStream, args: Args) -> int:
@@ -221,6 +230,8 @@ async def change(js: JetStream, args: Args) -> int:
             behind = f" of what lies before message {progress.boundary + 1}"
             left = f": {progress.left} left{behind if progress.boundary else ''}"
             args.output.note(f"{progress.phase}{left if progress.phase == 'draining' else ''}")
+            if progress.absent:
+                args.output.note(shown.absent_text(args.stream, args.group, progress.absent))
 
     settings: dict[str, Any] = {
         "max_members": args.partitions,

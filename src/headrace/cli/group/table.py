@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ...groups.lag import GroupLag, MemberLag, PartitionLag, Pin, Rates
 from .arguments import ranges
+from .text import trouble_lines
 
 _NS: Final = 1_000_000_000
 NOBODY: Final[Mapping[int, str]] = {}
@@ -49,6 +50,7 @@ def _headline(look: GroupLag, rates: Rates | None) -> Iterable[str]:
     if rates is not None:
         parts.append(f"{rates.arrived:.1f}/s come, {rates.handled:.1f}/s are handled")
     yield ", ".join(parts)
+    yield from trouble_lines(look.troubles)
 
 
 def _partition_rows(look: GroupLag, names: Mapping[int, str]) -> Iterable[Sequence[str]]:
@@ -104,7 +106,8 @@ def line(look: GroupLag) -> str:
         f"{each.member}[{ranges(each.partitions)}]={_state(each)},{_count(each.lag)}"
         for each in look.members
     )
-    return f"{clock_text(look.at_ns)} lag {_count(look.lag)} source {look.source_lag} {members}".rstrip()
+    counts = f"{clock_text(look.at_ns)} lag {_count(look.lag)} source {look.source_lag} {members}"
+    return "; ".join([counts.rstrip(), *(each.text for each in look.troubles)])
 
 
 def document(
@@ -127,6 +130,7 @@ def document(
         "handled_per_second": None if rates is None else rates.handled,
         "partitions": [_partition_document(each, names) for each in look.partitions],
         "members": [_member_document(each, rates, names) for each in look.members],
+        "troubles": [each._asdict() for each in look.troubles],
     }
 
 

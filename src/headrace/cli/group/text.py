@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ...groups import ElasticGroup, StaticGroup
 from ...groups.consumers import consumers_of, stream_of
+from ...groups.reach import Trouble
 from .arguments import filter_text, mapping_text
 
 Group = StaticGroup | ElasticGroup
@@ -68,6 +70,15 @@ def lines(group: Group) -> list[str]:
     return [f"{name + ':':12} {text}" for name, text in rows]
 
 
+def trouble_lines(troubles: Iterable[Trouble], name: str = "") -> list[str]:
+    """What keeps messages from a group, and what mends it; with its ``name`` where there are several."""
+    found: list[str] = []
+    for each in troubles:
+        mark = "✗" if each.is_certain else "!"
+        found += [f"{mark} {f'{name}: ' if name else ''}{each.text}", f"    {each.mend}"]
+    return found
+
+
 def change_document(group: ElasticGroup) -> dict[str, Any] | None:
     """The change that is under way, for programs; ``former`` where the group has the new settings already."""
     change = group.change
@@ -99,6 +110,21 @@ def change_text(group: ElasticGroup) -> str:
         f"{change.phase}, to {new.max_members} partitions of {filters}{behind}; "
         f"headrace group elastic change {group.stream} {group.name} goes on with it"
     )
+
+
+def absent_text(stream: str, group: str, absent: tuple[str, ...]) -> str:
+    """Why a change waits, and what leads on."""
+    names = [each for each in absent if each]
+    parts = []
+    if names:
+        drop = f"headrace group elastic drop {stream} {group} {' '.join(names)}"
+        parts.append(f"nobody is at work as {', '.join(names)}: start them, or drop them ({drop})")
+    if "" in absent:
+        parts.append(
+            f"partitions have no member: headrace group elastic add {stream} {group} MEMBER"
+        )
+    undo = f"headrace group elastic change {stream} {group} --undo"
+    return f"the change waits: {'; '.join(parts)}; or take it back ({undo})"
 
 
 def headings() -> tuple[str, ...]:

@@ -7,6 +7,7 @@ It looks again when the record changes, when an instance is pinned or unpinned, 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import shutil
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ...client import JetStream
 
 EVERY_S: Final = 1.0
+TROUBLES_S: Final = 5.0  # between looks for what keeps messages away
 PRESENT_S: Final = 0.1  # an instance that is busy for longer is shown by its id
 QUIET_S: Final = 0.1  # several events at once are one reason to look
 
@@ -121,11 +123,17 @@ async def looks(
     async with _heard(js, records, news):
         before: GroupLag | None = None
         clock = asyncio.get_running_loop().time
+        examined_at, revision = -TROUBLES_S, 0
         while True:
             began = clock()
+            is_due = began - examined_at >= TROUBLES_S or news.record.revision != revision
             try:
                 names = await _names(js, news.record)
-                look = await measure(js, news.record)
+                look = await measure(js, news.record, troubles=is_due)
+                if not is_due and before is not None:
+                    look = dataclasses.replace(look, troubles=before.troubles)
+                if is_due:
+                    examined_at, revision = began, news.record.revision
             except UNANSWERED as error:
                 yield Seen(None, problem=str(error))
             else:

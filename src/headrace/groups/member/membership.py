@@ -25,6 +25,7 @@ from .iteration import Iteration
 from .keys import key_function
 from .lease import Generation
 from .machine import End, Release, Wanted
+from .outlook import Outlook
 from .seat import Seat
 from .silence import Silence
 from .slots import Slots
@@ -138,6 +139,7 @@ class Membership(Generic[G]):
         self._following: Following[G] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._presence: Subscription | None = None
+        self._outlook: Outlook | None = None
 
     def __repr__(self) -> str:
         return f"<Membership {self.member!r} of {self.group!r} active={self.is_active}>"
@@ -228,7 +230,9 @@ class Membership(Generic[G]):
         )
         self._js.connection._session.residents[self] = None
         self._want(record)
-        self._following.begin(changes, f"record of {label}")
+        following = self._following
+        following.begin(changes, f"record of {label}")
+        self._outlook = Outlook(self._js, lambda: following.record, label, self._emit, self._random)
         return self
 
     def _traced(self) -> Handler:
@@ -428,6 +432,8 @@ class Membership(Generic[G]):
             await seat.wait()
         if self._following is not None:
             await self._following.end(is_cut_off=self._is_cut_off)
+        if self._outlook is not None:
+            await self._outlook.end()
         self._threads.close()
         if self._presence is not None:
             await self._presence.unsubscribe()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...groups import lag as aio
 from ...groups.blocking.verbs import verb
-from ...groups.lag import GroupLag, MemberLag, PartitionLag, Pin, Rates, rates
+from ...groups.lag import GroupLag, MemberLag, PartitionLag, Pin, Rates, Trouble, rates
 
-__all__ = ["GroupLag", "MemberLag", "PartitionLag", "Pin", "Rates", "measure", "rates"]
+__all__ = ["GroupLag", "MemberLag", "PartitionLag", "Pin", "Rates", "Trouble", "measure", "rates"]
 
 measure = verb(aio.measure)

@@ -1,0 +1,57 @@
+"""What is wrong in the groups of the streams: messages that can reach nobody."""
+
+from __future__ import annotations
+
+from ...api.errors import Errors
+from ...client import KeyValue
+from ...errors import JetStreamApiError
+from ...groups import ElasticGroup, GroupError, GroupNotFoundError, StaticGroup
+from ...groups.bucket import Records
+from ...groups.trouble import troubles
+from ..shared.units import counted
+from ..shared.verbs import Session
+from .findings import Findings
+
+_NOT_FOUND = Errors.STREAM_NOT_FOUND.err_code
+
+
+async def look_at_groups(findings: Findings, session: Session) -> None:
+    """Each group of each stream, also of those that are gone."""
+    before, groups = len(findings.found), 0
+    groups += await _look_at(findings, session, Records(session.js, StaticGroup))
+    groups += await _look_at(findings, session, Records(session.js, ElasticGroup))
+    if groups and len(findings.found) == before:
+        findings.ok("groups", f"messages reach {counted(groups, 'group')}")
+
+
+async def _look_at(
+    findings: Findings, session: Session, records: Records[StaticGroup] | Records[ElasticGroup]
+) -> int:
+    groups = 0
+    for key in await _keys(records):
+        stream, _, name = key.partition(".")
+        what = f"group {stream} > {name}"
+        try:
+            group = await records.get(stream, name)
+        except GroupNotFoundError:
+            continue  # it is being deleted
+        except GroupError as error:
+            findings.problem(what, str(error), f"headrace kv get {records.bucket} {key}")
+            continue
+        groups += 1
+        for each in await troubles(session.js, group):
+            tell = findings.problem if each.is_certain else findings.note
+            tell(what, each.text, each.mend)
+    return groups
+
+
+async def _keys(records: Records[StaticGroup] | Records[ElasticGroup]) -> list[str]:
+    try:
+        bucket: KeyValue = await records.open()
+        return sorted(await bucket.keys())
+    except GroupNotFoundError:
+        return []  # no group was ever created
+    except JetStreamApiError as error:
+        if error.err_code != _NOT_FOUND:
+            raise
+        return []  # the bucket was deleted meanwhile

@@ -1,0 +1,117 @@
+"""Whether messages can reach a member's group at all, looked at now and then, and told once if they cannot.
+
+A member that gets nothing cannot know why: its stream may be gone, its subjects renamed, its transform
+changed. A look costs the state of the stream, and of the work queue; more is asked only when a configuration
+is another one than before. What one look finds the next has to find, too: in the midst of a change much looks
+odd.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random as random_module
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ...api.errors import Errors
+from ...errors import ConnectionClosedError, HeadraceError, JetStreamApiError
+from ..consumers import stream_of
+from ..events import GroupStuck
+from ..trouble import troubles
+
+if TYPE_CHECKING:
+    from ...api.streams import StreamConfig
+    from ...client import JetStream
+    from ...client.events import Event
+    from ..reach import Trouble
+    from ..records import ElasticGroup, StaticGroup
+
+FIRST_S: Final = 2.0
+LOOK_S: Final = 6.0
+CONFIRM_S: Final = 1.0
+LOOK_MAX_S: Final = 60.0  # where the server does not answer, or must not be asked
+_NOT_FOUND: Final = Errors.STREAM_NOT_FOUND.err_code
+
+_log = logging.getLogger("headrace.groups")
+
+
+class Outlook:
+    """The looks of one membership.
+
+    Args:
+        record: the group's record, as it is at the moment.
+        label: group and member, for texts.
+        emit: takes events.
+        random: spreads the looks of many members.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        record: Callable[[], StaticGroup | ElasticGroup],
+        label: str,
+        emit: Callable[[Event], None],
+        random: random_module.Random,
+    ) -> None:
+        self._js = js
+        self._record = record
+        self._label = label
+        self._emit = emit
+        self._random = random
+        self._seen: object = ()
+        self._found: tuple[Trouble, ...] = ()
+        self._suspected: set[str] = set()
+        self._told: set[str] = set()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"outlook of {label}")
+
+    async def end(self) -> None:
+        """Look no more."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        pause = FIRST_S
+        while True:
+            await asyncio.sleep(pause * (0.75 + self._random.random() / 2))
+            try:
+                found = await self._look()
+            except ConnectionClosedError:
+                return
+            except HeadraceError:  # whoever works meets it, too, and says so
+                pause = min(max(2 * pause, LOOK_S), LOOK_MAX_S)
+                continue
+            pause = CONFIRM_S if self._judge(found) else LOOK_S
+
+    async def _look(self) -> tuple[Trouble, ...]:
+        record = self._record()
+        seen = (record.revision, await self._config(record.stream))
+        if stream_of(record) != record.stream:
+            seen = (*seen, await self._config(stream_of(record)))  # type: ignore[assignment]
+        if seen != self._seen or self._found:
+            self._found = tuple(
+                each for each in await troubles(self._js, record) if each.is_certain
+            )
+            self._seen = seen
+        return self._found
+
+    async def _config(self, name: str) -> StreamConfig | None:
+        try:
+            info = (await self._js.stream(name)).cached_info
+        except JetStreamApiError as error:
+            if error.err_code != _NOT_FOUND:
+                raise
+            return None
+        return None if info is None else info.config
+
+    def _judge(self, found: tuple[Trouble, ...]) -> bool:
+        """Tell of what was found twice, each once for as long as it lasts. Whether to look again soon."""
+        kinds = {each.kind for each in found}
+        for each in found:
+            if each.kind in self._suspected and each.kind not in self._told:
+                self._told.add(each.kind)
+                _log.warning("%s stands still: %s (%s)", self._label, each.text, each.mend)
+                self._emit(GroupStuck(self._label, each.kind, each.text, each.mend))
+        self._told &= kinds
+        self._suspected = kinds
+        return bool(kinds - self._told)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace import sync
+from headrace.api.streams import SubjectTransformConfig
+from headrace.groups import PartitioningFilter
+from headrace.sync.groups import elastic, static
+
+Run = Callable[..., Any]
+
+
+def test_groups_that_messages_cannot_reach_are_problems(at_server: Run, js: sync.JetStream) -> None:
+    numbered = SubjectTransformConfig(src="p.*", dest="{{partition(2,1)}}.p.{{wildcard(1)}}")
+    parts = js.create_stream(name="PARTS", subjects=["p.*"], subject_transform=numbered)
+    orders = js.create_stream(name="ORDERS", subjects=["o.*"])
+    static.create(js, "PARTS", "s", 2, members=["a"])
+    by_key = [PartitioningFilter("o.*", (1,))]
+    elastic.create(js, "ORDERS", "e", 2, partitioning_filters=by_key)
+    done = at_server("doctor")
+    assert done.status == 0, done.out
+    assert "✓ groups: messages reach 2 groups" in done.out
+    parts.update(subject_transform=None)
+    orders.update(subjects=["q.*"])
+    done = at_server("doctor")
+    assert done.status == 1
+    assert "✗ group PARTS > s: stream 'PARTS' stores 'p.*', which begin with no part" in done.out
+    assert "    headrace stream edit PARTS --transform 'p.*:{{Partition(2,1)}}.p." in done.out
+    assert "✗ group ORDERS > e: its filter 'o.*' matches none of the subjects" in done.out
+    js.delete_stream("PARTS")
+    assert "✗ group PARTS > s: its stream 'PARTS' does not exist" in at_server("doctor").out
+
+
+def test_what_may_be_meant_is_only_worth_knowing(at_server: Run, js: sync.JetStream) -> None:
+    js.create_stream(name="ORDERS", subjects=["o.>"])
+    by_key = [PartitioningFilter("o.*", (1,))]
+    elastic.create(js, "ORDERS", "e", 2, partitioning_filters=by_key)
+    js.publish("o.eu.1", b"")
+    done = at_server("doctor")
+    assert done.status == 0, done.out
+    assert "! group ORDERS > e: of 1 message in stream 'ORDERS' none matches 'o.*'" in done.out
+
+
+def test_a_record_that_cannot_be_read_is_a_problem(at_server: Run, js: sync.JetStream) -> None:
+    js.create_stream(name="ORDERS", subjects=["o.>"])
+    elastic.create(js, "ORDERS", "e", 2)
+    js.key_value("elastic-consumer-groups").put("ORDERS.e", b"{")
+    done = at_server("doctor")
+    assert done.status == 1
+    assert "    headrace kv get elastic-consumer-groups ORDERS.e" in done.out
