@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -179,6 +180,8 @@ def main() -> None:
         if not args.quiet or line.startswith("WRONG"):
             print(line, flush=True)
 
+    # Whoever ends it, what it has started is ended.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     with tempfile.TemporaryDirectory(prefix="headrace-changes-") as folder:
         report = asyncio.run(soak(plan, Path(folder), tell))
     print(report)
