@@ -4,6 +4,7 @@ server went away in the middle of it."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -16,6 +17,9 @@ from headrace.cli import main
 from headrace.client import Stream
 from headrace.errors import HeadraceError
 from headrace.groups import ChangeProgress, PartitioningFilter, elastic
+
+DEED_S = 180.0
+"""So long a change may take; a group that is changed waits until its work queue is drained."""
 
 NAMES = ("ann", "bob", "cec", "dan", "eve")
 BY_CUSTOMER = [PartitioningFilter("orders.*.*", (1,))]
@@ -98,7 +102,8 @@ class Deeds:
         while True:
             before = work.server.restarts
             try:
-                await deed()
+                async with asyncio.timeout(DEED_S):
+                    await deed()
                 return
             except HeadraceError as error:
                 if not work.server.is_down and work.server.restarts == before:
@@ -107,6 +112,9 @@ class Deeds:
                 self.repeated += 1
                 work.say(f"{name}: {error}")
                 await work.rest(0.2)
+            except TimeoutError:
+                work.wrong.append(f"hangs: {name} is not done after {DEED_S:.0f} s")
+                return
 
     # Streams
 
@@ -221,7 +229,8 @@ class Deeds:
             stream = await self.work.js.stream(self.queue if name == "work" else READERS[name][0])
             consumer = await stream.consumer(name)
             await consumer.pause(seconds)
-            self.work.say(f"consumer {name} is paused", LANES[name])
+            lane = self.work.lanes[LANES[name]]
+            lane.explain_until(time.monotonic() + seconds)
             await self.work.rest(seconds)
             await consumer.resume()
             self.work.say(f"consumer {name} goes on", LANES[name])
@@ -241,12 +250,11 @@ class Deeds:
         async def hire() -> None:
             await elastic.add_members(work.js, "ORDERS", "billing", [name])
             if name not in work.members:
-                await work.join(name).__aenter__()
+                await work.join(name)
 
         async def dismiss() -> None:
             await elastic.drop_members(work.js, "ORDERS", "billing", [name])
-            if (member := work.members.pop(name, None)) is not None:
-                await member.leave()
+            await work.leave(name)
 
         return hire if hires else dismiss
 
@@ -256,9 +264,8 @@ class Deeds:
         name = work.random.choice(sorted(work.members))
 
         async def deed() -> None:
-            if (member := work.members.pop(name, None)) is not None:
-                await member.leave()
-            await work.join(name).__aenter__()
+            await work.leave(name)
+            await work.join(name)
 
         return deed
 

@@ -40,11 +40,12 @@ class Lane:
     longest_s: float = 0.0
     said_at: float = float("-inf")
     said: str = ""
-    comes_again_by: float = float("-inf")
+    explained_until: float = float("-inf")
 
-    def await_again(self, by: float) -> None:
-        """What was handed out when the link was lost comes again by then, when its ``ack_wait`` is over."""
-        self.comes_again_by = max(self.comes_again_by, by)
+    def explain_until(self, by: float) -> None:
+        """Anybody can see why it waits until then: a consumer that is paused, an ``ack_wait`` that has begun
+        when the link was lost."""
+        self.explained_until = max(self.explained_until, by)
 
     def say(self, text: str, now: float) -> None:
         """A line that somebody could read: why this lane may stand still."""
@@ -91,7 +92,7 @@ class Lane:
             self.longest_s = max(self.longest_s, now - since)
             if now - since <= STUCK_S:
                 continue
-            if now - max(self.said_at, self.comes_again_by) <= STUCK_S:
+            if now - max(self.said_at, self.explained_until) <= STUCK_S:
                 self.explained += 1
             else:
                 number = min(key.stored)

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -27,7 +28,6 @@ from changes.deeds import Deeds
 from changes.places import Kind, Server, Service
 from changes.traffic import Work, flowing, set_up
 from headrace.client import connect
-from headrace.errors import HeadraceError
 from headrace.groups import elastic
 from jobs_endpoint import Endpoint
 
@@ -92,7 +92,6 @@ async def soak(plan: Plan, folder: Path, tell: Callable[[str], None] = lambda _:
     report.refused_when_full = work.kept.refused
     for lane in work.lanes.values():
         lane.end()
-        report.wrong += lane.wrong
         report.lanes[lane.name] = lane.counts
     report.wrong += work.wrong
     return report
@@ -112,10 +111,9 @@ async def _watch(work: Work, connection: Any, tell: Callable[[str], None]) -> No
             now = time.monotonic()
             for lane in work.lanes.values():
                 lane.look(now)
-            wrong = [*work.wrong, *(each for lane in work.lanes.values() for each in lane.wrong)]
-            for each in wrong[told:] if len(wrong) > told else []:
+            for each in work.wrong[told:]:
                 tell(f"WRONG {each}")
-            told = len(wrong)
+            told = len(work.wrong)
             await work.rest(1.0)
     finally:
         listening.cancel()
@@ -129,7 +127,7 @@ async def _change(
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(_leave, work)
         for name in ("ann", "bob"):
-            await work.join(name).__aenter__()
+            await work.join(name)
         async with flowing(work, connection) as tasks:
             count = 0
             while time.monotonic() - begun < plan.seconds and not (
@@ -161,11 +159,10 @@ async def _settle(work: Work, deeds: Deeds) -> None:
 
 
 async def _leave(work: Work) -> None:
-    for member in work.members.values():
-        try:
-            await member.leave()
-        except HeadraceError as error:
-            work.wrong.append(f"member {member.member}: {error}")
+    work.over.set()
+    for member in [*work.members]:
+        await work.leave(member)
+    await asyncio.gather(*work.tasks)
 
 
 def main() -> None:
@@ -183,6 +180,8 @@ def main() -> None:
         if not args.quiet or line.startswith("WRONG"):
             print(line, flush=True)
 
+    # Whoever ends it, what it has started is ended.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     with tempfile.TemporaryDirectory(prefix="headrace-changes-") as folder:
         report = asyncio.run(soak(plan, Path(folder), tell))
     print(report)

@@ -74,7 +74,7 @@ def test_a_key_that_waits_in_silence_is_stuck_and_one_that_is_explained_is_not()
 
 def test_what_was_handed_out_when_the_link_was_lost_may_wait_for_its_time() -> None:
     made = lane()
-    made.await_again(15.0)
+    made.explain_until(15.0)
     made.look(24.0)
     assert (made.wrong, made.explained) == ([], 1)
     made.look(40.0)

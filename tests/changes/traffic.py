@@ -62,6 +62,7 @@ class Work:
     members: dict[str, Membership[ElasticGroup]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     ack_waits: tuple[float, ...] = (3.0, 5.0, 10.0, 20.0)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
     pushed: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -69,7 +70,7 @@ class Work:
             *(("group", True), ("audit", False), ("queue", False)),
             *(("events", False), ("jobs", False)),
         ):
-            self.lanes[name] = Lane(name, keeps_order)
+            self.lanes[name] = Lane(name, keeps_order, wrong=self.wrong)
 
     def say(self, text: str, *names: str) -> None:
         """A line that somebody could read, about these lanes or all."""
@@ -90,7 +91,7 @@ class Work:
             self.say(repr(event))
         if isinstance(event, Reconnected):
             for name in ("audit", "queue", "events"):
-                self.lanes[name].await_again(time.monotonic() + max(self.ack_waits))
+                self.lanes[name].explain_until(time.monotonic() + max(self.ack_waits))
 
     # Publishing
 
@@ -232,8 +233,8 @@ class Work:
                     report(error)
             await self.rest(_PAUSE_S)
 
-    def join(self, member: str) -> Membership[ElasticGroup]:
-        """An instance of a member at work; enter it."""
+    async def join(self, member: str) -> None:
+        """An instance of a member at work, one that is registered once it is."""
 
         def report(error: Exception) -> None:
             self.say(f"member {member}: {error}", "group")
@@ -241,8 +242,26 @@ class Work:
         joined = elastic.join(
             self.js, "ORDERS", "billing", member, self.of_group, SETTINGS, on_error=report
         )
-        self.members[member] = joined
-        return joined
+        self.members[member] = await joined.start()
+        self.tasks.append(asyncio.create_task(self._watch(member, joined)))
+
+    async def leave(self, member: str) -> None:
+        """The member's instance ends by our wish."""
+        if (joined := self.members.pop(member, None)) is not None:
+            try:
+                await joined.leave()
+            except HeadraceError as error:
+                self.say(f"member {member} left: {error}", "group")
+
+    async def _watch(self, member: str, joined: Membership[ElasticGroup]) -> None:
+        """A member that ends by itself ends for no reason that there is here."""
+        why: HeadraceError | None = None
+        try:
+            await joined.wait()
+        except HeadraceError as error:
+            why = error
+        if self.members.get(member) is joined and not self.over.is_set():
+            self.wrong.append(f"ended: member {member}: {why!r}")
 
     async def work_jobs(self) -> None:
         """Claim, handle, complete; while the consumer is pushed to, wait until it is not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx2
@@ -33,7 +34,10 @@ def clock() -> ManualClock:
     return SetClock()
 
 
-@pytest.mark.parametrize("step_s", [-3600, 3600, -86_400 * 400])
+STEPS = [sign * step for step in (1, 3600, 86_400, 365 * 86_400) for sign in (1, -1)]
+
+
+@pytest.mark.parametrize("step_s", STEPS)
 async def test_a_lease_lasts_as_long_as_it_was_given_when_the_clock_is_set(
     world: World, clock: SetClock, step_s: float
 ) -> None:
@@ -59,17 +63,63 @@ async def tick_often(maintenance: Maintenance, clock: ManualClock, seconds: int)
         await maintenance.tick()
 
 
-async def test_a_retry_comes_after_its_pause_when_the_clock_is_set_back(
-    world: World, clock: SetClock
+@pytest.mark.parametrize("step_s", STEPS)
+async def test_a_retry_comes_after_its_pause_when_the_clock_is_set(
+    world: World, clock: SetClock, step_s: float
 ) -> None:
     await world.broadcast()
     (job,) = await world.claim()
     await world.lease("fail", jobs=[{**held(job)[0], "retry_in_seconds": 60}])
-    clock.set_by(-3600)
+    clock.set_by(step_s)
     clock.advance(50)
-    assert await world.claim() == []
-    clock.advance(11)
-    assert len(await world.claim()) == 1
+    await world.broadcast()
+    (other,) = await world.claim(5)
+    assert other["id"] != job["id"]
+    clock.advance(12)
+    (again,) = await world.claim(5)
+    assert again["id"] == job["id"]
+
+
+@pytest.mark.parametrize("step_s", STEPS)
+async def test_another_process_takes_the_upkeep_over_in_time_when_the_clock_is_set(
+    world: World, clock: SetClock, service_on: Callable[..., Runtime], step_s: float
+) -> None:
+    """The first process leads and dies; the clock is set; a lease that ends is seen by the other one."""
+    other = service_on(clock=clock)
+    await other.start()
+    await Maintenance(world.runtime).tick()
+    await world.broadcast()
+    (job,) = await world.claim(lease=5)
+    clock.set_by(step_s)
+    await tick_often(Maintenance(other), clock, 30)
+    assert await world.state(job["id"]) == "QUEUED"
+    await other.close()
+
+
+@pytest.mark.parametrize("step_s", STEPS)
+async def test_a_scheduled_message_follows_the_time_of_day(
+    world: World, clock: SetClock, step_s: float
+) -> None:
+    at = datetime.fromtimestamp(clock.now_ns() / 1e9 + 200, UTC).isoformat()
+    await world.broadcast(X_Broker_Scheduled_For=at)
+    maintenance = Maintenance(world.runtime)
+    await maintenance.tick()
+    clock.set_by(step_s)
+    await tick_often(maintenance, clock, 5)
+    assert bool(await world.claim()) == (step_s > 200)
+    if abs(step_s) <= 1:
+        await tick_often(maintenance, clock, 200)
+        assert len(await world.claim()) == 1
+
+
+@pytest.mark.parametrize("step_s", STEPS)
+async def test_a_message_that_is_sent_again_is_the_same_whatever_the_clock_says(
+    world: World, clock: SetClock, step_s: float
+) -> None:
+    await world.broadcast("x", Idempotency_Key="one")
+    clock.set_by(step_s)
+    await world.broadcast("x", Idempotency_Key="one")
+    assert len(await world.claim(5)) == 1
 
 
 async def test_a_step_while_no_process_runs_is_noticed_by_the_next_one(

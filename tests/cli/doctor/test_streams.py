@@ -125,3 +125,20 @@ def test_a_stream_ahead_of_the_clock_is_a_problem() -> None:
     (found,) = findings.found
     assert (found.grade, found.what) == ("problem", "stream A")
     assert found.text.startswith("its newest message is from 1d later than the server's clock")
+
+
+def test_a_stream_that_is_moved_or_was_is_told_with_the_command_that_leads_on() -> None:
+    empty = StreamStateInfo()
+    (renamed,) = of_stream(empty, metadata={"headrace.rename.to": "B"})
+    assert renamed == (
+        "problem",
+        "is being renamed to B: it takes no messages, and its consumers pause",
+    )
+    marks = {"headrace.repartition.to": "A8"}
+    (left,) = of_stream(empty, [CONSUMER], metadata=marks)
+    assert left == (
+        "note",
+        "takes no messages any more: A8 takes them, with other partitions; its consumers have 5 left",
+    )
+    (done,) = of_stream(empty, metadata=marks)
+    assert done == ("note", "takes no messages any more: A8 takes them, with other partitions")

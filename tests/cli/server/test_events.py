@@ -57,6 +57,11 @@ def test_what_happens_is_told_in_sentences(
              "client": {"name": "x", "id": 3, "host": "::1", "acc": "A"}},
             "client x (::1, id 3) disconnected from account A: Client Closed",
         ),
+        (
+            {"type": "io.headrace.jetstream.advisory.v1.stream_copy_stopped", "stream": "T",
+             "origin": "S", "reason": "it was made again"},
+            "stream T takes nothing more of S: it was made again",
+        ),
         ({"type": "io.nats.some.v9.thing", "stream": "A"}, "some.v9.thing: stream A"),
         ({}, "event"),
     ],

@@ -11,6 +11,7 @@ from ...api.streams import StreamInfo
 from ..shared.units import bytes_text, counted, duration_text, moment_of
 from ..shared.verbs import Session
 from .findings import Findings
+from .moving import look_at_moving
 
 _FULL: Final = 0.9
 _STANDS_STILL_S: Final = 300.0
@@ -84,6 +85,7 @@ def look_at_stream(findings: Findings, stream: StreamInfo, consumers: list[Consu
             silent = duration_text(origin.active)
             text = f"{origin.lag:,} messages behind {origin.name}, which was silent {silent}"
             findings.problem(what, text, f"headrace stream info {origin.name}")
+    look_at_moving(findings, stream, sum(c.num_pending + c.num_ack_pending for c in consumers))
     for peer in stream.cluster.replicas if stream.cluster else ():
         if peer.offline or not peer.current:
             findings.problem(

@@ -78,6 +78,9 @@ _SENTENCES: Final[dict[str, Callable[[Event], str]]] = {
     "jetstream.advisory.v1.stream_batch_abandoned": lambda e: (
         f"stream {e.get('stream')}: batch {e.get('batch')} came to nothing ({e.get('reason')})"
     ),
+    "io.headrace.jetstream.advisory.v1.stream_copy_stopped": lambda e: (
+        f"stream {e.get('stream')} takes nothing more of {e.get('origin')}: {e.get('reason')}"
+    ),
     "jetstream.advisory.v1.stream_leader_elected": lambda e: (
         f"stream {e.get('stream')} is led by {e.get('leader')}"
     ),

@@ -24,6 +24,9 @@ stream = LazyGroup(
         "restore": Verb("make a stream of a backup", "stream.backup:restore"),
         "copy": Verb("copy a stream to another server, and go on", "stream.copy:copy", ("cp",)),
         "rename": Verb("give a stream another name", "stream.rename:rename", ("mv",)),
+        "repartition": Verb(
+            "number the subjects for other partitions", "stream.repartition:repartition"
+        ),
         "graph": Verb("draw what comes and goes, live", "stream.graph:graph"),
     },
     "Manage streams and look into them.",

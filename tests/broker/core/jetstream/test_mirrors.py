@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,7 @@ class TestAMissingOrigin:
         client.stream()
         mirror(client)
         fill(client, 3)
+        told = client.subscribe(b"$JS.EVENT.ADVISORY.STREAM.COPY_STOPPED.T")
         client.api("STREAM.DELETE.S")
         client.stream()
         fill(client, count, start=10)
@@ -226,6 +228,10 @@ class TestAMissingOrigin:
         assert shown["error"]["err_code"] == 10029
         assert "made again" in shown["error"]["description"]
         assert said[-1:] == [f"stream 'T': {shown['error']['description']}"]
+        (event,) = [json.loads(message.payload) for message in told.take()]
+        assert event["type"] == "io.headrace.jetstream.advisory.v1.stream_copy_stopped"
+        assert (event["stream"], event["origin"]) == ("T", "S")
+        assert event["reason"] == shown["error"]["description"]
         client.api("STREAM.DELETE.S")
         assert client.api("STREAM.INFO.T")["mirror"]["error"]["err_code"] == 10059
         client.stream()

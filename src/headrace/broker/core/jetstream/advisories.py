@@ -18,6 +18,9 @@ API_AUDIT: Final = b"$JS.EVENT.ADVISORY.API"
 
 _SUBJECT: Final = "$JS.EVENT.ADVISORY."
 _TYPE: Final = "io.nats.jetstream.advisory.v1."
+_OWN_TYPE: Final = "io.headrace.jetstream.advisory.v1."
+"""Of what other servers do not tell."""
+
 _METRIC_SUBJECT: Final = "$JS.EVENT.METRIC.CONSUMER.ACK."
 _METRIC_TYPE: Final = "io.nats.jetstream.metric.v1.consumer_ack"
 _ID_CHARS: Final = 22
@@ -104,6 +107,11 @@ class Advisories:
         """An atomic batch came to nothing: ``timeout``, ``large``, ``incomplete``, ``unsupported``."""
         event = f"STREAM.BATCH_ABANDONED.{stream}"
         self._publish(event, "stream_batch_abandoned", stream=stream, batch=batch, reason=reason)
+
+    def copy_stopped(self, stream: str, origin: str, reason: str) -> None:
+        """A mirror takes nothing more of its origin, which is another stream than it was."""
+        fields = {"stream": stream, "origin": origin, "reason": reason}
+        self._publish(f"STREAM.COPY_STOPPED.{stream}", _OWN_TYPE + "stream_copy_stopped", **fields)
 
     def consumer(self, consumer: _Consumer, action: str) -> None:
         """A consumer was made (``create``) or removed (``delete``)."""
@@ -200,7 +208,8 @@ class Advisories:
         subject = (_SUBJECT + event).encode()
         if not context.bus.has_interest(subject):
             return
-        context.bus.publish(subject, b"", b"", self._document(_TYPE + kind, fields))
+        kind = kind if kind.startswith(_OWN_TYPE) else _TYPE + kind
+        context.bus.publish(subject, b"", b"", self._document(kind, fields))
 
     def _document(self, kind: str, fields: dict[str, Any]) -> bytes:
         context = self._context

@@ -110,6 +110,7 @@ class Copy(ABC):
         if self.error is not None:
             words = self.error.description
             self.context.options.warn(f"stream {self.target.name!r}: {words}")
+            self.context.advisories.copy_stopped(self.target.name, origin.name, words)
             return
         self.origin = origin
         self.is_idle = False

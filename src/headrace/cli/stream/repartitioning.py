@@ -1,0 +1,292 @@
+"""Giving a stream's subjects other numbers: what may be renumbered, and the steps, each of which can be the
+last one.
+
+A stream that puts a partition before each subject is mirrored, with a transform that puts another one there;
+sequences and times are kept. When the mirror has caught up, the stream takes no messages for a moment; the
+mirror copies the last ones, and becomes a stream with the subjects. So nothing that was acknowledged is
+missing there. The former stream stays, for whoever reads it, until it is deleted. What is under way is
+written in the metadata of both: whoever finds it, goes on or takes it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from ...api.streams import StreamConfig, StreamInfo, StreamSource, SubjectTransformConfig
+from ...client import JetStream
+from ...documents import DocumentError, read_typed
+from ...errors import HeadraceError
+from .copying import find
+
+TO: Final = "headrace.repartition.to"
+SUBJECTS: Final = "headrace.repartition.subjects"
+FROM: Final = "headrace.repartition.from"
+BOUNDARY: Final = "headrace.repartition.boundary"
+MARKS: Final = (TO, SUBJECTS, FROM, BOUNDARY)
+
+_PARKED: Final = "headrace.repartitioned."
+"""Below it lies the subject of a stream that takes no messages: one with none would get its own name."""
+
+PARTITIONS_MAX: Final = 65_536
+_LOOK_S: Final = 0.05
+_SILENCE_S: Final = 30.0
+_NUMBERED: Final = re.compile(
+    r"\{\{\s*partition\(\s*(?P<count>\d+)\s*(?P<key>(?:,\s*\d+\s*)+)?\)\s*\}\}\.(?P<rest>.+)"
+)
+_KEPT_BY_MIRRORS: Final = (
+    *("storage", "num_replicas", "placement", "compression", "description", "allow_direct"),
+    *("max_age", "max_msgs_per_subject", "max_msg_size", "max_consumers", "allow_msg_ttl"),
+)
+
+
+class RepartitionError(HeadraceError):
+    """The stream cannot be given other partitions, or not so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """How a stream numbers its subjects: the partition, a dot, and the subject as it was published."""
+
+    count: int
+    key: tuple[int, ...]
+    src: str
+
+    def transform(self, count: int) -> SubjectTransformConfig:
+        """What numbers subjects as they are published."""
+        return SubjectTransformConfig(src=self.src, dest=self._dest(count, 0))
+
+    def renumbering(self, count: int) -> SubjectTransformConfig:
+        """What gives stored subjects another number: the present one is their first wildcard."""
+        return SubjectTransformConfig(src=self.stored, dest=self._dest(count, 1))
+
+    @property
+    def stored(self) -> str:
+        """The pattern of stored subjects."""
+        return f"*.{self.src}"
+
+    def _dest(self, count: int, shift: int) -> str:
+        key = ",".join(str(each + shift) for each in self.key)
+        return f"{{{{partition({count},{key})}}}}.{_replayed(self.src, shift)}"
+
+
+def _replayed(src: str, shift: int) -> str:
+    """A pattern as the destination that leaves its subjects as they are."""
+    numbers = itertools.count(shift + 1)
+    return ".".join(
+        f"{{{{wildcard({next(numbers)})}}}}" if each == "*" else each for each in src.split(".")
+    )
+
+
+def numbering_of(config: StreamConfig) -> Numbering:
+    """How the stream numbers its subjects. Raises RepartitionError: it does not, or in another form."""
+    transform = config.subject_transform
+    form = "'{{partition(4,1)}}.' and the subject, as static groups need it"
+    if transform is None or not transform.src or not transform.dest:
+        raise RepartitionError(
+            f"stream {config.name} puts no partition before its subjects; what can be changed is a "
+            f"subject_transform to {form}"
+        )
+    found = _NUMBERED.fullmatch(transform.dest)
+    plain = (
+        None
+        if found is None
+        else re.sub(r"\{\{\s*(\w+)\(\s*(\d+)\s*\)\s*\}\}", r"{{\1(\2)}}", found["rest"])
+    )
+    if found is None or plain != _replayed(transform.src, 0):
+        raise RepartitionError(
+            f"stream {config.name} makes {transform.dest!r} of {transform.src!r}; what can be "
+            f"changed is {form}"
+        )
+    if not found["key"]:
+        raise RepartitionError(
+            f"stream {config.name} takes the whole subject as the key ({transform.dest!r}), which is not "
+            "there alone any more once it is stored; its messages can only be published again"
+        )
+    key = tuple(int(each) for each in found["key"].split(",") if each.strip())
+    return Numbering(int(found["count"]), key, transform.src)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is of the two streams."""
+
+    old: StreamInfo
+    new: StreamInfo | None
+
+    @property
+    def is_switched(self) -> bool:
+        """Whether the new one has the subjects."""
+        return self.new is not None and self.new.config.mirror is None
+
+
+async def look(js: JetStream, name: str, new: str, partitions: int) -> Found:
+    """What there is. Raises RepartitionError: the new name is taken, or another change is under way;
+    JetStreamApiError (10059): there is no such stream."""
+    old = await (await js.stream(name)).info()
+    there = await find(js, new)
+    under_way = old.config.metadata.get(TO)
+    if under_way not in (None, new):
+        raise RepartitionError(f"stream {name} has become {under_way} already, or is about to")
+    if there is None:
+        return Found(old, None)
+    info = await there.info()
+    if info.config.metadata.get(FROM) != name:
+        raise RepartitionError(f"there is a stream {new} already")
+    mirror, numbering = info.config.mirror, numbering_of(old.config)
+    if mirror is None:
+        wanted, has = numbering.transform(partitions), info.config.subject_transform
+    else:
+        wanted = numbering.renumbering(partitions)
+        has = mirror.subject_transforms[0] if mirror.subject_transforms else None
+    if has != wanted:
+        raise RepartitionError(f"stream {new} is being made of {name} with other partitions")
+    return Found(old, info)
+
+
+def refuse(info: StreamInfo, partitions: int) -> None:
+    """Raises RepartitionError where it cannot be done, or there is nothing to do."""
+    config, name = info.config, info.config.name
+    numbering = numbering_of(config)
+    if config.sealed:
+        raise RepartitionError(f"stream {name} is sealed, and nothing of it can be changed")
+    if config.mirror is not None or config.sources:
+        raise RepartitionError(
+            f"stream {name} copies from other streams, and its position there would be lost"
+        )
+    if config.retention != "limits":
+        raise RepartitionError(
+            f"stream {name} keeps messages for its consumers ({config.retention}), and no mirror would have "
+            "those that they are done with; headrace group elastic change changes an elastic group on it"
+        )
+    if numbering.count == partitions:
+        raise RepartitionError(f"stream {name} has {partitions} partitions already")
+
+
+async def check_numbered(js: JetStream, name: str) -> None:
+    """Raises RepartitionError: messages without a number would be left out."""
+    stream = await js.stream(name)
+    pattern = numbering_of((await stream.info()).config).stored
+    state = (await stream.info(subjects=pattern)).state
+    if missing := state.messages - sum(state.subjects.values()):
+        raise RepartitionError(
+            f"{missing:,} messages of stream {name} do not match {pattern!r}: they have no partition, and "
+            "would be left out"
+        )
+
+
+async def begin(js: JetStream, info: StreamInfo, new: str, partitions: int) -> StreamInfo:
+    """Make the mirror that renumbers."""
+    config = info.config
+    renumbering = numbering_of(config).renumbering(partitions)
+    kept = {name: getattr(config, name) for name in _KEPT_BY_MIRRORS}
+    if config.discard == "old":  # a mirror that refuses would wait for room
+        kept |= {"max_msgs": config.max_msgs, "max_bytes": config.max_bytes}
+    mirror = StreamSource(name=config.name, subject_transforms=(renumbering,))
+    made = await js.create_stream(
+        StreamConfig(name=new, mirror=mirror, metadata={FROM: config.name}, **kept)
+    )
+    return await made.info()
+
+
+async def catch_up(
+    js: JetStream, found: Found, within: int, tell: Callable[[int], object]
+) -> StreamInfo:
+    """Wait until the mirror is so few sequences behind. Raises RepartitionError: it copies no more."""
+    assert found.new is not None
+    old, new = await js.stream(found.old.config.name), await js.stream(found.new.config.name)
+    before, moved_at = -1, time.monotonic()
+    while True:
+        behind, info = (await old.info(deleted=within == 0)).state, await new.info()
+        copied = info.state.last_seq
+        tell(copied)
+        if copied > before:
+            before, moved_at = copied, time.monotonic()
+        if (
+            _newest(behind.first_seq, behind.last_seq, behind.messages, behind.deleted) - copied
+            <= within
+        ):
+            return info
+        if info.mirror is not None and info.mirror.error:
+            raise RepartitionError(
+                f"stream {new.name} does not copy: {info.mirror.error.get('description')}"
+            )
+        if time.monotonic() - moved_at > _SILENCE_S:
+            raise RepartitionError(
+                f"stream {new.name} has copied nothing for {_SILENCE_S:.0f} s, and ends at {copied:,} of "
+                f"{behind.last_seq:,}"
+            )
+        await asyncio.sleep(_LOOK_S)
+
+
+def _newest(first: int, last: int, messages: int, deleted: tuple[int, ...] | list[int]) -> int:
+    """The newest sequence that there is a message of."""
+    if not messages:
+        return 0
+    gone = {*deleted}
+    while last in gone and last > first:
+        last -= 1
+    return last
+
+
+async def stop(js: JetStream, info: StreamInfo, to: str) -> None:
+    """Let the stream take no messages. What that changes is written with it."""
+    if TO in info.config.metadata:
+        return
+    marks = {TO: to, SUBJECTS: json.dumps(info.config.subjects)}
+    stream = await js.stream(info.config.name)
+    parked = (_PARKED + info.config.name,)
+    await stream.update(subjects=parked, metadata={**info.config.metadata, **marks})
+
+
+async def switch(js: JetStream, name: str, new: str, partitions: int) -> StreamInfo:
+    """The mirror becomes a stream, with the subjects and all settings of the former one."""
+    config = (await (await js.stream(name)).info()).config
+    made = await js.stream(new)
+    boundary = (await made.info()).state.last_seq
+    changed = msgspec.structs.replace(
+        config,
+        name=new,
+        mirror=None,
+        subjects=_subjects(config),
+        subject_transform=numbering_of(config).transform(partitions),
+        metadata={**_unmarked(config), FROM: name, BOUNDARY: str(boundary)},
+    )
+    return await made.update(changed)
+
+
+async def take_back(js: JetStream, name: str, new: str, partitions: int) -> bool:
+    """All is as it was, unless the new stream has the subjects already: then False."""
+    found = await look(js, name, new, partitions)
+    if found.is_switched:
+        return False
+    if TO in found.old.config.metadata:
+        stream = await js.stream(name)
+        config = found.old.config
+        await stream.update(subjects=_subjects(config), metadata=_unmarked(config))
+    if found.new is not None:
+        await js.delete_stream(new)
+    return True
+
+
+def _subjects(config: StreamConfig) -> tuple[str, ...]:
+    """Those it had. Raises RepartitionError: somebody has changed the mark."""
+    raw = config.metadata.get(SUBJECTS, "")
+    try:
+        return tuple(read_typed(raw, list[str]))
+    except DocumentError as error:
+        raise RepartitionError(
+            f"metadata {SUBJECTS} of stream {config.name} is damaged: {raw!r}"
+        ) from error
+
+
+def _unmarked(config: StreamConfig) -> dict[str, str]:
+    return {key: value for key, value in config.metadata.items() if key not in MARKS}
