@@ -18,6 +18,7 @@ from ...pipeline.problems import PipelineError, Problem
 from ...pipeline.reading import read
 from ...pipeline.seen.meter import Meter
 from ...pipeline.seen.notes import this_process
+from ...pipeline.seen.publishing import Publisher
 from ...pipeline.seen.recorder import Recorder, told
 from .. import INTERRUPTED
 from ..shared.output import Output
@@ -78,7 +79,9 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
 
     with screen_of(output, declared) as screen:
         meter = Meter(declared, recorder)
-        life = Life(declared, told(screen, recorder, meter), once=once, consent=consent)
+        publisher = Publisher(declared, recorder, meter)
+        watcher = told(screen, recorder, meter, publisher)
+        life = Life(declared, watcher, once=once, consent=consent)
         try:
             ended = life.run()
         except HeadraceError as error:
@@ -88,6 +91,7 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
             raise
         finally:
             meter.close()
+            publisher.close()
             recorder.over()
         screen.summary(ended)
     return _status(ended, life.signals)
