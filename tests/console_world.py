@@ -8,11 +8,13 @@ from typing import Any
 
 import httpx2
 
+from headrace.api import pipelines
+from headrace.api.pipelines import PipelineRecord, QueryRecord
 from headrace.client import Connection, JetStream
 from headrace.console import ConsoleServer
 from jobs_world import PULL
 
-__all__ = ["ATTACK", "SUBJECT_ATTACK", "World", "fill", "kill_a_job"]
+__all__ = ["ATTACK", "SUBJECT_ATTACK", "World", "fill", "kill_a_job", "tell_a_pipeline"]
 
 ATTACK = "<img/src=x/onerror=window.attacked=1><script>window.attacked=2</script>"
 """What stands in every text that a stranger may choose."""
@@ -67,6 +69,16 @@ async def fill(js: JetStream) -> None:
     await bucket.put("other", b'{"big": 12345678901234567890}')
     store = await js.create_object_store("FILES", description=ATTACK)
     await store.put(f"notes/{ATTACK}", b"content", description=ATTACK)
+
+
+async def tell_a_pipeline(js: JetStream) -> None:
+    """A pipeline that has told how it is, with an attack in every text."""
+    query = QueryRecord(state=ATTACK, why=ATTACK, error=ATTACK, behind=1)
+    told = PipelineRecord(
+        ATTACK, ATTACK, 1, 0.0, 1.0, graph=(ATTACK,), queries={"out": query, ATTACK: query}
+    )
+    bucket = await js.create_key_value(pipelines.BUCKET, direct=True)
+    await bucket.put("orders", pipelines.encode(told))
 
 
 async def kill_a_job(

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from console_world import ATTACK, SUBJECT_ATTACK, World, fill, kill_a_job
+from console_world import ATTACK, SUBJECT_ATTACK, World, fill, kill_a_job, tell_a_pipeline
 from headrace.console import subjects
 from headrace.console.routes import buckets
 from headrace.groups import PartitioningFilter, elastic
@@ -51,6 +51,7 @@ async def shown(
     await stream.create_consumer(
         durable_name="query", metadata={"headrace.role": "spark-progress"}, description=ATTACK
     )
+    await tell_a_pipeline(world.js)
     await world.console.sources.watcher.refresh()
     await page.goto(world.console.url)
     return world
@@ -61,6 +62,7 @@ CURVES = {
     "streams/ORDERS": 2,
     "streams/ORDERS/consumers/work": 2,
     "groups/elastic/ORDERS/g": 3,
+    "pipelines": 4,
     "spark": 2,
 }
 """How many each page has."""
@@ -137,6 +139,7 @@ async def test_every_page_shows_its_texts_as_text(shown: World, page: Any) -> No
         ("jobs", "Jobs", "k"),
         ("jobs/c/k", "k", ATTACK),
         ("jobs/c", "of c", ATTACK),
+        ("pipelines", "Pipelines", ATTACK),
         ("spark", "Spark", "query"),
         ("connections", "Connections", "console"),
         ("accounts", "Accounts", "$G"),

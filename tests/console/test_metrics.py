@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
 import guides
 import promtool
@@ -107,3 +108,11 @@ def test_the_documentation_lists_every_metric() -> None:
     text = (guides.ROOT / "docs" / "metrics.md").read_text()
     listed = re.findall(r"(?m)^\| `headrace_console_(\w+)` \| (\w+) \| (.*) \|$", text)
     assert listed == [tuple(metric) for metric in METRICS]
+
+
+def test_the_alert_rules_for_what_pipelines_tell_use_what_is_there() -> None:
+    alerts = guides.ROOT / "packaging" / "monitoring" / "headrace-pipeline-alerts.yml"
+    rules = yaml.safe_load(alerts.read_text())["groups"][1]["rules"]
+    used = {name for rule in rules for name in re.findall(r"headrace_console_(\w+)", rule["expr"])}
+    assert used <= {metric.name for metric in METRICS}
+    assert len(used) >= 5

@@ -26,6 +26,7 @@ async def test_an_empty_server_has_nothing_and_says_so(world: Any) -> None:
         ("/buckets", "buckets"),
         ("/objects", "buckets"),
         ("/spark", "queries"),
+        ("/pipelines", "pipelines"),
     ):
         assert (await world.get(path))[name] == []
 

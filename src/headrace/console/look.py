@@ -12,6 +12,7 @@ from ..api.streams import StreamInfo
 from ..groups.look import GroupLag, rates
 from ..groups.records import ElasticGroup, StaticGroup
 from .history import rate
+from .pipelines import Pipelines, queries_of
 
 Group = StaticGroup | ElasticGroup
 Age = float | None
@@ -39,6 +40,7 @@ class Look:
         unseen: consumers that were too many to look at.
         groups: how far partitioned groups are, without the parts that a look does not tell.
         ages: for each Spark query's consumer how old the first message behind is.
+        pipelines: what running pipelines told last.
     """
 
     at_s: float
@@ -47,6 +49,7 @@ class Look:
     unseen: int = 0
     groups: dict[GroupKey, GroupLag] = field(default_factory=dict)
     ages: dict[tuple[str, str], Age] = field(default_factory=dict)
+    pipelines: Pipelines = field(default_factory=dict)
 
 
 def stream_row(info: StreamInfo, before: Look | None, at_s: float) -> dict[str, Any]:
@@ -185,6 +188,10 @@ def curves(look: Look, before: Look | None) -> dict[str, Point]:
             "messages_behind": float(look.consumers[stream, name].num_pending),
             **({} if age is None else {"seconds_behind": age}),
         }
+    for pipeline, name, record, query in queries_of(look.pipelines):
+        if not record.ended:
+            known = {} if query.behind is None else {"behind": float(query.behind)}
+            points[f"pipeline/{pipeline}/{name}"] = {"rows_per_s": query.rows_per_s, **known}
     for key, group in look.groups.items():
         earlier = before.groups.get(key) if before is not None else None
         points["/".join(("group", *key))] = group_point(group, earlier)

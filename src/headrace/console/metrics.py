@@ -9,13 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from ..api.pipelines import PipelineRecord
 from ..api.roles import shows_progress
 from ..api.times import parse_time
 from ..exposition import Labels, Metric, described, label_text
 from .look import GroupKey, Look
+from .pipelines import queries_of, state_of
 
 __all__ = ["METRICS", "SERIES_MAX", "Console", "prometheus"]
 
+STATES: Final = (
+    "starting",
+    "waiting",
+    "running",
+    "restarting",
+    "done",
+    "failed",
+    "not run",
+    "stopped",
+    "silent",
+)
+"""Of a pipeline's query. ``silent``: its runner was killed, or cannot reach the server."""
 SERIES_MAX: Final = (
     1_000  # streams, and as many consumers, groups and queries; the others are counted
 )
@@ -49,6 +63,8 @@ class _Page(NamedTuple):
     consumers: Sequence[tuple[Labels, Any]]
     groups: Sequence[tuple[Labels, Any]]
     queries: Sequence[tuple[Labels, Any]]
+    runs: Sequence[tuple[Labels, Any]]
+    pipelines: Sequence[tuple[Labels, Any]]
 
 
 def _console(read: Callable[[Console], float]) -> Read:
@@ -71,6 +87,25 @@ def _queries(read: Callable[[Any], float | None]) -> Read:
     return lambda page: [(labels, read(each)) for labels, each in page.queries]
 
 
+def _runs(read: Callable[[Any], float | None]) -> Read:
+    return lambda page: [(labels, read(each)) for labels, each in page.runs]
+
+
+def _pipelines(read: Callable[[Any, float], float | None]) -> Read:
+    def samples(page: _Page) -> Iterable[Sample]:
+        now = page.console.look.at_s + page.console.age_s
+        return [(labels, read(each, now)) for labels, each in page.pipelines]
+
+    return samples
+
+
+def _states(page: _Page) -> Iterable[Sample]:
+    now = page.console.look.at_s
+    for labels, (record, query) in page.runs:
+        state = state_of(record, query, now)
+        yield from ((((*labels, ("state", each)), float(each == state))) for each in STATES)
+
+
 def _left_out(page: _Page) -> Iterable[Sample]:
     look = page.console.look
     for of, count, shown in (
@@ -78,6 +113,7 @@ def _left_out(page: _Page) -> Iterable[Sample]:
         ("consumers", len(look.consumers) + look.unseen, page.consumers),
         ("groups", len(look.groups), page.groups),
         ("queries", len(look.ages), page.queries),
+        ("pipeline queries", sum(1 for _ in queries_of(look.pipelines)), page.runs),
     ):
         yield (("of", of),), float(count - len(shown))
 
@@ -145,6 +181,31 @@ _READ: Final[dict[Metric, Read]] = {
     Metric("query_behind_seconds", "gauge", "How old the first of these is."): _queries(
         lambda each: each[1]
     ),
+    Metric(
+        "pipeline_silent_seconds", "gauge", "How long a pipeline that runs has said nothing."
+    ): _pipelines(lambda each, now: each.silent_s(now)),
+    Metric("pipeline_state", "gauge", "1 for the state that a query is in, 0 for others."): _states,
+    Metric("pipeline_behind_messages", "gauge", "Messages a pipeline's query has not read."): _runs(
+        lambda each: each[1].behind
+    ),
+    Metric("pipeline_batch_seconds", "gauge", "How long its newest batch took."): _runs(
+        lambda each: each[1].batch_s if each[1].last_batch else None
+    ),
+    Metric("pipeline_last_batch_time_seconds", "gauge", "When that ended, since 1970."): _runs(
+        lambda each: each[1].last_batch or None
+    ),
+    Metric("pipeline_rows_total", "counter", "Rows that it read."): _runs(
+        lambda each: each[1].rows
+    ),
+    Metric("pipeline_restarts_total", "counter", "Starts after a failure, in its run."): _runs(
+        lambda each: each[1].restarts
+    ),
+    Metric("pipeline_failures", "gauge", "Failures since a batch ended; 0 if all is well."): _runs(
+        lambda each: each[1].failures
+    ),
+    Metric(
+        "pipeline_lost_messages_total", "counter", "Messages removed unread, at most, in its run."
+    ): _runs(lambda each: each[1].lost),
     Metric("left_out_series", "gauge", "Series beyond those shown, or not looked at."): _left_out,
 }
 
@@ -179,6 +240,9 @@ def _page(console: Console) -> _Page:
     def group(key: GroupKey) -> Labels:
         return ("stream", key.stream), ("group", key.group), ("kind", key.kind)
 
+    def pipeline(key: str, record: PipelineRecord) -> Labels:
+        return ("pipeline", record.name), ("key", key)
+
     return _Page(
         console,
         [((("stream", name),), look.streams[name]) for name in first(look.streams)],
@@ -187,5 +251,13 @@ def _page(console: Console) -> _Page:
         [
             ((("stream", key[0]), ("query", key[1])), (look.consumers[key], look.ages[key]))
             for key in first(look.ages)
+        ],
+        [
+            ((*pipeline(key, record), ("query", name)), (record, query))
+            for key, name, record, query in list(queries_of(look.pipelines))[:SERIES_MAX]
+        ],
+        [
+            (pipeline(key, look.pipelines[key]), look.pipelines[key])
+            for key in first(look.pipelines)
         ],
     )

@@ -21,6 +21,7 @@ from .history import History
 from .lags import Lags
 from .look import Look, consumer_row, curves, overview, stream_row
 from .metrics import Console
+from .pipelines import PipelineReader
 
 _LOG: Final = logging.getLogger("headrace.console")
 
@@ -55,6 +56,7 @@ class Watcher:
         self._watching = 0
         self._looking = asyncio.Lock()
         self._lags = Lags(js, clock)
+        self._pipelines = PipelineReader(js, clock)
         self.number = 0
         self.look = Look(0.0)
         self.before: Look | None = None
@@ -116,6 +118,11 @@ class Watcher:
     def groups_problem(self) -> str:
         """Why groups are missing from the looks, or ""."""
         return self._lags.problem
+
+    @property
+    def pipelines_problem(self) -> str:
+        """Why pipelines are missing from the looks, or ""."""
+        return self._pipelines.problem
 
     def console(self, followers: int) -> Console:
         """The newest look and how the looking goes, for scrapers."""
@@ -184,7 +191,8 @@ class Watcher:
                 raise outcome
         groups = await self._lags.groups(look.streams, look.consumers)
         ages = await self._lags.ages(look.consumers)
-        return Look(look.at_s, look.streams, look.consumers, unseen, groups, ages)
+        pipelines = await self._pipelines.read(look.streams)
+        return Look(look.at_s, look.streams, look.consumers, unseen, groups, ages, pipelines)
 
 
 def _is_gone(error: BaseException) -> bool:

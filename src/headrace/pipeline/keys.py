@@ -235,9 +235,12 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
         Key("options", _options, "Options of the format.", {}),
     ),
     "metrics": (
-        Key(
-            "address", _address, "Serve the run's metrics at http://<host:port>/metrics; required."
-        ),
+        Key("address", _address, "Serve the run's metrics at http://<host:port>/metrics."),
+        Key("servers", _texts, "Server URLs: tell it how the run is, for the console.", ()),
+        Key("user", _text, "User name.", ""),
+        Key("password", _text, "Password.", ""),
+        Key("token", _text, "Authentication token.", ""),
+        Key("creds", _text, "File of credentials.", ""),
     ),
     "lease": (
         Key(

@@ -139,12 +139,24 @@ class LeaseSettings:
 
 
 @dataclass(frozen=True)
+class Publishing:
+    """The server that is told how the running pipeline is."""
+
+    place: Place
+    servers: tuple[str, ...]
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    creds: str = ""
+
+
+@dataclass(frozen=True)
 class Declared:
     """A whole pipeline.
 
     ``checkpoint``: a directory or a URL; everything that must survive lies below it. ``metrics``: host and
-    port where a run serves its metrics. ``restart``, ``wait_for_server_s`` (``math.inf``: without end): None
-    where the file does not say.
+    port where a run serves its metrics; ``published``: the server that it tells them. ``restart``,
+    ``wait_for_server_s`` (``math.inf``: without end): None where the file does not say.
     """
 
     name: str
@@ -163,6 +175,7 @@ class Declared:
     restart: RestartSettings | None = None
     wait_for_server_s: float | None = None
     metrics: tuple[str, int] | None = None
+    published: Publishing | None = None
     profile: str = ""
 
     def command(self, verb: str, *words: str) -> str:

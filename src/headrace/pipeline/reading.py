@@ -13,7 +13,16 @@ from .document import Document, read_toml
 from .graph import check_graph, names_in_sql
 from .keys import Reader
 from .lines import Path as Keys
-from .model import Declared, Expectation, Function, LeaseSettings, Sink, Source, View
+from .model import (
+    Declared,
+    Expectation,
+    Function,
+    LeaseSettings,
+    Publishing,
+    Sink,
+    Source,
+    View,
+)
 from .problems import PipelineError, Place, Problem, did_you_mean
 from .tables import check_tables
 from .triggers import CONTINUOUS, Trigger
@@ -90,7 +99,7 @@ def declare(document: Document) -> Declared:
         on_failure=pipeline["on_failure"],
         fast_local_checkpoint=pipeline["fast_local_checkpoint"],
         lease=_lease(reader, tree["lease"]) if "lease" in tree else None,
-        metrics=_metrics(reader, tree["metrics"]) if "metrics" in tree else None,
+        **(_metrics(reader, tree["metrics"]) if "metrics" in tree else {}),
         stop_timeout_s=pipeline["stop_timeout"],
         restart=pipeline["restart"],
         wait_for_server_s=pipeline["wait_for_server"],
@@ -214,11 +223,14 @@ def _lease(reader: Reader, raw: Any) -> LeaseSettings:
     return LeaseSettings(reader.document.place("lease"), **values)
 
 
-def _metrics(reader: Reader, raw: Any) -> tuple[str, int] | None:
-    address: tuple[str, int] | None = reader.table("metrics", raw, ("metrics",))["address"]
-    if address is None:
-        reader.note(("metrics",), 'address is missing: write address = "127.0.0.1:9465"')
-    return address
+def _metrics(reader: Reader, raw: Any) -> dict[str, Any]:
+    values = reader.table("metrics", raw, ("metrics",))
+    address, servers = values.pop("address"), values["servers"]
+    if address is None and not servers:
+        text = 'address or servers is missing: write address = "127.0.0.1:9465"'
+        reader.note(("metrics",), text)
+    place = reader.document.place("metrics")
+    return {"metrics": address, "published": Publishing(place, **values) if servers else None}
 
 
 def _check_names(reader: Reader, *kinds: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from headrace.errors import ConfigurationError
 from headrace.message import StoredMessage
 from headrace.spark.sink import keyed
-from headrace.spark.sink.keyed import KeyedPublisher
+from headrace.spark.sink.last_values import LastValues
 from headrace.spark.sink.layout import Column, lay_out
 from headrace.spark.sink.markers import FencedError, PlanId, StreamResetError
 from headrace.spark.sink.options import parse_sink_options
@@ -166,16 +167,19 @@ def test_tasks_that_write_the_same_keys_at_the_same_time_leave_the_later_rows(
     monkeypatch.setattr(keyed, "PORTION", 3)
     rows = [(f"u{number % 10}", f"t{number}", number) for number in range(100)]
     one = job(bucket)
-    read = KeyedPublisher._read
+    read = LastValues.read
+    inside: list[bool] = []
     others = [arrow(rows[50:60]), arrow(rows[90:100]), arrow(rows[10:20])]
 
-    def while_others_write(publisher: KeyedPublisher, *given: object) -> object:
-        found = read(publisher, *given)  # type: ignore[arg-type]
-        if publisher._writer.partition == 0 and others:
+    def while_others_write(last: LastValues, *given: Any, **more: Any) -> object:
+        found = read(last, *given, **more)
+        if not inside and others:
+            inside.append(True)
             write(one, others.pop(), partition=3 - len(others))
+            inside.pop()
         return found
 
-    monkeypatch.setattr(KeyedPublisher, "_read", while_others_write)
+    monkeypatch.setattr(LastValues, "read", while_others_write)
     write(one, arrow(rows[:50]), partition=0)
     assert not others
     assert values(bucket) == {row[0]: document(row) for row in rows[-10:]}

@@ -9,27 +9,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.spark.sink.markers import FencedError, PlanId
-from headrace.spark.sink.versions import Place, Verdict, Version, judge, read_version
+from headrace.spark.sink.versions import (
+    Place,
+    Verdict,
+    Version,
+    Writing,
+    judge,
+    read_version,
+)
 
 ROWS_MAX = 6
 TASKS = 3
 
 
-@given(
+VERSIONS = st.builds(
+    Version,
+    st.from_regex(r"[A-Za-z0-9_=-]{1,64}", fullmatch=True),
+    st.integers(0, 2**63),
+    st.builds(PlanId, st.integers(0, 2**63), st.just("a0b1")),
     st.builds(
-        Version,
-        st.from_regex(r"[A-Za-z0-9_=-]{1,64}", fullmatch=True),
-        st.integers(0, 2**63),
-        st.builds(PlanId, st.integers(0, 2**63), st.just("a0b1")),
-        st.builds(
-            Place,
-            st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3).map(tuple),
-            st.integers(0, 1000),
-            st.integers(0, 2**40),
-        ),
-        st.just("00ff"),
-    )
+        Place,
+        st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3).map(tuple),
+        st.integers(0, 1000),
+        st.integers(0, 2**40),
+    ),
+    st.just("00ff"),
 )
+
+
+@given(VERSIONS)
 def test_a_version_is_read_as_it_was_written(version: Version) -> None:
     block = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 4\r\n%b\r\n" % version.encode()
     assert read_version(block) == version
@@ -114,3 +122,20 @@ def test_the_last_row_of_the_last_batch_is_left_whoever_writes_when(
         key=lambda each: each.place.row,
     )
     assert stored.digest == final.digest
+
+
+@given(VERSIONS, VERSIONS, st.booleans(), st.booleans(), st.sampled_from(["", "x", " ", "9"]))
+def test_a_task_writes_the_same_lines_and_judges_the_same_in_a_quicker_way(
+    mine: Version, other: Version, is_same_sink: bool, exactly: bool, damage: str
+) -> None:
+    writing = Writing(mine.sink, mine.batch, mine.plan, mine.place.partition)
+    assert writing.line(mine.place.order, mine.place.row, mine.digest) == mine.encode()
+    if is_same_sink:
+        other = other._replace(sink=mine.sink)
+    line = other.encode().replace(b" ", b" " + damage.encode(), 3)
+    block = b"NATS/1.0\r\nX: Headrace-Version: a\r\n%b\r\n" % line
+    if writing.is_later(block):
+        assert judge(read_version(block), mine, exactly=exactly) is Verdict.STORE
+    elif not damage:
+        assert not is_same_sink or other.batch >= mine.batch
+    assert writing.is_later(b"") and writing.is_later(b"NATS/1.0\r\nX: y\r\n\r\n")

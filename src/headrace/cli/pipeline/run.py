@@ -19,6 +19,7 @@ from ...pipeline.reading import read
 from ...pipeline.ready.others import Presence
 from ...pipeline.seen.meter import Meter
 from ...pipeline.seen.notes import this_process
+from ...pipeline.seen.publishing import Publisher
 from ...pipeline.seen.recorder import Recorder, told
 from .. import INTERRUPTED
 from ..shared.output import Output
@@ -79,8 +80,9 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
 
     with screen_of(output, declared) as screen:
         meter = Meter(declared, recorder)
+        publisher = Publisher(declared, recorder, meter)
         presence = Presence(declared, this_process(), time.time)
-        watcher = told(screen, recorder, meter, presence)
+        watcher = told(screen, recorder, meter, publisher, presence)
         life = Life(declared, watcher, once=once, consent=consent)
         try:
             ended = life.run()
@@ -91,6 +93,7 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
             raise
         finally:
             meter.close()
+            publisher.close()
             recorder.over()
             presence.close()
         screen.summary(ended)

@@ -10,13 +10,14 @@ import { Groups, Group } from "/pages/groups.js";
 import { Buckets, Bucket, Key, ObjectBucket } from "/pages/buckets.js";
 import { Jobs, Dead, Job } from "/pages/jobs.js";
 import { FindJobs } from "/pages/findjobs.js";
+import { Pipelines } from "/pages/pipelines.js";
 import { Spark } from "/pages/spark.js";
 import { Connections } from "/pages/connections.js";
 import { Accounts } from "/pages/accounts.js";
 
 const PAGES = [
   ["overview", "Overview", "o"], ["streams", "Streams", "s"], ["consumers", "Consumers", "c"], ["groups", "Groups", "g"],
-  ["buckets", "Buckets", "b"], ["jobs", "Jobs", "j"], ["spark", "Spark", "p"], ["connections", "Connections", "n"], ["accounts", "Accounts", "a"],
+  ["buckets", "Buckets", "b"], ["jobs", "Jobs", "j"], ["pipelines", "Pipelines", "l"], ["spark", "Spark", "p"], ["connections", "Connections", "n"], ["accounts", "Accounts", "a"],
 ];
 
 /** Which page an address means: [component, props]. */
@@ -32,7 +33,7 @@ function pageOf(parts) {
   if (first === "jobs" && rest[2] === "job") return [Job, { channel: rest[0], consumer: rest[1], job: rest[3] }];
   if (first === "jobs" && rest.length === 1) return [FindJobs, { channel: rest[0] }];
   if (first === "jobs" && rest.length === 2) return [Dead, { channel: rest[0], consumer: rest[1] }];
-  const pages = { overview: Overview, streams: Streams, consumers: Consumers, groups: Groups, buckets: Buckets, jobs: Jobs, spark: Spark, connections: Connections, accounts: Accounts };
+  const pages = { overview: Overview, streams: Streams, consumers: Consumers, groups: Groups, buckets: Buckets, jobs: Jobs, pipelines: Pipelines, spark: Spark, connections: Connections, accounts: Accounts };
   return [Object.hasOwn(pages, first) && rest.length === 0 ? pages[first] : Nowhere, {}];
 }
 

@@ -119,6 +119,10 @@ class Meter:
         """Where the metrics are served; 0: nowhere."""
         return self._page.port if self._page is not None else 0
 
+    def measured(self, query: str) -> Measured:
+        """What was measured of a query so far."""
+        return self._queries[query]
+
     def starting(self, what: str) -> None:
         """Serve. Raises ConfigurationError: the address cannot be used."""
         if self._declared.metrics is not None and self._page is None:

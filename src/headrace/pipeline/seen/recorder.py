@@ -40,6 +40,8 @@ class Recorder:
         self._notes: Notes | None = None
         self._due = 0.0
         self._said = False
+        self.last: Notes | None = None
+        """The last word, once the runner has ended."""
 
     @property
     def notes(self) -> Notes | None:
@@ -121,7 +123,7 @@ class Recorder:
         if self._notes is not None:
             self._notes = replace(self._notes, ended=self._clock())
             self._write()
-            self._notes = None
+            self.last, self._notes = self._notes, None
 
     def _begin(self, token: int) -> None:
         """Take the place of the notes that are there. The last failure of a query is kept."""
@@ -131,6 +133,8 @@ class Recorder:
         for name in self._names:
             old = before.of(name) if before is not None else files.QueryNotes()
             kept = {"error": old.error, "error_at": old.error_at, "failures": old.failures}
+            if before is not None and before.process == self._process:  # it has taken its own place
+                kept["restarts"] = old.restarts
             notes = notes.with_query(name, state="starting", since=now, **kept)
         self._notes = notes
         self._write()

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ...api import base
-from ...api.envelope import decode_pub_ack, decode_response
-from ...api.messages import GetMessageRequest, GetMessageResponse
+from ...api.envelope import decode_pub_ack
 from ...api.names import EXPECTED_LAST_SUBJECT_SEQ
-from ...errors import AuthorizationError, JetStreamApiError, NoRespondersError
-from ...wire.headers import EMPTY_BLOCK
+from ...errors import JetStreamApiError
 from ..link import Link, Reply
 from ..patience import Patience
 from .dead_letters import BadRows
+from .last_values import LastValues, Stored
 from .latest import Entry, Latest
 from .links import Links
-from .marker_store import MESSAGE_NOT_FOUND, WRONG_LAST
+from .marker_store import WRONG_LAST
 from .markers import PlanId
 from .options import ACCEPTED
 from .rows import BadRow, digest_of
-from .versions import Place, Verdict, Version, judge, read_version
+from .versions import Place, Verdict, Version, Writing, judge, read_version
 from .window import REFUSED_ROWS
 
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024  # of values that a task holds before it stores them
@@ -29,8 +26,6 @@ PORTION: Final = 500  # keys that are asked for together, and then stored togeth
 PORTION_BYTES: Final = (
     8 * 1024 * 1024
 )  # of at most so many bytes, as they are and as they are stored
-_SEQUENCE: Final = b"\r\nNats-Sequence: "
-_ABSENT: Final = b"NATS/1.0 404"
 
 
 class Writer(NamedTuple):
@@ -43,18 +38,12 @@ class Writer(NamedTuple):
     exactly: bool
 
 
-class Stored(NamedTuple):
-    """What is stored of a key: its sequence, 0 for nothing, and what the value says of itself."""
-
-    sequence: int
-    version: Version | None
-
-
 class KeyedPublisher:
     """Stores the last value of each key of a task.
 
     Args:
         direct: the stream answers direct gets.
+        quiet_s: for how long nothing may come before the connection is given up.
         mean_bytes: about how large a stored value is.
         patience: how long a server may be away.
 
@@ -73,6 +62,7 @@ class KeyedPublisher:
         bad_rows: BadRows,
         *,
         direct: bool,
+        quiet_s: float,
         mean_bytes: int,
     ) -> None:
         self._stream = stream
@@ -81,7 +71,9 @@ class KeyedPublisher:
         self._links = links
         self._patience = patience
         self._bad_rows = bad_rows
-        self._direct = direct
+        self._good = b'{"stream":"%b"' % stream.encode()
+        self._last = LastValues(stream, quiet_s, direct=direct)
+        self._lines = Writing(writer.sink, writer.batch, writer.plan, writer.partition)
         self._keys_max = max(1, min(PORTION, PORTION_BYTES // max(1, mean_bytes)))
         self._refused = 0
         self.found_stored = 0
@@ -119,18 +111,18 @@ class KeyedPublisher:
         refused: list[BadRow] = []
         found: list[Stored] | None = None
         # A copy that lags may answer a direct get, so what is asked again is asked of the leader.
-        direct = self._direct
+        is_first = True
         while left:
 
-            def next_round(direct: bool = direct) -> None:
+            def next_round(exact: bool = not is_first) -> None:
                 nonlocal found, known, ahead
                 asked, known = known, None  # neither is taken for true a second time
                 also, ahead = ahead, []
-                found = self._round(self._links.get(), left, refused, direct, asked, also) or found
+                found = self._round(self._links.get(), left, refused, exact, asked, also) or found
 
             self._persist(next_round)
             self._patience.restart()
-            direct = False
+            is_first = False
         if refused:
             self._refused += len(refused)
             self._bad_rows.take(refused)
@@ -141,83 +133,65 @@ class KeyedPublisher:
         link: Link,
         left: dict[bytes, Entry],
         refused: list[BadRow],
-        direct: bool,
+        exact: bool,
         known: list[Stored] | None,
         ahead: list[bytes],
     ) -> list[Stored] | None:
         """Compare each with what is stored, and store those that are later; takes out what is done."""
         subjects = list(left)
-        requests, blocks, asked = [], [], []
-        stored_now = self._read(link, subjects, direct) if known is None else known
-        for subject, stored in zip(subjects, stored_now, strict=True):
+        while known is None:
+            known = self._last.read(link, subjects, exact=exact)
+            link = self._links.get()
+        requests, blocks, sent = [], [], []
+        for subject, stored in zip(subjects, known, strict=True):
             entry = left[subject]
-            mine = self._version(subject, entry)
-            verdict = judge(stored.version, mine, exactly=self._writer.exactly)
-            if verdict is not Verdict.STORE:
-                self.found_stored += verdict is Verdict.IS_STORED
-                self.outrun += verdict is Verdict.OUTRUN
+            digest = digest_of(subject, entry.lines, entry.payload)
+            if not self._is_to_be_stored(stored, entry, digest):
                 del left[subject]
                 continue
-            asked.append(subject)
+            sent.append(subject)
             requests.append((subject.decode(), entry.payload))
+            line = self._lines.line(entry.order, entry.row, digest)
             blocks.append(
-                b"NATS/1.0\r\n%b: %d\r\n%b%b\r\n"
-                % (_EXPECTED, stored.sequence, mine.encode(), entry.lines)
+                b"NATS/1.0\r\n%b: %d\r\n%b%b\r\n" % (_EXPECTED, stored.sequence, line, entry.lines)
             )
-        reading = self._direct
-        requests += self._questions(link, ahead, reading)
-        blocks += [EMPTY_BLOCK] * len(ahead)
+        asked = self._last.ask(link, ahead)
         replies = link.request_many(requests, blocks) if requests else []
-        for subject, reply in zip(asked, replies, strict=False):
-            try:
-                ack = decode_pub_ack(reply.payload)
-            except JetStreamApiError as error:
-                if error.err_code in WRONG_LAST:
-                    continue
-                if error.err_code not in REFUSED_ROWS:
-                    raise
-                entry = left.pop(subject)
-                refused.append(
-                    BadRow(str(entry.row), subject, entry.lines, entry.payload, str(error))
-                )
-                continue
-            if ack.stream != self._stream:
-                raise ACCEPTED.error(
-                    f"{subject.decode()!r} was stored by stream {ack.stream!r}, not by {self._stream!r}"
-                )
-            del left[subject]
-        answer = _of_direct if reading else _of_leader
-        return [answer(reply) for reply in replies[len(asked) :]] if ahead else None
+        for subject, reply in zip(sent, replies, strict=True):
+            if reply.payload.startswith(self._good) or self._is_done(
+                subject, left[subject], reply, refused
+            ):
+                del left[subject]
+        return self._last.take(asked) if asked is not None else None
 
-    def _version(self, subject: bytes, entry: Entry) -> Version:
+    def _is_to_be_stored(self, stored: Stored, entry: Entry, digest: str) -> bool:
+        if self._lines.is_later(stored.headers):
+            return True
         writer = self._writer
         place = Place(entry.order, writer.partition, entry.row)
-        digest = digest_of(subject, entry.lines, entry.payload)
-        return Version(writer.sink, writer.batch, writer.plan, place, digest)
+        mine = Version(writer.sink, writer.batch, writer.plan, place, digest)
+        verdict = judge(read_version(stored.headers), mine, exactly=writer.exactly)
+        self.found_stored += verdict is Verdict.IS_STORED
+        self.outrun += verdict is Verdict.OUTRUN
+        return verdict is Verdict.STORE
 
-    # -- what is stored
-
-    def _questions(
-        self, link: Link, subjects: list[bytes], direct: bool
-    ) -> list[tuple[str, bytes]]:
-        """Requests for the last message of each subject."""
-        if direct:
-            get = link.api("DIRECT", "GET", self._stream)
-            return [(f"{get}.{subject.decode()}", b"") for subject in subjects]
-        get = link.api("STREAM", "MSG", "GET", self._stream)
-        wanted = [GetMessageRequest(last_by_subj=subject.decode()) for subject in subjects]
-        return [(get, base.encode(each)) for each in wanted]
-
-    def _read(self, link: Link, subjects: list[bytes], direct: bool) -> list[Stored]:
-        if direct and self._direct:
-            try:
-                found = link.request_many(self._questions(link, subjects, True))
-                return [_of_direct(reply) for reply in found]
-            except (AuthorizationError, NoRespondersError):
-                self._direct = False  # this user may not, or the stream does so no longer
-                link = self._links.get()
-        found = link.request_many(self._questions(link, subjects, False))
-        return [_of_leader(reply) for reply in found]
+    def _is_done(self, subject: bytes, entry: Entry, reply: Reply, refused: list[BadRow]) -> bool:
+        """Read an answer that is no ordinary acknowledgement: whether there is nothing left to do."""
+        try:
+            ack = decode_pub_ack(reply.payload)
+        except JetStreamApiError as error:
+            if error.err_code in WRONG_LAST:
+                return False
+            if error.err_code not in REFUSED_ROWS:
+                raise
+            bad = BadRow(str(entry.row), subject, entry.lines, entry.payload, str(error))
+            refused.append(bad)
+            return True
+        if ack.stream != self._stream:
+            raise ACCEPTED.error(
+                f"{subject.decode()!r} was stored by stream {ack.stream!r}, not by {self._stream!r}"
+            )
+        return True
 
     def _persist(self, action: Callable[[], None]) -> None:
         """Do it, and again on a new connection while the server may come back."""
@@ -225,29 +199,6 @@ class KeyedPublisher:
 
 
 _EXPECTED: Final = EXPECTED_LAST_SUBJECT_SEQ.encode()
-
-
-def _of_direct(reply: Reply) -> Stored:
-    block = reply.headers
-    if block.startswith(_ABSENT):
-        return Stored(0, None)
-    # The server's lines are behind the publisher's, who may have written the same names.
-    at = block.rfind(_SEQUENCE)
-    if at < 0:
-        said = block.split(b"\r\n", 1)[0].decode(errors="replace")
-        raise NoRespondersError(f"the server answered a direct get with {said}")
-    digits = block[at + len(_SEQUENCE) :].split(b"\r\n", 1)[0]
-    return Stored(int(digits), read_version(block))
-
-
-def _of_leader(reply: Reply) -> Stored:
-    try:
-        message = decode_response(reply.payload, GetMessageResponse).message
-    except JetStreamApiError as error:
-        if error.err_code != MESSAGE_NOT_FOUND:
-            raise
-        return Stored(0, None)
-    return Stored(message.seq, read_version(base64.b64decode(message.hdrs)))
 
 
 def _portions(held: dict[bytes, Entry], keys_max: int) -> list[dict[bytes, Entry]]:

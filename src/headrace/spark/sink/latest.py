@@ -61,7 +61,9 @@ class Latest:
         order = [_numbers(batch.column(at)) for at in self._layout.order]
         places = self._in_order(order, subjects, first, batch.num_rows)
         last = dict(zip([subjects[at] for at in places], places, strict=True))
-        bad = {each for each in last if self._encoder.complaint(each) is not None}
+        # A list has good subjects only.
+        doubtful = () if type(subjects) is list else last
+        bad = {each for each in doubtful if self._encoder.complaint(each) is not None}
         lost = [at for at in places if subjects[at] in bad] if bad else []
         wanted = [at for subject, at in last.items() if subject not in bad] + lost
         while wanted:

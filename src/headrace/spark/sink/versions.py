@@ -45,6 +45,38 @@ class Version(NamedTuple):
         return text.encode()
 
 
+class Writing:
+    """The lines, and the quick judgement, of one task: what all its values have in common is made once."""
+
+    def __init__(self, sink: str, batch: int, plan: PlanId, partition: int) -> None:
+        self._batch = batch
+        self._of_sink = LINE + f"{sink} ".encode()
+        self._front = f"{HEADER}: {sink} {batch} {plan.made_ns} {plan.nonce} ".encode()
+        self._partition = partition
+
+    def line(self, order: tuple[int, ...], row: int, digest: str) -> bytes:
+        """As ``Version.encode``."""
+        written = ",".join(map(str, order)) or "-"
+        return b"%b%b %d.%d %b\r\n" % (
+            self._front,
+            written.encode(),
+            self._partition,
+            row,
+            digest.encode(),
+        )
+
+    def is_later(self, headers: bytes) -> bool:
+        """Whether this task's value is surely to be stored over one with these headers; else ``judge``."""
+        at = headers.find(LINE)
+        if at < 0:
+            return True  # it is nobody's
+        if not headers.startswith(self._of_sink, at):
+            return False
+        begin = at + len(self._of_sink)
+        batch = headers[begin : headers.find(b" ", begin)]
+        return batch.isdigit() and int(batch) < self._batch
+
+
 class Verdict(Enum):
     """What is to be done with a value."""
 

@@ -150,6 +150,7 @@ class _Writing:
             self._patience,
             self._bad,
             direct=self._target.direct,
+            quiet_s=options.connection.request_timeout_s,
             mean_bytes=self._target.mean_bytes,
         )
         for batch in batches:
