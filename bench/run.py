@@ -27,6 +27,7 @@ import scaling
 import spark
 import spark_sink
 import starting
+import takeover
 
 BENCHMARKS = (
     "publishing",
@@ -47,6 +48,7 @@ BENCHMARKS = (
     "groups",
     "spark",
     "spark_sink",
+    "takeover",
 )
 
 
@@ -97,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         action="append",
         default=[],
-        help="of `fairness`, `removals`, `groups`, `spark`: a part of the names of rows (may be repeated)",
+        help="a part of the names of rows: of `fairness`, `removals`, `groups`, `spark`, `takeover`",
     )
     parser.add_argument(
         "--storage", choices=removals.STORAGES, help="of `removals`: only streams kept there"
@@ -135,6 +137,7 @@ def _runs(arguments: argparse.Namespace) -> dict[str, Callable[[], object]]:
         "groups": lambda: groups.run(rounds, two, only),
         "spark": lambda: spark.run(rounds, only),
         "spark_sink": lambda: spark_sink.run(rounds, servers),
+        "takeover": lambda: takeover.run(max(rounds, 10) if not only else rounds, two, only),
     }
 
 
