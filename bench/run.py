@@ -28,6 +28,7 @@ import spark
 import spark_sink
 import starting
 import survey
+import takeover
 
 BENCHMARKS = (
     "publishing",
@@ -49,6 +50,7 @@ BENCHMARKS = (
     "spark",
     "spark_sink",
     "survey",
+    "takeover",
 )
 
 
@@ -104,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         action="append",
         default=[],
-        help="of `fairness`, `removals`, `groups`, `spark`, `survey`: a part of the names of rows"
+        help="of `fairness`, `removals`, `groups`, `spark`, `survey`, `takeover`: a part of the names of rows"
         " (may be repeated)",
     )
     parser.add_argument(
@@ -151,6 +153,7 @@ def _runs(arguments: argparse.Namespace) -> dict[str, Callable[[], object]]:
         "survey": lambda: survey.run(
             min(rounds, 3), two if not arguments.server else servers, only, arguments.beside
         ),
+        "takeover": lambda: takeover.run(max(rounds, 10) if not only else rounds, two, only),
     }
 
 

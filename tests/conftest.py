@@ -54,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [name for name in os.environ if name.startswith("NATS_")]:
         del os.environ[name]
     os.environ |= java_start.environment(os.environ)
+    os.environ["HEADRACE_NO_CACHE"] = "1"  # a developer's own cache is not filled by tests
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 WITHIN_S = 240.0
 MESSAGES = 1_500
 TOTAL = 3_000
+_leases = itertools.count(1)
 
 FILE = """
 [pipeline]
@@ -36,6 +38,8 @@ fast_local_checkpoint = true
 [lease]
 servers = "{url}"
 seconds = "5s"
+kind = "{kind}"
+bucket = "{bucket}"
 
 [sources.orders]
 options = {{ stream = "{stream}", servers = "{url}", durable = "orders", maxOffsetsPerTrigger = 500 }}
@@ -86,9 +90,18 @@ def multiplied(batches):
 """
 
 
+@pytest.fixture(params=["headrace", pytest.param("nats-server", marks=pytest.mark.peer)])
+def server(request: pytest.FixtureRequest) -> str:
+    """The address of either server."""
+    if request.param == "headrace":
+        return str(request.getfixturevalue("url"))
+    found: peers.ServerProcess = request.getfixturevalue("reference_server")
+    return found.url
+
+
 @pytest.fixture
-def big_stream(url: str) -> Iterator[str]:
-    with sync.connect(url) as connection:
+def big_stream(server: str) -> Iterator[str]:
+    with sync.connect(server) as connection:
         js = connection.jetstream()
         js.create_stream(name="NUMBERS", subjects=["numbers"])
         publish(js, 1, MESSAGES)
@@ -183,19 +196,40 @@ def at_the_end(running: Running, sequence: int = MESSAGES) -> bool:
     return ends == {"out": sequence, "rejected": sequence}
 
 
-def test_a_warm_standby_goes_on_where_a_killed_runner_was_and_ctrl_c_finishes_the_running_batch(
-    write: Callable[..., Path], url: str, big_stream: str, started: Callable[..., Running]
-) -> None:
-    if not peers.java_is_there():
-        peers.missing_peer("Java", "install a Java runtime, 17 or newer")
-    write(VIEWS, "views.py")
-    file = write(FILE.format(stream=big_stream, url=url))
-    folder = file.parent
+def is_ready(running: Running) -> bool:
+    """Whether a runner stands by, and could take over."""
+    told = running.events("standby")
+    return bool(told) and told[-1]["ready"]
 
+
+def two_runners(file: Path, started: Callable[..., Running]) -> tuple[Running, Running]:
+    """One that is active and one that stands by, ready."""
     first = started("run", file)
     first.until(lambda: first.events("active"), "it does not get the lease")
     second = started("run", file)
-    second.until(lambda: second.events("standby"), "it does not stand by")
+    second.until(lambda: is_ready(second), "it does not get ready")
+    return first, second
+
+
+@pytest.fixture(params=["bucket", "pinned"])
+def leased(
+    request: pytest.FixtureRequest, write: Callable[..., Path], server: str, big_stream: str
+) -> Path:
+    """The file of a pipeline under each kind of lease."""
+    if not peers.java_is_there():
+        peers.missing_peer("Java", "install a Java runtime, 17 or newer")
+    write(VIEWS, "views.py")
+    kind = request.param
+    where = {"url": server, "kind": kind, "bucket": f"leases-{kind}-{os.getpid()}-{next(_leases)}"}
+    return write(FILE.format(stream=big_stream, **where))
+
+
+def test_a_warm_standby_goes_on_where_a_killed_runner_was_and_ctrl_c_finishes_the_running_batch(
+    leased: Path, server: str, started: Callable[..., Running]
+) -> None:
+    file, url = leased, server
+    folder = file.parent
+    first, second = two_runners(file, started)
     first.until(lambda: at_the_end(first), "it does not get to the end")
     assert not second.events("active")
     with sync.connect(url) as connection:
@@ -206,18 +240,50 @@ def test_a_warm_standby_goes_on_where_a_killed_runner_was_and_ctrl_c_finishes_th
     first.process.communicate()
 
     second.until(lambda: at_the_end(second, TOTAL), "the standby did not take over")
+    assert not second.events("ended"), "it fails where the other was"
     tokens = [each.events("active")[0]["token"] for each in (first, second)]
     assert tokens[0] < tokens[1]
     second.process.send_signal(signal.SIGINT)
     assert second.end() == (130, "")
     assert [each["state"] for each in second.events("ended")] == ["stopped", "stopped"]
 
+    check_results(folder, url)
+    check_status(file)
+
+
+def test_a_frozen_runner_that_wakes_when_its_standby_is_at_work_writes_nothing_and_stands_by(
+    leased: Path, server: str, started: Callable[..., Running]
+) -> None:
+    first, second = two_runners(leased, started)
+    first.until(lambda: at_the_end(first), "it does not get to the end")
+    with sync.connect(server) as connection:
+        publish(connection.jetstream(), MESSAGES + 1, TOTAL)
+    before = len(first.events("batch"))
+    first.until(lambda: len(first.events("batch")) > before, "it does not see the new messages")
+    frozen = [first.process.pid, *below(first.process.pid)]
+    for each in frozen:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, signal.SIGSTOP)
+    until_here(lambda: second.events("active"), "the standby did not take over", within=WITHIN_S)
+    second.until(lambda: second.events("batch"), "the standby has no batch")
+    for each in frozen:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, signal.SIGCONT)
+    second.until(lambda: at_the_end(second, TOTAL), "the standby did not get to the end")
+    first.until(lambda: first.events("standby"), "who was frozen does not stand by")
+    for running in (first, second):
+        running.process.send_signal(signal.SIGINT)
+        running.end()
+    check_results(leased.parent, server)
+
+
+def check_results(folder: Path, url: str) -> None:
+    """Each row is there once."""
     numbers = range(1, TOTAL + 1)
     assert rows(folder / "out") == [(n, 10 * n) for n in numbers if n % 10]
     rejected = messages(url, "REJECTED", "rejected")
     assert [row["number"] for row in rejected] == [n for n in numbers if n % 10 == 0]
     assert {tuple(row["failed"]) for row in rejected} == {("no multiple of ten",)}
-    check_status(file)
 
 
 def check_status(file: Path) -> None:

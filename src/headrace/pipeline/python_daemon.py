@@ -6,10 +6,28 @@ daemon sets handlers of its own, in itself and in each worker. Processes that a 
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import signal
 
 from pyspark.daemon import manager
 
+PRELOADED = (
+    "headrace.spark.source",
+    "headrace.spark.sink.writer",
+    "headrace.spark.tasks",
+    "pyarrow",
+)
+
+
+def preload() -> None:
+    """Import what every worker would import, once: they are forked off this process."""
+    for name in PRELOADED:
+        with contextlib.suppress(ImportError):  # the worker that needs it says so
+            importlib.import_module(name)
+
+
 if __name__ == "__main__":
+    preload()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     manager()

@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigurationError
+from .opening.ahead import import_ahead
+from .opening.classes import archive_for, jars_of_spark, quick_java, version_of_java
+from .opening.making import make_soon
 from .shield import DAEMON, shielded_context
 
 if TYPE_CHECKING:
@@ -58,6 +61,9 @@ def check_java() -> None:
     )
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    version = re.match(r"(?:1\.)?(\d+)", version_of_java(os.environ))
+    if version is not None and int(version[1]) >= JAVA_MIN and os.access(str(java), os.X_OK):
+        return  # it need not be started to say so
     if java is None or not Path(java).exists():
         where = f" in JAVA_HOME={home}" if home else ""
         raise ConfigurationError(f"Spark needs Java, which was not found{where}; {remedy}.")
@@ -118,11 +124,16 @@ def start_session(
     log.parent.mkdir(parents=True, exist_ok=True)
     if master.startswith("local") and os.environ["PYSPARK_PYTHON"] == sys.executable:
         settings = {"spark.python.daemon.module": DAEMON, **settings}  # another one may not have it
+    is_ours = not master.startswith("sc:")  # a server of Spark Connect is none of our processes
+    archive = archive_for(os.environ, settings, jars_of_spark()) if is_ours else None
     with _output_to(log):
+        import_ahead()
+        if is_ours:
+            with quick_java(archive):
+                shielded_context(name, master, settings)
+            make_soon(archive)
         from pyspark.sql import SparkSession
 
-        if not master.startswith("sc:"):  # a server of Spark Connect is none of our processes
-            shielded_context(name, master, settings)
         _log_errors_to(log)
         builder = SparkSession.builder.master(master).appName(name)
         for key, value in settings.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Final
 import click
 
 from ...pipeline.model import Declared
+from ...pipeline.opening.classes import NO_CACHE
 from ...pipeline.problems import PipelineError, Problem, Unasked
 from ...pipeline.reading import read
 from ..shared.errors import FAILED, UNREACHABLE
@@ -17,6 +19,20 @@ from ..shared.output import Output
 
 FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 PROFILE = click.option("--profile", default="", metavar="NAME", help="whose values take precedence")
+
+
+def _without_cache(_context: click.Context, _option: click.Parameter, given: bool) -> None:
+    if given:
+        os.environ[NO_CACHE] = "1"
+
+
+CACHE = click.option(
+    "--no-cache",
+    is_flag=True,
+    expose_value=False,
+    callback=_without_cache,
+    help="neither use nor make the archive of Spark's classes",
+)
 
 
 def opened(output: Output, file: Path, profile: str) -> Declared | None:

@@ -16,12 +16,13 @@ from ..shared.asking import may_go_on
 from ..shared.output import Output
 from ..shared.verbs import offline
 from .apart import apart
-from .file import FILE, PROFILE, opened, status_of_problems, tell_problems
+from .file import CACHE, FILE, PROFILE, opened, status_of_problems, tell_problems
 
 
 @offline(
     FILE,
     PROFILE,
+    CACHE,
     click.option("--plan", is_flag=True, help="start Spark, too, to analyse SQL and columns"),
     click.option("--no-server", is_flag=True, help="ask no server"),
 )

@@ -24,7 +24,7 @@ from ...pipeline.seen.recorder import Recorder, told
 from .. import INTERRUPTED
 from ..shared.output import Output
 from ..shared.verbs import offline
-from .file import FILE, MISTAKEN, PROFILE, opened, status_of_problems, tell_problems
+from .file import CACHE, FILE, MISTAKEN, PROFILE, opened, status_of_problems, tell_problems
 
 if TYPE_CHECKING:
     from ...pipeline.running import Ended
@@ -40,7 +40,7 @@ ACCEPT = click.option(
 )
 
 
-@offline(FILE, PROFILE, AGAIN, ACCEPT)
+@offline(FILE, PROFILE, AGAIN, ACCEPT, CACHE)
 def run(output: Output, file: Path, profile: str, again: bool, accept_changes: bool) -> int:
     """Run the queries of a pipeline's FILE, each by its trigger, until Ctrl-C.
 
@@ -51,7 +51,7 @@ def run(output: Output, file: Path, profile: str, again: bool, accept_changes: b
     return _run(output, file, profile, once=False, consent=Consent(again, accept_changes))
 
 
-@offline(FILE, PROFILE, AGAIN, ACCEPT)
+@offline(FILE, PROFILE, AGAIN, ACCEPT, CACHE)
 def once(output: Output, file: Path, profile: str, again: bool, accept_changes: bool) -> int:
     """Process what is in the sources now, then end: 0 if every query did, 1 if one failed, 4 if the file has
     mistakes.
@@ -122,6 +122,7 @@ def _status(ended: list[Ended], signals: dict[str, int]) -> int:
 @offline(
     FILE,
     PROFILE,
+    CACHE,
     click.option("--query", required=True, metavar="NAME", help="whose rows are made again"),
     click.option(
         "--from", "begin", required=True, metavar="WHERE", help="earliest, a sequence or a time"

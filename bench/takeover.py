@@ -1,0 +1,292 @@
+"""How long rows do not flow when the runner of a pipeline is killed, and a standby goes on.
+
+Two runners of one pipeline, an exactly-once query from a stream into another, under each kind of lease on
+each server. The active one is killed, or ended, once its standby is ready; a new one takes its place.
+Beside it: a plain start, from the command to the first row, without and with the archive of classes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import contenders
+import report
+from contenders import Contender
+from headrace import sync
+from headrace.pipeline.opening.classes import NO_CACHE
+
+SECONDS = 6.0
+WITHIN_S = 600.0
+EVERY_S = 0.02
+AFTER_LEASE_S = 2.0
+WORST_S = 3.0
+START_S = 9.0
+READ, WRITTEN = "TAKEN", "WRITTEN"
+
+FILE = """
+[pipeline]
+name = "takeover"
+checkpoint = "checkpoint"
+fast_local_checkpoint = true
+{lease}
+[sources.read]
+options = {{ stream = "{read}", servers = "{url}" }}
+
+[views.lines]
+sql = "SELECT sequence, CAST(data AS string) AS text FROM read"
+
+[sinks.out]
+from = "lines"
+format = "jetstream"
+
+[sinks.out.options]
+servers = "{url}"
+stream = "{written}"
+subject = "written"
+delivery = "exactlyOnce"
+sinkId = "out"
+"""
+LEASE = """
+[lease]
+servers = "{url}"
+kind = "{kind}"
+bucket = "takeover-{kind}"
+seconds = "{seconds:g}s"
+"""
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """Seconds of one: until the lease was had, the query had started, its first row was stored."""
+
+    lease: float
+    plan: float
+    batch: float
+
+    @property
+    def after_lease(self) -> float:
+        return self.plan + self.batch
+
+    @property
+    def total(self) -> float:
+        return self.lease + self.after_lease
+
+
+class Run:
+    """A runner and the events it tells."""
+
+    def __init__(self, file: Path, number: int, **environment: str) -> None:
+        self.lines = file.with_name(f"{number}.jsonl")
+        self.began = time.time()
+        with self.lines.open("w") as lines:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "headrace", "pipeline", "run", str(file)],
+                stdout=lines,
+                start_new_session=True,
+                env={**os.environ, **environment},
+            )
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        lines = self.lines.read_text().splitlines(keepends=True)
+        found = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [each for each in found if each["event"] == kind]
+
+    def at(self, kind: str) -> float:
+        """When it told the last event of a kind."""
+        return datetime.fromisoformat(self.events(kind)[-1]["time"]).timestamp()
+
+    def until(self, is_so: Callable[[], object]) -> None:
+        deadline = time.monotonic() + WITHIN_S
+        while not is_so():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the runner did not get on; see {self.lines}")
+            threading.Event().wait(EVERY_S)
+
+    @property
+    def is_ready(self) -> bool:
+        told = self.events("standby")
+        return bool(told) and bool(told[-1]["ready"])
+
+    def end(self, number: int = signal.SIGKILL) -> None:
+        """Java is in a group of its own; without its runner it ends, too."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, number)
+            self.process.wait(WITHIN_S)
+
+
+class Written:
+    """The stream that the query writes to."""
+
+    def __init__(self, js: sync.JetStream) -> None:
+        self._js = js
+
+    def messages(self) -> int:
+        found = self._js.stream(WRITTEN).info(subjects="written").state.subjects
+        return int((found or {}).get("written", 0))
+
+    def first_after(self, moment: float) -> float | None:
+        """When the first message was stored after a moment; None if none was."""
+        stream = self._js.stream(WRITTEN)
+        start = datetime.fromtimestamp(moment).astimezone()
+        consumer = stream.ordered_consumer(filter_subjects=["written"], opt_start_time=start)
+        for message in consumer.fetch(1, max_wait=0.2):
+            return float(message.metadata.timestamp.timestamp())
+        return None
+
+
+@contextlib.contextmanager
+def flowing(url: str) -> Iterator[Written]:
+    """Two streams, and a message into the first one every few milliseconds."""
+    over = threading.Event()
+    with sync.connect(url) as connection:
+        js = connection.jetstream()
+        js.create_stream(name=READ, subjects=["taken"])
+        subjects = ["written", f"_sink.{WRITTEN}.>"]
+        js.create_stream(name=WRITTEN, subjects=subjects, allow_atomic=True)
+
+        def publish() -> None:
+            number = 0
+            while not over.wait(EVERY_S):
+                number += 1
+                js.publish("taken", b"%d" % number)
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        try:
+            yield Written(js)
+        finally:
+            over.set()
+            thread.join()
+
+
+@contextlib.contextmanager
+def folder_of() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="headrace-takeover-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def takeovers(url: str, kind: str, rounds: int, number: int) -> list[Takeover]:
+    """Kill the active runner, again and again; ``number``: the signal."""
+    found: list[Takeover] = []
+    with flowing(url) as written, folder_of() as folder:
+        lease = LEASE.format(url=url, kind=kind, seconds=SECONDS)
+        file = folder / "takeover.toml"
+        file.write_text(FILE.format(url=url, lease=lease, read=READ, written=WRITTEN))
+        runs = [Run(file, 0)]
+        try:
+            runs[0].until(lambda: runs[0].events("batch"))
+            for each in range(1, rounds + 1):
+                active, standby = runs[-1], Run(file, each)
+                runs.append(standby)
+                standby.until(lambda standby=standby: standby.is_ready)
+                killed = time.time()
+                active.end(number)
+                standby.until(lambda standby=standby: standby.events("started"))
+                found.append(_measured(standby, written, killed))
+                standby.until(lambda standby=standby: standby.events("batch"))
+        finally:
+            for run in runs:
+                run.end()
+    return found
+
+
+def _measured(standby: Run, written: Written, killed: float) -> Takeover:
+    active, started = standby.at("active"), standby.at("started")
+    first: list[float] = []
+
+    def is_stored() -> bool:
+        moment = written.first_after(active)
+        first.extend([] if moment is None else [moment])
+        return bool(first)
+
+    standby.until(is_stored)
+    return Takeover(active - killed, started - active, first[0] - started)
+
+
+def start(url: str, **environment: str) -> float:
+    """Seconds from the command to the first row."""
+    with flowing(url) as written, folder_of() as folder:
+        file = folder / "takeover.toml"
+        file.write_text(FILE.format(url=url, lease="", read=READ, written=WRITTEN))
+        run = Run(file, 0, **environment)
+        try:
+            run.until(lambda: written.messages() > 0)
+            return (written.first_after(run.began) or time.time()) - run.began
+        finally:
+            run.end()
+
+
+def run(rounds: int, servers: list[Contender], only: list[str]) -> None:
+    rows: list[list[str]] = []
+    figures: dict[str, Any] = {}
+    for contender in servers:
+        for kind in ("bucket", "pinned"):
+            for word, number in (("killed", signal.SIGKILL), ("ended", signal.SIGTERM)):
+                name = f"{contender.name}, {kind}, {word}"
+                if any(part not in name for part in only):
+                    continue
+                with contenders.running(contender) as server:
+                    found = takeovers(server.url, kind, rounds, number)
+                figures[name] = [vars(each) for each in found]
+                rows.append(_row(name, found))
+                _claim(name, found)
+    report.table(
+        f"Takeovers, a lease of {SECONDS:g} s (median; worst of {rounds})",
+        ["what", "lease", "plan", "first row", "after the lease", "rows again after"],
+        rows,
+    )
+    if not only or "start" in only:
+        figures["starts"] = _starts(rounds, servers)
+    report.write("takeover", figures)
+
+
+def _row(name: str, found: list[Takeover]) -> list[str]:
+    parts: list[Callable[[Takeover], float]] = [
+        lambda each: each.lease,
+        lambda each: each.plan,
+        lambda each: each.batch,
+        lambda each: each.after_lease,
+        lambda each: each.total,
+    ]
+    values = [[part(each) for each in found] for part in parts]
+    return [name, *(f"{report.median(each):.1f}; {max(each):.1f}" for each in values)]
+
+
+def _claim(name: str, found: list[Takeover]) -> None:
+    after = [each.after_lease for each in found]
+    middle, worst = report.median(after), max(after)
+    for word, value, most in (("median", middle, AFTER_LEASE_S), ("worst", worst, WORST_S)):
+        figure = f"{name}: after the lease, {word}"
+        report.claim(figure, f"{value:.2f} s", value, at_most=most, unit=" s")
+
+
+def _starts(rounds: int, servers: list[Contender]) -> dict[str, list[float]]:
+    contender = servers[0]
+    found: dict[str, list[float]] = {"without": [], "with": []}
+    for _ in range(rounds):
+        with contenders.running(contender) as server:
+            found["without"].append(start(server.url, **{NO_CACHE: "1"}))
+        with contenders.running(contender) as server:
+            found["with"].append(start(server.url))
+    rows = [[f"{word} an archive", f"{report.median(each):.1f}"] for word, each in found.items()]
+    report.table("A start: command to first row, s", ["archive of classes", "s"], rows)
+    middle = report.median(found["with"])
+    report.claim("a start with an archive", f"{middle:.1f} s", middle, at_most=START_S, unit=" s")
+    return found

@@ -1,0 +1,175 @@
+"""Rehearsals of a runner that stands by, in a real session: what they find, and that nobody sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.pipeline.model import Declared
+from headrace.pipeline.reading import read
+from headrace.pipeline.ready.rehearsal import FRONT, GivenUpError, Rehearsal
+
+from .conftest import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+FILE = """[pipeline]
+name = "numbers"
+checkpoint = "{checkpoint}"
+
+[sources.orders]
+options = {{ stream = "{stream}", servers = "{url}", durable = "numbers" }}
+
+[views.counted]
+sql = "SELECT subject, count(*) AS many FROM orders GROUP BY subject"
+
+[views.called]
+python = "code.py:called"
+
+[views.lines]
+sql = "{sql}"
+
+[sinks.exactly]
+from = "lines"
+format = "jetstream"
+options = {{ servers = "{url}", stream = "{out}", subject = "{out}.x", {exactly} }}
+
+[sinks.many]
+from = "counted"
+format = "{kind}"
+mode = "complete"
+
+[sinks.files]
+from = "called"
+format = "parquet"
+options = {{ path = "files" }}
+
+[sinks.mine]
+from = "orders"
+python = "code.py:mine"
+"""
+SQL = "SELECT CAST(data AS string) AS text FROM orders"
+GOOD: dict[str, str] = {
+    "checkpoint": "checkpoint",
+    "sql": SQL,
+    "kind": "noop",
+    "exactly": 'delivery = "exactlyOnce", sinkId = "n"',
+}
+
+CODE = """
+import pathlib
+
+CALLS = pathlib.Path({calls!r})
+
+
+def called(orders):
+    return orders.mapInArrow(rows, "sequence bigint")
+
+
+def rows(batches):
+    CALLS.write_text("rows")
+    for batch in batches:
+        yield batch.select(["sequence"])
+
+
+def mine(frame, batch):
+    CALLS.write_text("mine")
+"""
+
+
+class World:
+    """A pipeline, what it reads and what it would write to."""
+
+    def __init__(self, folder: Path, source: Feed, target: Feed) -> None:
+        self.folder, self.source, self.target = folder, source, target
+        self.calls = folder / "calls"
+        (folder / "code.py").write_text(CODE.format(calls=str(self.calls)))
+
+    def declared(self, **changed: str) -> Declared:
+        given = {"stream": self.source.name, **GOOD, **changed}
+        file = self.folder / "numbers.toml"
+        file.write_text(FILE.format(url=self.source.url, out=self.target.name, **given))
+        return read(file)
+
+    def outside(self) -> dict[str, Any]:
+        """Streams, their messages, consumers, and files."""
+        found: dict[str, Any] = {"files": sorted(map(str, self.folder.rglob("*.*")))}
+        for feed in (self.source, self.target):
+            state = feed.call(f"STREAM.INFO.{feed.name}")["state"]
+            consumers = feed.call(f"CONSUMER.NAMES.{feed.name}")["consumers"]
+            found[feed.name] = state["messages"], state["last_seq"], consumers
+        found["streams"] = sorted(self.source.call("STREAM.NAMES")["streams"])
+        return found
+
+
+@pytest.fixture
+def world(tmp_path: Path, feed: Feed, make_feed: Callable[..., Feed]) -> Iterator[World]:
+    feed.publish(["a", "b"])
+    target = make_feed(allow_atomic=True)
+    target.call(
+        f"STREAM.UPDATE.{target.name}",
+        {
+            "name": target.name,
+            "subjects": [f"{target.name}.>", f"_sink.{target.name}.>"],
+            "allow_atomic": True,
+        },
+    )
+    yield World(tmp_path, feed, target)
+
+
+def test_it_runs_every_plan_and_nothing_is_seen_outside_nor_code_of_the_user_called(
+    spark: SparkSession, world: World, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    declared = world.declared()
+    (world.folder / "__pycache__").mkdir(exist_ok=True)
+    before = world.outside()
+    rehearsal = Rehearsal(declared, spark)
+    for _ in range(3):
+        assert rehearsal.run() == []
+        rehearsal.keep_warm()
+    after = world.outside()
+    after["files"] = [each for each in after["files"] if "__pycache__" not in each]
+    assert after == before
+    assert not world.calls.exists()
+    assert not (world.folder / "checkpoint").exists()
+    assert rehearsal.step == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "line", "said"),
+    [
+        ({"stream": "NOWHERE"}, 5, "NOWHERE"),
+        ({"sql": "SELECT nothing FROM orders"}, 14, "nothing"),
+        ({"kind": "kafka"}, 22, "kafka"),
+        ({"checkpoint": "code.py"}, 1, "checkpoints cannot be written into"),
+    ],
+)
+def test_what_would_keep_it_from_taking_over_is_told_with_its_line(
+    spark: SparkSession, world: World, changed: dict[str, str], line: int, said: str
+) -> None:
+    problems = Rehearsal(world.declared(**changed), spark).run()
+    found = [each for each in problems if said in each.text]
+    assert found, problems
+    assert abs(found[0].place.line - line) <= 1
+
+
+def test_one_that_is_given_up_ends_soon(spark: SparkSession, world: World) -> None:
+    rehearsal = Rehearsal(world.declared(), spark)
+    rehearsal.give_up()
+    with pytest.raises(GivenUpError):
+        rehearsal.run()
+
+
+def test_what_it_needed_for_itself_is_removed(spark: SparkSession, world: World) -> None:
+    import tempfile
+
+    folder = Path(tempfile.gettempdir())
+    before = set(folder.glob(f"{FRONT}*"))
+    Rehearsal(world.declared(), spark).run()
+    assert set(folder.glob(f"{FRONT}*")) <= before
