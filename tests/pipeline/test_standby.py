@@ -18,7 +18,7 @@ from headrace.pipeline.problems import Place
 from headrace.pipeline.reading import read
 from headrace.pipeline.resets import reset
 from headrace.pipeline.standby import Standby, who_we_are
-from waiting import until_here
+from waiting import block, until_here
 
 from .conftest import ORDERS
 
@@ -96,6 +96,39 @@ class Heard:
 
     def __getattr__(self, event: str) -> Callable[..., None]:
         return lambda *what: self.events.append((event, *map(str, what)))
+
+
+@pytest.mark.parametrize("kind", ["bucket", "pinned"])
+def test_a_function_that_blocks_for_longer_than_a_lease_lasts_does_not_cost_it(
+    settings: LeaseSettings,
+    write: Callable[..., Path],
+    stream: str,
+    kind: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a sink, say; another runner that stands by meanwhile does not get the lease."""
+    lease = replace(settings, kind=kind, bucket="leases" if kind == "bucket" else "PINNED")
+    declared = replace(read(write(ORDERS)), lease=lease)
+    told: list[Any] = []
+
+    class Session:
+        def stop(self) -> None: ...
+
+    class Runner:
+        def stop(self, why: str, *, at_once: bool = False) -> None:
+            told.append(why)
+
+    def turn(*given: Any, on_runner: Callable[[Any], None], **more: Any) -> list[Any]:
+        on_runner(Runner())
+        with Standby(lease, "orders", lambda why: None) as other:
+            block(2 * SECONDS)
+            told.append(other.wait(0.01))
+        return []
+
+    monkeypatch.setattr(life, "session_of", lambda declared: Session())
+    monkeypatch.setattr(life, "run_here", turn)
+    assert life.Life(declared, Heard()).run() == []
+    assert told == [0]
 
 
 def test_a_runner_that_loses_the_lease_ends_its_queries_at_once_and_stands_by_again(

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -32,11 +31,11 @@ class ErrorSpec:
         return _exception(self.code, self.err_code, self.description)
 
 
-@dataclass(frozen=True, slots=True)
 class _Filled(ErrorSpec):
-    err_code: int
-    code: int
-    description: str
+    def __init__(self, err_code: int, code: int, description: str) -> None:
+        self.err_code = err_code
+        self.code = code
+        self.description = description
 
 
 def api_error(error: dict[str, Any]) -> JetStreamApiError:

@@ -35,6 +35,7 @@ __all__ = [
 
 NATS_SERVER: Final = "nats-server"
 COMPLETE: Final = "_HEADRACE_COMPLETE"  # with this variable a shell asks for completions
+COLUMNS_DEFAULT: Final = 80
 INTERRUPTED: Final = 130  # the status shells use for a program ended by Ctrl-C
 
 
@@ -122,12 +123,14 @@ def _unknown(words: list[str]) -> str:
 
 def _run_argparse(name: str, arguments: list[str]) -> int:
     import argparse
+    from functools import partial
 
     module = _imported(f".{name}")
     parser = argparse.ArgumentParser(
         prog=f"headrace {name}",
         description=(module.__doc__ or "").split("\n\n")[0],
         allow_abbrev=False,
+        formatter_class=partial(argparse.HelpFormatter, width=_columns() - 2),
     )
     module.add_arguments(parser)
     spell = getattr(module, "spell", None)
@@ -135,6 +138,18 @@ def _run_argparse(name: str, arguments: list[str]) -> int:
         arguments = spell(arguments, parser)
     status: int = module.run(parser.parse_args(arguments))
     return status
+
+
+def _columns() -> int:
+    """How wide the terminal is: as argparse finds it, but without loading what compresses archives."""
+    try:
+        return int(os.environ["COLUMNS"]) or COLUMNS_DEFAULT
+    except (KeyError, ValueError):
+        pass
+    try:
+        return os.get_terminal_size().columns or COLUMNS_DEFAULT
+    except OSError:  # not a terminal
+        return COLUMNS_DEFAULT
 
 
 def _imported(name: str) -> ModuleType:

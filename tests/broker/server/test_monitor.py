@@ -347,7 +347,52 @@ async def test_the_pages_count_requests_messages_and_what_the_caches_knew() -> N
     assert subscriptions["num_removes"] == subscriptions["num_inserts"] - 1 == 1
     assert subscriptions["num_matches"] == 9
     assert 0.5 < subscriptions["cache_hit_rate"] < 1
-    assert subscriptions["max_fanout"] in (
-        0,
-        1,
-    )  # a subject nobody stores may be kept by its prefix
+    assert subscriptions["num_cache"] >= 1
+    assert subscriptions["max_fanout"] == 1
+
+
+@pytest.mark.peer
+async def test_subscriptions_are_counted_as_by_nats_server(
+    nats_server: Callable[..., peers.ServerProcess],
+) -> None:
+    """Beside those that nats-server has itself, and what it knows of subjects of its own."""
+    monitoring = peers.free_port()
+    server = nats_server(flags=["-m", str(monitoring)])
+    loop = asyncio.get_running_loop()
+
+    def theirs() -> Any:
+        address = f"http://127.0.0.1:{monitoring}/subsz"
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            return json.load(answer)
+
+    async with (
+        Broker(monitor_port=0) as broker,
+        connect(broker.client_url) as one,
+        connect(server.url) as other,
+    ):
+        told = []
+        for connection in (one, other):
+            mine = connection is one
+
+            async def page(mine: bool = mine) -> Any:
+                if mine:
+                    return json.loads((await get(broker, "/subsz"))[1])
+                return await loop.run_in_executor(None, theirs)
+
+            before = await page()
+            for _ in range(3):
+                gone = await connection.subscribe("a.*", callback=lambda message: None)
+            await connection.subscribe("a.>", queue="q", callback=lambda message: None)
+            for _ in range(5):
+                await connection.publish("a.x", b"")
+            await connection.flush()
+            after = await page()
+            await gone.unsubscribe()
+            await connection.flush()
+            at_last = await page()
+            counted = ("num_subscriptions", "num_inserts", "num_removes")
+            told.append(
+                [[each[name] - before[name] for name in counted] for each in (after, at_last)]
+                + [after["max_fanout"]]
+            )
+        assert told[0] == told[1] == [[4, 4, 0], [3, 4, 1], 4]

@@ -30,7 +30,6 @@ from .machine import (
     share_out,
     time_zone,
 )
-from .monitor import REQUESTS_OPEN_MAX, Monitor
 from .moved_clock import NEVER_NS, MovedClock, checked
 from .passwords import DecisionThreads
 from .storage import OpenStorage, open_storage
@@ -39,6 +38,7 @@ from .timekeeping import tell_of_jump, tell_of_streams_ahead
 if TYPE_CHECKING:
     from .config.keywords import BrokerSettings
     from .connections.websocket import WebSocketListener
+    from .monitor import Monitor
 
 logger = logging.getLogger("headrace.broker")
 
@@ -198,6 +198,8 @@ class Broker:
                 tell_of_streams_ahead(hub)
                 pump.wake()
             if options.monitor_port is not None:
+                from .monitor import Monitor
+
                 self._monitor = Monitor(hub, shares.monitor)
                 await self._monitor.start(
                     options.monitor_host or options.host, options.monitor_port
@@ -299,7 +301,11 @@ class Broker:
         """What the store keeps for itself, and how many connections there can be beside it."""
         options = self.options
         on_disk = options.jetstream and options.store_dir is not None
-        monitor = 0 if options.monitor_port is None else REQUESTS_OPEN_MAX
+        monitor = 0
+        if options.monitor_port is not None:
+            from .monitor import REQUESTS_OPEN_MAX
+
+            monitor = REQUESTS_OPEN_MAX
         shares = share_out(store=on_disk, monitor_max=monitor)
         self._room_for_connections = shares.connections
         if shares.connections < options.connections_max:

@@ -9,12 +9,14 @@ import hmac
 import logging
 import secrets
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...errors import ConfigurationError
 from ..core.auth.authentication import Identity
 from ..core.net.session import Session
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 logger = logging.getLogger("headrace.broker")
 
@@ -84,6 +86,8 @@ class DecisionThreads:
         decided: Callable[[Identity | None], None],
     ) -> None:
         if self._threads is None:
+            from concurrent.futures import ThreadPoolExecutor
+
             self._threads = ThreadPoolExecutor(THREADS_MAX, "headrace-passwords")
         loop, wake = self._loop, self._wake
 

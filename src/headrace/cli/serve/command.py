@@ -25,7 +25,7 @@ from .config import add_flags, broker_options, given_flags, read_file
 from .files import told_by_files
 from .flags import add_ignored_flags, ignored_flags, spell
 from .log import reopen_log, set_up_logging
-from .nats import FileSettings
+from .settings import FileSettings
 from .signal import send_signal
 
 __all__ = ["add_arguments", "run", "spell"]

@@ -8,22 +8,18 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ... import limits
 from ...broker.core.account_options import AccountOptions, AssetLimits
 from ...broker.core.auth.authentication import User
-from ...broker.server.config.accounts import read_accounts, read_asset_limits
-from ...broker.server.config.fields import from_plain, nearest
 from ...broker.server.config.options import BrokerOptions, TlsOptions, WebSocketOptions
-from ...broker.server.config.users import read_users
-from ...broker.server.config.websocket import read_websocket
 from ...documents import DocumentError, parse_toml
 from ...errors import ConfigurationError
 from .log import FORMATS
-from .nats import FileSettings, read_nats_file
+from .settings import FileSettings
 
 PORT_DEFAULT: Final = 4222
 
@@ -75,14 +71,24 @@ def _log_format(value: Any) -> str:
     return str(value)
 
 
+def _plain(value: Any, key: str, file: str) -> Any:
+    from ...broker.server.config.fields import from_plain
+
+    return from_plain(value, key, file)
+
+
 def _users(value: Any) -> list[User]:
     """The tables of nats-server's files: user, pass and permissions. Raises ConfigurationError."""
-    return read_users(from_plain(value, "users", ""))
+    from ...broker.server.config.users import read_users
+
+    return read_users(_plain(value, "users", ""))
 
 
 def _accounts(value: Any) -> list[AccountOptions]:
     """The tables of nats-server's files without their users. Raises ConfigurationError."""
-    found = read_accounts(from_plain(value, "accounts", ""))
+    from ...broker.server.config.accounts import read_accounts
+
+    found = read_accounts(_plain(value, "accounts", ""))
     if found.users:
         raise ConfigurationError(
             'accounts: users stand in [[users]] here, each with account = "NAME"'
@@ -92,16 +98,19 @@ def _accounts(value: Any) -> list[AccountOptions]:
 
 def _asset_limits(value: Any) -> AssetLimits:
     """The table of nats-server's files. Raises ConfigurationError."""
-    return read_asset_limits(from_plain(value, "jetstream_limits", "")).limits
+    from ...broker.server.config.accounts import read_asset_limits
+
+    return read_asset_limits(_plain(value, "jetstream_limits", "")).limits
 
 
 def _websocket(value: Any) -> WebSocketOptions | None:
     """The table of nats-server's files. Raises ConfigurationError."""
-    return read_websocket(from_plain(value, "websocket", ""))
+    from ...broker.server.config.websocket import read_websocket
+
+    return read_websocket(_plain(value, "websocket", ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting. ``key`` is its name in the file; without ``usage`` it is only in the file.
 
     ``usage`` has the spellings of its flag, and the name of the value if it takes one.
@@ -210,6 +219,8 @@ def read_file(path: Path, environ: Mapping[str, str]) -> FileSettings:
         except tomllib.TOMLDecodeError as error:
             if path.suffix == ".toml":
                 raise ConfigurationError(f"{path}: not a TOML file: {error}") from error
+    from .nats import read_nats_file  # with the parser of that format, which few starts need
+
     return read_nats_file(path, text, environ)
 
 
@@ -223,6 +234,8 @@ def settings_of(document: Mapping[str, Any], path: Path, text: str = "") -> dict
     for key, value in document.items():
         setting = settings.get(key)
         if setting is None:
+            from ...broker.server.config.fields import nearest
+
             meant = nearest(key, settings) or f"accepted are {', '.join(settings)}"
             raise ConfigurationError(f"{path}{_line_of(key, text)}: no setting {key!r}; {meant}")
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any, Final
 
 _IGNORED: Final = (
@@ -73,6 +72,8 @@ def spell(arguments: Iterable[str], parser: argparse.ArgumentParser) -> list[str
         found = actions.get(name) if argument.startswith("-") else None
         if found is None:
             if argument.startswith("-"):
+                from difflib import get_close_matches
+
                 near = get_close_matches(name, actions, 1) if len(name) > 2 else []
                 meant = (
                     f"did you mean {actions[near[0]][0]}?"

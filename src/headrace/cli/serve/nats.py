@@ -7,9 +7,8 @@ if ignoring it could grant access or hide a requested output.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from ...broker.core.auth.authentication import User
 from ...broker.server.config.accounts import read_accounts, read_asset_limits
@@ -19,6 +18,7 @@ from ...broker.server.config.trust import read_trust
 from ...broker.server.config.users import read_permissions, read_secret, read_users
 from ...broker.server.config.websocket import read_websocket
 from ...errors import ConfigurationError
+from .settings import FileSettings
 
 _HARMLESS: Final = frozenset({
     "write_deadline", "log_size_limit", "logfile_size_limit",
@@ -36,25 +36,6 @@ _HARMLESS_JETSTREAM: Final = frozenset({
     "max_buffered_size", "info_queue_limit", "strict", "meta_compact", "meta_compact_size",
     "meta_compact_sync", "max_concurrent_io",
 })  # fmt: skip
-
-
-@dataclass(slots=True)
-class FileSettings:
-    """Settings by their key in ``serve_config.SETTINGS``, and warnings for the operator.
-
-    ``assumed`` has a warning by the key of a setting that the file leaves open and a flag may set.
-    """
-
-    values: dict[str, Any] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    assumed: dict[str, str] = field(default_factory=dict)
-
-    def put(self, key: str, value: object) -> None:
-        if value is not None:
-            self.values[key] = value
-
-    def warn_of(self, name: str, value: ConfigValue, what: str = "not supported, ignored") -> None:
-        self.warnings.append(f"{value.place}: {name}: {what}")
 
 
 def read_nats_file(path: Path, text: str, environ: Mapping[str, str]) -> FileSettings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -29,20 +28,27 @@ class BatchRoom(msgspec.Struct):
     """How many fast batches are open; they hold nothing."""
 
 
-@dataclass(eq=False, repr=False, match_args=False)
 class Context:
     """The ports of one engine, and what its parts share."""
 
-    bus: Bus
-    storage: Storage
-    clock: Clock
-    random: Randomness
-    timers: Timers
-    options: JetStreamOptions
-    barrier: FlushBarrier = field(init=False)
-    quota: StreamQuota = field(init=False)
+    barrier: FlushBarrier
+    quota: StreamQuota
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        storage: Storage,
+        clock: Clock,
+        random: Randomness,
+        timers: Timers,
+        options: JetStreamOptions,
+    ) -> None:
+        self.bus = bus
+        self.storage = storage
+        self.clock = clock
+        self.random = random
+        self.timers = timers
+        self.options = options
         self.advisories = Advisories(self)
         self.batch_room = BatchRoom()
         self.removals = Removals(self)

@@ -180,12 +180,11 @@ def subsz(
 
 
 def _matching(hub: Monitored, accounts: list[Account]) -> dict[str, Any]:
-    """How subjects found their receivers. The caches hold subjects that were published to."""
+    """How subjects found their receivers. The caches hold what was published to: subjects, or all but their
+    last token where that says as much."""
     routers = [account.router for account in accounts]
     fanouts = [
-        len(route.plain) + len(route.groups)
-        for router in routers
-        for route in router.exact.values()
+        len(route.plain) + len(route.groups) for router in routers for route in router.cached()
     ]
     sessions = [each for each in hub.sessions.values() if each.account in accounts]
     matches_done = sum(each.in_messages for each in sessions)

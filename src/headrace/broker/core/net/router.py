@@ -65,8 +65,7 @@ class Router:
         """Subscriptions there have ever been; those that went are ``added - subscriptions``."""
         self.misses = 0
         """Subjects that no cache knew."""
-        self.answers_others = False
-        """Whether replies to other accounts go through here: such a reply is not a client's to name."""
+        self.answers_others = False  # where replies do, which are then not a client's to name
         self.imported_from: list[Router] = []
         """Of the accounts whose streams are imported here: they may wait for outputs of this one."""
         self.exact: dict[bytes, Route] = {}
@@ -155,6 +154,10 @@ class Router:
     def find(self, subject: bytes) -> Route:
         """The receivers of ``subject``; a malformed one (an empty token) has none."""
         return self.exact.get(subject) or self.find_uncached(subject)
+
+    def cached(self) -> list[Route]:
+        """What the caches know."""
+        return [*self.exact.values(), *(route for route, _ in self._prefixes.values())]
 
     def find_uncached(self, subject: bytes) -> Route:
         """Steps 2 and 3, after a miss in ``exact``."""

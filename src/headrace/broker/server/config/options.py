@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -31,11 +31,12 @@ from ...core.auth.authentication import (
     User,
     UserAuthentication,
 )
-from ...core.auth.jwt_auth import TokenTrust, TrustedTokens
 from ...core.auth.passwords import is_hash
-from ..keys import key_checker
-from ..passwords import Passwords, password_checker
 from ..tls import TellingContext
+
+if TYPE_CHECKING:
+    from ...core.auth.jwt_auth import TokenTrust, TrustedTokens
+    from ..passwords import Passwords
 
 PORT_MAX: Final = 65_535
 
@@ -359,6 +360,8 @@ class BrokerOptions:
         if self.token is not None:
             return TokenAuthentication(self.token, passwords=_checker_for([self.token]))
         if self.users:
+            from ..keys import key_checker
+
             has_keys = any(user.nkey for user in self.users)
             return UserAuthentication(
                 self.users,
@@ -378,13 +381,20 @@ class BrokerOptions:
 
     @staticmethod
     def _trusted_tokens(trust: TokenTrust) -> TrustedTokens:
+        from ...core.auth.jwt_auth import TrustedTokens
+        from ..keys import key_checker
+
         keys = key_checker()
         return TrustedTokens(trust, keys, keys.verifies, SystemClock())
 
 
 def _checker_for(secrets: Sequence[str]) -> Passwords | None:
     """What compares hashes, where there is one. Raises ConfigurationError without the extra."""
-    return password_checker() if any(map(is_hash, secrets)) else None
+    if not any(map(is_hash, secrets)):
+        return None
+    from ..passwords import password_checker
+
+    return password_checker()
 
 
 _FIXED: Final = (
