@@ -15,11 +15,21 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from headrace import sync
-from headrace.client import Consumer, connect
+from headrace.client import Consumer, Options, connect
 from headrace.errors import HeadraceError
+from headrace.worker import Worker, run
 
 WORK_S = 0.002
-IN_TURN = ("callback", "abreast", "threads", "iterated", "batches", "fetching", "blocking")
+IN_TURN = (
+    "callback",
+    "abreast",
+    "threads",
+    "iterated",
+    "batches",
+    "fetching",
+    "blocking",
+    "runner",
+)
 OPTIONS: dict[str, Any] = {
     "reconnect_wait": 0.02,
     "reconnect_wait_max": 0.1,
@@ -38,7 +48,7 @@ class Log:
         os.write(self._file, line.encode())
 
 
-class Worker:
+class Ways:
     def __init__(self, log: Log, seconds: float = WORK_S) -> None:
         self.log = log
         self.seconds = seconds
@@ -101,6 +111,13 @@ class Worker:
 
         await self.until_over(over, fetch())
 
+    async def runner(self, consumer: Consumer, over: asyncio.Event) -> None:
+        worker = Worker("deployed")
+        worker.consumer(consumer.stream_name, consumer.name, concurrency=4)(self.handle)
+        url = consumer._api.session.server
+        print("ready", flush=True)
+        await run(worker, over, servers=str(url), options=Options(**OPTIONS), stop_timeout=6)
+
     async def until_over(self, over: asyncio.Event, working: Awaitable[None] | None = None) -> None:
         """Until SIGTERM; then what works has finished its message, or is cancelled where it has none."""
         print("ready", flush=True)
@@ -119,7 +136,7 @@ class Worker:
 
 
 async def main(url: str, stream: str, name: str, path: str, way: str) -> None:
-    worker, over = Worker(Log(path)), asyncio.Event()
+    worker, over = Ways(Log(path)), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     async with connect(url, **OPTIONS) as connection:
         consumer = await connection.jetstream().consumer(stream, name)
@@ -128,7 +145,7 @@ async def main(url: str, stream: str, name: str, path: str, way: str) -> None:
 
 
 def blocking(url: str, stream: str, name: str, path: str) -> None:
-    worker = Worker(Log(path))
+    worker = Ways(Log(path))
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # in all threads: waited for below
     with sync.connect(url, **OPTIONS) as connection:
         consumer = connection.jetstream().consumer(stream, name)

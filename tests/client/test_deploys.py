@@ -31,7 +31,7 @@ from waiting import until
 pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.timeout(7200)]
 
 DEPLOYS = int(os.environ.get("HEADRACE_DEPLOYS", "0"))
-DEPLOYS_IN_SHORT = 9
+DEPLOYS_IN_SHORT = 11
 SEED = int(os.environ.get("HEADRACE_SEED", "20261126"))
 PROGRAM = Path(__file__).with_name("deploy_worker.py")
 START: dict[str, Callable[[Path], peers.ServerProcess]] = {
@@ -256,7 +256,7 @@ async def test_nothing_is_lost_and_nothing_comes_again_of_a_worker_that_was_let_
         number = 0
         while left > 0:
             how = HOW[number % len(HOW)] if DEPLOYS else ("term", "away", "kill", "restart")[number]
-            many = min(left, ROUND if DEPLOYS else 6 if how == "term" else 1)
+            many = min(left, ROUND if DEPLOYS else 8 if how == "term" else 1)
             await deploys.round(how, many)
             left -= many
             number += 1

@@ -14,7 +14,14 @@ REFERENCE = guides.ROOT / "docs" / "reference"
 
 @pytest.mark.parametrize(
     "module",
-    ["headrace", "headrace.sync", "headrace.groups", "headrace.jobs.client", "headrace.console"],
+    [
+        "headrace",
+        "headrace.sync",
+        "headrace.groups",
+        "headrace.jobs.client",
+        "headrace.console",
+        "headrace.worker",
+    ],
 )
 def test_every_public_name_is_in_the_reference(module: str) -> None:
     text = "".join(

@@ -27,6 +27,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
             "deliver jobs over HTTP: push and pull consumers, retries, dead letters", "jobs:jobs"
         ),
         "pipeline": Entry("run Spark queries that a file declares", "pipeline:pipeline"),
+        "worker": Entry("run what a program handles: consumers and groups", "worker:worker"),
         "console": Entry("show a server in the browser", "console:console"),
         "demo": Entry(
             "publish a year of real flights, read them with Spark, draw how delays carry over"

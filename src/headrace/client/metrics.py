@@ -229,11 +229,17 @@ class MetricsServer:
             self._serving -= 1
             writer.close()
 
+    def _page(self, path: str) -> tuple[str, str, str]:
+        """Status, type and text of what is there."""
+        if path != "/metrics":
+            return "404 Not Found", "text/plain", "the numbers are at /metrics\n"
+        rows = [(each.stats(), {"connection": n}) for n, each in self._connections.items()]
+        return "200 OK", "text/plain; version=0.0.4", prometheus(rows)
+
     def _answer(self, request: bytes) -> bytes:
-        status, kind, text = "404 Not Found", "text/plain", "the numbers are at /metrics\n"
-        if request.startswith((b"GET /metrics ", b"GET /metrics?", b"HEAD /metrics ")):
-            rows = [(each.stats(), {"connection": n}) for n, each in self._connections.items()]
-            status, kind, text = "200 OK", "text/plain; version=0.0.4", prometheus(rows)
+        method, _, rest = request.partition(b" ")
+        path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
+        status, kind, text = self._page(path if method in (b"GET", b"HEAD") else "")
         body = text.encode()
         head = (
             f"HTTP/1.1 {status}\r\nContent-Type: {kind}; charset=utf-8\r\n"

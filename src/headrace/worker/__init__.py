@@ -1,0 +1,22 @@
+"""Workers: what a program handles is declared, and run until it is told to end.
+
+::
+
+    worker = Worker(name="billing")
+
+    @worker.consumer("ORDERS", "billing", on_failure=DeadLetter("dead.billing"))
+    async def bill(order: Order) -> None: ...
+
+``headrace worker app:worker`` runs it: ``running`` does the work, ``pages`` answers probes, ``reloading``
+starts it anew where its files change. ``typed`` and ``handling`` make a handler of a function. Begin reading
+at ``app``.
+"""
+
+from __future__ import annotations
+
+from .app import Worker
+from .current import Delivered, current
+from .running import run
+from .typed import MisfitError
+
+__all__ = ["Delivered", "MisfitError", "Worker", "current", "run"]

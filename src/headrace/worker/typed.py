@@ -1,0 +1,176 @@
+"""Typed handlers: what a function wants is read off its annotations; bytes become models, and models bytes.
+
+Models are what msgspec knows (structs, dataclasses, TypedDicts, lists, …), classes of pydantic, and messages
+of protobuf. pydantic and protobuf are not imported here: their classes are known by their methods.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Union, get_args, get_origin
+
+import msgspec
+
+from ..documents import DocumentError, read_json, read_typed
+from ..errors import ConfigurationError, HeadraceError
+
+__all__ = ["MisfitError", "Wants", "encoded", "wants_of"]
+
+Read = Callable[[bytes], Any]
+
+_MESSAGES: Final = frozenset({"JetStreamMessage", "GroupMessage", "Delivered"})
+_PLAIN: Final[dict[object, tuple[type, ...]]] = {dict: (dict,), list: (list,)}
+
+
+class MisfitError(HeadraceError, ValueError):
+    """A message does not fit what its handler takes. It is not tried again: that would fail, too."""
+
+
+class Wants(NamedTuple):
+    """What a handler is called with, in order: the message where ``readers`` has None, else what is read."""
+
+    readers: tuple[Read | None, ...]
+
+    @property
+    def are_typed(self) -> bool:
+        """Whether something is read, which may not fit."""
+        return any(self.readers)
+
+    def arguments(self, message: Any) -> list[Any]:
+        """For this message. Raises MisfitError."""
+        return [message if read is None else read(bytes(message.payload)) for read in self.readers]
+
+
+def wants_of(function: Callable[..., object]) -> Wants:
+    """Read off the annotations: one parameter, or two of which one is the message.
+
+    Raises ConfigurationError: they cannot be called with a message.
+    """
+    name = getattr(function, "__qualname__", repr(function))
+    parameters = [
+        each
+        for each in inspect.signature(function).parameters.values()
+        if each.default is each.empty
+    ]
+    try:
+        hints = typing.get_type_hints(
+            function if inspect.isroutine(function) else type(function).__call__
+        )
+    except (NameError, TypeError) as error:
+        raise ConfigurationError(
+            f"handler {name}: its annotations cannot be read: {error}; models stand where the module does"
+        ) from error
+    kinds = [hints.get(each.name, Any) for each in parameters]
+    positional = all(
+        each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in parameters
+    )
+    bodies = [kind for kind in kinds if not _is_message(kind)]
+    if (
+        not positional
+        or len(kinds) not in (1, 2)
+        or len(bodies) > 1
+        or len(kinds) - len(bodies) > 1
+    ):
+        raise ConfigurationError(
+            f"handler {name} takes {inspect.signature(function)}; accepted are a message, a model, "
+            "or both, in either order"
+        )
+    return Wants(tuple(None if _is_message(kind) else _reader(kind, name) for kind in kinds))
+
+
+def _is_message(kind: object) -> bool:
+    if kind is Any:
+        return True
+    if get_origin(kind) in (Union, types.UnionType):
+        return all(map(_is_message, get_args(kind)))
+    return (
+        isinstance(kind, type)
+        and kind.__name__ in _MESSAGES
+        and kind.__module__.startswith("headrace.")
+    )
+
+
+def _reader(kind: Any, handler: str) -> Read:
+    if kind is bytes:
+        return bytes
+    if kind is str:
+        return _read_text
+    for method in ("model_validate_json", "FromString"):  # of pydantic, of protobuf
+        if isinstance(kind, type) and (read := getattr(kind, method, None)) is not None:
+            return _guarded(read, kind)
+    if kind in _PLAIN or get_origin(kind) in _PLAIN:
+        return _reader_of_any(kind)
+    why = ""
+    try:
+        if isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType):
+            why = "it is no model"
+    except TypeError as error:
+        why = str(error)
+    if why:
+        raise ConfigurationError(
+            f"handler {handler} takes {kind!r}, which cannot be read from JSON: {why}; accepted are bytes, "
+            "str, dict, list, dataclasses, TypedDicts, and models of msgspec, pydantic and protobuf"
+        )
+
+    def read_model(payload: bytes) -> Any:
+        try:
+            return read_typed(payload, kind)
+        except DocumentError as error:
+            raise _misfit(kind, error) from error
+
+    return read_model
+
+
+def _reader_of_any(kind: Any) -> Read:
+    def read_plain(payload: bytes) -> Any:
+        try:
+            return msgspec.convert(read_json(payload), kind)
+        except (DocumentError, msgspec.ValidationError) as error:
+            raise _misfit(kind, error) from error
+
+    return read_plain
+
+
+def _guarded(read: Read, kind: type) -> Read:
+    def read_guarded(payload: bytes) -> Any:
+        try:
+            return read(payload)
+        except (
+            Exception
+        ) as error:  # each library has its own; here it can only be about the payload
+            raise _misfit(kind, error) from error
+
+    return read_guarded
+
+
+def _read_text(payload: bytes) -> str:
+    try:
+        return payload.decode()
+    except UnicodeDecodeError as error:
+        raise _misfit(str, error) from error
+
+
+def _misfit(kind: Any, error: Exception) -> MisfitError:
+    name = getattr(kind, "__name__", repr(kind))
+    return MisfitError(f"no {name}: {' '.join(str(error).split())}")
+
+
+def encoded(result: object) -> bytes:
+    """What a handler returned, as a payload. Raises ConfigurationError: it is nothing that can be one."""
+    if isinstance(result, bytes | bytearray | memoryview):
+        return bytes(result)
+    if isinstance(result, str):
+        return result.encode()
+    if (dump := getattr(result, "model_dump_json", None)) is not None:
+        return str(dump()).encode()
+    if (serialize := getattr(result, "SerializeToString", None)) is not None:
+        return bytes(serialize())
+    try:
+        return msgspec.json.encode(result)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"what the handler returned cannot be published: {error}"
+        ) from error

@@ -1,0 +1,42 @@
+"""Both servers in turn, a connection, and a stream of a test's own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+import peers
+from headrace.client import JetStream, Stream, connect
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session", params=["nats-server", "headrace"])
+def reference_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[peers.ServerProcess]:
+    """Both servers in turn: whatever is tried here works on either."""
+    directory = tmp_path_factory.mktemp(f"worker-{request.param}")
+    if request.param == "headrace":
+        server = peers.start_headrace(directory, flags=["--sync", "os"])
+    else:
+        server = peers.start_nats_server(directory)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def js(reference_server: peers.ServerProcess) -> AsyncIterator[JetStream]:
+    async with connect(reference_server.url, name="tests of workers") as connection:
+        yield connection.jetstream()
+
+
+@pytest.fixture
+async def stream(js: JetStream) -> AsyncIterator[Stream]:
+    """A stream with the subjects ``<its name>.>``, in memory, gone after the test."""
+    name = f"W{next(_numbers)}"
+    stream = await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    yield stream
+    await stream.delete()
