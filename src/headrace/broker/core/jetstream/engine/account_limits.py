@@ -35,7 +35,7 @@ class ServerStore:
 
     def reserved(self, storage: str) -> int:
         """Bytes reserved by the ``max_bytes`` of every stream."""
-        return sum(_reserved(member.usage(), storage) for member in self.members)
+        return sum(member.reserved(storage) for member in self.members)
 
     def most(self, storage: str) -> int:
         return self.max_memory if storage == "memory" else self.max_storage
@@ -76,11 +76,10 @@ class Quota:
         if wanted <= already and before is not None:
             return
         wanted = wanted if wanted > 0 else 1  # a stream of any size needs a place, too
-        reserved = _reserved(self._registry.usage(), storage) - already
-        everywhere = self._server.reserved(storage) - already
-        if (
-            -1 < self._most(storage) < reserved + wanted
-            or -1 < self._server.most(storage) < everywhere + wanted
+        more = wanted - already
+        most, everywhere = self._most(storage), self._server.most(storage)
+        if (-1 < most < self._registry.reserved(storage) + more) or (
+            -1 < everywhere < self._server.reserved(storage) + more
         ):
             raise Refused(
                 Errors.MEMORY_RESOURCES_EXCEEDED
@@ -120,7 +119,3 @@ class Quota:
 
 def _used(usage: Usage, storage: str) -> int:
     return usage.memory_bytes if storage == "memory" else usage.storage_bytes
-
-
-def _reserved(usage: Usage, storage: str) -> int:
-    return usage.reserved_memory_bytes if storage == "memory" else usage.reserved_storage_bytes

@@ -354,3 +354,9 @@ class Registry:
             reserved[config.storage] += max(config.max_bytes, 0)
         consumers = sum(len(stream.consumers) for stream in self.streams.values())
         return Usage(used["memory"], used["file"], reserved["memory"], reserved["file"], consumers)
+
+    def reserved(self, storage: str) -> int:
+        """What the streams of this storage reserve: asked for each stream that is made."""
+        configs = [stream.config for stream in self.streams.values()]
+        configs += [config for config, _ in self.making.values()]
+        return sum([c.max_bytes for c in configs if c.max_bytes > 0 and c.storage == storage])
