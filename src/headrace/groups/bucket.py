@@ -184,10 +184,8 @@ class Records(Generic[G]):
             raise GroupExistsError(other.format(has))
         return stored
 
-    async def create_or_get(
-        self, wanted: G, prepare: Callable[[], Awaitable[None]]
-    ) -> tuple[G, bool]:
-        """Store it once ``prepare`` is done; or what there is, if it is the same. Whether it is new, too.
+    async def create_or_get(self, wanted: G, prepare: Callable[[], Awaitable[G]]) -> tuple[G, bool]:
+        """Store what ``prepare`` makes of it; or what there is, if it is the same. Whether it is new, too.
 
         Raises:
             GroupExistsError: the group exists with other settings.
@@ -195,9 +193,9 @@ class Records(Generic[G]):
         stored = await self.same_as(wanted)
         if stored is not None:
             return stored, False
-        await prepare()
+        complete = await prepare()
         try:
-            return await self.create(wanted), True
+            return await self.create(complete), True
         except KeyExistsError as error:  # somebody else was faster
             stored = await self.same_as(wanted)
             if stored is None:
