@@ -89,7 +89,7 @@ faults: env  ## 1,000 lost connections, 10,000 cancelled calls, one lost at each
 cluster: env  ## kill, restart, freeze and cut off the leaders of three nats-servers, HEADRACE_ROUNDS (20) times
 	@HEADRACE_ROUNDS=$${HEADRACE_ROUNDS:-20} $(BIN)/pytest -s tests/cluster $(PYTEST_ARGS)
 
-groups: env  ## members of groups as processes: HEADRACE_GROUP_EVENTS (200) random events on each kind of server
+groups: env  ## members of groups as processes: HEADRACE_GROUP_EVENTS (200) random events on each kind of server, changes under kills
 	@HEADRACE_GROUP_EVENTS=$${HEADRACE_GROUP_EVENTS:-200} \
 		$(BIN)/pytest -s tests/group_processes --timeout=3600 $(PYTEST_ARGS)
 

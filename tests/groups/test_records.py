@@ -34,6 +34,10 @@ STATIC = [
         ),
     ),
     (
+        StaticGroup("S", "g", 3, (), ("m1",), start_sequence=7),
+        b'{"partitions":3,"start_sequence":7,"members":["m1"]}',
+    ),
+    (
         StaticGroup("S", "g", 3, (), ("m1",), layout="per_partition"),
         b'{"layout":"per_partition","partitions":3,"members":["m1"]}',
     ),

@@ -29,8 +29,11 @@ from .errors import (
 from .member import DeadLetter, Membership, OnFailure, Retry, Stop
 from .message import GroupMessage
 from .records import ElasticGroup, Layout, PartitioningFilter, StaticGroup
+from .start import AfterConsumer, AfterGroup
 
 __all__ = [
+    "AfterConsumer",
+    "AfterGroup",
     "ChangeProgress",
     "DeadLetter",
     "ElasticGroup",

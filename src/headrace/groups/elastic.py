@@ -24,8 +24,8 @@ from .member.crew import Handler
 from .message import GroupMessage
 from .names import check_group_name
 from .records import LIMITS, ElasticGroup, Layout, PartitioningFilter
+from .start import Beginning, Start, beginning, check_start
 from .validation import mappings_given, texts_given
-from .work_queue import Start
 
 __all__ = [
     "active_members",
@@ -74,8 +74,8 @@ async def create(
         layout: ``"interoperable"``: one consumer for each member, as other implementations have it;
             ``"per_partition"``: one for each partition, for groups whose members are all ours.
         start: with which message a new group begins: ``"all"``, the first there is; ``"now"``, the next one;
-            a sequence; a time with its zone. Of a group that exists it changes nothing, and the record does
-            not have it.
+            a sequence; a time with its zone; ``AfterConsumer(name)`` or ``AfterGroup(name)``, where that one
+            of the same stream is. Of a group that exists it changes nothing, and the record does not have it.
 
     A group that exists is the same whoever its members are, unless members are named here. After a failure
     call it again: what is there already is taken.
@@ -98,20 +98,30 @@ async def create(
         layout,
     )
     wanted.validate()
+    check_start(start)
     origin = await consumers.origin_of(js, stream, "elastic")
-    work_queue.config_of(wanted, origin, start)
+    work_queue.config_of(wanted, origin)
+    found: builtins.list[Beginning] = []
+
+    async def first() -> Beginning:
+        if not found:
+            found.append(await beginning(js, origin, start))
+        return found[0]
+
     records = Records(js, ElasticGroup)
     await records.make(origin.config.num_replicas)
 
-    async def prepare() -> None:
+    async def prepare() -> ElasticGroup:
         if (buried := await records.buried(stream, group)) is not None:
             await _remove(js, records, buried)
         await trouble.check_new(js, wanted, origin)
+        await first()
         await work_queue.prepare(js, wanted, origin)
+        return wanted
 
     stored, created = await records.create_or_get(wanted, prepare)
     try:
-        await work_queue.ensure(js, stored, origin, start)
+        await work_queue.ensure(js, stored, origin, first)
     except GroupError:
         if created:
             await records.delete(stream, group, revision=stored.revision)

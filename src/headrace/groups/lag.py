@@ -32,7 +32,7 @@ from .look import (
     rates,
 )
 from .reach import Trouble
-from .records import ElasticGroup, StaticGroup
+from .records import ElasticGroup, StaticGroup, first_of
 from .trouble import troubles as _troubles
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _begins(
         consumer = consumers.get(consumer_of(group, number, owner))
         if consumer is None or isinstance(group, ElasticGroup):
             if consumer is None or lag_of(consumer):
-                yield number, 1
+                yield number, max(1, first_of(group))
         elif lag_of(consumer):
             shares = group.layout == "interoperable" and owner in shared
             floor = consumer.delivered if shares else consumer.ack_floor

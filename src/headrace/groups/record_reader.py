@@ -56,8 +56,8 @@ class RecordReader:
         return layout  # type: ignore[no-any-return]
 
     def partitions(self) -> int:
-        name = "max_members" if self.layout() == "interoperable" else "partitions"
-        return self.whole(name)
+        is_for_others = self.layout() == "interoperable" and not self.whole("start_sequence")
+        return self.whole("max_members" if is_for_others else "partitions")
 
     def whole(self, *names: str) -> int:
         for name in names:

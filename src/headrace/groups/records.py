@@ -3,8 +3,9 @@
 ``StaticGroup`` and ``ElasticGroup`` are what users hold. Their JSON is that of the shipped Go
 implementation; the names that document 001 gave to the fields are read, too, and never written.
 
-A group with the layout ``per_partition`` says ``partitions`` where others say ``max_members``. Members that
-do not know layouts find a record without ``max_members``, which they refuse, instead of joining wrongly.
+A group with the layout ``per_partition``, and a static one that does not begin with the first message, say
+``partitions`` where others say ``max_members``. Members that do not know of that find a record without
+``max_members``, which they refuse, instead of joining wrongly.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class StaticGroup:
         members: names among which the partitions are distributed.
         member_mappings: the distribution given by hand, instead of ``members``.
         layout: ``interoperable``: one consumer for each member; ``per_partition``: one for each partition.
+        start_sequence: the first message of the stream that it takes; 0: the first there is.
         revision: of the record in the bucket; 0 when it was never stored.
     """
 
@@ -47,11 +49,16 @@ class StaticGroup:
     members: tuple[str, ...] = ()
     member_mappings: tuple[MemberMapping, ...] = ()
     layout: Layout = "interoperable"
+    start_sequence: int = 0
     revision: int = field(default=0, compare=False)
 
     def validate(self) -> None:
         """Raise GroupConfigurationError, in the words of the shipped implementation."""
         _validate_common(self)
+        if self.start_sequence < 0:
+            raise GroupConfigurationError(
+                f"start_sequence is {self.start_sequence}; accepted: 0, or a sequence from 1 on"
+            )
         validation.check_membership(
             self.max_members, self.members, self.member_mappings, "specified in the mappings "
         )
@@ -81,6 +88,7 @@ class StaticGroup:
         """The record, as it is stored."""
         return _encode(
             self,
+            ("start_sequence", self.start_sequence or None),
             ("filters", list(self.filters) or None),
         )
 
@@ -98,6 +106,7 @@ class StaticGroup:
             read.names("members"),
             read.mappings(),
             read.layout(),
+            read.whole("start_sequence"),
             revision,
         )
         return _valid(group, what)
@@ -248,6 +257,11 @@ class ElasticGroup:
 Group = TypeVar("Group", StaticGroup, ElasticGroup)
 
 
+def first_of(group: StaticGroup | ElasticGroup) -> int:
+    """The message that a static group begins with, as a sequence; 0: the first there is."""
+    return group.start_sequence if isinstance(group, StaticGroup) else 0
+
+
 def _no_limit(size: int) -> int:
     return max(size, 0)  # -1 means the same as 0
 
@@ -283,11 +297,11 @@ def _valid(group: Group, what: str) -> Group:
 def _encode(group: StaticGroup | ElasticGroup, *own: tuple[str, object], always: str = "") -> bytes:
     """The record in Go's order and manner: what is empty is left out, ``<``, ``>``, ``&`` are escaped."""
     fields: dict[str, object] = {}
-    if group.layout == "interoperable":
-        fields["max_members"] = group.max_members
-    else:
+    begins_later = isinstance(group, StaticGroup) and group.start_sequence > 0
+    if group.layout != "interoperable":
         fields["layout"] = group.layout
-        fields["partitions"] = group.max_members
+    for_others = group.layout == "interoperable" and not begins_later
+    fields["max_members" if for_others else "partitions"] = group.max_members
     fields.update((name, value) for name, value in own if value is not None or name == always)
     if group.members:
         fields["members"] = group.members

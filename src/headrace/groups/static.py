@@ -6,6 +6,7 @@ Nothing but a record is stored; the members create their consumers on the stream
 from __future__ import annotations
 
 import builtins
+import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 
 from ..api.consumers import ConsumerConfig
@@ -19,6 +20,7 @@ from .member.crew import Handler
 from .message import GroupMessage
 from .names import check_group_name
 from .records import Layout, StaticGroup
+from .start import Start, check_start, first_sequence
 from .validation import mappings_given, texts_given
 
 __all__ = ["active_members", "create", "delete", "get", "join", "list", "step_down"]
@@ -34,6 +36,7 @@ async def create(
     members: Sequence[str] = (),
     member_mappings: Sequence[MemberMapping] = (),
     layout: Layout = "interoperable",
+    start: Start = "all",
 ) -> StaticGroup:
     """Create a static group, or return the one there is if it is the same.
 
@@ -47,6 +50,11 @@ async def create(
         member_mappings: the distribution, given by hand, instead of ``members``.
         layout: ``"interoperable"``: one consumer for each member, as other implementations have it;
             ``"per_partition"``: one for each partition, for groups whose members are all ours.
+        start: with which message a new group begins: ``"all"``, the first there is; ``"now"``, the next one;
+            a sequence; a time with its zone; ``AfterConsumer(name)`` or ``AfterGroup(name)``, where that one
+            of the same stream is. The record has it as a sequence, and members of other implementations
+            refuse to join then, because they would begin with the first. Of a group that exists it changes
+            nothing.
 
     After a failure call it again: what is there already is taken.
 
@@ -65,16 +73,19 @@ async def create(
         layout,
     )
     wanted.validate()
+    check_start(start)
     origin = await consumers.origin_of(js, stream, "static")
     records = Records(js, StaticGroup)
     await records.make(origin.config.num_replicas)
 
-    async def prepare() -> None:
+    async def prepare() -> StaticGroup:
         if (buried := await records.buried(stream, group)) is not None:
             await _remove(js, records, buried)
         await trouble.check_new(js, wanted, origin)
         _check_neighbours(wanted, await records.list(stream))
         await _check_consumers(js, records, wanted)
+        first = await first_sequence(js, origin, start)
+        return dataclasses.replace(wanted, start_sequence=first)
 
     stored, created = await records.create_or_get(wanted, prepare)
     try:  # again: of two groups that were created at the same time neither has seen the other

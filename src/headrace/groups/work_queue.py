@@ -6,17 +6,17 @@ own that copies the group's stream through the group's transforms.
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
 
 from ..api.errors import Errors
 from ..api.streams import StreamConfig, StreamInfo, StreamSource
 from ..client import JetStream, Stream
-from ..client.jetstream.configuration import time_text
 from ..errors import JetStreamApiError
 from .consumers import stream_of
 from .errors import GroupConfigurationError, GroupError, GroupExistsError
 from .records import ElasticGroup
+from .start import Beginning
 from .transforms import transforms
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ _EXISTS: Final = Errors.STREAM_NAME_EXISTS.err_code
 _NAME_BYTES_MAX: Final = 255  # the servers' own limit
 
 
-Start = int | datetime | Literal["all", "now"]
-"""Where a group begins: with the first message there is, with the next one, at a sequence, or at a time."""
+FROM_THE_FIRST: Final = Beginning()
 
 
-def config_of(group: ElasticGroup, origin: StreamInfo, start: Start = "all") -> StreamConfig:
+def config_of(
+    group: ElasticGroup, origin: StreamInfo, start: Beginning = FROM_THE_FIRST
+) -> StreamConfig:
     """The stream as it is made: stored as ``origin`` is. Raises GroupConfigurationError."""
-    first_seq, since = _beginning(start, origin)
     name = stream_of(group)
     if len(name) > _NAME_BYTES_MAX:
         raise GroupConfigurationError(
@@ -52,26 +52,11 @@ def config_of(group: ElasticGroup, origin: StreamInfo, start: Start = "all") -> 
         sources=(
             StreamSource(
                 name=group.stream,
-                opt_start_seq=first_seq,
-                opt_start_time=since,
+                opt_start_seq=start.sequence,
+                opt_start_time=start.time,
                 subject_transforms=transforms(group.partitioning_filters or (), group.max_members),
             ),
         ),
-    )
-
-
-def _beginning(start: object, origin: StreamInfo) -> tuple[int, str | None]:
-    """The sequence, or the time, of the first message that is copied."""
-    if start == "all":
-        return 0, None
-    if start == "now":
-        return origin.state.last_seq + 1, None
-    if isinstance(start, datetime) and start.tzinfo is not None:
-        return 0, time_text(start)
-    if isinstance(start, int) and not isinstance(start, bool) and start > 0:
-        return start, None
-    raise GroupConfigurationError(
-        f"start is {start!r}; accepted: 'all', 'now', a sequence from 1 on, or a datetime with a time zone"
     )
 
 
@@ -88,17 +73,23 @@ async def prepare(js: JetStream, group: ElasticGroup, origin: StreamInfo) -> Non
 
 
 async def ensure(
-    js: JetStream, group: ElasticGroup, origin: StreamInfo, start: Start = "all"
+    js: JetStream,
+    group: ElasticGroup,
+    origin: StreamInfo,
+    start: Callable[[], Awaitable[Beginning]],
 ) -> None:
     """Make the stream, or make sure that it is the group's; one that is there is left as it is.
 
+    Args:
+        start: finds out where it begins, if it is made.
+
     Raises GroupExistsError, and GroupError or GroupConfigurationError if the server refuses.
     """
-    wanted = config_of(group, origin, start)
     found = await _find(js, group)
     if found is not None:
         _check_own(found, group)
         return
+    wanted = config_of(group, origin, await start())
     try:
         await js.create_stream(wanted)
     except JetStreamApiError as error:

@@ -145,6 +145,22 @@ def test_a_group_begins_where_it_is_told_to(run: Run, js: sync.JetStream) -> Non
     assert (done.status, "accepted are all, now, a sequence" in done.err) == (2, True)
 
 
+def test_a_group_begins_where_another_one_is(run: Run, js: sync.JetStream) -> None:
+    for number in range(3):
+        js.publish(f"part.{number}", b"")
+    js.create_consumer("PARTS", durable_name="worker", deliver_policy="new")
+    balanced = ("static", "create", "balanced", "PARTS")
+    done = run(*balanced, "a", "4", "m", "--start", "consumer:worker")
+    assert "Begins:      with message 4" in done.out
+    for number, where in enumerate(("group:a", "static:a", "4", "now")):
+        found = told(run(*balanced, f"g{number}", "4", "m", "--start", where, "--json"))
+        assert found["start_sequence"] == 4
+    done = run(*balanced, "b", "4", "m", "--start", "elastic:a")
+    assert (done.status, "stream 'PARTS' has no group 'a'" in done.err) == (1, True)
+    done = run(*balanced, "b", "4", "m", "--start", "consumer:")
+    assert (done.status, "consumer:NAME or group:NAME" in done.err) == (2, True)
+
+
 def test_the_limits_of_a_work_queue_are_edited(run: Run, js: sync.JetStream) -> None:
     run("elastic", "create", "ORDERS", "billing", "6", "--max-buffered-msgs", "10")
     done = run("elastic", "edit", "ORDERS", "billing", "--max-buffered-msgs", "20", "--json")

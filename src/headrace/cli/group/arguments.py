@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final
 
-from ...groups import MemberMapping, PartitioningFilter
+from ...groups import AfterConsumer, AfterGroup, MemberMapping, PartitioningFilter
+from ...groups.start import Start
 from ..shared.units import parse_moment
 
 _INDEXES: Final = re.compile(r"(.*):((?:\d+(?:,\d+)*)?)", re.DOTALL)
@@ -30,17 +31,25 @@ def filter_text(each: PartitioningFilter) -> str:
     return each.filter
 
 
-def start(text: str, now: datetime) -> int | datetime | Literal["all", "now"]:
-    """Where a group begins: ``all``, ``now``, a sequence, a time, or how long ago. Raises ValueError."""
+def start(text: str, now: datetime) -> Start:
+    """Where a group begins: ``all``, ``now``, a sequence, a time, how long ago, or where another one
+    is. Raises ValueError."""
     if text in ("all", "now"):
         return "all" if text == "all" else "now"
     if text.isdigit():
         return int(text)
+    word, colon, name = text.partition(":")
+    if colon and name and word == "consumer":
+        return AfterConsumer(name)
+    if colon and name and word in ("group", "static", "elastic"):
+        kind: Any = "" if word == "group" else word
+        return AfterGroup(name, kind)
     try:
         return parse_moment(text, now)
     except ValueError:
         raise ValueError(
-            f"{text!r}: accepted are all, now, a sequence, a time, and how long ago, such as 1h"
+            f"{text!r}: accepted are all, now, a sequence, a time, how long ago, such as 1h, and "
+            "consumer:NAME or group:NAME, where that one is"
         ) from None
 
 

@@ -33,7 +33,8 @@ _START: Final = click.option(
     type=Parsed("where", lambda text: start(text, datetime.now(UTC))),
     default="all",
     metavar="WHERE",
-    help="where it begins: all, now, a sequence, a time, or 1h ago (all)",
+    help="where it begins: all, now, a sequence, a time, 1h ago, or where another one is: consumer:NAME, "
+    "group:NAME (all)",
 )
 _STREAM: Final = click.argument("stream")
 _GROUP: Final = click.argument("group", metavar="NAME")
@@ -207,7 +208,7 @@ def _elastic_only() -> dict[str, Verb]:
 
 def _way(name: str, text: str, members: Declare) -> Verb:
     """A way to create a static group."""
-    declare = (_STREAM, _GROUP, _PARTITIONS, members, _LAYOUT, _STATIC_FILTER)
+    declare = (_STREAM, _GROUP, _PARTITIONS, members, _LAYOUT, _STATIC_FILTER, _START)
     return Verb(text, _verb("static", name, text, verbs.create_static, *declare))
 
 

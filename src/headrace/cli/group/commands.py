@@ -189,6 +189,7 @@ async def create_static(js: JetStream, args: Args) -> int:
         members=getattr(args, "members", ()),
         member_mappings=getattr(args, "mappings", ()),
         layout=args.layout,
+        start=args.start,
     )
     return _changed(args, group, f"static group {group.name} of stream {group.stream}")
 

@@ -26,6 +26,7 @@ def document(group: Group) -> dict[str, Any]:
     }
     if isinstance(group, StaticGroup):
         found["filters"] = [*group.filters]
+        found["start_sequence"] = group.start_sequence
     else:
         filters = group.partitioning_filters or ()
         found["partitioning_filters"] = [
@@ -65,6 +66,8 @@ def lines(group: Group) -> list[str]:
         rows.append(("Work queue", f"{stream_of(group)}, {' and '.join(limits) or 'no limit'}"))
         if group.change is not None:
             rows.append(("Change", change_text(group)))
+    elif group.start_sequence:
+        rows.append(("Begins", f"with message {group.start_sequence}"))
     if group.member_mappings:
         rows.append(("Mappings", " ".join(map(mapping_text, group.member_mappings))))
     return [f"{name + ':':12} {text}" for name, text in rows]

@@ -71,6 +71,7 @@ class Settings:
         config: what the user gave. Names, filters and the priority group are the group's own.
         is_static: whether the group is static; an elastic one needs explicit acks.
         layout: the group's.
+        first: the message that a static group begins with, as a sequence; 0: the first there is.
 
     Attributes:
         is_static: whether the group is.
@@ -87,8 +88,15 @@ class Settings:
         GroupConfigurationError: the group cannot work with it.
     """
 
-    def __init__(self, config: ConsumerConfig | None, *, is_static: bool, layout: str) -> None:
+    def __init__(
+        self, config: ConsumerConfig | None, *, is_static: bool, layout: str, first: int = 0
+    ) -> None:
         config = config or ConsumerConfig()
+        if first and config.deliver_policy != "all":
+            raise GroupConfigurationError(
+                f"deliver_policy is {config.deliver_policy!r}, and the group begins with message {first}: "
+                "leave it out"
+            )
         if config.deliver_subject:
             raise GroupConfigurationError(
                 f"deliver_subject is {config.deliver_subject!r}; members of a group pull: leave it out"
@@ -121,6 +129,10 @@ class Settings:
             priority_policy="pinned_client",
             priority_timeout=self.pin_s,
         )
+        if first:
+            self._config = msgspec.structs.replace(
+                self._config, deliver_policy="by_start_sequence", opt_start_seq=first
+            )
 
     def consumer(self, name: str, filters: Sequence[str]) -> ConsumerConfig:
         """The configuration of one consumer; other implementations make the same of the same."""

@@ -17,7 +17,7 @@ from ..bucket import Records
 from ..errors import GroupConfigurationError, GroupNotFoundError, NotAMemberError
 from ..names import check_member_name, elastic_stream
 from ..presence import Present, announce, instance_name
-from ..records import ElasticGroup, StaticGroup
+from ..records import ElasticGroup, StaticGroup, first_of
 from .config import Settings, plans
 from .crew import Crew, Handler
 from .following import Following
@@ -119,7 +119,7 @@ class Membership(Generic[G]):
         self._is_static = kind is StaticGroup
         self._records: Records[G] = Records(js, kind)
         self._config = config
-        self._settings = self._check_config("interoperable")
+        self._settings = self._check_config("interoperable", 0)
         self._iteration = Iteration() if handler is None else None
         self._handler: Handler = handler or self._iteration.hand_over  # type: ignore[union-attr]
         self._concurrency = concurrency
@@ -187,7 +187,7 @@ class Membership(Generic[G]):
         word = self._records.word
         await self._check_stream(self.stream, f"the {word} consumer group's stream does not exist")
         record = await self._records.get(self.stream, self.group)
-        self._settings = settings = self._check_config(record.layout)
+        self._settings = settings = self._check_config(record.layout, first_of(record))
         if self._is_static and self.member not in record.assignment():
             raise NotAMemberError(
                 "the member name is not in the current static consumer group membership: "
@@ -243,8 +243,8 @@ class Membership(Generic[G]):
         numbers = tuple(sorted(each.number for each in self._generations))
         return Present(member=self.member, instance=instance_name(self._js), generations=numbers)
 
-    def _check_config(self, layout: str) -> Settings:
-        return Settings(self._config, is_static=self._is_static, layout=layout)
+    def _check_config(self, layout: str, first: int) -> Settings:
+        return Settings(self._config, is_static=self._is_static, layout=layout, first=first)
 
     async def _check_stream(self, name: str, problem: str) -> None:
         try:

@@ -19,7 +19,7 @@ from ...api.messages import GetMessageRequest, GetMessageResponse
 from ...api.streams import PurgeRequest, PurgeResponse, StreamConfig
 from ...errors import ConfigurationError, JetStreamApiError
 from ...groups.member.config import Settings, plans
-from ...groups.records import StaticGroup
+from ...groups.records import StaticGroup, first_of
 from ..calls import Calls
 from ..control import Control
 from ..link import Link
@@ -201,7 +201,9 @@ class GroupQuery:
     def _holding_of(self, control: Control, group: Group) -> Holding:
         """What the query holds; of an earlier run, too."""
         if self._holding is None:
-            settings = Settings(None, is_static=self._group.kind == "static", layout=group.layout)
+            is_static = self._group.kind == "static"
+            first = first_of(group)
+            settings = Settings(None, is_static=is_static, layout=group.layout, first=first)
             member = member_of(group, self._group)
             holding = Holding(settings, member, secrets.token_hex(8))
             holding.adopt(control, names_of(group, member))

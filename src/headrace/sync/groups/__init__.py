@@ -15,6 +15,8 @@ Handlers are plain functions, and run on threads of the membership's own.
 from __future__ import annotations
 
 from ...groups import (
+    AfterConsumer,
+    AfterGroup,
     ChangeProgress,
     DeadLetter,
     ElasticGroup,
@@ -41,6 +43,8 @@ from ...groups import (
 from ...groups.blocking import GroupMessage, Membership, elastic, static
 
 __all__ = [
+    "AfterConsumer",
+    "AfterGroup",
     "ChangeProgress",
     "DeadLetter",
     "ElasticGroup",
