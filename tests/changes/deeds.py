@@ -277,8 +277,14 @@ class Deeds:
 
         def tell(progress: ChangeProgress) -> None:
             work.say(f"group billing: {progress}", "group")
+            work.tell(
+                f"    {partitions} partitions by {filters[0].partitioning_wildcards}: {progress}"
+            )
 
         async def deed() -> None:
+            if (await elastic.get(work.js, "ORDERS", "billing")).change is not None:
+                work.tell("    a change that is under way goes on")
+                await elastic.change(work.js, "ORDERS", "billing", on_progress=tell)
             await elastic.change(
                 work.js,
                 "ORDERS",
@@ -295,6 +301,8 @@ class Deeds:
         most, nbytes = self.work.random.choice([(0, 0), (3, 0), (50, 0), (0, 2000), (500, 1 << 20)])
 
         async def deed() -> None:
+            if (await elastic.get(self.work.js, "ORDERS", "billing")).change is not None:
+                return  # refused, with the command that completes it
             await elastic.update(
                 self.work.js,
                 "ORDERS",

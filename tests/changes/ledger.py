@@ -63,13 +63,13 @@ class Lane:
         if number not in found.handled:
             found.stored[number] = now
 
-    def handle(self, key: str, number: int, now: float) -> None:
-        """A handler has it."""
+    def handle(self, key: str, number: int, now: float, how: str = "") -> None:
+        """A handler has it; ``how`` it came is told where that is wrong."""
         found = self.keys.setdefault(key, Key())
         if number >= found.begun:
             self._wrong(f"invented: {key} {number}, and {found.begun} were sent")
         elif number in found.confirmed:
-            self._wrong(f"doubled: {key} {number} was confirmed, and comes again")
+            self._wrong(f"doubled: {key} {number} was confirmed, and comes again{how}")
         elif number in found.handled:
             self.again += 1
         elif self.keeps_order and number != found.newest + 1:

@@ -75,7 +75,7 @@ async def soak(plan: Plan, folder: Path, tell: Callable[[str], None] = lambda _:
         ):
             draws = Random(plan.seed), Random(plan.seed + 1)
             work = Work(connection.jetstream(), server, service, *draws, plan.pace_s)
-            work.ack_waits = plan.ack_waits
+            work.ack_waits, work.tell = plan.ack_waits, tell
             watching = asyncio.create_task(_watch(work, connection, tell))
             try:
                 endpoint.respond = work.pushed_job
@@ -148,6 +148,8 @@ async def _settle(work: Work, deeds: Deeds) -> None:
     work.quiet.set()
     stream = await work.js.stream(deeds.queue)
     await stream.update(max_msgs=-1, max_bytes=-1)
+    if (await elastic.get(work.js, "ORDERS", "billing")).change is not None:
+        await elastic.change(work.js, "ORDERS", "billing")
     await elastic.update(
         work.js, "ORDERS", "billing", max_buffered_messages=0, max_buffered_bytes=0
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -62,6 +62,7 @@ class Work:
     members: dict[str, Membership[ElasticGroup]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     ack_waits: tuple[float, ...] = (3.0, 5.0, 10.0, 20.0)
+    tell: Callable[[str], None] = lambda _: None
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     pushed: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -195,7 +196,9 @@ class Work:
     ) -> None:
         """Note it, work a little, acknowledge, and note whether that is confirmed."""
         lane, key, number = self.lanes[name], subject or message.subject, int(message.payload)
-        lane.handle(key, number, time.monotonic())
+        meta = message.metadata
+        how = f", as delivery {meta.delivered} of {meta.stream_seq} in {meta.stream}"
+        lane.handle(key, number, time.monotonic(), how)
         await asyncio.sleep(self.jitter.uniform(0, 0.002))
         try:
             await message.ack_sync()

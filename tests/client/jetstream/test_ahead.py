@@ -75,3 +75,13 @@ def test_what_came_while_nobody_looked_may_be_as_old_as_that() -> None:
     assert ages.look(5, 24.5) == (5, False)
     assert ages.look(2, 24.5) == (2, False)
     assert ages.look(2, 20.0) == (0, True)
+
+
+def test_what_came_after_everything_was_let_go_of_is_young() -> None:
+    """Where messages keep coming there is never a moment without any."""
+    ages = Ages(16.0, in_order=False)
+    ages.arrived(5, 100.0)
+    assert ages.look(5, 112.0) == (5, False)
+    ages.arrived(3, 112.1)
+    assert ages.look(3, 112.2) == (0, False)
+    assert ages.look(3, 118.0) == (0, True)

@@ -27,6 +27,10 @@ class Pace:
         self._seconds = 0.0  # that a message takes
         self.room = 0
 
+    def follow(self, ack_wait: float) -> None:
+        """It is another one now; the next look goes by it."""
+        self._share = ack_wait * SHARE
+
     def handled(self, messages: int, seconds: float) -> None:
         """So many were handled in this time. Slowness counts at once, speed by and by."""
         sample = seconds / messages
@@ -79,8 +83,10 @@ class Ages:
             if not held:
                 marks.clear()
             age = now - marks[0][1] if marks else 0.0
-            is_over = age >= self.ack_wait * OVER_AT
-            return (held if is_over else 0), not is_over and age >= self.ack_wait * RENEW_AT
+            if age >= self.ack_wait * OVER_AT:
+                self.renewed(now)  # all of it is let go of: what comes next is young
+                return held, False
+            return 0, age >= self.ack_wait * RENEW_AT
         while marks and marks[0][0] <= first:
             marks.popleft()
         over = 0

@@ -416,8 +416,11 @@ class Consumer:
         config = None if self.cached_info is None else self.cached_info.config
         if config is None or config.ack_policy == "none":
             return Care(gone=gone)
-        wait = min([config.ack_wait or ACK_WAIT_DEFAULT_S, *config.backoff])
-        return Care(wait, config.max_deliver, gone)
+        return Care(_ack_wait_of(config), config.max_deliver, gone, self._ask_ack_wait)
+
+    async def _ask_ack_wait(self) -> float:
+        config = (await self.info()).config
+        return 0.0 if config.ack_policy == "none" else _ack_wait_of(config)
 
     def _plan(self, request: PullRequest, max_wait: float) -> FetchPlan:
         return FetchPlan(
@@ -465,3 +468,8 @@ class Consumer:
             raise ConfigurationError(
                 f"consumer {self._label} has no priority group {group!r}; it has: {groups}"
             )
+
+
+def _ack_wait_of(config: ConsumerConfig) -> float:
+    """Seconds after which a message is delivered again, at the earliest."""
+    return min([config.ack_wait or ACK_WAIT_DEFAULT_S, *config.backoff])

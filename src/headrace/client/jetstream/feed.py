@@ -102,6 +102,9 @@ class Feed(Hands):
         self._keeper: Keeper | None = None
         self._pace: Pace | None = None
         if care.ack_wait:
+            if limits.are_defaults:
+                self._pace = Pace(care.ack_wait, limits.messages)
+                self._account.limit(1)
             self._keeper = Keeper(
                 session,
                 self.frames,
@@ -110,10 +113,9 @@ class Feed(Hands):
                 ack_wait=care.ack_wait,
                 max_deliver=care.max_deliver,
                 forget=self._forget,
+                ask=care.ask,
+                pace=self._pace,
             )
-            if limits.are_defaults:
-                self._pace = Pace(care.ack_wait, limits.messages)
-                self._account.limit(1)
         self.clock = clock_of(session.loop)
         self.breathe_at = self._since = self.clock()
         self._handed = self._open = 0  # since then, and in hand then

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...api.acks import IN_PROGRESS, parse_ack_subject
 from ...wire.frames import Frame
-from .ahead import Ages
+from .ahead import Ages, Pace
+from .following import Ask, Following
 
 if TYPE_CHECKING:
     from ..net.session import Session
@@ -42,6 +43,8 @@ class Keeper:
         ack_wait: seconds.
         max_deliver: how often a message is delivered; 0 or less: without limit.
         forget: told which frames were let go of.
+        ask: asks the server for ``ack_wait``, which may be changed; None: it stays.
+        pace: how many may be ahead of a handler, for which it counts, too.
     """
 
     def __init__(
@@ -54,6 +57,8 @@ class Keeper:
         ack_wait: float,
         max_deliver: int,
         forget: Callable[[list[Frame]], None],
+        ask: Ask | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._session = session
         self._frames = frames
@@ -63,6 +68,8 @@ class Keeper:
         self._forget = forget
         self._shelf: Shelf | None = None
         self._ages = Ages(ack_wait)
+        self._pace = pace
+        self._following = ask and Following(session, label, ask, ack_wait, self._follow)
         self._doubtful_since: float | None = None
         self._is_told = False
         self.clock = clock_of(session.loop)
@@ -81,6 +88,17 @@ class Keeper:
     def stop(self) -> None:
         """Nothing is renewed any more."""
         self._timer.cancel()
+        if self._following is not None:
+            self._following.stop()
+
+    def _follow(self, ack_wait: float) -> None:
+        """The consumer has another ``ack_wait`` now."""
+        self._ages.ack_wait = ack_wait
+        if self._pace is not None:
+            self._pace.follow(ack_wait)
+        self._timer.cancel()
+        self.tend()
+        self._arm(self.clock())
 
     def turned(self, now: float) -> None:
         """The loop has turned, which it may not have done for long: what comes now may have come then."""
@@ -95,6 +113,8 @@ class Keeper:
         over, are_old = self._ages.look(held, now)
         if over:
             self._let_go(over)
+        if self._following is not None and (over or are_old) and session.link is not None:
+            self._following.look(now)
         if are_old and session.link is not None:
             replies = [message._frame[3] for message in (*shelved, *self._lent.copy())]
             replies += [frame[3] for frame in self._frames]
