@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
+from .failures.java import JavaLost
 from .model import NO_CONSENT, Consent, Declared, LeaseSettings
 from .run import alone, run_here, session_of
 from .running import Ended, Runner, Watcher
@@ -34,6 +35,7 @@ class Life:
 
     Attributes:
         signals: how often each signal came, by name.
+        java_lost: Java was lost, and another process is to take this one's place: how often it was by now.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Life:
         self._why = ""
         self._lost_why = ""
         self.signals: dict[str, int] = {}
+        self.java_lost: JavaLost | None = None
 
     def run(self) -> list[Ended]:
         """Run until the queries are done, or a signal came. Returns how each query ended.
@@ -85,7 +88,7 @@ class Life:
         if self._why:
             return []
         try:
-            return run_here(
+            ended = run_here(
                 self._declared,
                 spark,
                 self._watcher,
@@ -94,6 +97,9 @@ class Life:
                 on_runner=self._take,
                 is_alone=True,
             )
+            if self._runner is not None and self._runner.needs_new_java:
+                self.java_lost = self._runner.java_lost
+            return ended
         finally:
             self._runner = None
 

@@ -43,6 +43,9 @@ _ALWAYS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
+    # A worker that crashes says in which line of which file.
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     # Spark writes options into plans and event logs, and hides only names that it knows for secret.
     "spark.sql.redaction.options.regex": "(?i)url|servers|seed|jwt",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from ...pipeline.seen.recorder import Recorder, told
 from .. import INTERRUPTED
 from ..shared.output import Output
 from ..shared.verbs import offline
+from .anew import begin_anew
 from .file import FILE, MISTAKEN, PROFILE, opened, status_of_problems, tell_problems
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ def once(output: Output, file: Path, profile: str, again: bool, accept_changes: 
 
 
 def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Consent) -> int:
+    given = dict(os.environ)
     try:
         declared = read(file, profile)
     except PipelineError as error:
@@ -91,9 +94,13 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
             raise
         finally:
             meter.close()
-            publisher.close()
-            recorder.over()
-        screen.summary(ended)
+            publisher.close(is_over=life.java_lost is None)
+            if life.java_lost is None:
+                recorder.over()
+        if life.java_lost is None:
+            screen.summary(ended)
+    if life.java_lost is not None:
+        begin_anew(life.java_lost, given)
     return _status(ended, life.signals)
 
 
