@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from ..documents import DocumentError, read_typed
+
 BUCKET: Final = "headrace-pipelines"
 KEPT_S: Final = 86_400.0
 EVERY_S: Final = 10.0
@@ -111,9 +113,6 @@ def decode(value: bytes) -> PipelineRecord | None:
     if len(value) > RECORD_BYTES_MAX:
         return None
     try:
-        return shortened(_DECODER.decode(value))
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+        return shortened(read_typed(value, PipelineRecord))
+    except DocumentError:
         return None
-
-
-_DECODER: Final = msgspec.json.Decoder(PipelineRecord)
