@@ -11,11 +11,13 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigurationError
 from .shield import DAEMON, shielded_context
+from .spark_log.pump import opened
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +51,8 @@ _ALWAYS: Final = {
     # Spark writes options into plans and event logs, and hides only names that it knows for secret.
     "spark.sql.redaction.options.regex": "(?i)url|servers|seed|jwt",
 }
+
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 LOCAL_SETTINGS: Final[Mapping[str, str]] = {**_ALWAYS, **_LOCAL}
 """What a session on this machine has where a file says nothing."""
@@ -121,6 +125,7 @@ def start_session(
     log.parent.mkdir(parents=True, exist_ok=True)
     if master.startswith("local") and os.environ["PYSPARK_PYTHON"] == sys.executable:
         settings = {"spark.python.daemon.module": DAEMON, **settings}  # another one may not have it
+    settings = _with_layout(settings)
     with _output_to(log):
         from pyspark.sql import SparkSession
 
@@ -142,7 +147,37 @@ def _log_errors_to(log: Path) -> None:
         for handler in list(logger.handlers):
             logger.removeHandler(handler)
             handler.close()
-        logger.addHandler(logging.FileHandler(log, encoding="utf-8", delay=True))
+        logger.addHandler(_LogHandler(log))
+
+
+class _LogHandler(logging.Handler):
+    """Writes to a log by the way that is open at the time."""
+
+    def __init__(self, log: Path) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            with os.fdopen(opened(self._log), "a", encoding="utf-8") as file:
+                file.write(f"{self.format(record)}\n")
+        except OSError:
+            self.handleError(record)
+
+
+def _with_layout(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings with ours of Java's log lines, unless the user has some."""
+    options = settings.get(_JAVA_OPTIONS, "")
+    layout = Path(str(files(__package__).joinpath("spark_log", "log4j2.properties")))
+    users = Path(os.environ.get("SPARK_CONF_DIR", "")) / "log4j2.properties"
+    if (
+        "log4j" in options
+        or not layout.is_file()
+        or (os.environ.get("SPARK_CONF_DIR") and users.is_file())
+    ):
+        return dict(settings)
+    given = f"-Dlog4j2.configurationFile={layout.as_uri()}"
+    return {**settings, _JAVA_OPTIONS: f"{options} {given}".strip()}
 
 
 def _name_python(master: str, settings: Mapping[str, str]) -> None:
@@ -178,7 +213,7 @@ def _output_to(log: Path) -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     kept = os.dup(1), os.dup(2)
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    target = opened(log)
     try:
         os.dup2(target, 1)
         os.dup2(target, 2)
