@@ -35,7 +35,7 @@ class Life:
 
     Attributes:
         signals: how often each signal came, by name.
-        java_lost: Java was lost, and another process is to take this one's place: how often it was by now.
+        java_lost: how often Java was lost by now, where it was and everything is to be begun again.
     """
 
     def __init__(
@@ -55,6 +55,11 @@ class Life:
         self._lost_why = ""
         self.signals: dict[str, int] = {}
         self.java_lost: JavaLost | None = None
+
+    @property
+    def begins_anew(self) -> JavaLost | None:
+        """Java was lost and nobody has asked for an end: another process is to take this one's place."""
+        return self.java_lost if not self.signals else None
 
     def run(self) -> list[Ended]:
         """Run until the queries are done, or a signal came. Returns how each query ended.

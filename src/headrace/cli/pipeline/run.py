@@ -94,13 +94,13 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
             raise
         finally:
             meter.close()
-            publisher.close(is_over=life.java_lost is None)
-            if life.java_lost is None:
+            publisher.close(is_over=life.begins_anew is None)
+            if life.begins_anew is None:
                 recorder.over()
-        if life.java_lost is None:
+        if life.begins_anew is None:
             screen.summary(ended)
-    if life.java_lost is not None:
-        begin_anew(life.java_lost, given)
+    if life.begins_anew is not None:
+        begin_anew(life.begins_anew, given)
     return _status(ended, life.signals)
 
 
