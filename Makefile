@@ -20,10 +20,10 @@ SOAK_ARGS ?=
 CHANGES_ARGS ?= --minutes 60
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web deploys changes
+.PHONY: help env demo test test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web deploys changes pipeline-memory
 
 help:  ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 env: $(STAMP)  ## the Python environment in .venv, from requirements/lock.txt
 
@@ -116,6 +116,9 @@ spark-kills: env  ## kill Spark's driver, its workers and the broker 15 times, i
 
 spark-cluster: env  ## a pipeline on a Spark cluster, beside three NATS servers; a leader and a worker are killed
 	@HEADRACE_SPARK_CLUSTER=1 $(BIN)/pytest -s tests/spark/test_spark_cluster.py --timeout=0 $(PYTEST_ARGS)
+
+pipeline-memory: env  ## 10,000 short batches of a pipeline: what Java, workers and runner take (BENCH_ARGS="2000 10")
+	@$(BIN)/python bench/pipeline_memory.py $(BENCH_ARGS)
 
 fuzz: env  ## feed the parsers garbage (FUZZ_ARGS="conf --inputs 10000000 --processes 2 --total counts.json")
 	@$(BIN)/python fuzz/run.py $(FUZZ_ARGS)

@@ -29,11 +29,25 @@ options = { path = "out" }
 
 
 @pytest.fixture(scope="session")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Our broker in a process of its own."""
+def url_of_headrace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = peers.start_headrace(tmp_path_factory.mktemp("broker"), flags=["--sync", "os"])
     yield server.url
     server.stop()
+
+
+@pytest.fixture(params=[pytest.param("nats-server", marks=pytest.mark.peer), "headrace"])
+def either_url(request: pytest.FixtureRequest) -> str:
+    """Either server, for files that are about what a server keeps: their ``url`` is this one."""
+    if request.param == "headrace":
+        return str(request.getfixturevalue("url_of_headrace"))
+    server: peers.ServerProcess = request.getfixturevalue("reference_server")
+    return server.url
+
+
+@pytest.fixture(scope="session")
+def url(url_of_headrace: str) -> str:
+    """Our broker in a process of its own."""
+    return url_of_headrace
 
 
 @pytest.fixture

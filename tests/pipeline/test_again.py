@@ -23,6 +23,11 @@ from headrace.spark.options import Connection, parse_options
 from .conftest import ORDERS
 
 
+@pytest.fixture
+def url(either_url: str) -> str:
+    return either_url
+
+
 class Query:
     """A query as its runs leave it: Spark's log, the sums, and where its durable stands."""
 

@@ -15,6 +15,11 @@ from headrace.pipeline.reading import read
 from .conftest import ORDERS
 
 
+@pytest.fixture
+def url(either_url: str) -> str:
+    return either_url
+
+
 def test_messages_that_the_next_run_would_miss_are_told_with_the_commands_that_lead_on(
     write: Callable[..., Path], url: str, stream: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
 from headrace.pipeline import life
+from headrace.pipeline.failures.java import JavaLost
 from headrace.pipeline.reading import read
 
 from .conftest import ORDERS
@@ -49,3 +50,29 @@ def test_a_java_that_ends_as_it_starts_is_a_failure_unless_all_were_asked_to_end
     runner = life.Life(declared, watcher)
     assert runner.run() == []
     assert runner.signals == {"SIGTERM": 1}
+
+
+@pytest.mark.parametrize("is_asked_to_end", [False, True])
+def test_a_lost_java_asks_for_another_process_unless_the_run_is_to_end(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, is_asked_to_end: bool
+) -> None:
+    class Lost:
+        needs_new_java = True
+        java_lost = JavaLost((1.0,), 1)
+
+    class Stopped:
+        def stop(self) -> None: ...
+
+    def run_here(*_: Any, on_runner: Callable[..., Any], **__: Any) -> list[Any]:
+        on_runner(Lost())
+        if is_asked_to_end:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return []
+
+    Lost.stop = lambda *_, **__: None  # type: ignore[attr-defined]
+    monkeypatch.setattr(life, "session_of", lambda _: Stopped())
+    monkeypatch.setattr(life, "run_here", run_here)
+    watcher: Any = Heard()
+    runner = life.Life(read(write(ORDERS)), watcher)
+    assert runner.run() == []
+    assert runner.begins_anew == (None if is_asked_to_end else JavaLost((1.0,), 1))

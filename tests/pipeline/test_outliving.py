@@ -23,6 +23,12 @@ from headrace.pipeline.standing import refusal
 from headrace.pipeline.status import status_of
 from headrace.pipeline.totals import Batch, Totals
 
+
+@pytest.fixture
+def url(either_url: str) -> str:
+    return either_url
+
+
 NOW = 1_700_000_000
 
 

@@ -1,4 +1,7 @@
-"""The page about failures (``docs/how-to/when-a-pipeline-fails.md``): commands, files, statuses as typed."""
+"""The page about failures (``docs/how-to/when-a-pipeline-fails.md``): commands, files, statuses as typed.
+
+The commands of the pages about changes, and for those who come from Kafka, are typed, too.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,31 @@ from headrace.cli.pipeline.screen import Lines
 from headrace.cli.shared.errors import FAILED, UNREACHABLE, USAGE
 from headrace.pipeline.failures.supervising import Outage
 from headrace.pipeline.reading import read
+from headrace.spark.options.source import ACCEPTED as SOURCE_OPTIONS
+from headrace.spark.sink.options import ACCEPTED as SINK_OPTIONS
 
 from .conftest import ORDERS
 
-PAGE = (Path(__file__).parents[2] / "docs/how-to/when-a-pipeline-fails.md").read_text()
+HOW_TO = Path(__file__).parents[2] / "docs/how-to"
+PAGE = (HOW_TO / "when-a-pipeline-fails.md").read_text()
 
 
-def blocks(kind: str) -> list[str]:
-    found = re.findall(r"(?ms)^```(\w*)\n(.*?)^```$", PAGE)
+def blocks(kind: str, page: str = PAGE) -> list[str]:
+    found = re.findall(r"(?ms)^```(\w*)\n(.*?)^```$", page)
     return [text for each, text in found if each == kind]
 
 
-def test_every_command_of_the_page_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("page", "count"),
+    [("when-a-pipeline-fails.md", 5), ("changing-a-pipeline.md", 5), ("from-kafka.md", 3)],
+)
+def test_every_command_of_the_page_is_one(
+    page: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = [line for block in blocks("") for line in block.splitlines()]
-    assert len(lines) == 5
+    text = (HOW_TO / page).read_text()
+    lines = [line for block in blocks("", text) for line in block.splitlines()]
+    assert len(lines) == count
     for line in lines:
         program, group, verb, *words = shlex.split(line, comments=True)
         assert (program, group) == ("headrace", "pipeline")
@@ -64,3 +77,15 @@ def test_the_statuses_and_events_of_the_page_are_those_there_are(
     printed = re.findall(r'"event": ?"(\w+)"', capsys.readouterr().out)
     assert printed == ["waiting", "back", "restarting"]
     assert all(f"`{event}`" in PAGE for event in [*printed, "poison"])
+
+
+def test_what_the_page_for_those_from_kafka_names_is_there() -> None:
+    page = (HOW_TO / "from-kafka.md").read_text()
+    options = {each.name for table in (SOURCE_OPTIONS, SINK_OPTIONS) for each in table.options}
+    named = {"includeMarkers", "onBadMessage", "onBadRow", "failOnDataLoss", "key", "bucket"}
+    assert named <= options
+    assert all(f"`{each}" in page for each in named)
+    (restart,) = re.findall(r"`(restart = \{.*?\})`", page)
+    assert restart in PAGE
+    for word in ("upsert", "compacted", "control records", "restart strategy", "savepoint", "late"):
+        assert f"| {word}" in page, word

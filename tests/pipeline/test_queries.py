@@ -76,7 +76,7 @@ def test_spark_s_death_is_the_error_of_its_queries(write: Callable[..., Path]) -
     assert not query.is_active()
     assert query.batches(-1) == []
     assert str(query.error()) == (
-        "Spark's process has gone ([Errno 111] Connection refused); spark.log may say why"
+        "Spark's Java has gone: it was killed, or has crashed; spark.log may say why"
     )
     query.stop()
 

@@ -19,6 +19,11 @@ from headrace.pipeline.totals import Batch, Totals, ViewRows
 from headrace.spark.aside import Aside, tell
 
 
+@pytest.fixture
+def url(either_url: str) -> str:
+    return either_url
+
+
 def epoch(url: str, stream: str) -> str:
     with sync.connect(url) as connection:
         return connection.jetstream().stream(stream).info().created

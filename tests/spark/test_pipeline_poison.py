@@ -138,6 +138,33 @@ def check_letters(feed: Feed, letters: str, said: str) -> None:
     assert headers[0]["Headrace-Reason"] == said
 
 
+def test_a_message_that_crashes_its_worker_is_named_and_put_into_quarantine_too(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    feed.publish_numbers(1, 6)
+    crashes = VIEWS.replace("(17, 30)", "(4,)")
+    crashes = crashes.replace('raise ValueError("it is bad")', "os._exit(9)")
+    (tmp_path / "views.py").write_text("import os\n\n" + crashes)
+    letters = f"LETTERS{feed.name}"
+    feed.call(f"STREAM.CREATE.{letters}", {"name": letters, "subjects": [f"dead.{feed.name}"]})
+    aside = f'otherwise = "quarantine"\nletters = "dead.{feed.name}"'
+    file = tmp_path / "numbers.toml"
+    # A worker that is lost by accident, as beside one that crashes, is none of the messages'.
+    text = FILE.replace("[sources", 'restart = {{ attempts = 9, backoff = "100ms" }}\n[sources', 1)
+    file.write_text(text.format(stream=feed.name, url=feed.url, otherwise=aside))
+    heard = Heard()
+    (ended,) = run_here(read(file), spark, heard, once=True)
+    assert (ended.state, ended.problem) == ("done", None)
+    assert [(each.sequence, each.view, aside) for _, each, aside in heard.poisons] == [
+        (4, "tenfold", True)
+    ]
+    assert all("Spark lost a Python worker" in each.cause for _, each, _ in heard.poisons)
+    assert rows(tmp_path / "out") == [10, 20, 30, 50, 60]
+    feed.link.close()  # nobody has read from it for as long as that took
+    feed.link = feed.connect()
+    feed.call(f"STREAM.DELETE.{letters}")
+
+
 OTHERS = """[pipeline]
 name = "numbers"
 checkpoint = "checkpoint"

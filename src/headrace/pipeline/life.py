@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
+from .failures.java import JavaLost
 from .model import NO_CONSENT, Consent, Declared, LeaseSettings
 from .problems import Problem
 from .ready.in_turn import in_turn
@@ -43,6 +44,7 @@ class Life:
 
     Attributes:
         signals: how often each signal came, by name.
+        java_lost: how often Java was lost by now, where it was and everything is to be begun again.
     """
 
     def __init__(
@@ -61,6 +63,12 @@ class Life:
         self._why = ""
         self._lost_why = ""
         self.signals: dict[str, int] = {}
+        self.java_lost: JavaLost | None = None
+
+    @property
+    def begins_anew(self) -> JavaLost | None:
+        """Java was lost and nobody has asked for an end: another process is to take this one's place."""
+        return self.java_lost if not self.signals else None
 
     def run(self) -> list[Ended]:
         """Run until the queries are done, or a signal came. Returns how each query ended.
@@ -101,7 +109,7 @@ class Life:
         if self._why:
             return []
         try:
-            return run_here(
+            ended = run_here(
                 self._declared,
                 spark,
                 self._watcher,
@@ -110,6 +118,9 @@ class Life:
                 on_runner=self._take,
                 is_alone=True,
             )
+            if self._runner is not None and self._runner.needs_new_java:
+                self.java_lost = self._runner.java_lost
+            return ended
         finally:
             self._runner = None
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 
-from ..errors import HeadraceError
 from ..spark.lost import Loss, read_losses
 from . import conditions
+from .failures.causes import GONE, SparkGoneError
 from .model import Declared
 from .totals import Batch, ViewRows
 
@@ -42,7 +42,7 @@ class SparkQuery:
         self._query = query
         self._again = again
         self._last = ""
-        self._gone: HeadraceError | None = None
+        self._gone: SparkGoneError | None = None
         self._losses = losses
         self._on_first_batch = on_first_batch
         self._told: set[Loss] = set()
@@ -95,11 +95,10 @@ class SparkQuery:
             return otherwise
         try:
             return ask()
-        except (Py4JNetworkError, OSError) as error:
-            said = str(error).splitlines()[:1] or [type(error).__name__]
-            self._gone = HeadraceError(
-                f"Spark's process has gone ({said[0]}); spark.log may say why"
-            )
+        except Py4JJavaError:
+            raise
+        except (Py4JError, OSError):  # no Java, or none that answers
+            self._gone = SparkGoneError(f"{GONE}; spark.log may say why")
             return otherwise
 
 

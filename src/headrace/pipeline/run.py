@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from .bindings import SPARK_LOG, newest
 from .checking import JETSTREAM
 from .checkpoints import Start, checkpoint_of, exclusively, interrupted, losses_of
 from .failures.findings import Verdict
+from .failures.java import VARIABLE, JavaLost
 from .failures.poison import Search
 from .failures.remedies import remedy
 from .failures.restarts import DEFAULT, NEVER
@@ -99,7 +101,8 @@ def supervisor_of(declared: Declared, servers: Servers, *, once: bool) -> Superv
     wait_s = declared.wait_for_server_s or (ONCE_WAITS_S if once else math.inf)
     if declared.restart == NEVER:
         wait_s = 0.0
-    return Supervisor(restart, servers, wait_s, time.time)
+    lost = JavaLost.read(os.environ.get(VARIABLE, ""))
+    return Supervisor(restart, servers, wait_s, time.time, lost)
 
 
 def alone(declared: Declared) -> AbstractContextManager[None]:

@@ -5,6 +5,7 @@ No Spark here: a query is whatever ``start`` returns. So the tests run this on a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
@@ -13,6 +14,7 @@ from ..errors import HeadraceError
 from ..spark.lost import Loss
 from .failures.causes import Cause, cause_of
 from .failures.findings import Poison, Verdict
+from .failures.java import JavaLost
 from .failures.restarts import Again, Stop
 from .failures.supervising import TOLD_AFTER_S, Outage, Supervisor
 from .graph import upstream_of
@@ -159,6 +161,8 @@ class Runner:
         self._remedy = remedy
         self._stop_why = ""
         self._at_once = False
+        self._after_java: Again | Stop | None = None
+        self._renew_at = math.inf
         self._runs = [
             _Run(sink, AVAILABLE_NOW if once else sink.trigger, totals(sink))
             for sink in declared.sinks.values()
@@ -174,6 +178,8 @@ class Runner:
         while not self._stop_why:
             for run in self._runs:
                 self._look_at(run)
+            if self.needs_new_java:
+                return [self._ended(run) for run in self._runs]
             if all(run.state in ("done", "failed", "not run") for run in self._runs):
                 break
             self._check_failures()
@@ -181,6 +187,16 @@ class Runner:
                 self._sleep(POLL_S)
         self._end()
         return [self._ended(run) for run in self._runs]
+
+    @property
+    def needs_new_java(self) -> bool:
+        """Java was lost, and it is time to begin everything again: a new process is to run the queries."""
+        return not self._stop_why and self._clock() >= self._renew_at
+
+    @property
+    def java_lost(self) -> JavaLost:
+        """How often Java was lost in this run, those before included."""
+        return self._supervisor.java_lost
 
     def _check_failures(self) -> None:
         failed = [run.sink.name for run in self._runs if run.state == "failed"]
@@ -194,7 +210,7 @@ class Runner:
             text = f"query {run.sink.name!r} was not run: it is after {failed}"
             run.problem, run.state = Problem(run.sink.place, text), "not run"
             self._watcher.ended(self._ended(run))
-        elif run.state == "waiting" and self._is_due(run):
+        elif run.state == "waiting" and math.isinf(self._renew_at) and self._is_due(run):
             self._begin(run)
         elif run.state == "running":
             assert run.query is not None
@@ -297,16 +313,21 @@ class Runner:
 
     def _after_failure(self, run: _Run, cause: Cause, problem: Problem) -> None:
         """A query could not be started, or has failed: it is begun again, or stays failed."""
+        if cause.kind == "java" and not self._stop_why:
+            self._without_java(run, cause, problem)
+            return
         name, said = run.sink.name, [problem.text]
         follows: Again | Stop = Stop()
         if not self._stop_why:
-            verdict = self._searched(run, cause) if self._quarantines(run.sink) else None
+            at_once = cause.is_code and self._quarantines(run.sink)
+            verdict = self._searched(run, cause) if at_once else None
+            if verdict is None or not verdict.quarantined:
+                follows = self._supervisor.after(name, cause, run.totals.last)
+            if verdict is None and (isinstance(follows, Stop) or follows.times > 1):
+                verdict = self._searched(run, cause)
             if verdict is not None and verdict.quarantined:
                 self._restart(run, cause, 0.0)
                 return
-            follows = self._supervisor.after(name, cause, run.totals.last)
-            if verdict is None and (isinstance(follows, Stop) or follows.times > 1):
-                verdict = self._searched(run, cause)
             if verdict is not None and verdict.failed is not None:
                 follows = Stop(str(verdict.failed))
             said.append(verdict.why if verdict is not None else "")
@@ -316,6 +337,21 @@ class Runner:
         said.append(self._remedy(run.sink, cause) if self._remedy is not None else "")
         text = "; ".join(filter(None, (said[0], follows.why, *said[1:])))
         self._failed(run, Problem(problem.place, text))
+
+    def _without_java(self, run: _Run, cause: Cause, problem: Problem) -> None:
+        """All queries have lost their Java: what follows is the same for each of them."""
+        if self._after_java is None:
+            has_worked = any(each.batches for each in self._runs)
+            self._after_java = self._supervisor.after_java(has_worked=has_worked)
+            if isinstance(self._after_java, Again):
+                self._renew_at = self._clock() + self._after_java.wait_s
+        follows = self._after_java
+        if isinstance(follows, Again):
+            run.query = None
+            self._restart(run, cause, follows.wait_s)
+        else:
+            text = "; ".join(filter(None, (problem.text, follows.why)))
+            self._failed(run, Problem(problem.place, text))
 
     def _restart(self, run: _Run, cause: Cause, wait_s: float) -> None:
         run.state, run.again_at = "waiting", self._clock() + wait_s
@@ -329,7 +365,7 @@ class Runner:
 
     def _searched(self, run: _Run, cause: Cause) -> Verdict | None:
         """What a search for the message says; None where there is nothing to search for."""
-        if self._search is None or not cause.is_code:
+        if self._search is None or not (cause.is_code or cause.is_crash):
             return None
         verdict = self._search(run.sink)
         for each in verdict.quarantined:

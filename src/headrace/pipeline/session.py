@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ from .opening.ahead import import_ahead
 from .opening.classes import archive_for, jars_of_spark, quick_java, version_of_java
 from .opening.making import make_soon
 from .shield import DAEMON, shielded_context
+from .spark_log.pump import opened
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,9 +48,14 @@ _ALWAYS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
+    # A worker that crashes says in which line of which file.
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     # Spark writes options into plans and event logs, and hides only names that it knows for secret.
     "spark.sql.redaction.options.regex": "(?i)url|servers|seed|jwt",
 }
+
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 LOCAL_SETTINGS: Final[Mapping[str, str]] = {**_ALWAYS, **_LOCAL}
 """What a session on this machine has where a file says nothing."""
@@ -124,6 +131,7 @@ def start_session(
     log.parent.mkdir(parents=True, exist_ok=True)
     if master.startswith("local") and os.environ["PYSPARK_PYTHON"] == sys.executable:
         settings = {"spark.python.daemon.module": DAEMON, **settings}  # another one may not have it
+    settings = _with_layout(settings)
     is_ours = not master.startswith("sc:")  # a server of Spark Connect is none of our processes
     archive = archive_for(os.environ, settings, jars_of_spark()) if is_ours else None
     with _output_to(log):
@@ -150,7 +158,37 @@ def _log_errors_to(log: Path) -> None:
         for handler in list(logger.handlers):
             logger.removeHandler(handler)
             handler.close()
-        logger.addHandler(logging.FileHandler(log, encoding="utf-8", delay=True))
+        logger.addHandler(_LogHandler(log))
+
+
+class _LogHandler(logging.Handler):
+    """Writes to a log by the way that is open at the time."""
+
+    def __init__(self, log: Path) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            with os.fdopen(opened(self._log), "a", encoding="utf-8") as file:
+                file.write(f"{self.format(record)}\n")
+        except OSError:
+            self.handleError(record)
+
+
+def _with_layout(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings with ours of Java's log lines, unless the user has some."""
+    options = settings.get(_JAVA_OPTIONS, "")
+    layout = Path(str(files(__package__).joinpath("spark_log", "log4j2.properties")))
+    users = Path(os.environ.get("SPARK_CONF_DIR", "")) / "log4j2.properties"
+    if (
+        "log4j" in options
+        or not layout.is_file()
+        or (os.environ.get("SPARK_CONF_DIR") and users.is_file())
+    ):
+        return dict(settings)
+    given = f"-Dlog4j2.configurationFile={layout.as_uri()}"
+    return {**settings, _JAVA_OPTIONS: f"{options} {given}".strip()}
 
 
 def _name_python(master: str, settings: Mapping[str, str]) -> None:
@@ -186,7 +224,7 @@ def _output_to(log: Path) -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     kept = os.dup(1), os.dup(2)
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    target = opened(log)
     try:
         os.dup2(target, 1)
         os.dup2(target, 2)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 _OURS: Final = re.compile(r"(?:^(?:E\s+)?|: )headrace\.[\w.]+?\.?\w*Error_?: (.+)$", re.MULTILINE)
 _PYTHON: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception|Warning)): (.+)$", re.MULTILINE)
-_FRAME: Final = re.compile(r'^\s+File "(.+?)", line (\d+), in (\S+)$', re.MULTILINE)
+_FRAME: Final = re.compile(r'^\s+File "(.+?)", line (\d+),? in (\S+)$', re.MULTILINE)
+_CRASHED: Final = re.compile(r"^Current thread .*\(most recent call first\):$", re.MULTILINE)
 _THEIRS: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<|/headrace/|\.zip/")
 _USER_RAISED: Final = re.compile(
     r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE
@@ -54,8 +56,8 @@ def sentence_of(error: BaseException | str) -> str:
             return _short(_SQLSTATE.sub("", found[-1]))
     if worker := _WORKER.search(text):
         return (
-            f"Spark lost a Python worker ({worker[1].strip()}): it was killed, or crashed. Where memory is "
-            "short, the system kills what is large"
+            f"Spark lost a Python worker ({worker[1].strip()}): it was killed, or crashed{_at(text)}. Where "
+            "memory is short, the system kills what is large"
         )
     if "Traceback (most recent call last)" in text:
         raised = _PYTHON.findall(text)
@@ -67,9 +69,17 @@ def sentence_of(error: BaseException | str) -> str:
 
 def place_in_code(text: str) -> tuple[str, int, str] | None:
     """File, line and function of the innermost frame of a user in the last traceback of a text."""
+    if crashed := _CRASHED.search(text):
+        return next(_frames(text[crashed.end() :]), None)
     last = text.rpartition("Traceback (most recent call last)")[2]
-    frames = [each for each in _FRAME.findall(last) if not _THEIRS.search(each[0])]
-    return (frames[-1][0], int(frames[-1][1]), frames[-1][2]) if frames else None
+    return next(iter([*_frames(last)][::-1]), None)
+
+
+def _frames(text: str) -> Iterator[tuple[str, int, str]]:
+    """The frames of users, in the order of a text."""
+    for file, line, function in _FRAME.findall(text):
+        if not _THEIRS.search(file):
+            yield file, int(line), function
 
 
 def _at(text: str) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,9 @@ def test_every_line_of_a_run_is_an_event_and_its_end_is_in_the_status(tmp_path: 
     log = (tmp_path / "checkpoint" / "printing" / "spark.log").read_text()
     assert "printed by a sink 2\n" in log
     assert "printed by a program\n" in log
+    time = r"(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+    assert re.search(rf"{time} ERROR \[query failing\] \w+: Query failing ", log)
+    assert re.search(rf"{time} PRINT ", log)
     status = [*command, "status", "printing.toml", "--json"]
     said = subprocess.run(status, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     printing, failing = json.loads(said)

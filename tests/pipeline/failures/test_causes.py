@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from headrace.errors import AuthorizationError, ConfigurationError, ConnectFailedError
-from headrace.pipeline.failures.causes import cause_of
+from headrace.pipeline.failures.causes import SparkGoneError, cause_of
 from headrace.pipeline.problems import PipelineError, Place, Problem
 
 ENDED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
@@ -141,12 +142,48 @@ def test_only_what_rows_can_make_fail_is_searched_for_a_message(text: str, is_co
     assert cause_of(StreamingQueryException(ENDED + text + PAGES)).is_code is is_code
 
 
+CRASH = """org.apache.spark.SparkException: Python worker exited unexpectedly (crashed): Fatal Python error: X
+
+Current thread 0x00007f (most recent call first):
+  File "/usr/lib/python3.11/ctypes/__init__.py", line 9 in string_at
+  File "/home/me/views.py", line 7 in checked
+  File "/home/me/views.py", line 4 in tenfold
+"""
+
+
+def test_a_worker_that_crashes_names_the_line_and_is_searched_for_a_message() -> None:
+    cause = cause_of(StreamingQueryException(ENDED + LOST_TASK + CRASH + PAGES))
+    assert (cause.kind, cause.is_code, cause.is_crash) == ("worker", False, True)
+    assert "Fatal Python error: X" in cause.text
+    assert "crashed (/home/me/views.py:7, in checked)" in cause.text
+    lost = "org.apache.spark.SparkException: Python worker failed to connect back."
+    assert not cause_of(StreamingQueryException(ENDED + LOST_TASK + lost)).is_crash
+
+
 def test_errors_that_were_raised_here_have_a_kind() -> None:
     assert cause_of(ConnectFailedError("nobody there")).kind == "away"
     assert cause_of(AuthorizationError("no")).kind == "mistake"
     assert cause_of(ConfigurationError("no")).kind == "mistake"
     assert cause_of(AnalysisException("[UNRESOLVED_COLUMN] x")).kind == "mistake"
     assert cause_of(RuntimeError("boom")) == ("other", "RuntimeError: boom", False)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SparkGoneError("no answer"),
+        Py4JNetworkError("An error occurred while trying to connect to the Java server"),
+        Py4JError("An error occurred while calling o42.start"),
+    ],
+)
+def test_a_java_that_does_not_answer_has_gone_wherever_that_is_noticed(error: Exception) -> None:
+    problem = PipelineError([Problem(Place(__file__, 3), "no")])  # type: ignore[arg-type]
+    problem.__cause__ = error
+    for each in (error, problem):
+        cause = cause_of(each)
+        assert (cause.kind, cause.is_code) == ("java", False)
+        assert cause.text.startswith("Spark's Java has gone")
+    assert cause_of(Py4JError("Method start([]) does not exist")).kind == "other"
 
 
 def test_a_problem_has_the_kind_of_what_it_is_about_and_its_own_sentence() -> None:

@@ -206,6 +206,30 @@ def test_quarantine_searches_at_once_and_costs_no_attempt_and_what_is_not_found_
     )
 
 
+def test_a_worker_that_crashes_again_is_searched_as_code_is_and_a_single_crash_is_an_accident(
+    write: Callable[..., Path],
+) -> None:
+    views = '[views.v]\nsql = "SELECT * FROM orders"\notherwise = "quarantine"\nletters = "dead"\n'
+    declared = read(write(ORDERS.replace('from = "orders"', 'from = "v"') + views))
+    world = Supervised(declared, DEFAULT, math.inf)
+    world.plans = {"out": failing(LOST, LOST, LOST)}
+    searched: list[float] = []
+
+    def search(sink: Sink) -> Verdict:
+        searched.append(world.now)
+        return Verdict(quarantined=(poison(7),))
+
+    world.after(60, lambda: world.runner.stop("interrupted"))
+    ended = world.run(search=search)["out"]
+    assert (ended.state, ended.restarts, len(searched)) == ("stopped", 3, 2)
+    assert [each[3] for each in world.told("restarting")] == ["1.0", "0.0", "0.0"]
+    worker = RuntimeError("Python worker failed to connect back.")
+    world = Supervised(declared, DEFAULT, math.inf)
+    world.plans = {"out": failing(worker, worker, worker)}
+    assert "no accident" in str(world.run(search=search)["out"].problem)
+    assert len(searched) == 2, "such a worker had no row yet"
+
+
 def test_a_stop_while_a_query_waits_to_be_begun_again_ends_it(declared: Declared) -> None:
     world = Supervised(declared, RestartSettings(backoff_s=50.0), math.inf)
     world.plans = {"out": failing(LOST)}

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from ...pipeline.spark_log.pump import Pump
+
 
 @contextmanager
 def apart(log: Path, *, errors: bool) -> Iterator[TextIO]:
@@ -29,22 +31,40 @@ def apart(log: Path, *, errors: bool) -> Iterator[TextIO]:
     if 1 in kept:
         shown = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, buffering=1)
     try:
-        with log.open("a", encoding="utf-8", errors="backslashreplace", buffering=1) as opened:
+        with _opened(log, is_file=bool(kept)) as opened:
             for number in kept:
                 os.dup2(opened.fileno(), number)
             sys.stdout, sys.stderr = opened, opened if errors else sys.stderr
             try:
                 yield shown
             finally:
+                opened.flush()
                 sys.stdout = streams[1]
                 sys.stderr = streams.get(2, sys.stderr)
                 shown.flush()
+                for number, descriptor in kept.items():  # before the log takes nothing any more
+                    os.dup2(descriptor, number)
     finally:
-        for number, descriptor in kept.items():
-            os.dup2(descriptor, number)
+        for descriptor in kept.values():
             os.close(descriptor)
         if 1 in kept:
             shown.close()
+
+
+@contextmanager
+def _opened(log: Path, *, is_file: bool) -> Iterator[TextIO]:
+    """The log, kept small where processes may print to it."""
+    if not is_file:
+        with log.open("a", encoding="utf-8", errors="backslashreplace", buffering=1) as file:
+            yield file
+        return
+    with (
+        Pump(log) as pump,
+        os.fdopen(
+            os.dup(pump.fileno()), "w", encoding="utf-8", errors="backslashreplace", buffering=1
+        ) as file,
+    ):
+        yield file
 
 
 def _is_a_file(stream: TextIO, number: int) -> bool:

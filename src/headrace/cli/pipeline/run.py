@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from ...pipeline.seen.recorder import Recorder, told
 from .. import INTERRUPTED
 from ..shared.output import Output
 from ..shared.verbs import offline
+from .anew import begin_anew
 from .file import CACHE, FILE, MISTAKEN, PROFILE, opened, status_of_problems, tell_problems
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ def once(output: Output, file: Path, profile: str, again: bool, accept_changes: 
 
 
 def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Consent) -> int:
+    given = dict(os.environ)
     try:
         declared = read(file, profile)
     except PipelineError as error:
@@ -93,10 +96,14 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
             raise
         finally:
             meter.close()
-            publisher.close()
-            recorder.over()
+            publisher.close(is_over=life.begins_anew is None)
+            if life.begins_anew is None:
+                recorder.over()
             presence.close()
-        screen.summary(ended)
+        if life.begins_anew is None:
+            screen.summary(ended)
+    if life.begins_anew is not None:
+        begin_anew(life.begins_anew, given)
     return _status(ended, life.signals)
 
 

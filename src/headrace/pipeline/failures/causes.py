@@ -16,9 +16,10 @@ from ...errors import (
 from ..problems import PipelineError
 from ..spark_errors import sentence_of
 
-Kind = Literal["away", "worker", "mistake", "other"]
-"""``away``: a server does not answer. ``worker``: a process of Spark was lost. ``mistake``: another attempt
-changes nothing. ``other``: it may pass, as the failure of a user's function may."""
+Kind = Literal["away", "worker", "java", "mistake", "other"]
+"""``away``: a server does not answer. ``worker``: a Python process of Spark was lost. ``java``: its Java was,
+and all queries with it. ``mistake``: another attempt changes nothing. ``other``: it may pass, as the failure
+of a user's function may."""
 
 _OURS: Final = re.compile(r"headrace\.[\w.]*?(_?\w*Error_?): ")
 _AWAY: Final = frozenset(
@@ -47,7 +48,13 @@ _MISTAKE: Final = re.compile(
 )
 _PLANS: Final = ("AnalysisException", "ParseException", "IllegalArgumentException")
 _ERROR_CLASS: Final = re.compile(r"\[(?!STREAM_FAILED|FOREACH_BATCH)[A-Z][A-Z0-9_.]+\]")
+_UNANSWERED: Final = re.compile(r"An error occurred while calling [\w.$]+")
+GONE: Final = "Spark's Java has gone: it was killed, or has crashed"
 _CHANGING: Final = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
+
+
+class SparkGoneError(HeadraceError):
+    """Spark's Java has ended under its queries: it was killed, or has crashed."""
 
 
 class Cause(NamedTuple):
@@ -56,6 +63,11 @@ class Cause(NamedTuple):
     kind: Kind
     text: str
     is_code: bool = False
+
+    @property
+    def is_crash(self) -> bool:
+        """A Python process has ended under its rows: it was killed, or code of the user ended it."""
+        return self.kind == "worker" and "exited unexpectedly" in self.text
 
     @property
     def signature(self) -> str:
@@ -67,6 +79,8 @@ def cause_of(error: BaseException) -> Cause:
     """The cause of an error, as Spark handed it on, or as it was raised here."""
     text = str(error.problems[0].text) if isinstance(error, PipelineError) else sentence_of(error)
     inner = error.__cause__ if isinstance(error, PipelineError) and error.__cause__ else error
+    if _is_without_java(inner):
+        return Cause("java", f"{GONE}; spark.log may say why")
     kind = _kind_of(inner)
     return Cause(kind, text, kind == "other" and _is_code(str(inner), text))
 
@@ -93,6 +107,14 @@ def _kind_of_ours(error: HeadraceError) -> Kind:
     if isinstance(error, away):
         return "away"
     return "other" if type(error).__name__ in _MAY_PASS else "mistake"
+
+
+def _is_without_java(error: BaseException) -> bool:
+    """Whether a call found no Java, or has lost it. By names, so that nothing of Spark is imported here."""
+    name = type(error).__name__
+    return name in ("SparkGoneError", "Py4JNetworkError") or (
+        name == "Py4JError" and _UNANSWERED.fullmatch(str(error)) is not None
+    )
 
 
 def _last_cause(text: str) -> str:

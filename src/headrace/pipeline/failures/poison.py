@@ -140,7 +140,7 @@ class Search:
             rows().write.format("noop").mode("overwrite").save()
         except Exception as error:
             cause = cause_of(error)
-            if not cause.is_code:
+            if not (cause.is_code or cause.is_crash):
                 raise NotSearchedError(f"reading the batch again fails: {cause.text}") from error
             self._last = error
             return True
@@ -150,7 +150,11 @@ class Search:
         """Which part of the query fails on a message: the first one that does by itself."""
         frames = self._frames(of._replace(first=sequence, last=sequence), ranges)
         names = upstream(self._declared, self._name)
-        name = next((each for each in names if self._fails(lambda: frames.of(each))), names[-1])  # noqa: B023
+        is_crash = self._last is not None and cause_of(self._last).is_crash
+        name = next((each for each in names if self._fails(lambda: frames.of(each))), "")  # noqa: B023
+        if not name and is_crash:  # a worker that was killed from outside while it had this message
+            raise NotSearchedError(f"message {sequence} passes when it is read once more")
+        name = name or names[-1]
         view = self._declared.views.get(name)
         text, place, function = str(self._last), self._sink.place, ""
         if view is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from .causes import Cause
+from .java import JavaLost
 from .restarts import NEVER, Again, Restarts, RestartSettings, Stop
 
 TOLD_AFTER_S: Final = 5.0
@@ -54,6 +55,10 @@ class Supervisor:
         servers: None where nobody looks at them.
         wait_s: how long a server that is away is waited for; ``math.inf``: without end; 0: not at all.
         clock: the clock of ``servers``.
+        java_lost: how often Java was lost before in this run.
+
+    Attributes:
+        java_lost: how often it was by now.
     """
 
     def __init__(
@@ -62,12 +67,21 @@ class Supervisor:
         servers: ServersThere | None = None,
         wait_s: float = 0.0,
         clock: Callable[[], float] = lambda: 0.0,
+        java_lost: JavaLost = JavaLost(),  # noqa: B008 - it does not change
     ) -> None:
         self._settings = settings
         self._servers = servers
         self._wait_s = wait_s
         self._clock = clock
         self._queries: dict[str, Restarts] = {}
+        self.java_lost = java_lost
+
+    def after_java(self, *, has_worked: bool) -> Again | Stop:
+        """What follows when Java is lost, and all queries with it. ``has_worked``: a batch was finished."""
+        self.java_lost, follows = self.java_lost.again(
+            self._settings, self._clock(), has_worked=has_worked
+        )
+        return follows
 
     def after(self, query: str, cause: Cause, position: int) -> Again | Stop:
         """What follows from a failure. A server that is known to be away is nobody's attempt.

@@ -1,0 +1,191 @@
+"""Whether the memory of a pipeline that runs for long stays as it is: many short batches.
+
+``python bench/pipeline_memory.py [BATCHES] [MESSAGES A BATCH]``: what Java, its Python processes and the
+runner take, every twentieth of the way. Ends with status 1 where the last quarter takes more than the second
+one by over a tenth. The first quarter does not count: caches fill, and Java compiles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path[0] = str(Path(__file__).resolve().parents[1] / "tests")
+
+import peers  # noqa: E402
+from headrace import sync  # noqa: E402
+
+HEAP = "700m"
+LOOKS = 20
+GROWS_MAX = 1.1
+LOOK_S = 0.5
+BATCH_MAX_S = 5.0
+
+FILE = """
+[pipeline]
+name = "memory"
+checkpoint = "checkpoint"
+fast_local_checkpoint = true
+
+[spark.conf]
+"spark.driver.memory" = "{heap}"
+
+[sources.numbers]
+options = {{ stream = "NUMBERS", servers = "{url}", durable = "memory", maxOffsetsPerTrigger = {rows} }}
+
+[views.tenfold]
+python = "views.py:tenfold"
+
+[sinks.out]
+from = "tenfold"
+format = "jetstream"
+options = {{ stream = "OUT", servers = "{url}", subject = "out" }}
+
+[sinks.seen]
+from = "numbers"
+format = "noop"
+"""
+
+VIEWS = """
+def tenfold(numbers):
+    return numbers.select("data").mapInArrow(passed, "data binary")
+
+
+def passed(batches):
+    yield from batches
+"""
+
+
+class Taken(NamedTuple):
+    """Mebibytes that are resident."""
+
+    batches: int
+    java: float
+    python: float
+    runner: float
+
+
+def main(batches: int, rows: int) -> int:
+    with tempfile.TemporaryDirectory() as home:
+        folder = Path(home)
+        server = peers.start_headrace(folder / "broker", flags=["--sync", "os"])
+        try:
+            found = _measure(folder, server.url, batches, rows)
+        finally:
+            server.stop()
+    second, last = _quarter(found, batches, 2), _quarter(found, batches, 4)
+    print(
+        f"second quarter to last: {', '.join(_change(a, b) for a, b in zip(second, last, strict=True))}"
+    )
+    return int(any(b > a * GROWS_MAX for a, b in zip(second, last, strict=True)))
+
+
+def _measure(folder: Path, url: str, batches: int, rows: int) -> list[Taken]:
+    _fill(url, batches * rows)  # two queries read them, at their own pace
+    (folder / "views.py").write_text(VIEWS)
+    file = folder / "memory.toml"
+    file.write_text(FILE.format(url=url, rows=rows, heap=HEAP))
+    command = [sys.executable, "-m", "headrace", "pipeline", "run", "--json", str(file)]
+    print(
+        f"heap {HEAP}; resident MiB\n{'batches':>8} {'Java':>7} {'workers':>8} {'runner':>7} {'ms':>6}"
+    )
+    with (
+        (folder / "events").open("w") as events,
+        subprocess.Popen(command, stdout=events, start_new_session=True) as runner,
+    ):
+        try:
+            return _watch(runner, folder / "events", batches)
+        finally:
+            runner.send_signal(signal.SIGTERM)
+            runner.wait(120)
+
+
+def _fill(url: str, messages: int) -> None:
+    with sync.connect(url) as connection:
+        js = connection.jetstream()
+        js.create_stream(name="NUMBERS", subjects=["numbers"])
+        js.create_stream(name="OUT", subjects=["out"], max_msgs=1000)
+        with js.publisher() as publisher:
+            for number in range(messages):
+                publisher.send("numbers", b"%d" % number)
+
+
+def _watch(runner: subprocess.Popen[bytes], events: Path, batches: int) -> list[Taken]:
+    found: list[Taken] = []
+    done, begin, last, step = 0, time.monotonic(), 0, max(1, batches // LOOKS)
+    with events.open() as lines:
+        heard = time.monotonic()
+        while done < batches:
+            new = [json.loads(line) for line in lines]
+            ended = sum(each["event"] == "batch" for each in new)
+            if ended:
+                done, heard = done + ended, time.monotonic()
+            if runner.poll() is not None or time.monotonic() - heard > BATCH_MAX_S * 60:
+                raise SystemExit(f"it ended, or stands, after {done} batches")
+            if done - last >= step:
+                ms = (time.monotonic() - begin) * 1000 / (done - last)
+                found.append(_taken(runner.pid, done))
+                print("{:8,} {:7.0f} {:8.0f} {:7.0f}".format(*found[-1]), f"{ms:6.0f}", flush=True)
+                begin, last = time.monotonic(), done
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                runner.wait(LOOK_S)
+    return found
+
+
+def _taken(pid: int, batches: int) -> Taken:
+    """Of a runner and its processes. What the workers share with their daemon counts once."""
+    java = python = 0.0
+    for each in _below(pid):
+        taken, is_java = _mebibytes(each), _is_java(each)
+        java, python = (java + taken, python) if is_java else (java, python + taken)
+    return Taken(batches, java, python, _mebibytes(pid))
+
+
+def _below(pid: int) -> list[int]:
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
+    parents = {int(a): int(b) for a, b in map(str.split, listed.stdout.splitlines())}
+
+    def is_below(each: int) -> bool:
+        while (each := parents.get(each, 0)) > 1:
+            if each == pid:
+                return True
+        return False
+
+    return [each for each in parents if is_below(each)]
+
+
+def _is_java(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+    except OSError:  # it has just ended
+        return False
+
+
+def _mebibytes(pid: int) -> float:
+    """What a process takes, its part of what it shares with others (Pss)."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:  # it has just ended
+        return 0.0
+    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0) / 1024
+
+
+def _quarter(found: list[Taken], batches: int, number: int) -> tuple[float, ...]:
+    of = [each for each in found if (number - 1) / 4 < each.batches / batches <= number / 4 + 0.03]
+    return tuple(sum(column) / len(of) for column in list(zip(*of, strict=True))[1:])
+
+
+def _change(before: float, after: float) -> str:
+    return f"{before:.0f} -> {after:.0f} MiB"
+
+
+if __name__ == "__main__":
+    given = [int(each) for each in sys.argv[1:]]
+    sys.exit(main(*(given + [10_000, 1][len(given) :])))
