@@ -1,8 +1,8 @@
 """How long rows do not flow when the runner of a pipeline is killed, and a standby goes on.
 
 Two runners of one pipeline, an exactly-once query from a stream into another, under each kind of lease on
-each server. The active one is killed, or ended, once its standby is ready; a new one takes its place.
-Beside it: a plain start, from the command to the first row, without and with the archive of classes.
+each server. The active one is killed, or ended, once its standby is ready; a new one takes the standby's
+place. Beside it: a plain start, from the command to the first row, without and with the archive of classes.
 """
 
 from __future__ import annotations

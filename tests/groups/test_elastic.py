@@ -90,7 +90,7 @@ async def test_a_group_is_the_same_whoever_its_members_are(js: JetStream, stream
         await elastic.create(js, stream, "g", 3, members=["c"])
     with pytest.raises(
         GroupExistsError,
-        match="the existing elastic consumer group config can not be updated to the requested one, "
+        match=r"the existing elastic consumer group config can not be updated to the requested one, "
         "not by creating it: group 'g' of stream 'S' has max_members 3, not 4; max_buffered_bytes 0, not 10; "
         "elastic.change, or headrace group elastic change, does it",
     ):

@@ -1,41 +1,49 @@
-"""The asyncio client: connection, JetStream context, streams, consumers, publishing."""
+"""The asyncio client: connection, JetStream context, streams, consumers, publishing.
+
+The package imports nothing: names below are loaded on first use (PEP 562). Spark's processes need a few of
+its rooms, and there are many of these processes.
+"""
 
 from __future__ import annotations
 
-from .connection import Connection, connect
-from .handlers.failure import DeadLetter, OnFailure, Retry, Stop
-from .health import ConsumptionStats, Health
-from .jetstream.backup import Backup, BackupError, TransferProgress, read_backup
-from .jetstream.consume import Consumption
-from .jetstream.consumer import Consumer
-from .jetstream.direct_get import DirectBatch
-from .jetstream.message import Batch, JetStreamMessage
-from .jetstream.ordered import OrderedConsumer
-from .jetstream.push import PushSubscription
-from .jetstream.stored_message import StreamMessage
-from .jetstream.stream import Stream
-from .jetstream.watch import Watch
-from .jetstream_context import JetStream
-from .kv.config import KeyValueOptions, KeyValueStatus
-from .kv.keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
-from .message import Message
-from .nats_context import Context, read_context
-from .net.options import Options
-from .objects.config import ObjectStoreOptions
-from .objects.info import (
-    ObjectDamagedError,
-    ObjectExistsError,
-    ObjectInfo,
-    ObjectLink,
-    ObjectLinkError,
-    ObjectNotFoundError,
-    ObjectStoreStatus,
-)
-from .objects.reader import ObjectReader
-from .objects.store import ObjectStore
-from .publish.atomic_batch import AtomicBatch, BatchRefusedError
-from .publish.publisher import Publisher, PublishError, PublishFailure
-from .subscription import Subscription
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .connection import Connection, connect
+    from .handlers.failure import DeadLetter, OnFailure, Retry, Stop
+    from .health import ConsumptionStats, Health
+    from .jetstream.backup import Backup, BackupError, TransferProgress, read_backup
+    from .jetstream.consume import Consumption
+    from .jetstream.consumer import Consumer
+    from .jetstream.direct_get import DirectBatch
+    from .jetstream.message import Batch, JetStreamMessage
+    from .jetstream.ordered import OrderedConsumer
+    from .jetstream.push import PushSubscription
+    from .jetstream.stored_message import StreamMessage
+    from .jetstream.stream import Stream
+    from .jetstream.watch import Watch
+    from .jetstream_context import JetStream
+    from .kv.config import KeyValueOptions, KeyValueStatus
+    from .kv.keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
+    from .message import Message
+    from .nats_context import Context, read_context
+    from .net.options import Options
+    from .objects.config import ObjectStoreOptions
+    from .objects.info import (
+        ObjectDamagedError,
+        ObjectExistsError,
+        ObjectInfo,
+        ObjectLink,
+        ObjectLinkError,
+        ObjectNotFoundError,
+        ObjectStoreStatus,
+    )
+    from .objects.reader import ObjectReader
+    from .objects.store import ObjectStore
+    from .publish.atomic_batch import AtomicBatch, BatchRefusedError
+    from .publish.publisher import Publisher, PublishError, PublishFailure
+    from .subscription import Subscription
 
 __all__ = [
     "AtomicBatch",
@@ -88,3 +96,54 @@ __all__ = [
     "read_backup",
     "read_context",
 ]
+
+_MODULES = {
+    "connection": ("Connection", "connect"),
+    "handlers.failure": ("DeadLetter", "OnFailure", "Retry", "Stop"),
+    "health": ("ConsumptionStats", "Health"),
+    "jetstream.backup": ("Backup", "BackupError", "TransferProgress", "read_backup"),
+    "jetstream.consume": ("Consumption",),
+    "jetstream.consumer": ("Consumer",),
+    "jetstream.direct_get": ("DirectBatch",),
+    "jetstream.message": ("Batch", "JetStreamMessage"),
+    "jetstream.ordered": ("OrderedConsumer",),
+    "jetstream.push": ("PushSubscription",),
+    "jetstream.stored_message": ("StreamMessage",),
+    "jetstream.stream": ("Stream",),
+    "jetstream.watch": ("Watch",),
+    "jetstream_context": ("JetStream",),
+    "kv.config": ("KeyValueOptions", "KeyValueStatus"),
+    "kv.keyvalue": ("Entry", "KeyExistsError", "KeyNotFoundError", "KeyValue"),
+    "message": ("Message",),
+    "nats_context": ("Context", "read_context"),
+    "net.options": ("Options",),
+    "objects.config": ("ObjectStoreOptions",),
+    "objects.info": (
+        "ObjectDamagedError",
+        "ObjectExistsError",
+        "ObjectInfo",
+        "ObjectLink",
+        "ObjectLinkError",
+        "ObjectNotFoundError",
+        "ObjectStoreStatus",
+    ),
+    "objects.reader": ("ObjectReader",),
+    "objects.store": ("ObjectStore",),
+    "publish.atomic_batch": ("AtomicBatch", "BatchRefusedError"),
+    "publish.publisher": ("PublishError", "PublishFailure", "Publisher"),
+    "subscription": ("Subscription",),
+}
+_WHERE = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    module = _WHERE.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{module}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

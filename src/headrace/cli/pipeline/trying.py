@@ -14,7 +14,7 @@ from ...pipeline.trying.cases import folder_of, read_cases
 from ..shared.errors import FAILED
 from ..shared.output import Output, printable
 from ..shared.verbs import offline
-from .file import FILE, PROFILE, opened, tell_problems
+from .file import CACHE, FILE, PROFILE, opened, tell_problems
 
 if TYPE_CHECKING:
     from ...pipeline.trying.trial import Checked, Result
@@ -27,6 +27,7 @@ _SHOWN: Final = 20
     FILE,
     click.argument("cases", nargs=-1),
     PROFILE,
+    CACHE,
     click.option("--update", is_flag=True, help="write down what comes as what is expected"),
     name="test",
 )
