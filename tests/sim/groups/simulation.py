@@ -177,12 +177,14 @@ class Simulation:
     def _wait_for_admin(self) -> None:
         """Until it has done all it was asked for. It does one thing after the other, and a change waits for
         members; one that is given up is asked for again with twice the patience, so it ends or is found."""
-        world = self.world
-        while world.admin.busy:
-            before = world.admin.ended
-            assert world.run(10.0, lambda before=before: world.admin.ended > before), (
-                "the broker does not answer"
-            )
+        admin = self.world.admin
+        while admin.busy:
+            wanted = admin.ended + 1
+
+            def has_ended(wanted: int = wanted) -> bool:
+                return admin.ended >= wanted
+
+            assert self.world.run(10.0, has_ended), "the broker does not answer"
 
     def _all_leave(self) -> None:
         world = self.world
