@@ -53,7 +53,7 @@ def test_nobody_is_held_while_the_queue_is_short(monkeypatch: pytest.MonkeyPatch
     assert not pressure.is_behind
 
 
-def test_who_has_had_a_share_is_held_until_half_of_the_queue_is_durable(
+def test_who_has_had_a_share_is_held_until_the_queue_is_shorter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     queue, pressure = pressure_of(monkeypatch)
@@ -65,7 +65,7 @@ def test_who_has_had_a_share_is_held_until_half_of_the_queue_is_durable(
         pressure.staged(little, INGEST_SHARE_BYTES // 4)
         pressure.staged(much, INGEST_SHARE_BYTES)
     assert (much.held, little.held) == ([True], [])
-    queue.size = INGEST_BEHIND_BYTES // 2 + 1
+    queue.size = INGEST_BEHIND_BYTES * 3 // 4 + 1
     assert not pressure.look()
     assert pressure.holds(much)
     queue.size -= 1

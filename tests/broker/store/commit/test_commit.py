@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.broker.store.commit import commit
 from headrace.broker.store.commit.commit import Batch, Committer
 from headrace.broker.store.commit.writer import SegmentWrite, Work
 from headrace.clock import ManualClock
@@ -153,6 +154,31 @@ def test_a_chore_with_more_to_do_lets_batches_pass() -> None:
     assert first.finished
     assert len(order) == 3
     assert made.failed is None
+
+
+def test_the_rest_between_two_steps_of_a_chore_ends_with_what_is_handed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commit, "REST_S", 600.0)
+    recorder = Recorder()
+    made, notified = committer(recorder)
+    stepped = threading.Semaphore(0)
+    steps = 0
+
+    def chore(writer: object) -> bool:
+        nonlocal steps
+        steps += 1
+        stepped.release()
+        return steps < 4
+
+    made.submit(chore)
+    assert stepped.acquire(timeout=10)
+    made.submit(batch())  # in the midst of the rest, or before it
+    assert notified.acquire(timeout=10)
+    assert stepped.acquire(timeout=10)
+    made.stop()
+    assert steps == 4
+    assert recorder.groups == [1]
 
 
 def test_stopping_carries_out_what_is_queued_and_syncs() -> None:

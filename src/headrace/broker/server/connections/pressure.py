@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from ....limits import INGEST_BEHIND_BYTES, INGEST_SHARE_BYTES
 from ...core.hub import Hub
 
-_SHORT_BYTES: Final = INGEST_BEHIND_BYTES // 2  # the disk has work until those held have said more
+_SHORT_BYTES: Final = INGEST_BEHIND_BYTES * 3 // 4  # the disk has work until those held say more
 
 
 class Publisher(Protocol):

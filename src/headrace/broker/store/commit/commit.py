@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,8 @@ from .durations import Durations
 from .writer import Work, Writer
 
 Done = Callable[[Exception | None], None]
+REST_S: Final = 0.001  # between two steps of chores
+
 Chore = Callable[[Writer], bool | None]
 """Work that no one waits for, run on the commit thread between batches: footers, unlinking.
 
@@ -62,6 +65,7 @@ class Committer:
         self._queue: deque[Batch | Chore] = deque()
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._has_stepped = False
         self._stopping = False
         self._stopped = False
         self._refused: tuple[int, StoreError] | None = None
@@ -106,12 +110,20 @@ class Committer:
                 while not self._queue and not self._stopping:
                     if not self._wake.wait(self._patience_s()):
                         break
+                self._rest()
                 if not self._queue and self._stopping:
                     return
                 items = self._next_group()
             if items:
                 self._run(items)
             self._sync_if_due()
+
+    def _rest(self) -> None:
+        """Between two steps of chores: otherwise this thread has the interpreter most of the time, while the
+        event loop waits. What is handed over meanwhile ends it."""
+        if self._has_stepped and not self._stopping and not isinstance(self._queue[0], Batch):
+            self._wake.wait(REST_S)
+        self._has_stepped = False
 
     def _patience_s(self) -> float | None:
         if self._interval_ns is None or not self._writer.has_unsynced:
@@ -150,6 +162,7 @@ class Committer:
             if not isinstance(item, Batch):
                 while self.run_chore(item):
                     if self._threaded and not self._stopping:
+                        self._has_stepped = True
                         self.submit(item)
                         break
 
