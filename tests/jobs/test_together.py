@@ -47,11 +47,39 @@ async def test_what_waits_for_a_transaction_goes_together_with_the_next() -> Non
     ]
     assert isinstance(results[50], asyncio.CancelledError)
     assert await other == "of another kind"
-    assert len(sizes) <= 3, sizes
+    assert len(sizes) <= 4, sizes
     assert await together.write(names, "alone") == "alone"
 
 
 NO_TX: Any = None
+
+
+async def test_a_transaction_that_waits_for_a_lock_holds_back_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.jobs.store.together._PATIENCE_S", 0.0)
+    locked = asyncio.Event()
+
+    def numbers(tx: Tx, items: Sequence[int]) -> list[Outcome]:
+        return [Outcome(value=item) for item in items]
+
+    async def write(work: Callable[[Tx], Any]) -> Any:
+        kinds = work(NO_TX)
+        if any(outcome.value < 3 for kind in kinds for outcome in kind):
+            await locked.wait()
+        return kinds
+
+    together = Together(write)
+    held = []
+    for number in range(3):
+        held.append(asyncio.create_task(together.write(numbers, number)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        assert await together.write(numbers, 5) == 5
+    assert not any(task.done() for task in held)
+    locked.set()
+    assert await asyncio.gather(*held) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -22,6 +22,10 @@ _GROUPS: Final = 2  # under way at once: one is prepared while the other waits f
 _SECOND_MIN: Final = (
     16  # so many wait for the one that is under way before another begins beside it
 )
+_PATIENCE_S: Final = (
+    0.05  # a transaction that takes longer may wait for a lock: the others go without it
+)
+_GROUPS_MAX: Final = 4  # such ones among them
 _ITEMS_MAX: Final = 64
 
 
@@ -47,6 +51,7 @@ class Together:
         self._write = write
         self._waiting: list[_Request] = []
         self._groups = 0
+        self._patience: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def write(self, work: GroupWork, item: Any) -> Any:
@@ -54,11 +59,21 @@ class Together:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Request(work, item, future))
         if not self._groups or (self._groups < _GROUPS and len(self._waiting) >= _SECOND_MIN):
-            self._groups += 1
-            task = asyncio.create_task(self._drain())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin()
+        elif self._patience is None:
+            self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self._waited)
         return await future
+
+    def _begin(self) -> None:
+        self._groups += 1
+        task = asyncio.create_task(self._drain())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _waited(self) -> None:
+        self._patience = None
+        if self._waiting and self._groups < _GROUPS_MAX:
+            self._begin()
 
     async def _drain(self) -> None:
         try:
