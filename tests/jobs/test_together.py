@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from headrace.jobs.errors import DatabaseUnavailableError, JobsError
-from headrace.jobs.store import Database, Outcome, Tx
+from headrace.jobs.store import Database, Outcome, Tx, open_database, postgres
 from headrace.jobs.store.together import Together
 from jobs_world import PRODUCER, World
 
@@ -27,9 +29,9 @@ async def test_what_waits_for_a_transaction_goes_together_with_the_next() -> Non
 
     async def write(work: Callable[[Tx], Any]) -> Any:
         await go_on.wait()
-        outcomes = work(NO_TX)
-        sizes.append(len(outcomes))
-        return outcomes
+        kinds = work(NO_TX)
+        sizes.append(sum(map(len, kinds)))
+        return kinds
 
     together = Together(write)
     writes = [asyncio.create_task(together.write(numbers, n)) for n in range(100)]
@@ -50,6 +52,34 @@ async def test_what_waits_for_a_transaction_goes_together_with_the_next() -> Non
 
 
 NO_TX: Any = None
+
+
+async def test_a_transaction_that_waits_for_a_lock_holds_back_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.jobs.store.together._PATIENCE_S", 0.0)
+    locked = asyncio.Event()
+
+    def numbers(tx: Tx, items: Sequence[int]) -> list[Outcome]:
+        return [Outcome(value=item) for item in items]
+
+    async def write(work: Callable[[Tx], Any]) -> Any:
+        kinds = work(NO_TX)
+        if any(outcome.value < 3 for kind in kinds for outcome in kind):
+            await locked.wait()
+        return kinds
+
+    together = Together(write)
+    held = []
+    for number in range(3):
+        held.append(asyncio.create_task(together.write(numbers, number)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        assert await together.write(numbers, 5) == 5
+    assert not any(task.done() for task in held)
+    locked.set()
+    assert await asyncio.gather(*held) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -83,6 +113,48 @@ async def test_of_a_group_each_has_its_own_outcome(database: Database, known: bo
         row = await database.read(lambda tx, n=number: tx.one("get_meta", key=f"k{n}"))  # type: ignore[misc]
         assert row is not None
     assert await database.read(lambda tx: tx.one("get_meta", key="odd")) is None
+
+
+async def test_a_kind_that_cannot_be_stored_leaves_the_others_of_its_transaction_alone(
+    database: Database,
+) -> None:
+    def good(tx: Tx, items: Sequence[str]) -> list[Outcome]:
+        return [Outcome(value=tx.run("put_meta", key=item, value="v")) for item in items]
+
+    def odd(tx: Tx, items: Sequence[str]) -> list[Outcome]:
+        good(tx, items)
+        raise LookupError("nobody expected this")
+
+    results = await asyncio.gather(
+        *(database.write_together(good, f"g{number}") for number in range(10)),
+        *(database.write_together(odd, f"o{number}") for number in range(10)),
+        return_exceptions=True,
+    )
+    assert results[:10] == [1] * 10
+    assert {type(result) for result in results[10:]} == {LookupError}
+    for key, there in (("g9", True), ("o0", False), ("o9", False)):
+        row = await database.read(lambda tx, key=key: tx.one("get_meta", key=key))  # type: ignore[misc]
+        assert (row is not None) is there
+
+
+async def test_of_many_new_jobs_other_processes_are_told_together(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pause_s = 0.1
+    monkeypatch.setattr(postgres, "_ANNOUNCE_S", pause_s)
+    notices: list[str] = []
+    monkeypatch.setattr(
+        postgres.PostgresDatabase, "_notify", lambda self, payload: notices.append(payload)
+    )
+    database = open_database(postgres_url, threads=2)
+    await database.start()
+    begun = time.monotonic()
+    for number in range(50):
+        await database.write(lambda tx, number=number: tx.ring([number]))  # type: ignore[misc]
+    writing_s = time.monotonic() - begun
+    await database.close()
+    assert len(notices) <= 2 + writing_s / pause_s
+    assert sorted(seq for notice in notices for seq in json.loads(notice)) == list(range(50))
 
 
 async def test_broadcasts_at_once_are_answered_each_by_its_own(world: World) -> None:

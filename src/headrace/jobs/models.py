@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
@@ -169,6 +170,7 @@ def http_date(us: int) -> str:
     )
 
 
+@lru_cache(256)  # all jobs of a claim have one deadline
 def rfc3339(us: int) -> str:
     """``2006-01-02T15:04:05.999999Z``, trailing zeros dropped."""
     seconds, fraction = divmod(us, 1_000_000)

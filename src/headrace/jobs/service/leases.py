@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
+
 from .. import ids, limits
 from ..errors import bad_request
 from ..models import ClaimedJob, Consumer, rfc3339
@@ -159,7 +161,7 @@ def _claimed(row: Row, message: Row, expires: int) -> ClaimedJob:
         message_id=message["message_id"],
         payload=message["payload"],
         content_type=message["content_type"],
-        headers=json.loads(message["headers"]),
+        headers=msgspec.json.decode(message["headers"], type=dict[str, str]),
         ordering_key=row["ordering_key"],
     )
 

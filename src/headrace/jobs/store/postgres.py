@@ -38,6 +38,7 @@ _MIGRATION_LOCK: Final = 0x68656164  # any number, the same for all processes
 _TRIES: Final = 5
 _LISTEN_CHECK_S: Final = 10.0
 _RECONNECT_S: Final = 0.5
+_ANNOUNCE_S: Final = 0.005  # between two notices: each is a transaction
 # ForeignKeyViolation: a consumer that another transaction deleted meanwhile is not there the second time.
 _CONFLICTS: Final = (
     pg_errors.DeadlockDetected,
@@ -227,6 +228,7 @@ class PostgresDatabase:
                 await self._submit(self._notify, payload)
             except DatabaseUnavailableError as error:
                 _LOG.warning("other processes were not told of new jobs: %s", error.message)
+            await asyncio.sleep(_ANNOUNCE_S)
 
     def _notify(self, payload: str) -> None:
         self._connection().execute(_queries()["notify"], {"payload": payload})

@@ -1,4 +1,4 @@
-"""Requests of one kind that arrive while some are under way share the next transaction, and its statements.
+"""Requests that arrive while some are under way share the next transaction; those of a kind share statements.
 
 A transaction costs a sync and several answers of the server, whatever is in it, and a statement for many
 rows costs little more than one for a single row. So a request that finds others under way waits for them, and
@@ -18,9 +18,14 @@ from .base import GroupWork, Outcome, Tx
 __all__ = ["Together"]
 
 T = TypeVar("T")
-_GROUPS: Final = (
-    2  # of a kind, under way at once: one is prepared while the other waits for the disk
+_GROUPS: Final = 2  # under way at once: one is prepared while the other waits for the disk
+_SECOND_MIN: Final = (
+    16  # so many wait for the one that is under way before another begins beside it
 )
+_PATIENCE_S: Final = (
+    0.05  # a transaction that takes longer may wait for a lock: the others go without it
+)
+_GROUPS_MAX: Final = 4  # such ones among them
 _ITEMS_MAX: Final = 64
 
 
@@ -31,58 +36,92 @@ class _Write(Protocol):
 
 
 @dataclass(slots=True)
-class _Kind:
-    """The requests of one kind that wait, and how many groups of them are under way."""
+class _Request:
+    """One that waits, and where its outcome goes."""
 
-    waiting: list[tuple[Any, asyncio.Future[Any]]]
-    groups: int = 0
+    work: GroupWork
+    item: Any
+    future: asyncio.Future[Any]
 
 
 class Together:
-    """Collects requests by kind, and has each group done by one call. Used from the event loop only."""
+    """Collects requests, and has those of a kind done by one call. Used from the event loop only."""
 
     def __init__(self, write: _Write) -> None:
         self._write = write
-        self._kinds: dict[GroupWork, _Kind] = {}
+        self._waiting: list[_Request] = []
+        self._groups = 0
+        self._patience: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def write(self, work: GroupWork, item: Any) -> Any:
         """What became of ``item``, when its transaction is durable. Cancelling leaves the group as it is."""
-        kind = self._kinds.setdefault(work, _Kind([]))
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        kind.waiting.append((item, future))
-        if kind.groups < _GROUPS:
-            kind.groups += 1
-            task = asyncio.create_task(self._drain(work, kind))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        self._waiting.append(_Request(work, item, future))
+        if not self._groups or (self._groups < _GROUPS and len(self._waiting) >= _SECOND_MIN):
+            self._begin()
+        elif self._patience is None:
+            self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self._waited)
         return await future
 
-    async def _drain(self, work: GroupWork, kind: _Kind) -> None:
-        try:
-            while kind.waiting:
-                group, kind.waiting = kind.waiting[:_ITEMS_MAX], kind.waiting[_ITEMS_MAX:]
-                group = [(item, future) for item, future in group if not future.cancelled()]
-                outcomes = await self._outcomes(work, [item for item, _ in group])
-                for (_, future), outcome in zip(group, outcomes, strict=True):
-                    if future.cancelled():
-                        continue
-                    if outcome.error is None:
-                        future.set_result(outcome.value)
-                    else:
-                        future.set_exception(outcome.error)
-        finally:
-            kind.groups -= 1
+    def _begin(self) -> None:
+        self._groups += 1
+        task = asyncio.create_task(self._drain())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _outcomes(self, work: GroupWork, items: Sequence[Any]) -> Sequence[Outcome]:
-        if not items:
-            return []
+    def _waited(self) -> None:
+        self._patience = None
+        if self._waiting and self._groups < _GROUPS_MAX:
+            self._begin()
+
+    async def _drain(self) -> None:
         try:
-            return await self._write(lambda tx: work(tx, items))
-        except JobsError as error:
-            return [Outcome(error=error)] * len(items)  # none is stored, or nobody knows
+            while self._waiting:
+                taken, self._waiting = self._waiting[:_ITEMS_MAX], self._waiting[_ITEMS_MAX:]
+                kinds: dict[GroupWork, list[_Request]] = {}
+                for request in taken:
+                    if not request.future.cancelled():
+                        kinds.setdefault(request.work, []).append(request)
+                # In one order in all transactions, so that few of them wait for each other in a circle.
+                await self._settle(
+                    sorted(kinds.values(), key=lambda kind: kind[0].work.__qualname__)
+                )
+        finally:
+            self._groups -= 1
+
+    async def _settle(self, kinds: Sequence[Sequence[_Request]]) -> None:
+        """Do these requests in one transaction, and tell each its outcome."""
+        if not kinds:
+            return
+
+        def work(tx: Tx) -> list[Sequence[Outcome]]:
+            return [kind[0].work(tx, [request.item for request in kind]) for kind in kinds]
+
+        try:
+            found = await self._write(work)
+        except JobsError as error:  # none is stored, or nobody knows
+            found = [[Outcome(error=error)] * len(kind) for kind in kinds]
         except Exception as error:
-            if len(items) == 1:
-                return [Outcome(error=error)]
-            # One of them cannot be stored, and has rolled the others back: each for itself.
-            return [found for item in items for found in await self._outcomes(work, [item])]
+            # One of them cannot be stored, and has rolled the others back: each kind, then each for itself.
+            if len(kinds) > 1:
+                for kind in kinds:
+                    await self._settle([kind])
+                return
+            if len(kinds[0]) > 1:
+                for request in kinds[0]:
+                    await self._settle([[request]])
+                return
+            found = [[Outcome(error=error)]]
+        for kind, outcomes in zip(kinds, found, strict=True):
+            for request, outcome in zip(kind, outcomes, strict=True):
+                _tell(request.future, outcome)
+
+
+def _tell(future: asyncio.Future[Any], outcome: Outcome) -> None:
+    if future.cancelled():
+        return
+    if outcome.error is None:
+        future.set_result(outcome.value)
+    else:
+        future.set_exception(outcome.error)
