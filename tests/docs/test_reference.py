@@ -21,6 +21,7 @@ REFERENCE = guides.ROOT / "docs" / "reference"
         "headrace.jobs.client",
         "headrace.console",
         "headrace.worker",
+        "headrace.locks",
     ],
 )
 def test_every_public_name_is_in_the_reference(module: str) -> None:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from .app import Worker
 from .current import Delivered, current
+from .done import Done
 from .running import run
 from .typed import MisfitError
 
-__all__ = ["Delivered", "MisfitError", "Worker", "current", "run"]
+__all__ = ["Delivered", "Done", "MisfitError", "Worker", "current", "run"]
