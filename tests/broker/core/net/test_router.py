@@ -256,6 +256,19 @@ def test_a_full_cache_takes_no_more_and_is_emptied_after_as_many_misses() -> Non
     assert 0 < len(router._prefixes) < entries_max
 
 
+def test_the_caches_have_room_for_as_many_subjects_as_there_are_subscriptions() -> None:
+    router = make_router()
+    count = 2 * router_module.PREFIX_ENTRIES_MAX
+    for number in range(count):
+        subscribe(router, b"a.%d.*" % number)
+    subjects = [b"a.%d.x" % number for number in range(count)]
+    found = [router.find(subject) for subject in subjects]
+    misses = router.misses
+    assert [router.find(subject) for subject in subjects] == found
+    assert router.misses == misses
+    assert len(router._prefixes) == len(router._merged) == count
+
+
 def test_a_literal_subscription_beside_a_wildcard_is_not_hidden_by_the_prefix_cache() -> None:
     router = make_router()
     _, star = subscribe(router, b"a.*", b"1")

@@ -16,13 +16,13 @@ class Route:
     """The receivers of one subject: plain subscriptions, queue groups by member list, sinks."""
 
     __slots__ = (
+        "_takes_runs",
         "groups",
         "guarded",
         "only_sink",
         "parts",
         "plain",
         "sinks",
-        "takes_runs",
         "weight",
     )
 
@@ -45,10 +45,18 @@ class Route:
         """What a message on it counts in a turn; see ``budget``."""
         self.parts = parts_of(self) if len(plain) > 2 * PART_RECEIVERS else ()
         """How it is divided, if it has too many receivers for one go."""
-        self.takes_runs = not (sinks or self.guarded or self.parts) and _are_apart(plain, groups)
-        """Whether neighbouring messages may be delivered as a block to each receiver; see ``runs``."""
+        self._takes_runs: bool | None = None
         # The commonest route by far, a stream's, is told apart with one look.
         self.only_sink = sinks[0] if len(sinks) == 1 and not plain and not groups else None
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether neighbouring messages may be delivered as a block to each receiver; see ``runs``."""
+        if self._takes_runs is None:  # most routes are never asked
+            self._takes_runs = not (self.sinks or self.guarded or self.parts) and _are_apart(
+                self.plain, self.groups
+            )
+        return self._takes_runs
 
 
 def _are_apart(

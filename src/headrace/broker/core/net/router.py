@@ -12,9 +12,9 @@ A subject is looked up in three steps, each an order of magnitude dearer than th
 3. the trie.
 
 Invalidation: a pattern without wildcards changes only its own subject and its prefix; one with
-wildcards clears both caches. Both are bounded: a full cache takes no more, and is emptied after as
-many misses as it has entries, so traffic of ever-new subjects costs little more than the walk, and a
-working set that moves is found again.
+wildcards clears both caches. Both are bounded, by the number of subscriptions if these are many: a full
+cache takes no more, and is emptied after as many misses as it has entries, so traffic of ever-new subjects
+costs little more than the walk, and a working set that moves is found again.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from .trie import Leaf, Node, Trie
 EXACT_ENTRIES_MAX: Final = 32_768
 PREFIX_ENTRIES_MAX: Final = 4_096
 MERGED_ENTRIES_MAX: Final = 4_096
+SCALED_MAX: Final = 131_072  # of each, where there are as many subscriptions
 SINK_UNITS: Final = 2
 
 _ACK_PREFIX: Final = b"$JS.ACK."
@@ -406,6 +407,7 @@ class Router:
         return route
 
     def _has_room(self, name: str, cache: dict[bytes, Any], entries_max: int) -> bool:
+        entries_max = max(entries_max, min(self.subscriptions, SCALED_MAX))
         if len(cache) < entries_max:
             return True
         self._refused[name] += 1
@@ -439,7 +441,7 @@ class Router:
         many, heavy = self._many, self._heavy
         weights = [SINK_UNITS if s in many and s not in heavy else LOOK_AT_ONCE for s in sinks]
         route = Route(tuple(plain), tuple(map(tuple, groups.values())), tuple(sinks), sum(weights))
-        if len(self._merged) >= MERGED_ENTRIES_MAX:
+        if len(self._merged) >= max(MERGED_ENTRIES_MAX, min(self.subscriptions, SCALED_MAX)):
             self._merged.clear()
         self._merged[key] = route
         return route

@@ -17,6 +17,7 @@ import msgspec
 from ....errors import StoreFailedError
 from ..format.entries import MetaChange, SpareWrite
 from ..io.files import FileSystem, Handles, explain, is_full, write_all
+from ..io.syncing import Syncing
 from .durations import Durations
 
 _FIRST_ALLOCATION: Final = 64 * 1024
@@ -78,8 +79,8 @@ class Writer:
     """Carries out work. Belongs to the commit thread.
 
     ``sync`` is whether a batch is synced before it counts as done. ``meta_log`` writes metadata.
-    ``in_place`` tells whether the store's directory is still where it was. ``monotonic_ns`` measures how long
-    the disk takes to sync.
+    ``in_place`` tells whether the store's directory is still where it was. With ``at_once``
+    several files are synced at a time, by threads. ``monotonic_ns`` measures how long the disk takes to sync.
     """
 
     def __init__(
@@ -90,6 +91,8 @@ class Writer:
         in_place: Callable[[], bool] = lambda: True,
         handles: int = 256,
         monotonic_ns: Callable[[], int] = lambda: 0,
+        *,
+        at_once: bool = False,
     ) -> None:
         self.fs = fs
         self._monotonic_ns = monotonic_ns
@@ -101,6 +104,7 @@ class Writer:
         self.stale_spares: set[str] = set()
         """Copies of metadata that could not be written; whoever takes a path out writes it anew."""
         self.handles = Handles(fs, handles)
+        self.syncing = Syncing(fs, self.handles, at_once=at_once)
         self._allocated: dict[str, int] = {}
         self._preallocate = True
         self._unsynced: dict[str, None] = {}
@@ -304,8 +308,7 @@ class Writer:
         try:
             if self._sync:
                 began_ns = self._monotonic_ns()
-                for path in touched:
-                    self.fs.fdatasync(self.handles.get(path))
+                self._sync_files(touched)
                 self.syncs.add(self._monotonic_ns() - began_ns)
             else:
                 self._unsynced.update(touched)
@@ -322,12 +325,17 @@ class Writer:
     def sync_pending(self) -> None:
         """Sync everything written since the last time. Raises StoreFailedError."""
         pending, self._unsynced = self._unsynced, {}
-        path = "the metadata journal"
         try:
-            for path in pending:
-                self.fs.fdatasync(self.handles.get(path))
+            self._sync_files(pending)
             self._meta.sync()
         except OSError as error:
+            what = "the metadata journal"
+            raise StoreFailedError(f"syncing {what}: {error.strerror or error}") from error
+
+    def _sync_files(self, paths: dict[str, None]) -> None:
+        failed = self.syncing.sync(list(paths))
+        if failed is not None:
+            path, error = failed
             raise StoreFailedError(f"syncing {path}: {error.strerror or error}") from error
 
     def _retire(self, source: str, target: str, changed: dict[str, None]) -> None:
@@ -374,6 +382,7 @@ class Writer:
                 raise explain(error, f"removing {path}") from error
 
     def close(self) -> None:
+        self.syncing.close()
         self.handles.close()
 
 

@@ -12,7 +12,7 @@ import os
 import stat
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final, Protocol
 
@@ -297,6 +297,13 @@ class Handles:
             _, oldest = self._open.popitem(last=False)
             self._fs.close(oldest)
         return handle
+
+    def of_all(self, paths: Sequence[str]) -> list[int] | None:
+        """The handles of all these, open at once; None if there are not so many. Raises OSError."""
+        for path in paths:
+            self.get(path)
+        found = [self._open[path] for path in paths if path in self._open]
+        return found if len(found) == len(paths) else None
 
     def drop(self, path: str) -> None:
         """Close the handle of ``path``, if open."""

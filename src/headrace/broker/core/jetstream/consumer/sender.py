@@ -14,6 +14,7 @@ from .delivery_state import DeliveryBatch
 from .view import ConsumerView
 
 _PASS_MESSAGES: Final = 1024
+_SIZE: Final = b"Nats-Msg-Size: %d\r\n"  # of a message whose payload is left out
 
 
 class Sender:
@@ -93,7 +94,7 @@ class Sender:
             (
                 sequence,
                 subject,
-                with_place(headers, b"Nats-Msg-Size: %d\r\n" % len(payload)),
+                with_place(headers, _SIZE % len(payload), _SIZE),
                 b"",
                 at,
             )
