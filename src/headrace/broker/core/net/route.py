@@ -68,3 +68,11 @@ def _are_apart(
 
 
 NOBODY: Final = Route()
+
+
+def sole_receiver(route: Route) -> Subscription | None:
+    """The one subscription of a route that goes to nobody else, if its messages are not counted."""
+    if len(route.plain) != 1 or route.groups or route.sinks:
+        return None
+    subscription = route.plain[0]
+    return subscription if subscription.messages_max < 0 else None

@@ -27,7 +27,7 @@ from ..budget import LOOK_AT_ONCE
 from ..ports.bus import Elsewhere, ManySink, Origin, Randomness, RunSink, Sink, Target, Watch
 from .interest import InterestWatches
 from .output import head_of, tail_of
-from .route import NOBODY, Route
+from .route import NOBODY, Route, sole_receiver
 from .subscription import GuardedSubscription, Subscription
 from .targets import FanOut, SinkTarget
 from .trie import Leaf, Node, Trie
@@ -239,7 +239,7 @@ class Router:
                     subscription = self._sole_receiver_below(head) if last else None
                     if subscription is None:
                         prefix = None
-                        subscription = _sole_receiver(self.find(subject))
+                        subscription = sole_receiver(self.find(subject))
                     careful = None
                     if isinstance(subscription, GuardedSubscription):
                         subscription, careful = None, subscription
@@ -366,7 +366,7 @@ class Router:
         entry = self._prefixes.get(head)
         if entry is None or any(entry[1]):
             return None
-        return _sole_receiver(entry[0])
+        return sole_receiver(entry[0])
 
     def _member(self, group: tuple[Subscription, ...]) -> Subscription:
         """One member of a queue group, at random among those who keep up."""
@@ -492,11 +492,3 @@ class Router:
             return any(member not in self._leading_elsewhere for member in members)
 
         return listened
-
-
-def _sole_receiver(route: Route) -> Subscription | None:
-    """The one subscription of a route that goes to nobody else, if its messages are not counted."""
-    if len(route.plain) != 1 or route.groups or route.sinks:
-        return None
-    subscription = route.plain[0]
-    return subscription if subscription.messages_max < 0 else None
