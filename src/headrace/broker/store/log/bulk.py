@@ -389,7 +389,12 @@ def dispose(log: StreamLog, work: int) -> bool:
         for name in names[-count:]:
             ids.pop(name, None)
         del names[-count:]
-    return len(log.segments) == 1 and not names
+    if len(log.segments) > 1 or names:
+        return False
+    last = log.segments[0]  # there is always one: it is left without what it held
+    log.segments[0] = Segment(last.serial, last.base, last.salt, last.path, sealed=True)
+    log.remains = SubjectTable()
+    return True
 
 
 def _burden(segment: Segment) -> int:

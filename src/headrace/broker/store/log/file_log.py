@@ -7,9 +7,9 @@ at the end of a stream never touches the disk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, count, repeat
-from typing import Final
+from typing import Any, Final
 
 from ....errors import StoreError
 from ..commit.commit import Chore
@@ -257,13 +257,7 @@ class FileLog(StreamLog):
             self._open_chunk(tail)
         self._salt = tail.salt
         self._chunk = tail.chunks[-1]
-        self._push = (
-            tail.offsets.append,
-            tail.sizes.append,
-            tail.sids.append,
-            tail.stamps.append,
-            self._chunk.parts.append,
-        )
+        self._push = _pushes(tail, self._chunk)
 
     def _open_chunk(self, tail: Segment) -> None:
         chunk = Chunk(len(tail))
@@ -471,6 +465,8 @@ class FileLog(StreamLog):
         self.remains, self.table = self.table, SubjectTable()
         self.views.clear()
         self.removals.died.clear()
+        self._chunk = Chunk(0)
+        self._push = _pushes(Segment(0, self.first), self._chunk)  # and not what the tail holds
 
     def closing_chore(self, worth: int) -> Chore | None:
         """A footer for the tail, if it has so many messages and none yet."""
@@ -498,3 +494,9 @@ class FileLog(StreamLog):
             self._open_chunk(segment)
             self.retarget()
         return True
+
+
+def _pushes(tail: Segment, chunk: Chunk) -> tuple[Callable[[Any], None], ...]:
+    """What adds a message to the arrays of a segment, and its record to a chunk."""
+    arrays = tail.offsets, tail.sizes, tail.sids, tail.stamps
+    return *[each.append for each in arrays], chunk.parts.append
