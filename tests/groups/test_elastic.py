@@ -90,11 +90,13 @@ async def test_a_group_is_the_same_whoever_its_members_are(js: JetStream, stream
         await elastic.create(js, stream, "g", 3, members=["c"])
     with pytest.raises(
         GroupExistsError,
-        match="the existing elastic consumer group config can not be updated to the requested one, "
-        "please delete the existing elastic consumer group and create a new one: group 'g' of stream "
-        "'S' has max_members 3, not 4; max_buffered_bytes 0, not 10",
+        match=r"the existing elastic consumer group config can not be updated to the requested one, "
+        r"not by creating it: group 'g' of stream 'S' has max_members 3, not 4; max_buffered_bytes 0, not 10"
+        r"; elastic.change, or headrace group elastic change, does it",
     ):
         await elastic.create(js, stream, "g", 4, max_buffered_bytes=10)
+    with pytest.raises(GroupExistsError, match="please delete the existing elastic consumer group"):
+        await elastic.create(js, stream, "g", 4, layout="per_partition")
     same = [elastic.create(js, stream, "h", 2, partitioning_filters=FILTERS) for _ in range(10)]
     assert len({each.revision for each in await asyncio.gather(*same)}) == 1
     assert [each.name for each in await elastic.list(js, stream)] == ["g", "h"]

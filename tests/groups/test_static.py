@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from headrace.groups import (
     GroupConfigurationError,
     GroupError,
     GroupExistsError,
+    GroupMessage,
     GroupNotFoundError,
     GroupRecordError,
     MemberMapping,
@@ -23,7 +26,8 @@ from headrace.groups import (
 )
 from headrace.groups.bucket import Records
 from headrace.groups.consumers import consumers_of
-from waiting import until_pulling
+from headrace.groups.lag import measure
+from waiting import until, until_pulling
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -55,7 +59,7 @@ async def test_a_group_is_created_once(js: JetStream, stream: str) -> None:
     with pytest.raises(
         GroupExistsError,
         match=r"the existing static consumer group config doesn't match ours: group 'g' of stream 'S' "
-        r"has max_members 2, not 3; layout 'interoperable', not 'per_partition'; delete",
+        r"has max_members 2, not 3; layout 'interoperable', not 'per_partition'; it is fixed",
     ):
         await static.create(
             js, stream, "g", 3, filters=["foo.*"], members=["m1", "m2"], layout="per_partition"
@@ -249,3 +253,66 @@ async def test_a_group_whose_stream_is_gone_can_be_deleted(js: JetStream, stream
     await static.delete(js, stream, "g")
     with pytest.raises(GroupError):
         await static.get(js, stream, "g")
+
+
+async def test_a_group_with_other_partitions_follows_one_in_order_and_nothing_is_handled_twice(
+    js: JetStream,
+) -> None:
+    """The transform gives new messages a token of their own, so that the filters of the former group end."""
+
+    def numbered(count: int, version: str = "") -> SubjectTransformConfig:
+        dest = f"{{{{partition({count},1)}}}}.{version}o.{{{{wildcard(1)}}}}"
+        return SubjectTransformConfig(src="o.*", dest=dest)
+
+    stream = await js.create_stream(name="W", subjects=["o.*"], subject_transform=numbered(3))
+    former = await static.create(js, "W", "g", 3, filters=["o.*"], members=["a", "b"])
+    seen: defaultdict[str, list[int]] = defaultdict(list)
+    partitions: set[int] = set()
+    published, is_over = 0, False
+
+    async def handle(message: GroupMessage) -> None:
+        seen[message.subject.rpartition(".")[2]].append(int(message.payload))
+        partitions.add(message.partition)
+        await message.ack_sync()
+
+    async def publish() -> None:
+        nonlocal published
+        while not is_over:
+            await js.publish(f"o.{published % 7}", b"%d" % published)
+            published += 1
+
+    def handled() -> int:
+        return sum(map(len, seen.values()))
+
+    publishing = asyncio.create_task(publish())
+    async with asyncio.timeout(60):
+        async with static.join(js, "W", "g", "a", handle), static.join(js, "W", "g", "b", handle):
+            await until(lambda: handled() > 50)
+            await stream.update(subject_transform=numbered(8, "v2."))
+            await static.create(js, "W", "g2", 8, filters=["v2.o.*"], members=["a", "b", "c"])
+            await until(lambda: _is_drained(js, former))
+        async with contextlib.AsyncExitStack() as stack:
+            for member in ("a", "b", "c"):
+                await stack.enter_async_context(static.join(js, "W", "g2", member, handle))
+            before = handled()
+            await until(lambda: handled() > before + 50)
+            is_over = True
+            await publishing
+            await until(lambda: handled() == published)
+    assert partitions > {0, 1, 2}
+    for numbers in seen.values():
+        assert numbers == sorted(set(numbers))
+
+
+async def _is_drained(js: JetStream, group: StaticGroup) -> bool:
+    return (await measure(js, group, troubles=False)).lag == 0
+
+
+@pytest.mark.parametrize("other", [{"max_members": 3}, {"filters": ["foo.x"]}])
+async def test_who_wants_other_partitions_or_filters_is_told_how(
+    js: JetStream, stream: str, other: dict[str, Any]
+) -> None:
+    settings: dict[str, Any] = {"max_members": 2, "filters": ["foo.*"], "members": ["a"]}
+    await static.create(js, stream, "g", **settings)
+    with pytest.raises(GroupExistsError, match=r"numbers both ways.*a group that follows it"):
+        await static.create(js, stream, "g", **{**settings, **other})

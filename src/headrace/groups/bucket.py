@@ -37,14 +37,19 @@ ATTEMPTS: Final = 64
 _NOT_FOUND: Final = Errors.STREAM_NOT_FOUND.err_code
 _READ_AT_ONCE: Final = 64
 _OTHER: Final = {
-    "static": "the existing static consumer group config doesn't match ours: {}; delete it first, or take "
-    "another name",
+    "static": "the existing static consumer group config doesn't match ours: {}; it is fixed, as its "
+    "consumers would be handed messages with numbers both ways; take another name, for a group that follows "
+    "it (docs/groups.md, Changing partitions), or delete it first: then everything is handled again",
     "elastic": "the existing elastic consumer group config can not be updated to the requested one, please "
     "delete the existing elastic consumer group and create a new one: {}",
 }
 _LIMITED: Final = (
     "the existing elastic consumer group has other limits: {}; elastic.update, or headrace group elastic "
     "edit, changes them"
+)
+_CHANGEABLE: Final = (
+    "the existing elastic consumer group config can not be updated to the requested one, not by creating "
+    "it: {}; elastic.change, or headrace group elastic change, does it while the group works"
 )
 _DELETED: Final = {"KV-Operation": "DEL"}
 _EXISTS: Final = Errors.STREAM_NAME_EXISTS.err_code
@@ -179,9 +184,7 @@ class Records(Generic[G]):
             return None
         if differences := stored.differences(wanted):
             has = f"group {wanted.name!r} of stream {wanted.stream!r} has {'; '.join(differences)}"
-            only_limits = all(each.startswith(LIMITS) for each in differences)
-            other = _LIMITED if only_limits else _OTHER[self.word]
-            raise GroupExistsError(other.format(has))
+            raise GroupExistsError(_refusal(self.word, differences).format(has))
         return stored
 
     async def create_or_get(self, wanted: G, prepare: Callable[[], Awaitable[G]]) -> tuple[G, bool]:
@@ -344,6 +347,16 @@ class Changes(Generic[G]):
 
     async def __aexit__(self, *exc: object) -> None:
         await self.stop()
+
+
+def _refusal(word: str, differences: list[str]) -> str:
+    """What to say of a group that is there and is another one; the differences are put into it."""
+    if all(each.startswith(LIMITS) for each in differences):
+        return _LIMITED
+    changeable = ("max_members", "partitioning_filters", *LIMITS)
+    if word == "elastic" and all(each.startswith(changeable) for each in differences):
+        return _CHANGEABLE
+    return _OTHER[word]
 
 
 def _key(stream: str, group: str) -> str:
