@@ -91,8 +91,8 @@ async def test_a_group_is_the_same_whoever_its_members_are(js: JetStream, stream
     with pytest.raises(
         GroupExistsError,
         match=r"the existing elastic consumer group config can not be updated to the requested one, "
-        "not by creating it: group 'g' of stream 'S' has max_members 3, not 4; max_buffered_bytes 0, not 10; "
-        "elastic.change, or headrace group elastic change, does it",
+        r"not by creating it: group 'g' of stream 'S' has max_members 3, not 4; max_buffered_bytes 0, not 10"
+        r"; elastic.change, or headrace group elastic change, does it",
     ):
         await elastic.create(js, stream, "g", 4, max_buffered_bytes=10)
     with pytest.raises(GroupExistsError, match="please delete the existing elastic consumer group"):
