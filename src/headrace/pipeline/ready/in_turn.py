@@ -17,7 +17,7 @@ LOOK_S: Final = 0.2
 @contextmanager
 def in_turn(
     is_over: Callable[[], bool],
-    sleep: Callable[[float], None],
+    sleep: Callable[[float], object],
     steady: Callable[[], float],
     folder: Path | None = None,
 ) -> Iterator[bool]:

@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +25,7 @@ from ..model import FILE_SINKS, Declared, Sink, Source
 from ..problems import PipelineError, Place, Problem
 from ..spark_errors import sentence_of
 from .dry import DRY, STREAM_OF, TASKS, DrySource
+from .in_turn import in_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +65,9 @@ class Rehearsal:
         Raises:
             GivenUpError: it was told to end.
         """
-        with _active(self._session):
+        self.step = "waiting for its turn"
+        waiting = self._given_up
+        with in_turn(waiting.is_set, waiting.wait, time.monotonic), _active(self._session):
             return self._run()
 
     def keep_warm(self) -> None:
