@@ -6,6 +6,7 @@ import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,36 @@ def test_where_no_thread_can_begin_they_are_synced_one_after_the_other(
     assert place.syncing.sync(place.paths) is None
     assert len(place.files.synced) == 20
     assert place.syncing.together == 20
+
+
+def test_a_failure_is_final_though_not_all_threads_could_begin(
+    tmp_path: Path, places: list[Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells of a failed sync once: asked again, it would say that all is well."""
+    place = Place(tmp_path, 20)
+    places.append(place)
+    assert place.syncing.sync(place.paths) is None
+    pool, begun = place.syncing._pool, []
+    assert pool is not None
+    submit = pool.submit
+
+    def only_one(*arguments: Any) -> Any:
+        if begun:
+            raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+        begun.append(True)
+        return submit(*arguments)
+
+    monkeypatch.setattr(pool, "submit", only_one)
+    broken = place.handles.get(place.paths[0])
+
+    def fail_once(handle: int) -> None:
+        if handle == broken and not place.files.failing:
+            place.files.failing.add(handle)
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(place.files, "fdatasync", fail_once)
+    failed = place.syncing.sync(place.paths)
+    assert failed is not None and failed[0] == place.paths[0]
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path, places: list[Place]) -> None:

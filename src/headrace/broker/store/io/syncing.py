@@ -67,10 +67,13 @@ class Syncing:
                 running.append(self._pool.submit(self._sync_open, share))
         # All have ended before anything else is done with the handles.
         failures = [each.result() for each in running]
+        failed = next((each for each in failures if each is not None), None)
+        if failed is not None:  # never asked again: the system tells of it once
+            return failed
         if len(running) < count:
             return self._sync_in_turn(paths)
         self.together += len(paths)
-        return next((failed for failed in failures if failed is not None), None)
+        return None
 
     def _sync_open(self, files: Sequence[tuple[str, int]]) -> tuple[str, OSError] | None:
         for path, handle in files:
