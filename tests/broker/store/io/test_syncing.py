@@ -119,7 +119,8 @@ def test_a_failure_is_final_though_not_all_threads_could_begin(
     place = Place(tmp_path, 20)
     places.append(place)
     assert place.syncing.sync(place.paths) is None
-    pool, begun = place.syncing._pool, []
+    pool = place.syncing._pool
+    begun: list[bool] = []
     assert pool is not None
     submit = pool.submit
 
