@@ -97,8 +97,16 @@ class Rounds:
     async def _kill_server(self) -> None:
         self._crowd.servers_out()
         await asyncio.to_thread(self._server.kill)
-        await asyncio.to_thread(self._server.start_again)
+        await until(self._is_back, "the server does not start", within=ENDS_WITHIN_S)
         self._crowd.servers_back()
+
+    async def _is_back(self) -> bool:
+        """Try again where the machine has no time for it: who publishes goes on until it is there."""
+        try:
+            await asyncio.to_thread(self._server.start_again)
+        except RuntimeError:
+            return False
+        return True
 
     async def _asked_again(self) -> ElasticGroup:
         """The change that was interrupted, whoever asks; of one that is done nothing is left to do."""
