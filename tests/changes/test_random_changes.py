@@ -11,7 +11,7 @@ import postgres_server
 from changes.places import Kind
 from changes.soak import Plan, soak
 
-SECONDS = 3.0
+SECONDS = 2.0
 
 
 @pytest.mark.peer
