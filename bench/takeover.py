@@ -142,9 +142,11 @@ class Written:
         """When the first message was stored after a moment; None if none was."""
         stream = self._js.stream(WRITTEN)
         start = datetime.fromtimestamp(moment).astimezone()
-        consumer = stream.ordered_consumer(filter_subjects=["written"], opt_start_time=start)
+        consumer = stream.ordered_consumer(
+            filter_subjects=["written"], deliver_policy="by_start_time", opt_start_time=start
+        )
         for message in consumer.fetch(1, max_wait=0.2):
-            return float(message.metadata.timestamp.timestamp())
+            return message.metadata.timestamp_ns / 1e9
         return None
 
 
