@@ -41,7 +41,7 @@ QUEUES = {
     headrace.JetStreamMessage: {"ack", "in_progress", "nak", "term"},
 }
 KNOWN_HERE = {
-    headrace.Connection: {"stats"},
+    headrace.Connection: {"health", "stats"},
     headrace.Consumer: {"on_pinned", "on_unpinned"},
     headrace.Service: {"info", "reset", "stats"},
 }

@@ -111,7 +111,7 @@ def test_the_documentation_lists_every_metric() -> None:
 
 
 def test_the_alert_rules_for_what_pipelines_tell_use_what_is_there() -> None:
-    alerts = guides.ROOT / "packaging" / "monitoring" / "headrace-pipeline-alerts.yml"
+    alerts = guides.ROOT / "src/headrace/packaging/monitoring" / "headrace-pipeline-alerts.yml"
     rules = yaml.safe_load(alerts.read_text())["groups"][1]["rules"]
     used = {name for rule in rules for name in re.findall(r"headrace_console_(\w+)", rule["expr"])}
     assert used <= {metric.name for metric in METRICS}

@@ -111,8 +111,8 @@ async def test_a_decision_about_what_is_no_more_is_not_applied(
     await make(js)
     others = iter(["x", "y"])
 
-    async def meanwhile(js: JetStream, group: Any) -> Any:
-        look = await measure(js, group)
+    async def meanwhile(js: JetStream, group: Any, **options: bool) -> Any:
+        look = await measure(js, group, **options)
         for name in islice(others, 1):
             await elastic.add_members(js, "ORDERS", "g", [name])
         return look
@@ -131,10 +131,10 @@ async def test_no_answer_is_a_step_and_not_the_end(
     await make(js)
     troubles = iter([TimeoutError_("no answer within 5 s")])
 
-    async def troubled(js: JetStream, group: Any) -> Any:
+    async def troubled(js: JetStream, group: Any, **options: bool) -> Any:
         for error in troubles:
             raise error
-        return await measure(js, group)
+        return await measure(js, group, **options)
 
     monkeypatch.setattr(module, "measure", troubled)
     first, second = await steps(js, 2, Policy(minimum=1))

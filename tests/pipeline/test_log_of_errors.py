@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,31 @@ def test_what_pyspark_says_of_an_error_beside_raising_it_goes_to_the_log(
             "no column 'x'"
         ]
     assert capsys.readouterr() == ("", "")
+
+
+def test_what_py4j_says_goes_to_the_log_and_our_own_warnings_stay_where_they_were(
+    tmp_path: Path,
+) -> None:
+    """In a process of its own: pytest gives the root handlers, and then nothing is added."""
+    pytest.importorskip("pyspark")
+    code = """
+import logging, sys
+from pathlib import Path
+from headrace.pipeline.session import _log_errors_to
+
+_log_errors_to(Path(sys.argv[1]))
+_log_errors_to(Path(sys.argv[1]))
+logging.exception("Exception while sending command.")
+logging.getLogger("py4j.java_gateway").error("no answer")
+logging.getLogger("headrace.client").warning("disconnected")
+logging.getLogger("headrace.client").info("nobody reads this")
+"""
+    log = tmp_path / "spark.log"
+    done = subprocess.run(
+        [sys.executable, "-c", code, log], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "disconnected\n"
+    assert done.stdout == ""
+    told = log.read_text()
+    assert told.count("Exception while sending command.") == told.count("no answer") == 1
+    assert "nobody" not in told

@@ -115,6 +115,8 @@ def test_a_function_that_blocks_for_longer_than_a_lease_lasts_does_not_cost_it(
         def stop(self) -> None: ...
 
     class Runner:
+        needs_new_java = False
+
         def stop(self, why: str, *, at_once: bool = False) -> None:
             told.append(why)
 
@@ -142,6 +144,8 @@ def test_a_runner_that_loses_the_lease_ends_its_queries_at_once_and_stands_by_ag
             turns.append("session stopped")
 
     class Runner:
+        needs_new_java = False
+
         def __init__(self) -> None:
             self.stopped = threading.Event()
             self.why = ""

@@ -17,7 +17,10 @@ from .conftest import Feed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet"),  # as a session of ours does
+]
 
 FILE = """[pipeline]
 name = "numbers"

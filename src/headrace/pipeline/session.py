@@ -159,6 +159,23 @@ def _log_errors_to(log: Path) -> None:
             logger.removeHandler(handler)
             handler.close()
         logger.addHandler(_LogHandler(log))
+    root = logging.getLogger()
+    if not root.handlers:  # Py4J's words of a lost Java would make one, and go to the terminal
+        root.addHandler(_Sorted(_LogHandler(log)))
+
+
+class _Sorted(logging.Handler):
+    """What Python's own last resort does, but what Py4J and PySpark say goes to their log."""
+
+    def __init__(self, log: logging.Handler) -> None:
+        super().__init__()
+        self._spark_log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name == "root" or record.name.startswith(("py4j", "pyspark")):
+            self._spark_log.handle(record)
+        elif logging.lastResort is not None and record.levelno >= logging.lastResort.level:
+            logging.lastResort.handle(record)
 
 
 class _LogHandler(logging.Handler):

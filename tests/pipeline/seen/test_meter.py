@@ -25,7 +25,7 @@ from headrace.spark.lost import Loss
 
 from ..conftest import ORDERS
 
-ALERTS = guides.ROOT / "packaging" / "monitoring" / "headrace-pipeline-alerts.yml"
+ALERTS = guides.ROOT / "src/headrace/packaging/monitoring" / "headrace-pipeline-alerts.yml"
 OF_OUT = '{pipeline="orders",query="out"}'
 
 

@@ -134,7 +134,7 @@ def test_a_pipeline_that_names_no_server_tells_none_and_a_standby_says_nothing(
     recorder = Recorder(declared, this_process(), lambda: 1_000_000.0)
     publisher = Publisher(declared, recorder, Meter(declared, recorder))
     publisher.starting("Spark")
-    publisher.standby("another")
+    publisher.standby("another", None)
     publisher.close()
     assert stored(server.url) == {}
 

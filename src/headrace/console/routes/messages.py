@@ -189,9 +189,13 @@ def time_of(text: str) -> datetime:
     """A time of a query; without a zone it is UTC. Raises RefusedError."""
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError as error:
+        if moment.tzinfo is None:
+            return moment.replace(tzinfo=UTC)
+        return moment.astimezone(
+            UTC
+        )  # which the first and the last hours of all years have none of
+    except (ValueError, OverflowError) as error:
         raise RefusedError(400, "not_accepted", f"not a time: {text[:40]!r}") from error
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 ROUTES: Final = (

@@ -68,7 +68,7 @@ class Publisher:
             self._thread.start()
         self._heard()
 
-    def standby(self, holder: str) -> None:
+    def standby(self, holder: str, ready: object) -> None:
         self._record = None  # the other runner's word is there now
 
     def _heard(self, *what: object, **more: object) -> None:

@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from itertools import compress
+from typing import Any
 
 import msgspec
 
@@ -374,3 +375,9 @@ def sids_in_doubt(
         if position < len(segment.sids):
             sids.add(segment.sids[position])
     return sids
+
+
+def pushes(tail: Segment, chunk: Chunk) -> tuple[Callable[[Any], None], ...]:
+    """What adds a message to the arrays of a segment, and its record to a chunk."""
+    arrays = tail.offsets, tail.sizes, tail.sids, tail.stamps
+    return *[each.append for each in arrays], chunk.parts.append

@@ -7,9 +7,9 @@ at the end of a stream never touches the disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, count, repeat
-from typing import Any, Final
+from typing import Final
 
 from ....errors import StoreError
 from ..commit.commit import Chore
@@ -25,7 +25,7 @@ from ..format.record import (
 from ..format.removal_copy import copy_path
 from ..format.segment import HEADER_BYTES, Header, encode_header
 from ..format.watermark import Watermark
-from ..index.index import Chunk, Segment, SubjectTable
+from ..index.index import Chunk, Segment, SubjectTable, pushes
 from ..index.spans import (
     coalesce,
     emptied_range,
@@ -257,7 +257,7 @@ class FileLog(StreamLog):
             self._open_chunk(tail)
         self._salt = tail.salt
         self._chunk = tail.chunks[-1]
-        self._push = _pushes(tail, self._chunk)
+        self._push = pushes(tail, self._chunk)
 
     def _open_chunk(self, tail: Segment) -> None:
         chunk = Chunk(len(tail))
@@ -466,7 +466,7 @@ class FileLog(StreamLog):
         self.views.clear()
         self.removals.died.clear()
         self._chunk = Chunk(0)
-        self._push = _pushes(Segment(0, self.first), self._chunk)  # and not what the tail holds
+        self._push = pushes(Segment(0, self.first), self._chunk)  # and not what the tail holds
 
     def closing_chore(self, worth: int) -> Chore | None:
         """A footer for the tail, if it has so many messages and none yet."""
@@ -494,9 +494,3 @@ class FileLog(StreamLog):
             self._open_chunk(segment)
             self.retarget()
         return True
-
-
-def _pushes(tail: Segment, chunk: Chunk) -> tuple[Callable[[Any], None], ...]:
-    """What adds a message to the arrays of a segment, and its record to a chunk."""
-    arrays = tail.offsets, tail.sizes, tail.sids, tail.stamps
-    return *[each.append for each in arrays], chunk.parts.append
