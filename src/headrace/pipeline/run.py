@@ -102,7 +102,8 @@ def supervisor_of(declared: Declared, servers: Servers, *, once: bool) -> Superv
     if declared.restart == NEVER:
         wait_s = 0.0
     lost = JavaLost.read(os.environ.get(VARIABLE, ""))
-    return Supervisor(restart, servers, wait_s, time.time, lost)
+    is_leased = declared.lease is not None
+    return Supervisor(restart, servers, wait_s, time.time, lost, is_leased=is_leased)
 
 
 def alone(declared: Declared) -> AbstractContextManager[None]:

@@ -300,3 +300,22 @@ def test_without_restarts_a_server_that_is_away_is_what_the_query_makes_of_it(
     ended = world.run()["out"]
     assert str(ended.problem).endswith("query 'out' failed: ConnectFailedError: nobody there")
     assert world.told("away") == []
+
+
+OVERTAKEN = (
+    "headrace.spark.sink.markers.FencedError: jetstream sink: a later run of batch 4 writes to sink 'x'; "
+    "this one ends"
+)
+
+
+@pytest.mark.parametrize("is_leased", [True, False])
+def test_a_batch_that_was_overtaken_is_run_again_by_whoever_has_the_lease(
+    declared: Declared, is_leased: bool
+) -> None:
+    """A runner that was frozen may begin a batch before it learns that it has lost the lease."""
+    world = Supervised(declared, DEFAULT, math.inf)
+    world.supervisor = Supervisor(DEFAULT, clock=lambda: world.now, is_leased=is_leased)
+    world.plans = {"out": failing(RuntimeError(OVERTAKEN))}
+    world.after(60, lambda: world.runner.stop("interrupted"))
+    ended = world.run()["out"]
+    assert (ended.state, ended.restarts) == (("stopped", 1) if is_leased else ("failed", 0))

@@ -70,6 +70,11 @@ class Cause(NamedTuple):
         return self.kind == "worker" and "exited unexpectedly" in self.text
 
     @property
+    def is_overtaken(self) -> bool:
+        """A later run of the same batch writes to the sink: another runner's, or one of its leftovers."""
+        return "a later run of batch" in self.text
+
+    @property
     def signature(self) -> str:
         """The same for the same failure, whatever numbers it names."""
         return f"{self.kind} {_CHANGING.sub('#', self.text)}"

@@ -56,6 +56,8 @@ class Supervisor:
         wait_s: how long a server that is away is waited for; ``math.inf``: without end; 0: not at all.
         clock: the clock of ``servers``.
         java_lost: how often Java was lost before in this run.
+        is_leased: this runner has a lease, so whoever overtakes a batch of it is a runner that lost the lease
+            and ends: the batch is run again.
 
     Attributes:
         java_lost: how often it was by now.
@@ -68,6 +70,8 @@ class Supervisor:
         wait_s: float = 0.0,
         clock: Callable[[], float] = lambda: 0.0,
         java_lost: JavaLost = JavaLost(),  # noqa: B008 - it does not change
+        *,
+        is_leased: bool = False,
     ) -> None:
         self._settings = settings
         self._servers = servers
@@ -75,6 +79,7 @@ class Supervisor:
         self._clock = clock
         self._queries: dict[str, Restarts] = {}
         self.java_lost = java_lost
+        self._is_leased = is_leased
 
     def after_java(self, *, has_worked: bool) -> Again | Stop:
         """What follows when Java is lost, and all queries with it. ``has_worked``: a batch was finished."""
@@ -91,6 +96,8 @@ class Supervisor:
         """
         if cause.kind == "away" and self._is_away(query):
             return Again(0, 0.0, 0)
+        if self._is_leased and cause.is_overtaken:
+            cause = cause._replace(kind="other")
         restarts = self._queries.setdefault(query, Restarts(self._settings))
         return restarts.failed(cause, position, self._clock())
 
