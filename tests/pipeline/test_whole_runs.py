@@ -215,14 +215,19 @@ def two_runners(file: Path, started: Callable[..., Running]) -> tuple[Running, R
 @pytest.fixture(params=["bucket", "pinned"])
 def leased(
     request: pytest.FixtureRequest, write: Callable[..., Path], server: str, big_stream: str
-) -> Path:
-    """The file of a pipeline under each kind of lease."""
+) -> Iterator[Path]:
+    """The file of a pipeline under each kind of lease. Streams of pinned leases have the same subjects, so
+    each goes with its test."""
     if not peers.java_is_there():
         peers.missing_peer("Java", "install a Java runtime, 17 or newer")
     write(VIEWS, "views.py")
     kind = request.param
-    where = {"url": server, "kind": kind, "bucket": f"leases-{kind}-{os.getpid()}-{next(_leases)}"}
-    return write(FILE.format(stream=big_stream, **where))
+    bucket = f"leases-{kind}-{os.getpid()}-{next(_leases)}"
+    yield write(FILE.format(stream=big_stream, url=server, kind=kind, bucket=bucket))
+    with sync.connect(server) as connection:
+        js = connection.jetstream()
+        for name in [each for each in js.stream_names() if bucket in each]:
+            js.delete_stream(name)
 
 
 def test_a_warm_standby_goes_on_where_a_killed_runner_was_and_ctrl_c_finishes_the_running_batch(
