@@ -87,6 +87,23 @@ def test_lines_are_published_as_they_come(
         assert process.wait(30) == 0
 
 
+def test_a_failure_amid_the_lines_ends_it_in_words(either_server: peers.ServerProcess) -> None:
+    """The thread that reads has more to hand over than anybody takes."""
+    done = _piped(either_server, b"x" * 70_000 + b"\n" + b"line\n" * 1_000_000, "a..b", "--lines")
+    assert done.returncode == 1
+    assert b"Traceback" not in done.stderr and b"Exception" not in done.stderr, done.stderr
+
+
+def test_a_line_of_many_reads_is_one_message(
+    either_server: peers.ServerProcess, js: sync.JetStream
+) -> None:
+    stream = js.create_stream(name="ORDERS", subjects=["orders.>"])
+    long = b"y" * 300_000
+    done = _piped(either_server, long + b"\nshort\n" + long, "orders.new", "--lines", "-J", "-q")
+    assert done.returncode == 0, done.stderr
+    assert [payload for _, payload in _stored(stream)] == [long, b"short", long]
+
+
 def test_a_batch_is_stored_whole_or_not_at_all(at_server: Run, js: sync.JetStream) -> None:
     stream = js.create_stream(name="ORDERS", subjects=["orders.>"], allow_atomic=True)
     done = at_server("pub", "orders.{{Count}}", "no {{Count}}", "--count", "3", "--atomic")

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import CancelledError
 from typing import Final
 
 from .errors import Failure
@@ -35,22 +36,28 @@ async def lines_of_input() -> AsyncIterator[bytes]:
                 block: bytes | OSError = os.read(descriptor, _READ_BYTES)
             except OSError as error:
                 block = error
+            putting = blocks.put(block)
             try:
-                asyncio.run_coroutine_threadsafe(blocks.put(block), loop).result()
-            except RuntimeError:
-                return  # the loop has ended
+                asyncio.run_coroutine_threadsafe(putting, loop).result()
+            except (RuntimeError, CancelledError):
+                putting.close()
+                return  # the loop has ended, or does
             if not block or isinstance(block, OSError):
                 return
 
     threading.Thread(target=read, name="standard input", daemon=True).start()
-    rest = b""
+    begun: list[bytes] = []  # of a line whose end has not come
+    size = 0
     while block := await blocks.get():
         if isinstance(block, OSError):
             raise Failure(f"standard input: {block.strerror}")
-        *whole, rest = (rest + block).split(b"\n")
-        for line in whole:
-            yield line.removesuffix(b"\r")
-        if len(rest) > LINE_BYTES_MAX:
+        first, *others = block.split(b"\n")
+        begun.append(first)
+        size += len(first)
+        for other in others:
+            yield b"".join(begun).removesuffix(b"\r")
+            begun, size = [other], len(other)
+        if size > LINE_BYTES_MAX:
             raise Failure(f"a line of standard input is longer than {LINE_BYTES_MAX >> 20} MiB")
-    if rest:
-        yield rest
+    if size:
+        yield b"".join(begun)

@@ -15,6 +15,7 @@ from ..sources import Sources
 from .messages import SEQUENCE_MAX, Reader, filter_of, row_of, time_of
 
 MESSAGES_MAX: Final = 20_000  # looked at for one answer
+ASKED_MAX: Final = 1_000  # the same, where each is a question of its own
 BYTES_MAX: Final = 32 * 1024 * 1024
 FOUND_MAX: Final = 200
 JSON_BYTES_MAX: Final = 1024 * 1024  # a longer payload is not read as JSON
@@ -42,9 +43,10 @@ async def search(sources: Sources, request: Request) -> Any:
     begin = max(
         query_number(request, "from", 1, SEQUENCE_MAX), 1 if start else info.state.first_seq
     )
+    most = MESSAGES_MAX if info.config.allow_direct else min(ASKED_MAX, MESSAGES_MAX)
     found: list[dict[str, Any]] = []
     looked = nbytes = 0
-    while looked < MESSAGES_MAX and nbytes < BYTES_MAX and len(found) < FOUND_MAX:
+    while looked < most and nbytes < BYTES_MAX and len(found) < FOUND_MAX:
         part = await reader.after(begin, _AT_ONCE, start)
         start = None
         if not part:
