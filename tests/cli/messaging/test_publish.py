@@ -94,6 +94,17 @@ def test_a_failure_amid_the_lines_ends_it_in_words(either_server: peers.ServerPr
     assert b"Traceback" not in done.stderr and b"Exception" not in done.stderr, done.stderr
 
 
+def test_a_failure_amid_the_lines_says_how_many_are_stored(
+    either_server: peers.ServerProcess, js: sync.JetStream
+) -> None:
+    stream = js.create_stream(name="ORDERS", subjects=["orders.>"], max_msgs=2, discard="new")
+    done = _piped(either_server, b"1\n2\n3\n4\n", "orders.new", "--lines", "-J")
+    assert done.returncode == 1
+    assert b"stored 2 messages before that" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert [payload for _, payload in _stored(stream)] == [b"1", b"2"]
+
+
 def test_a_line_of_many_reads_is_one_message(
     either_server: peers.ServerProcess, js: sync.JetStream
 ) -> None:

@@ -184,15 +184,20 @@ async def _stored(
     session: Session, made: AsyncIterator[Made], count: int | None, sleep: float, quiet: bool
 ) -> None:
     stored: list[dict[str, Any]] = []
-    with progress(session.output, "publishing", count, wanted=count != 1) as advance:
-        async for each in made:
-            if sleep and stored:
-                await asyncio.sleep(sleep)
-            ack = await session.js.publish(
-                each.subject, each.payload, headers=each.headers, msg_id=each.msg_id
-            )
-            stored.append({"stream": ack.stream, "seq": ack.seq, "duplicate": ack.duplicate})
-            advance(1)
+    try:
+        with progress(session.output, "publishing", count, wanted=count != 1) as advance:
+            async for each in made:
+                if sleep and stored:
+                    await asyncio.sleep(sleep)
+                ack = await session.js.publish(
+                    each.subject, each.payload, headers=each.headers, msg_id=each.msg_id
+                )
+                stored.append({"stream": ack.stream, "seq": ack.seq, "duplicate": ack.duplicate})
+                advance(1)
+    except BaseException:  # also Ctrl-C: whoever goes on has to know where
+        if stored:
+            session.output.note(f"stored {counted(len(stored), 'message')} before that")
+        raise
     if quiet:
         return
     if not stored:
