@@ -129,4 +129,5 @@ async def test_every_message_is_acknowledged_or_comes_again(
     if end == "leave":  # a service that is stopped answers what has come
         assert sorted(answered) == list(range(1, REQUESTS + 1))
         return
-    assert set(told["acked service"]) - {0} - set(answered) <= {told["begun service"][-1]}
+    # an answer is sent after the handler's turn, so the next request may have begun before it left
+    assert set(told["acked service"]) - {0} - set(answered) <= set(told["begun service"][-2:])

@@ -15,11 +15,6 @@ from headrace.errors import HeadraceError
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
 
-async def work_for(seconds: float) -> None:
-    """What a handler does."""
-    await asyncio.sleep(seconds)
-
-
 async def stop(_: Connection, service: Service) -> None:
     await service.stop()
 
@@ -43,11 +38,11 @@ async def test_the_request_in_hand_is_answered_and_those_that_wait_unless_the_co
     connection: Connection,
     end: Callable[[Connection, Service], Awaitable[None]],
 ) -> None:
-    begun = asyncio.Event()
+    begun, released = asyncio.Event(), asyncio.Event()
 
     async def answer(message: Message) -> bytes:
         begun.set()
-        await work_for(0.02)
+        await released.wait()
         return message.payload
 
     async def ask(number: int) -> bytes:
@@ -59,9 +54,14 @@ async def test_the_request_in_hand_is_answered_and_those_that_wait_unless_the_co
     async with connect(reference_server.url, close_timeout=2) as theirs:
         service = await theirs.add_service("ends", version="1.0.0")
         await service.add_endpoint("ends", answer)
+        seen = await theirs.subscribe("ends")
         await theirs.flush()
         asking = [asyncio.create_task(ask(number)) for number in range(4)]
         await begun.wait()
+        for _ in asking:
+            await seen.next(timeout=5)
+        await theirs.flush()  # so the service has each of them, too
+        asyncio.get_running_loop().call_later(0.02, released.set)
         await end(theirs, service)
         answers = await asyncio.gather(*asking)
     expected = [b"0", b"1", b"2", b"3"] if end is not close else [b"0", b"", b"", b""]
