@@ -167,6 +167,12 @@ async def test_what_a_plain_function_returns_is_awaited_on_the_loop(
     world.seen.check_once_and_in_order(12)
 
 
+def told(events: list[Event], by_handler: bool = False) -> list[LoopBlocked]:
+    """What was said of a loop that stood still: of all, or while a handler ran."""
+    found = [each for each in events if isinstance(each, LoopBlocked)]
+    return [each for each in found if each.handler or not by_handler]
+
+
 async def test_a_coroutine_that_blocks_past_the_lease_is_told_and_begins_nothing_before_it_knows(
     world: World, reference_server: ServerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -191,21 +197,23 @@ async def test_a_coroutine_that_blocks_past_the_lease_is_told_and_begins_nothing
         with caplog.at_level(logging.WARNING, "headrace.groups"):
             await world.publish(10, keys=1)
             await until(lambda: set(world.seen.numbers()) == set(range(10)))
-            await until(lambda: sum(isinstance(each, LoopBlocked) for each in events) >= 2)
+            await until(lambda: len(told(events, by_handler=True)) >= 2)
     assert owned == [True, False]
     first = world.seen.rows[0][4]
     assert [row[2] for row in world.seen.rows if row[4] == first] == [0, 1]
-    short, long = [each for each in events if isinstance(each, LoopBlocked)][:2]
+    short, long = told(events, by_handler=True)
     assert 0.2 < short.seconds < 1.0 < long.seconds
     assert (long.subject, long.sequence, long.lease) == (f"{STREAM}.k0", 2, 1.0)
     assert long.handler.endswith("blocks")
     (lost,) = [each for each in events if isinstance(each, LeaseLost)]
     assert (lost.subject, lost.sequence, lost.generation) == (f"{STREAM}.k0", 2, first)
+    everything = told(events)  # a busy machine may have held the loop up besides
     (line,) = [each for each in caplog.messages if "stood still" in each]
-    assert "blocks was at message 1 on 'ORDERS.k0'" in line
+    if everything[0] is short:  # the first one is logged
+        assert "blocks was at message 1 on 'ORDERS.k0'" in line
     stats = membership.stats
-    assert (stats.loop_blocked, stats.leases_lost) == (2, 1)
-    assert stats.loop_blocked_longest_seconds == long.seconds
+    assert (stats.loop_blocked, stats.leases_lost) == (len(everything), 1)
+    assert stats.loop_blocked_longest_seconds == max(each.seconds for each in everything)
 
 
 @pytest.mark.parametrize("reference_server", ["headrace"], indirect=True)
