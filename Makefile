@@ -20,7 +20,7 @@ SOAK_ARGS ?=
 CHANGES_ARGS ?= --minutes 60
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web deploys changes pipeline-memory
+.PHONY: help env demo test test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web deploys changes standby pipeline-memory
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,6 +116,9 @@ spark-kills: env  ## kill Spark's driver, its workers and the broker 15 times, i
 
 spark-cluster: env  ## a pipeline on a Spark cluster, beside three NATS servers; a leader and a worker are killed
 	@HEADRACE_SPARK_CLUSTER=1 $(BIN)/pytest -s tests/spark/test_spark_cluster.py --timeout=0 $(PYTEST_ARGS)
+
+standby: env  ## runners of a pipeline killed and frozen, under each kind of lease on each kind of server
+	@HEADRACE_EVERY_LEASE=1 $(BIN)/pytest -s tests/pipeline/test_whole_runs.py --timeout=0 $(PYTEST_ARGS)
 
 pipeline-memory: env  ## 10,000 short batches of a pipeline: what Java, workers and runner take (BENCH_ARGS="2000 10")
 	@$(BIN)/python bench/pipeline_memory.py $(BENCH_ARGS)
