@@ -126,6 +126,25 @@ def put(
         )
 
 
+def expecting(keys: int, messages: int, window: int, server: peers.ServerProcess) -> Measured:
+    """Into a bucket, one key after the other, each put saying which one it is to follow."""
+    block = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\nBy: %024d\r\n\r\n"
+    with connections(server, 1) as open_ones:
+        bucket(open_ones[0])
+
+        def make(again: bool, client: RawConnection, number: int) -> bytes:
+            headers = block % (number + 1 if again else 0, number)
+            subject, size = b"$KV.bench.key.%d" % (number % keys), len(headers)
+            sizes = b"%d %d" % (size, size + len(PAYLOAD))
+            return b"HPUB %b %b %b\r\n%b%b\r\n" % (
+                subject, client.inbox, sizes, headers, PAYLOAD
+            )  # fmt: skip
+
+        in_turns(open_ones, keys, partial(make, False), ACK_MARK, window)
+        work = partial(in_turns, open_ones, messages, partial(make, True), ACK_MARK, window)
+        return timed(server, messages, work)
+
+
 def get(keys: int, messages: int, window: int, server: peers.ServerProcess) -> Measured:
     """Keys one after the other, by direct get."""
     with connections(server, 1) as open_ones:
@@ -355,6 +374,7 @@ ROWS: dict[str, Row] = {
     "creating streams": partial(creating, 200),
     "key-value put, 10,000 keys": partial(put, 10_000, 100_000, 1, 4_000),
     "key-value put, 20 awaited": partial(put, 1_000, 20_000, 20, 1),
+    "key-value put, expecting the last": partial(expecting, 10_000, 50_000, 4_000),
     "key-value get, one at a time": partial(get, 10_000, 8_000, 1),
     "key-value get, 100 in flight": partial(get, 10_000, 80_000, 100),
     "key-value, list of 100,000 keys": partial(list_keys, 100_000),

@@ -43,10 +43,19 @@ PATHS = {
     "of many subjects": Path(Staging, "_append_each", entered),
     "named": Path(Publishes, "_ingest_named", has_staged),
     "admitted": Path(Publishes, "publish", entered),
+    "expecting": Path(Publishes, "_ingest_expecting", took_some),
     "run": Path(Publishes, "ingest_run", took_all),
     "fast batch": Path(FastBatches, "ingest_many", took_some),
 }
-FAST_WAYS = ("relaxed", "together", "of one subject", "of many subjects", "named", "fast batch")
+FAST_WAYS = (
+    "relaxed",
+    "together",
+    "of one subject",
+    "of many subjects",
+    "named",
+    "expecting",
+    "fast batch",
+)
 
 
 class Say(NamedTuple):
@@ -136,6 +145,11 @@ messages = st.one_of(
     alike(id=ids),
     alike(answered=st.booleans()),
     alike(other=st.just(b"A: b")),
+    saying(
+        SUBJECTS,
+        subject_last=st.sampled_from([0, 0, 0, 0, -1]),
+        other=st.sampled_from([b"", b"A: b"]),
+    ),
     new_ids,
     in_stream,
     fast_batch,
@@ -185,6 +199,9 @@ every_way: list[Step] = [
     Group([Say(b"s.a"), Say(b"s.b", id=10)] * 5),
     Group([Say(b"s.a"), Say(b"s.b")] * 5),
     Group([Say(b"s.a", id=12)]),
+    Group([Say(b"s.%d" % at, subject_last=0, size=60) for at in range(9)], [500]),
+    Group([Say(b"s.%d" % (at % 7), subject_last=-(at == 8)) for at in range(12)]),
+    Group([Say(b"s.1", subject_last=0)]),
     Group([Say(b"s.a", reply=b"_R.f.3.ok.1.0.$FI")]),
     Group([Say(b"s.a", reply=b"_R.f.3.ok.%d.1.$FI" % at) for at in range(2, 9)]),
     Group([Say(b"s.a", id=at, size=300) for at in range(8)], [500]),

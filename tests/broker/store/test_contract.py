@@ -174,7 +174,9 @@ def test_subject_states_follow_appends_and_removals(bench: Bench) -> None:
     bench.add("a", "b", "a", "a", "b", "a")
     assert bench.store.subject(b"a") == SubjectState(1, 6, 4)
     assert bench.store.subject(b"zz") is None
+    assert bench.store.last_of_each([b"b", b"zz", b"a", b"b"]) == [5, 0, 6, 5]
     bench.store.remove([1, 6])
+    assert bench.store.last_of_each([b"a", b"b"]) == [4, 5]
     assert bench.store.subject(b"a") == SubjectState(3, 4, 2)
     bench.store.remove([3])
     assert bench.store.subject(b"a") == SubjectState(4, 4, 1)

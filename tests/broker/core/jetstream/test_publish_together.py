@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.broker.core.jetstream.stream.stream import Stream
-from headrace.errors import StoreFullError
+from headrace.errors import StoreFullError, StoreReadError
 from headrace.limits import HEADER_BYTES_MAX
 from headrace.wire.frames import PUB, Frame
 from jetstream_world import Client, HeldStorage, Received, World
@@ -48,6 +48,9 @@ odd = st.sampled_from(
         named(b"x" * HEADER_BYTES_MAX),
     ]
 )
+expecting = st.sampled_from([0, 0, 1, 2, 3]).map(
+    lambda last: block(b"Nats-Expected-Last-Subject-Sequence: %d" % last, b"A: b")
+)
 replies = st.sampled_from([b"_R.a", b"_R.a", b"_R.b", b"_R.1.x.2.gap.1.0.$FI"])
 chunks = st.one_of(
     [
@@ -59,7 +62,9 @@ chunks = st.one_of(
     min_size=1,
     max_size=8,
 )
-steps = st.lists(chunks | st.sampled_from([0.5, 1.0, WINDOW_S]), max_size=12)
+subjects = st.sampled_from([b"s.%d" % number for number in range(6)] + [b"s.*", b"s.\x01"])
+expectations = st.lists(st.tuples(subjects, replies, expecting), min_size=1, max_size=8)
+steps = st.lists(chunks | expectations | st.sampled_from([0.5, 1.0, WINDOW_S]), max_size=12)
 
 
 class Twin:
@@ -127,6 +132,60 @@ def test_ids_that_are_new_are_taken_in_one_go() -> None:
     twin.world.tick()
     assert [answer["seq"] for answer in twin.answers()] == [*range(1, 9)]
     assert list(twin.stream.publishes.ingest_many(frames[7:], None)) == frames[7:]
+
+
+def expects(last: int) -> bytes:
+    return block(b"A: b", b"Nats-Expected-Last-Subject-Sequence: %d" % last, b"B: c")
+
+
+def test_messages_that_follow_the_last_of_their_subjects_are_taken_in_one_go() -> None:
+    twin = Twin(max_msgs_per_subject=1, discard="new")
+    for last in (0, 8):
+        frames = frames_of(
+            [(b"s.%d" % number, b"_R.a", expects(last and number + 1)) for number in range(8)]
+        )
+        assert list(twin.stream.publishes.ingest_many(frames, None)) == []
+        twin.world.tick()
+        if last:
+            break
+        assert [answer["seq"] for answer in twin.answers()] == [*range(1, 9)]
+    assert [answer["seq"] for answer in twin.answers()] == [*range(9, 17)]
+
+
+@pytest.mark.parametrize(
+    ("subjects", "lasts", "taken"),
+    [
+        ([b"s.1", b"s.2", b"s.3"], [0, 1, 0], 1),  # the second is wrong
+        ([b"s.1", b"s.2", b"s.1"], [0, 0, 1], 2),  # of a subject that was there before it
+        ([b"s.1", b"s.1", b"s.1"], [0, 0, 0], 1),
+        ([b"s.1", b"s.2", b"s.*"], [0, 0, 0], 0),
+        ([b"s.1", b"s.2", b"s.3"], [7, 0, 0], 0),
+    ],
+)
+def test_what_does_not_follow_is_looked_at_alone(
+    subjects: list[bytes], lasts: list[int], taken: int
+) -> None:
+    twin = Twin()
+    frames = frames_of(
+        [(subject, b"_R.a", expects(last)) for subject, last in zip(subjects, lasts, strict=True)]
+    )
+    assert list(twin.stream.publishes.ingest_many(frames, None)) == frames[taken:]
+    twin.world.tick()
+    assert [answer["seq"] for answer in twin.answers()] == [*range(1, taken + 1)]
+
+
+def test_a_last_message_that_cannot_be_read_now_is_asked_for_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    twin = Twin()
+
+    def unreadable(subjects: object) -> list[int]:
+        raise StoreReadError("the disk does not answer", path="/s")
+
+    monkeypatch.setattr(twin.stream.store, "last_of_each", unreadable)
+    frames = frames_of([(b"s.%d" % number, b"_R.a", expects(0)) for number in range(8)])
+    assert list(twin.stream.publishes.ingest_many(frames, None)) == frames
+    assert twin.stream.store.last_seq == 0
 
 
 def test_nothing_is_acknowledged_before_it_is_on_disk() -> None:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headrace.broker.core.net import router as router_module
+from headrace.broker.core.net.route import Route
 from headrace.broker.core.net.router import Router
-from headrace.broker.core.net.subscription import Subscription
+from headrace.broker.core.net.subscription import GuardedSubscription, Subscription
 from headrace.subjects import matches
 
 
@@ -266,7 +267,46 @@ def test_the_caches_have_room_for_as_many_subjects_as_there_are_subscriptions() 
     misses = router.misses
     assert [router.find(subject) for subject in subjects] == found
     assert router.misses == misses
-    assert len(router._prefixes) == len(router._merged) == count
+    assert len(router._prefixes) == count
+    assert not router._merged  # routes to one are made in less time than found
+
+
+def test_routes_to_several_are_made_once_where_there_are_many() -> None:
+    router = make_router()
+    count = 2 * router_module.MERGED_ENTRIES_MAX
+    for number in range(count):
+        for _ in range(2):
+            subscribe(router, b"a.%d.*" % number)
+    routes = [router.find(b"a.%d.x" % number) for number in range(count)]
+    assert len(router._merged) == count
+    router._prefixes.clear()
+    again = [router.find(b"a.%d.y" % number) for number in range(count)]
+    assert all(one is other for one, other in zip(routes, again, strict=True))
+
+
+@pytest.mark.parametrize("kind", [Subscription, GuardedSubscription])
+def test_a_route_to_one_is_made_in_short_what_it_is_in_full(kind: type[Subscription]) -> None:
+    output: Any = Wire()
+    subscription = kind(1, output, b"a", b"", b"1", lambda ended: None)
+    short, full = Route.to_one(subscription), Route((subscription,))
+    assert short.takes_runs == full.takes_runs == (kind is Subscription)
+    for name in Route.__slots__:
+        assert getattr(short, name) == getattr(full, name), name
+
+
+def test_a_literal_below_a_prefix_that_had_none_is_found_when_it_comes_and_when_it_goes() -> None:
+    router = make_router()
+    star, _ = subscribe(router, b"a.*.*")
+    for number in range(3):
+        assert router.find(b"a.b.%d" % number).plain == (star,)
+    deep, _ = subscribe(router, b"a.b.1.c")
+    assert router.find(b"a.b.1").plain == (star,)
+    assert set(router.find(b"a.b.1.c").plain) == {deep}
+    literal, _ = subscribe(router, b"a.b.1")
+    assert set(router.find(b"a.b.1").plain) == {star, literal}
+    assert router.find(b"a.b.2").plain == (star,)
+    router.unsubscribe(literal)
+    assert router.find(b"a.b.1").plain == (star,)
 
 
 def test_a_literal_subscription_beside_a_wildcard_is_not_hidden_by_the_prefix_cache() -> None:

@@ -113,6 +113,8 @@ class Life:
         assert store.deleted() == gaps
         assert store.state.num_deleted == len(gaps)
         assert dict(store.subject_counts(None)) == counts
+        subjects = [*lasts, b"never.there"]
+        assert store.last_of_each(subjects) == [lasts.get(subject, 0) for subject in subjects]
         assert store.lasts(None) == sorted(lasts.values())
         assert store.present(range(1, self.last + 3)) == sorted(model)
         assert store.headings(1, 10_000) == [(s, model[s].subject) for s in sorted(model)]

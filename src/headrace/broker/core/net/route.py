@@ -49,6 +49,15 @@ class Route:
         # The commonest route by far, a stream's, is told apart with one look.
         self.only_sink = sinks[0] if len(sinks) == 1 and not plain and not groups else None
 
+    @classmethod
+    def to_one(cls, subscription: Subscription) -> Route:
+        """The same for one plain subscription, of which there may be a hundred thousand."""
+        route = cls.__new__(cls)
+        route.plain, route.groups, route.sinks, route.parts = (subscription,), (), (), ()
+        route.guarded = isinstance(subscription, GuardedSubscription)
+        route.weight, route.only_sink, route._takes_runs = 1, None, None
+        return route
+
     @property
     def takes_runs(self) -> bool:
         """Whether neighbouring messages may be delivered as a block to each receiver; see ``runs``."""

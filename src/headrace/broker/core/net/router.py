@@ -394,12 +394,14 @@ class Router:
             return NOBODY
         trie = self._trie
         leaves, nodes = trie.walk(tokens)
-        leaves += trie.ends(nodes, last)
+        trie.add_ends(nodes, last, leaves)
         route = self._join(leaves)
         if subject.startswith(_ACK_PREFIX):
             return self.acks() or route
-        if head and not any(last in node.literals for node in nodes):
-            entry = (route, tuple(node.literals for node in nodes))
+        # Who subscribes to the first literal below drops the entry: an empty dictionary says nothing.
+        literals = tuple([node.literals for node in nodes if node.literals])
+        if head and not (literals and any([last in names for names in literals])):  # noqa: C419
+            entry = (route, literals)
             if self._has_room("prefixes", self._prefixes, PREFIX_ENTRIES_MAX):
                 self._prefixes[head] = entry
         elif self._has_room("exact", self.exact, EXACT_ENTRIES_MAX):
@@ -407,9 +409,10 @@ class Router:
         return route
 
     def _has_room(self, name: str, cache: dict[bytes, Any], entries_max: int) -> bool:
-        entries_max = max(entries_max, min(self.subscriptions, SCALED_MAX))
-        if len(cache) < entries_max:
+        count = len(cache)
+        if count < entries_max or (count < self.subscriptions and count < SCALED_MAX):
             return True
+        entries_max = max(entries_max, min(self.subscriptions, SCALED_MAX))
         self._refused[name] += 1
         if self._refused[name] >= entries_max:
             self._refused[name] = 0
@@ -420,6 +423,8 @@ class Router:
         """The route of these leaves together; made once per combination."""
         if not leaves:
             return NOBODY
+        if len(leaves) == 1 and (sole := leaves[0].sole) and isinstance(sole, Subscription):
+            return Route.to_one(sole)  # quicker made than found
         key = tuple(leaves)
         route = self._merged.get(key)
         if route is not None:

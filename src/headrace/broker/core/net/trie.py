@@ -55,6 +55,12 @@ class Leaf(Generic[Entry]):
         return True
 
     @property
+    def sole(self) -> Entry | None:
+        """The one that subscribed, if it is one, and in no queue group."""
+        plain = self.plain
+        return next(iter(plain)) if len(plain) == 1 and not self.queues else None
+
+    @property
     def is_bare(self) -> bool:
         return not (self.plain or self.queues)
 
@@ -224,16 +230,16 @@ class Trie(Generic[Entry]):
         return found, nodes
 
     @staticmethod
-    def ends(nodes: list[Node[Entry]], last: bytes) -> Iterator[Leaf[Entry]]:
-        """The leaves matching ``last`` at the nodes ``walk`` reached."""
+    def add_ends(nodes: list[Node[Entry]], last: bytes, found: list[Leaf[Entry]]) -> None:
+        """Add to ``found`` the leaves matching ``last`` at the nodes ``walk`` reached."""
         for node in nodes:
             if node.tail is not None:
-                yield node.tail
+                found.append(node.tail)
             child = node.literals.get(last)
             if child is not None and child.leaf is not None:
-                yield child.leaf
+                found.append(child.leaf)
             if node.star is not None and node.star.leaf is not None:
-                yield node.star.leaf
+                found.append(node.star.leaf)
 
     @staticmethod
     def _child(node: Node[Entry], token: bytes) -> Node[Entry]:

@@ -64,6 +64,7 @@ class StreamLog:
         self.views: dict[SubjectFilter | None, View] = {}
         self.superseded: list[tuple[int, int]] | None = None
         self.search = SubjectSearch(self)
+        self.last_of_each = self.search.last_of_each
         self.removals = Removals(self)
         self.limits = SubjectLimits(self)
         self._mark_dirty = mark_dirty

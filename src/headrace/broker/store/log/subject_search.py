@@ -6,7 +6,7 @@ that has cost as much as listing every occurrence of every subject would, they a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ....errors import StoreReadError
@@ -60,6 +60,19 @@ class SubjectSearch:
                 bound = self._search_backward(sid, min(bound, self._log.last_seq))
             self._log.table.lasts[sid] = bound
         return bound
+
+    def last_of_each(self, subjects: Iterable[bytes]) -> list[int]:
+        """The highest live sequence of each of these, 0 for none. Raises StoreReadError."""
+        table = self._log.table
+        find, counts, lasts, loose = table.ids.get, table.counts, table.lasts, table.loose
+        found = []
+        for subject in subjects:
+            sid = find(subject)
+            if sid is None or not counts[sid]:
+                found.append(0)
+            else:
+                found.append(self.last_of(sid) if sid in loose else lasts[sid])
+        return found
 
     def _search_forward(self, sid: int, start: int) -> int:
         for segment in self._log.segments[self._log.segment_index(start) :]:

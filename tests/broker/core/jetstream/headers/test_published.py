@@ -7,6 +7,7 @@ from headrace.broker.core.jetstream.headers.published import (
     header_value,
     message_id,
     read_headers,
+    sole_expectations,
     sole_message_id,
     sole_message_ids,
 )
@@ -94,3 +95,46 @@ def test_ids_beside_other_headers_are_found_together() -> None:
 def test_a_header_whose_line_does_not_end_is_read_all_the_same() -> None:
     assert message_id(b"NATS/1.0\r\nNats-Msg-Id: a") == b"a"
     assert header_value(b"NATS/1.0\r\nNats-TTL: 5s", b"Nats-TTL") == b"5s"
+
+
+LINES = st.sampled_from(
+    [
+        b"Nats-Expected-Last-Subject-Sequence: 5",
+        b"Nats-Expected-Last-Subject-Sequence: 0012",
+        b"Nats-Expected-Last-Subject-Sequence:5",
+        b"Nats-Expected-Last-Subject-Sequence: +5",
+        b"Nats-Expected-Last-Subject-Sequence: 1234567890123456789",
+        b"Nats-Expected-Last-Subject-Sequence-Subject: s",
+        b"nats-expected-last-subject-sequence: 5",
+        b"A: b",
+        b"Nats-Msg-Id: x",
+        b"\0NATS/1.0",
+        b"",
+        b"\n",
+    ]
+)
+EXPECTING = st.tuples(
+    st.sampled_from([b"NATS/1.0", b"NATS/1.0 ", b"Nats-TTL: 1s", b""]),
+    LINES | st.just(b"A: b"),
+    LINES,
+).map(lambda three: b"\r\n".join([*three, b"", b""]))
+
+
+@given(st.lists(EXPECTING, min_size=1, max_size=3))
+def test_an_expectation_is_alone_if_no_other_header_of_the_server_is_there(
+    blocks: list[bytes],
+) -> None:
+    found = sole_expectations(blocks)
+    if found is not None:
+        name = b"Nats-Expected-Last-Subject-Sequence"
+        assert [read_headers(block) for block in blocks] == [
+            {name: read_headers(block)[name]} for block in blocks
+        ]
+        assert found == [int(read_headers(block)[name]) for block in blocks]
+
+
+def test_expectations_of_usual_blocks_are_found_together() -> None:
+    blocks = [block(f"Nats-Expected-Last-Subject-Sequence: {last}", "A: b") for last in (0, 7)]
+    assert sole_expectations(blocks) == [0, 7]
+    assert sole_expectations([block("A: b", "Nats-Expected-Last-Subject-Sequence: 3")]) == [3]
+    assert sole_expectations([*blocks, block("A: b")]) is None

@@ -6,6 +6,7 @@ counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,6 +18,9 @@ _MSG_ID: Final = b"\r\nNats-Msg-Id:"
 _VERSION: Final = b"NATS/1.0"
 _BEGIN, _END = b"NATS/1.0\r\nNats-Msg-Id: ", b"\r\n\r\n"  # of a block that has nothing else
 _BETWEEN: Final = b"\0"
+_expectation: Final = re.compile(
+    rb"NATS/1\.0(?:\r\n(?!Nats-)[^\r]*)*\r\nNats-Expected-Last-Subject-Sequence: ([0-9]{1,18})\r\n"
+).match
 
 
 def is_block(headers: bytes) -> bool:
@@ -80,6 +84,18 @@ def sole_message_ids(blocks: Sequence[bytes]) -> list[bytes] | None:
         return None
     found = list(map(message_id, blocks))
     return None if b"" in found else found
+
+
+def sole_expectations(blocks: Sequence[bytes]) -> list[int] | None:
+    """The last sequence of its subject that each of these expects; None if one says anything else.
+
+    "Anything else" is of the server's own, or not usual enough to be told from it at a glance.
+    """
+    # A mark cannot stand across a border of two blocks. Each has one: so it has no other.
+    if _BETWEEN.join(blocks).count(MARK) != len(blocks):
+        return None
+    found = list(map(_expectation, blocks))
+    return None if None in found else [int(each[1]) for each in found if each]
 
 
 def header_value(block: bytes, name: bytes) -> bytes:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import count
+from itertools import count as count_from
 from typing import TYPE_CHECKING, Final
 
 from .....api.envelope import encode_pub_error
-from .....errors import StoreError
+from .....errors import StoreError, StoreReadError
 from .....limits import HEADER_BYTES_MAX
+from .....subjects import is_literal
 from ...server_headers import without_requester
 from ..config.refused import Refused
 from ..headers.fast_reply import FAST
-from ..headers.published import sole_message_id, sole_message_ids
+from ..headers.published import sole_expectations, sole_message_id, sole_message_ids
 from ..publish.admission import Checks
 from ..publish.atomic_batches import BATCH_MARK, AtomicBatches
 from ..publish.fast_batches import FastBatches
@@ -35,6 +36,16 @@ if TYPE_CHECKING:
 
 _FAST_END: Final = FAST[-1]
 _FAST_THEN: Final = FAST + b" "
+
+
+def _distinct(subjects: Sequence[bytes]) -> int:
+    """How many of these there are before one is there again."""
+    seen: set[bytes] = set()
+    for subject in subjects:
+        if subject in seen:
+            break
+        seen.add(subject)
+    return len(seen)
 
 
 class Publishes:
@@ -106,9 +117,11 @@ class Publishes:
             return frames
         names: list[bytes] | None = None
         if headed:
-            names = sole_message_ids(blocks)
-            if names is None or max(map(len, blocks)) > HEADER_BYTES_MAX:
+            if max(map(len, blocks)) > HEADER_BYTES_MAX:
                 return frames
+            names = sole_message_ids(blocks)
+            if names is None:
+                return self._ingest_expecting(frames, blocks)
             if names and not self._stream.window.are_new(names, self._steady_ns()):
                 return frames
         first = self.store.last_seq + 1
@@ -123,6 +136,35 @@ class Publishes:
             self._acks.waiting += numbered
         return frames[staged:]
 
+    def _ingest_expecting(self, frames: Sequence[Frame], blocks: list[bytes]) -> Sequence[Frame]:
+        """Stage messages that say which is the last of their subject, and nothing else to the stream.
+
+        Those from the first on that is wrong, or of a subject that was there before it, are left.
+        """
+        expected = sole_expectations(blocks)
+        if expected is None:
+            return frames
+        subjects = [frame[1] for frame in frames]
+        if not is_literal(b".".join(subjects)):  # one is a pattern: it asks about many
+            return frames
+        if len(set(subjects)) != len(subjects):
+            subjects = subjects[: _distinct(subjects)]
+        try:
+            lasts = self.store.last_of_each(subjects)
+        except StoreReadError:
+            return frames
+        if lasts != expected[: len(lasts)]:
+            right = next(at for at, last in enumerate(lasts) if last != expected[at])
+            if not right:
+                return frames
+            subjects = subjects[:right]
+        first, count = self.store.last_seq + 1, len(subjects)
+        payloads = [frame[4] for frame in frames[:count]]
+        staged = self.staging.stage_many(subjects, payloads, blocks[:count])
+        numbered = zip(count_from(first), frames[:staged], strict=False)
+        self._acks.waiting += [(number, frame[2]) for number, frame in numbered if frame[2]]
+        return frames[staged:]
+
     def ingest_run(self, run: PublishRun, origin: Origin | None) -> Sequence[Frame]:
         """``ingest_many`` for the frames of a run; if all are staged, one answer is for all."""
         if not self.staging.is_plain:
@@ -134,7 +176,7 @@ class Publishes:
             return ()
         frames = run.frames
         replies = [frame[2] for frame in frames[:staged]]
-        self._acks.waiting += zip(count(first), replies, strict=False)
+        self._acks.waiting += zip(count_from(first), replies, strict=False)
         return frames[staged:]
 
     def _ingest_checked(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
@@ -159,15 +201,16 @@ class Publishes:
                 self.confirm(sequence, reply, arrival.extra, arrival.purge)
 
     def _ingest_named(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
-        """Stage a message of a plain stream whose headers say nothing to it, or a new id. Raises StoreError.
-
-        False if it is another one.
+        """Stage a message of a plain stream whose headers say nothing to it, or a new id, or which is the
+        last of its subject. Raises StoreError. False if it is another one.
         """
         staging, window = self.staging, self._stream.window
         if len(headers) > HEADER_BYTES_MAX:
             return False
         name = sole_message_id(headers)
-        if name is None or (name and window.find(name, self._steady_ns())):
+        if name is None and not self._is_expected(subject, headers):
+            return False
+        if name and window.find(name, self._steady_ns()):
             return False
         sequence = staging.stage(subject, headers, payload)
         if name:
@@ -175,6 +218,13 @@ class Publishes:
         if reply:
             self._acks.waiting.append((sequence, reply))
         return True
+
+    def _is_expected(self, subject: bytes, headers: bytes) -> bool:
+        """Whether headers say which is the last of the subject, rightly, and nothing else."""
+        expected = sole_expectations((headers,))
+        if expected is None or not is_literal(subject):
+            return False
+        return self.store.last_of_each((subject,)) == expected
 
     def publish(self, subject: bytes, headers: bytes, payload: bytes) -> tuple[int, Arrival]:
         """Check a message and stage it, unless it is a duplicate; the sequence it has, or had already.

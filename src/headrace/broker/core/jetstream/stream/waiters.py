@@ -93,7 +93,7 @@ class Waiters:
             for subject in subjects:
                 tokens = subject.split(b".")
                 leaves, nodes = tree.walk(tokens)
-                leaves += tree.ends(nodes, tokens[-1])
+                tree.add_ends(nodes, tokens[-1], leaves)
                 for leaf in leaves:
                     found.update(leaf.plain)
         return found
