@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from changes.places import CHANNEL, CONSUMER
+from changes.places import CHANNEL
+from changes.ships import Ships
 from changes.traffic import QUEUE_NAMES, Work
 from headrace.cli import main
 from headrace.client import Stream
@@ -39,9 +40,12 @@ class Deeds:
     hook: str
     """The address that jobs are pushed to."""
 
+    ships: Ships
     queue: str = "TASKS"
     done: dict[str, int] = field(default_factory=dict)
     repeated: int = 0
+    only: tuple[str, ...] = ()
+    """The kinds that are drawn; none: all, by their weights."""
 
     def weighted(self) -> dict[Callable[[], Deed], int]:
         """How often each kind of change is made, as people do it."""
@@ -63,6 +67,12 @@ class Deeds:
             self.reload_jobs: 3,
             self.restart_jobs: 3,
             self.rename: 3,
+            self.move_jobs: 3,
+            self.move_database: 2,
+            self.ships.step_down: 4,
+            self.ships.roll: 5,
+            self.ships.other_members: 3,
+            self.ships.repartition: 3,
             self.reload: 3,
             self.restart: 4,
         }
@@ -70,6 +80,8 @@ class Deeds:
     async def one(self) -> str:
         """Make a change, drawn by weight; its name."""
         work, table = self.work, self.weighted()
+        if self.only:
+            table = {kind: 1 for kind in table if kind.__name__ in self.only}
         (kind,) = work.random.choices([*table], [*table.values()])
         name = kind.__name__
         deed = kind()
@@ -341,7 +353,9 @@ class Deeds:
 
         async def deed() -> None:
             async with self.work.service.client() as client:
-                await client.put_consumer(CHANNEL, CONSUMER, kind=kind, callback_url=self.hook)
+                await client.put_consumer(
+                    CHANNEL, self.work.service.consumer, kind=kind, callback_url=self.hook
+                )
             self.work.say(f"the consumer of jobs is {kind} now", "jobs")
 
         return deed
@@ -353,7 +367,7 @@ class Deeds:
         async def deed() -> None:
             service = self.work.service
             async with service.client() as client:
-                await client.rotate_token(CHANNEL, CONSUMER, token=token)
+                await client.rotate_token(CHANNEL, self.work.service.consumer, token=token)
             service.token = token
 
         return deed
@@ -364,10 +378,12 @@ class Deeds:
 
         async def deed() -> None:
             async with self.work.service.client() as client:
-                await client.patch_consumer(CHANNEL, CONSUMER, max_retries=most, paused=True)
+                await client.patch_consumer(
+                    CHANNEL, self.work.service.consumer, max_retries=most, paused=True
+                )
                 self.work.say("the consumer of jobs is paused", "jobs")
                 await self.work.rest(1.0)
-                await client.patch_consumer(CHANNEL, CONSUMER, paused=False)
+                await client.patch_consumer(CHANNEL, self.work.service.consumer, paused=False)
                 self.work.say("the consumer of jobs goes on", "jobs")
 
         return deed
@@ -390,6 +406,53 @@ class Deeds:
             self.work.say("the job service is restarted", "jobs")
             await self.work.service.restart(kill=kills)
             self.work.say("the job service is back", "jobs")
+
+        return deed
+
+    def move_jobs(self) -> Deed:
+        """Another consumer gets the jobs of the one there is, which is deleted."""
+        service = self.work.service
+        old = service.consumer
+        new = f"k{self.work.random.randrange(10**9)}"
+
+        async def deed() -> None:
+            async with service.client() as client:
+                kind = (await client.consumer(CHANNEL, old))["type"]
+                # It pauses first: else the other would get what is handled here, too.
+                await client.patch_consumer(CHANNEL, old, paused=True)
+                await client.put_consumer(CHANNEL, new, kind="pull", token=service.token)
+                if kind != "pull":
+                    await client.put_consumer(CHANNEL, new, kind=kind, callback_url=self.hook)
+                while (await service.counts())["INFLIGHT"]:
+                    self.work.say(f"consumer {old} of jobs is paused until none runs", "jobs")
+                    await self.work.rest(0.2)
+            command = ["jobs", "delete-consumer", CHANNEL, old, "--move-to", new, "--force"]
+            if status := await asyncio.to_thread(main, [*command, "--url", service.url]):
+                raise HeadraceError(f"jobs delete-consumer {old} ended with {status}")
+            service.consumer = new
+            self.work.say(f"the jobs of {old} are moved to {new}", "jobs")
+
+        return deed
+
+    def move_database(self) -> Deed:
+        """The jobs go to another database, of the other kind where there is one."""
+        work = self.work
+
+        async def deed() -> None:
+            service, new = work.service, await work.service.next_database()
+            file = service.folder / f"jobs{service.databases}.jsonl"
+            work.say("the jobs are being exported", "jobs")
+            for verb, database in (("export", service.database), ("import", new)):
+                command = ["jobs", verb, str(file), "--database", database]
+                if status := await asyncio.to_thread(main, command):
+                    raise HeadraceError(f"jobs {verb} ended with {status}")
+                if verb == "export":
+                    await service.end()
+            service.database = new
+            service.write()
+            service.life += 1
+            await service.run()
+            work.say("the jobs are in another database", "jobs")
 
         return deed
 

@@ -23,6 +23,7 @@ class Key:
     )  # acknowledged and not handled: since when
     handled: set[int] = field(default_factory=set)
     confirmed: set[int] = field(default_factory=set)
+    doubtful: set[int] = field(default_factory=set)
     newest: int = -1
     moved_at: float = 0.0
 
@@ -68,7 +69,7 @@ class Lane:
         found = self.keys.setdefault(key, Key())
         if number >= found.begun:
             self._wrong(f"invented: {key} {number}, and {found.begun} were sent")
-        elif number in found.confirmed:
+        elif number in found.confirmed and number not in found.doubtful:
             self._wrong(f"doubled: {key} {number} was confirmed, and comes again{how}")
         elif number in found.handled:
             self.again += 1
@@ -78,6 +79,10 @@ class Lane:
         found.newest = max(found.newest, number)
         found.stored.pop(number, None)
         found.moved_at = now
+
+    def doubt(self, key: str, number: int) -> None:
+        """It may be stored twice: an attempt had no answer, and nobody remembers its id any more."""
+        self.keys[key].doubtful.add(number)
 
     def confirm(self, key: str, number: int) -> None:
         """Its acknowledgement is confirmed: it must not come again."""

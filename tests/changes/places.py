@@ -79,6 +79,8 @@ class Service:
     token: str = "kt"
     life: int = 0
     limits: dict[str, Any] = field(default_factory=lambda: {"max_retries": 50})
+    consumer: str = CONSUMER
+    databases: int = 0
     port: int = field(default_factory=peers.free_port)
 
     @classmethod
@@ -159,10 +161,17 @@ class Service:
         self.life += 1
         await self.run()
 
+    async def next_database(self) -> str:
+        """An empty one, of the other kind where there is a PostgreSQL."""
+        self.databases += 1
+        if self.postgres is not None and self.database.startswith("sqlite"):
+            return await asyncio.to_thread(self.postgres.create, f"jobs{self.databases}")
+        return f"sqlite:///{self.folder / f'jobs{self.databases}.db'}"
+
     async def counts(self) -> dict[str, int]:
         """Jobs by state."""
         async with self.client() as client:
-            found = await client.consumer(CHANNEL, CONSUMER)
+            found = await client.consumer(CHANNEL, self.consumer)
         counts: dict[str, int] = found["jobs"]
         return counts
 

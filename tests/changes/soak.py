@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from changes.deeds import Deeds
 from changes.places import Kind, Server, Service
+from changes.ships import KEYS, Ships
 from changes.traffic import Work, flowing, set_up
 from headrace.client import connect
 from headrace.groups import elastic
@@ -46,6 +48,7 @@ class Plan:
     between_s: float = 0.6
     pace_s: float = 0.12
     ack_waits: tuple[float, ...] = (3.0, 5.0, 10.0, 20.0)
+    only: tuple[str, ...] = ()
     most: int = 0
     """So many changes at most; 0: as many as there is time for."""
 
@@ -79,9 +82,10 @@ async def soak(plan: Plan, folder: Path, tell: Callable[[str], None] = lambda _:
             watching = asyncio.create_task(_watch(work, connection, tell))
             try:
                 endpoint.respond = work.pushed_job
-                deeds = Deeds(work, endpoint.url)
+                deeds = Deeds(work, endpoint.url, Ships(work), only=plan.only)
                 await set_up(work.js)
-                await _change(plan, work, deeds, connection, tell)
+                await deeds.ships.set_up()
+                await _change(plan, work, deeds, tell)
             finally:
                 work.over.set()
                 await watching
@@ -100,6 +104,7 @@ async def soak(plan: Plan, folder: Path, tell: Callable[[str], None] = lambda _:
 async def _watch(work: Work, connection: Any, tell: Callable[[str], None]) -> None:
     """Look at every lane each second, and hear what the connection tells."""
     told = 0
+    late: deque[float] = deque(maxlen=15)
 
     async def listen() -> None:
         async for event in connection.events():
@@ -111,24 +116,31 @@ async def _watch(work: Work, connection: Any, tell: Callable[[str], None]) -> No
             now = time.monotonic()
             for lane in work.lanes.values():
                 lane.look(now)
-            for each in work.wrong[told:]:
-                tell(f"WRONG {each}")
+            for number in range(told, len(work.wrong)):
+                work.wrong[number] += f" ({_machine(late)})"
+                tell(f"WRONG {work.wrong[number]}")
             told = len(work.wrong)
             await work.rest(1.0)
+            late.append(time.monotonic() - now - 1.0)
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
 
 
-async def _change(
-    plan: Plan, work: Work, deeds: Deeds, connection: Any, tell: Callable[[str], None]
-) -> None:
+def _machine(late: deque[float]) -> str:
+    """How busy the machine is, and by how much a pause of a second was too long: a wait may be its fault."""
+    most = max(late, default=0.0)
+    return f"load {os.getloadavg()[0]:.1f}, this loop up to {most:.1f} s late in {len(late)} s"
+
+
+async def _change(plan: Plan, work: Work, deeds: Deeds, tell: Callable[[str], None]) -> None:
     begun = time.monotonic()
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(_leave, work)
+        stack.push_async_callback(_leave, work, deeds.ships)
         for name in ("ann", "bob"):
             await work.join(name)
-        async with flowing(work, connection) as tasks:
+        shipping = [deeds.ships.publish(f"ships.{key}") for key in range(KEYS)]
+        async with flowing(work, *shipping) as tasks:
             count = 0
             while time.monotonic() - begun < plan.seconds and not (
                 plan.most and count >= plan.most
@@ -160,11 +172,12 @@ async def _settle(work: Work, deeds: Deeds) -> None:
         await work.check_kept()
 
 
-async def _leave(work: Work) -> None:
+async def _leave(work: Work, ships: Ships) -> None:
     work.over.set()
+    await ships.leave_all()
     for member in [*work.members]:
         await work.leave(member)
-    await asyncio.gather(*work.tasks)
+    await asyncio.gather(*work.tasks, *ships.tasks)
 
 
 def main() -> None:
@@ -173,9 +186,10 @@ def main() -> None:
     parser.add_argument("--server", choices=("headrace", "nats-server"), default="headrace")
     parser.add_argument("--jobs", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4)))
+    parser.add_argument("--only", nargs="*", default=(), metavar="KIND", help="only these changes")
     parser.add_argument("--quiet", action="store_true", help="only what is wrong, and the report")
     args = parser.parse_args()
-    plan = Plan(args.server, args.jobs, args.minutes * 60, args.seed)
+    plan = Plan(args.server, args.jobs, args.minutes * 60, args.seed, only=tuple(args.only))
     print(plan, flush=True)
 
     def tell(line: str) -> None:

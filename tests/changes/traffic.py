@@ -18,10 +18,9 @@ from typing import Any
 import msgspec
 
 from changes.ledger import Kept, Lane
-from changes.places import CHANNEL, CONSUMER, PRODUCER, Server, Service, is_away
+from changes.places import CHANNEL, PRODUCER, Server, Service, is_away
 from headrace.api.consumers import ConsumerConfig
 from headrace.client import (
-    Connection,
     JetStream,
     JetStreamMessage,
     KeyNotFoundError,
@@ -69,7 +68,7 @@ class Work:
     def __post_init__(self) -> None:
         for name, keeps_order in (
             *(("group", True), ("audit", False), ("queue", False)),
-            *(("events", False), ("jobs", False)),
+            *(("events", False), ("jobs", False), ("ships", True)),
         ):
             self.lanes[name] = Lane(name, keeps_order, wrong=self.wrong)
 
@@ -272,7 +271,10 @@ class Work:
         async with self.service.client() as client:
             while not self.over.is_set():
                 queue = client.queue(
-                    CHANNEL, CONSUMER, channel_token="ct", consumer_token=self.service.token
+                    CHANNEL,
+                    self.service.consumer,
+                    channel_token="ct",
+                    consumer_token=self.service.token,
                 )
                 held: list[LeasedJob] = []
                 try:
@@ -283,7 +285,7 @@ class Work:
                     results = await queue.complete(held) if held else []
                 except JobsError as error:
                     self.say(str(error), "jobs")
-                    if not is_away(error) and error.status not in {401, 403, 412}:
+                    if not is_away(error) and error.status not in {401, 403, 404, 412}:
                         raise
                     await self.rest(_PAUSE_S)
                     continue
@@ -345,7 +347,7 @@ async def set_up(js: JetStream) -> None:
 
 
 @contextlib.asynccontextmanager
-async def flowing(work: Work, connection: Connection) -> AsyncIterator[list[asyncio.Task[Any]]]:
+async def flowing(work: Work, *more: Awaitable[None]) -> AsyncIterator[list[asyncio.Task[Any]]]:
     """Everything publishes and handles; the tasks, of which none may end before it is over."""
     tasks: list[Awaitable[None]] = [
         *(work.publish(f"orders.{key % 3}.{key}", "group", "audit") for key in range(6)),
@@ -356,6 +358,7 @@ async def flowing(work: Work, connection: Connection) -> AsyncIterator[list[asyn
         work.read("audit", "audit", "ORDERS"),
         work.read("queue", "work", *QUEUE_NAMES, abreast=3),
         work.read("events", "watch", "EVENTS", abreast=2),
+        *more,
     ]
     begun = [asyncio.ensure_future(task) for task in tasks]
     try:
