@@ -27,15 +27,25 @@ def spread(values: Sequence[float]) -> str:
     return f"{min(values):,.0f} … {max(values):,.0f}"
 
 
-def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def table(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table that is Markdown as well."""
-    widths = [max(len(str(row[i])) for row in (head, *rows)) for i in range(len(head))]
+    widths = [max(len(str(row[i])) for row in (names, *rows)) for i in range(len(names))]
+    head(title, names, widths)
+    for each in rows:
+        row(each, widths)
+
+
+def head(title: str, names: Sequence[str], widths: Sequence[int]) -> None:
+    """Begin a table whose rows come one by one, by ``row``."""
     print(f"\n{title}\n")
-    for index, row in enumerate((head, *rows)):
-        cells = (str(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("| " + " | ".join(cells) + " |")
-        if index == 0:
-            print("| " + " | ".join("-" * width for width in widths) + " |")
+    row(names, widths)
+    row(["-" * width for width in widths], widths)
+
+
+def row(cells: Sequence[str], widths: Sequence[int]) -> None:
+    """A row of a table, seen at once."""
+    padded = (str(cell).ljust(width) for cell, width in zip(cells, widths, strict=True))
+    print("| " + " | ".join(padded) + " |", flush=True)
 
 
 @dataclass(frozen=True)

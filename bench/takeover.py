@@ -3,6 +3,9 @@
 Two runners of one pipeline, an exactly-once query from a stream into another, under each kind of lease on
 each server. The active one is killed, or ended, once its standby is ready; a new one takes the standby's
 place. Beside it: a plain start, from the command to the first row, without and with the archive of classes.
+
+Each figure is told on standard error as it is measured, and each row printed when its rounds are done.
+Ctrl-C, or a runner that does not get on, ends it with what was measured so far.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -184,9 +187,8 @@ def folder_of() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def takeovers(url: str, kind: str, rounds: int, number: int) -> list[Takeover]:
-    """Kill the active runner, again and again; ``number``: the signal."""
-    found: list[Takeover] = []
+def takeovers(url: str, kind: str, rounds: int, number: int) -> Generator[Takeover, None, None]:
+    """Kill the active runner, again and again; ``number``: the signal. Each is given as it is measured."""
     with flowing(url) as written, folder_of() as folder:
         lease = LEASE.format(url=url, kind=kind, seconds=SECONDS)
         file = folder / "takeover.toml"
@@ -201,12 +203,11 @@ def takeovers(url: str, kind: str, rounds: int, number: int) -> list[Takeover]:
                 killed = time.time()
                 active.end(number)
                 standby.until(lambda standby=standby: standby.events("started"))
-                found.append(_measured(standby, written, killed))
+                yield _measured(standby, written, killed)
                 standby.until(lambda standby=standby: standby.events("batch"))
         finally:
             for run in runs:
                 run.end()
-    return found
 
 
 def _measured(standby: Run, written: Written, killed: float) -> Takeover:
@@ -235,28 +236,97 @@ def start(url: str, **environment: str) -> float:
             run.end()
 
 
-def run(rounds: int, servers: list[Contender], only: list[str]) -> None:
-    rows: list[list[str]] = []
-    figures: dict[str, Any] = {}
-    for contender in servers:
-        for kind in ("bucket", "pinned"):
-            for word, number in (("killed", signal.SIGKILL), ("ended", signal.SIGTERM)):
-                name = f"{contender.name}, {kind}, {word}"
-                if any(part not in name for part in only):
-                    continue
-                with contenders.running(contender) as server:
-                    found = takeovers(server.url, kind, rounds, number)
-                figures[name] = [vars(each) for each in found]
-                rows.append(_row(name, found))
+class Shown:
+    """What was measured so far: told at once, kept for the file."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+        self.takeovers: dict[str, list[Takeover]] = {}
+        self.starts: dict[str, list[float]] = {}
+
+    def takeover(self, name: str, found: Takeover) -> None:
+        mine = self.takeovers.setdefault(name, [])
+        mine.append(found)
+        _say(
+            f"{name}: {len(mine)} of {self.rounds}: lease {found.lease:.1f} s, plan {found.plan:.1f} s, "
+            f"first row {found.batch:.1f} s, after the lease {found.after_lease:.1f} s"
+        )
+
+    def start(self, name: str, found: float) -> None:
+        mine = self.starts.setdefault(name, [])
+        mine.append(found)
+        _say(f"start, {name} an archive: {len(mine)} of {self.rounds}: {found:.1f} s")
+
+    def row(self, name: str) -> None:
+        """The row of a cell whose rounds are over, or cut short."""
+        found = self.takeovers.get(name, [])
+        if found:
+            is_whole = len(found) == self.rounds
+            label = name if is_whole else f"{name} ({len(found)} of {self.rounds})"
+            report.row(_row(label, found), WIDTHS)
+            if is_whole:
                 _claim(name, found)
-    report.table(
-        f"Takeovers, a lease of {SECONDS:g} s (median; worst of {rounds})",
-        ["what", "lease", "plan", "first row", "after the lease", "rows again after"],
-        rows,
-    )
-    if not only or "start" in only:
-        figures["starts"] = _starts(rounds, servers)
-    report.write("takeover", figures)
+
+    def write(self) -> None:
+        figures: dict[str, Any] = {
+            name: [vars(each) for each in found] for name, found in self.takeovers.items()
+        }
+        if self.starts:
+            figures["starts"] = self.starts
+        report.write("takeover", figures)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(rounds: int, servers: list[Contender], only: list[str]) -> None:
+    """``rounds``: takeovers of each cell, and starts of each kind."""
+    cells = [each for each in _cells(servers) if all(part in each[0] for part in only)]
+    starts = not only or "start" in only
+    if not cells and not starts:
+        names = "; ".join(each[0] for each in _cells(servers))
+        raise SystemExit(f"--only {' '.join(only)} is no part of a row; there is {names}; start")
+    shown = Shown(rounds)
+    try:
+        if cells:
+            _takeovers(shown, cells)
+        if starts:
+            _starts(shown, servers[0])
+    except KeyboardInterrupt:
+        _say("interrupted: the figures are those measured by now")
+    finally:
+        shown.write()
+
+
+Cell = tuple[str, Contender, str, int]
+HEAD = ["what", "lease", "plan", "first row", "after the lease", "rows again after"]
+WIDTHS = [48, 10, 10, 10, 15, 16]
+
+
+def _cells(servers: list[Contender]) -> list[Cell]:
+    return [
+        (f"{contender.name}, {kind}, {word}", contender, kind, number)
+        for contender in servers
+        for kind in ("bucket", "pinned")
+        for word, number in (("killed", signal.SIGKILL), ("ended", signal.SIGTERM))
+    ]
+
+
+def _takeovers(shown: Shown, cells: list[Cell]) -> None:
+    title = f"Takeovers, a lease of {SECONDS:g} s (median; worst of {shown.rounds})"
+    report.head(title, HEAD, WIDTHS)
+    for name, contender, kind, number in cells:
+        _say(f"{name}: begins")
+        try:
+            with (
+                contenders.running(contender) as server,
+                contextlib.closing(takeovers(server.url, kind, shown.rounds, number)) as found,
+            ):
+                for each in found:
+                    shown.takeover(name, each)
+        finally:
+            shown.row(name)
 
 
 def _row(name: str, found: list[Takeover]) -> list[str]:
@@ -279,16 +349,17 @@ def _claim(name: str, found: list[Takeover]) -> None:
         report.claim(figure, f"{value:.2f} s", value, at_most=most, unit=" s")
 
 
-def _starts(rounds: int, servers: list[Contender]) -> dict[str, list[float]]:
-    contender = servers[0]
-    found: dict[str, list[float]] = {"without": [], "with": []}
-    for _ in range(rounds):
-        with contenders.running(contender) as server:
-            found["without"].append(start(server.url, **{NO_CACHE: "1"}))
-        with contenders.running(contender) as server:
-            found["with"].append(start(server.url))
-    rows = [[f"{word} an archive", f"{report.median(each):.1f}"] for word, each in found.items()]
-    report.table("A start: command to first row, s", ["archive of classes", "s"], rows)
-    middle = report.median(found["with"])
+def _starts(shown: Shown, contender: Contender) -> None:
+    try:
+        for _ in range(shown.rounds):
+            for word, environment in (("without", {NO_CACHE: "1"}), ("with", {})):
+                with contenders.running(contender) as server:
+                    shown.start(word, start(server.url, **environment))
+    finally:
+        rows = [
+            [f"{word} an archive", f"{report.median(found):.1f}", str(len(found))]
+            for word, found in shown.starts.items()
+        ]
+        report.table("A start: command to first row, s", ["archive of classes", "s", "of"], rows)
+    middle = report.median(shown.starts["with"])
     report.claim("a start with an archive", f"{middle:.1f} s", middle, at_most=START_S, unit=" s")
-    return found
