@@ -31,6 +31,7 @@ import target_conf
 import target_headers
 import target_jwt
 import target_protocol
+import target_schemas
 import target_snapshots
 import target_store
 import target_websocket
@@ -47,6 +48,7 @@ TARGETS = {
         *target_conf.TARGETS,
         target_jwt.TARGET,
         target_websocket.TARGET,
+        *target_schemas.TARGETS,
         target_snapshots.TARGET,
         *target_store.TARGETS,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ConfigurationError
 from .decoded import Format
+from .limits import DEPTH_MAX, ColumnBudget, brief, clipped, some_of
 from .rows import Rows
 from .schemas import NoSchemaError
 
@@ -34,11 +35,11 @@ def descriptor(descriptor_set: bytes, name: str) -> Any:
         files.ParseFromString(descriptor_set)
         by_name = {file.name: file for file in files.file}
         for file in files.file:
-            _add(file.name, by_name, pool)
-    except (message.DecodeError, TypeError, KeyError) as error:
+            _add(file.name, by_name, pool, ())
+    except (message.DecodeError, TypeError, KeyError, ValueError) as error:
         raise ConfigurationError(
             "jetstream source: the protobuf descriptor set cannot be read (make it with protoc "
-            f"--include_imports --descriptor_set_out): {error}"
+            f"--include_imports --descriptor_set_out): {brief(error)}"
         ) from None
     try:
         return pool.FindMessageTypeByName(name)
@@ -49,11 +50,11 @@ def descriptor(descriptor_set: bytes, name: str) -> Any:
             for one in file.message_type
         )
         raise ConfigurationError(
-            f"jetstream source: the descriptor set has no message {name!r}; there are: {', '.join(there)}"
+            f"jetstream source: the descriptor set has no message {name!r}; there are: {some_of(there)}"
         ) from None
 
 
-def _add(name: str, files: dict[str, Any], pool: Any) -> None:
+def _add(name: str, files: dict[str, Any], pool: Any, above: Sequence[str]) -> None:
     """Add a file after those that it imports; what protoc left out is looked for in the package."""
     from google.protobuf import descriptor_pb2, descriptor_pool
 
@@ -64,8 +65,12 @@ def _add(name: str, files: dict[str, Any], pool: Any) -> None:
         if file is None:
             file = descriptor_pb2.FileDescriptorProto()
             descriptor_pool.Default().FindFileByName(name).CopyToProto(file)
+        if name in above:
+            raise ValueError(f"file {name!r} imports itself") from None
+        if len(above) == DEPTH_MAX:
+            raise ValueError(f"more than {DEPTH_MAX} files import each other in a row") from None
         for imported in file.dependency:
-            _add(imported, files, pool)
+            _add(imported, files, pool, (*above, name))
         pool.Add(file)
 
 
@@ -79,7 +84,12 @@ def protobuf_format(
     from google.protobuf import message, message_factory
 
     kind = descriptor(descriptor_set, name)
-    make: Callable[[], Any] = message_factory.GetMessageClass(kind)
+    try:
+        make: Callable[[], Any] = message_factory.GetMessageClass(kind)
+    except RecursionError:
+        raise ConfigurationError(
+            f"jetstream source: protobuf message {clipped(name)!r} has too many types in each other"
+        ) from None
     getters = [
         (field.name, _getter(kind.fields_by_name[field.name], field.type))
         for field in schema
@@ -172,10 +182,10 @@ def spark_schema(descriptor_set: bytes, name: str) -> StructType:
 
     Raises ConfigurationError.
     """
-    return _struct(descriptor(descriptor_set, name), ())
+    return _struct(descriptor(descriptor_set, name), (), ColumnBudget())
 
 
-def _struct(kind: Any, within: Sequence[str]) -> StructType:
+def _struct(kind: Any, within: Sequence[str], budget: ColumnBudget) -> StructType:
     from pyspark.sql import types as t
 
     if kind.full_name in within:
@@ -184,26 +194,27 @@ def _struct(kind: Any, within: Sequence[str]) -> StructType:
             "you want with .schema(...)"
         )
     inner = (*within, kind.full_name)
-    return t.StructType([t.StructField(f.name, _type(f, inner)) for f in kind.fields])
+    return t.StructType([t.StructField(f.name, _type(f, inner, budget)) for f in kind.fields])
 
 
-def _type(field: Any, within: Sequence[str]) -> DataType:
+def _type(field: Any, within: Sequence[str], budget: ColumnBudget) -> DataType:
     from pyspark.sql import types as t
 
     if _is_map(field):
         entry = field.message_type.fields_by_name
-        return t.MapType(_one(entry["key"], within), _one(entry["value"], within))
-    one = _one(field, within)
+        return t.MapType(_one(entry["key"], within, budget), _one(entry["value"], within, budget))
+    one = _one(field, within, budget)
     return t.ArrayType(one) if _is_repeated(field) else one
 
 
-def _one(field: Any, within: Sequence[str]) -> DataType:
+def _one(field: Any, within: Sequence[str], budget: ColumnBudget) -> DataType:
     from pyspark.sql import types as t
 
+    budget.take(len(within))
     if field.message_type is not None:
         if field.message_type.full_name == _TIMESTAMP:
             return t.TimestampType()
-        return _struct(field.message_type, within)
+        return _struct(field.message_type, within, budget)
     unsigned_long = (field.TYPE_UINT64, field.TYPE_FIXED64)
     if field.type in unsigned_long:
         return t.DecimalType(20, 0)

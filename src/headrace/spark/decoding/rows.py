@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...errors import HeadraceError
 from .decoded import Decoded, Misfit
+from .limits import clipped
 from .values import Fit, MisfitError, fit_for
 
 if TYPE_CHECKING:
@@ -71,4 +72,4 @@ class Rows:
 
 def misfit(payload: bytes, reason: str) -> Misfit:
     """A value that is not text: what is rescued of it is the payload in base64."""
-    return Misfit(reason.splitlines()[0], base64.b64encode(payload).decode())
+    return Misfit(clipped((reason.splitlines() or [""])[0]), base64.b64encode(payload).decode())

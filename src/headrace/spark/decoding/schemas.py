@@ -17,6 +17,7 @@ from ..link import Link
 from ..patience import Patience
 from ..rows import is_deletion
 from ..snapshot import SnapshotPlan, read_snapshot
+from .limits import SCHEMAS_KEPT_MAX, clipped
 
 HEADER: Final = "schema-id"
 _MESSAGE_NOT_FOUND: Final = 10037
@@ -35,7 +36,9 @@ def id_of_header(block: bytes) -> str:
         if name.lower() == HEADER:
             found = value.strip()
             if not _ID.fullmatch(found):
-                raise NoSchemaError(f"header {HEADER} is {found!r}, which is no key of a bucket")
+                raise NoSchemaError(
+                    f"header {HEADER} is {clipped(found)!r}, which is no key of a bucket"
+                )
             return found
     raise NoSchemaError(f"no header {HEADER}")
 
@@ -72,6 +75,8 @@ class SchemaBucket:
         found = self._known.get(schema_id)
         if found is None:
             found = self._known[schema_id] = self._fetch(schema_id)
+            if len(self._known) > SCHEMAS_KEPT_MAX:
+                del self._known[next(iter(self._known))]
         return found
 
     def newest(self) -> bytes:
@@ -116,7 +121,7 @@ class SchemaBucket:
             self._link.close()
 
     def _unknown(self, schema_id: str) -> NoSchemaError:
-        return NoSchemaError(f"no schema {schema_id!r} in bucket {self._bucket!r}")
+        return NoSchemaError(f"no schema {clipped(schema_id)!r} in bucket {self._bucket!r}")
 
     def _missing(self) -> ConfigurationError:
         return ConfigurationError(
