@@ -22,6 +22,7 @@ from headrace.groups import ChangeProgress, PartitioningFilter, elastic
 DEED_S = 180.0
 """So long a change may take; a group that is changed waits until its work queue is drained."""
 
+MOVES = 60
 NAMES = ("ann", "bob", "cec", "dan", "eve")
 BY_CUSTOMER = [PartitioningFilter("orders.*.*", (1,))]
 BY_ORDER = [PartitioningFilter("orders.*.*", (1, 2))]
@@ -104,7 +105,8 @@ class Deeds:
     async def _restart(self) -> None:
         work = self.work
         kills = work.server.kind == "headrace" and work.random.random() < 0.4
-        work.say("the server is restarted")
+        work.say(f"the server is {'killed' if kills else 'restarted'}")
+        work.tell(f"    {work.lanes['events'].said} at {time.monotonic():.2f} s")
         await work.server.restart(kill=kills)
         self.done["broker restarts"] = self.done.get("broker restarts", 0) + 1
 
@@ -427,7 +429,15 @@ class Deeds:
                     self.work.say(f"consumer {old} of jobs is paused until none runs", "jobs")
                     await self.work.rest(0.2)
             command = ["jobs", "delete-consumer", CHANNEL, old, "--move-to", new, "--force"]
-            if status := await asyncio.to_thread(main, [*command, "--url", service.url]):
+            for _ in range(
+                MOVES
+            ):  # refused while the jobs of the one before are still on their way
+                status = await asyncio.to_thread(main, [*command, "--url", service.url])
+                if not status:
+                    break
+                self.work.say(f"consumer {old} of jobs is paused: moving them is refused", "jobs")
+                await self.work.rest(0.5)
+            else:
                 raise HeadraceError(f"jobs delete-consumer {old} ended with {status}")
             service.consumer = new
             self.work.say(f"the jobs of {old} are moved to {new}", "jobs")

@@ -24,6 +24,7 @@ class Key:
     handled: set[int] = field(default_factory=set)
     confirmed: set[int] = field(default_factory=set)
     doubtful: set[int] = field(default_factory=set)
+    came: dict[int, str] = field(default_factory=dict)
     newest: int = -1
     moved_at: float = 0.0
 
@@ -70,11 +71,14 @@ class Lane:
         if number >= found.begun:
             self._wrong(f"invented: {key} {number}, and {found.begun} were sent")
         elif number in found.confirmed and number not in found.doubtful:
-            self._wrong(f"doubled: {key} {number} was confirmed, and comes again{how}")
+            self._wrong(
+                f"doubled: {key} {number} was confirmed, and comes again{how}; before{found.came[number]}"
+            )
         elif number in found.handled:
             self.again += 1
         elif self.keeps_order and number != found.newest + 1:
             self._wrong(f"out of order: {key} {number} after {found.newest}")
+        found.came[number] = how
         found.handled.add(number)
         found.newest = max(found.newest, number)
         found.stored.pop(number, None)

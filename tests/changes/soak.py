@@ -180,6 +180,12 @@ async def _leave(work: Work, ships: Ships) -> None:
     await asyncio.gather(*work.tasks, *ships.tasks)
 
 
+def _show_tasks(*_: object) -> None:
+    """Where every task stands, for one who wonders why nothing goes on."""
+    for task in asyncio.all_tasks():
+        task.print_stack(file=sys.stdout)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--minutes", type=float, default=60.0)
@@ -191,6 +197,7 @@ def main() -> None:
     args = parser.parse_args()
     plan = Plan(args.server, args.jobs, args.minutes * 60, args.seed, only=tuple(args.only))
     print(plan, flush=True)
+    signal.signal(signal.SIGUSR1, _show_tasks)
 
     def tell(line: str) -> None:
         if not args.quiet or line.startswith("WRONG"):

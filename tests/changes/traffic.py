@@ -196,7 +196,8 @@ class Work:
         """Note it, work a little, acknowledge, and note whether that is confirmed."""
         lane, key, number = self.lanes[name], subject or message.subject, int(message.payload)
         meta = message.metadata
-        how = f", as delivery {meta.delivered} of {meta.stream_seq} in {meta.stream}"
+        at = f"{time.monotonic():.2f} s"
+        how = f", as delivery {meta.delivered} of {meta.stream_seq} in {meta.stream} at {at}"
         lane.handle(key, number, time.monotonic(), how)
         await asyncio.sleep(self.jitter.uniform(0, 0.002))
         try:
