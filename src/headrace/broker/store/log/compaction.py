@@ -1,9 +1,9 @@
 """Giving back the space of removed messages in segments that some few messages keep alive.
 
 The live records of a sealed segment are copied as they are into a new file, in slices between batches,
-on the commit thread. The new file, complete with its footer, is synced and renamed to the segment's
-next generation; only then does the owner switch over, and only then is the old file removed. Whenever
-the power goes, one of the two is whole.
+on the commit thread, and so is its footer made. The new file, complete with it, is synced and renamed to
+the segment's next generation; only then does the owner switch over, and only then is the old file
+removed. Whenever the power goes, one of the two is whole.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import compress
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +20,7 @@ from ....errors import StoreFailedError, StoreReadError
 from ..commit.commit import Chore
 from ..commit.writer import Writer
 from ..format.record import encode_removals, encode_skip, try_decode
-from ..format.segment import HEADER_BYTES, Header, encode_footer, encode_header
+from ..format.segment import HEADER_BYTES, Header, encode_header, footer_steps
 from ..index.index import Segment
 from ..index.spans import segment_path
 from ..io.files import is_full, unreadable, write_all
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from .file_log import FileLog
 
 _SLICE_BYTES: Final = 1024 * 1024
+_SLICE_READS: Final = 1000  # of records that do not lie together: some 3 ms
+_AT_ONCE: Final = 1000  # messages whose footer is made in one step: a millisecond
 _SMALLEST: Final = 64 * 1024  # a smaller file is not worth the trouble
 
 
@@ -101,6 +103,9 @@ class Compaction:
         self._names = names
         self._header = header
         self._copied = 0
+        self._synced = HEADER_BYTES
+        self._end = 0  # of what is written of the footer
+        self._footer: Iterator[bytes] | None = None
         self._finish = finish
 
     def install(self, first: int) -> None:
@@ -133,6 +138,8 @@ class Compaction:
                 if self._copied < len(self.positions):
                     self._copy(writer, temporary)
                     return True
+                if self._write_footer(writer, temporary):
+                    return True
                 self._complete(writer, temporary)
                 self._finish(self)
                 return False
@@ -153,7 +160,11 @@ class Compaction:
         is_first = self._copied == 0
         pieces: list[bytes] = []
         begun, end = self.data_end, self.data_end
-        while self._copied < len(self.positions) and end - begun < _SLICE_BYTES:
+        while (
+            self._copied < len(self.positions)
+            and end - begun < _SLICE_BYTES
+            and len(pieces) < _SLICE_READS
+        ):
             first = self._copied
             start = self._old_offsets[self.positions[first]]
             stop = start
@@ -171,7 +182,9 @@ class Compaction:
         if is_first:
             write_all(fs, target, encode_header(self._header), 0)
         write_all(fs, target, b"".join(pieces), begun)
-        fs.fdatasync(target)
+        if end - self._synced >= _SLICE_BYTES:
+            fs.fdatasync(target)
+            self._synced = end
         self.data_end = end
 
     def _read(self, writer: Writer, first: int, start: int, stop: int) -> bytes:
@@ -193,31 +206,43 @@ class Compaction:
             at += size
         return data
 
-    def _complete(self, writer: Writer, temporary: str) -> None:
-        fs = writer.fs
-        target = writer.handles.get(temporary)
+    def _write_footer(self, writer: Writer, temporary: str) -> bool:
+        """One step of what stands behind the records; whether there is more."""
+        if self._footer is None:
+            self._footer = self._ending()
+        is_small = len(self.positions) <= _AT_ONCE
+        piece = b"".join(self._footer) if is_small else next(self._footer, None)
+        if piece:
+            target = writer.handles.get(temporary)
+            write_all(writer.fs, target, piece, self._end)
+            writer.fs.fdatasync(target)
+            self._end += len(piece)
+        return not is_small and piece is not None
+
+    def _ending(self) -> Iterator[bytes]:
+        """What removals the file tells of, and its footer: in pieces, some of them empty."""
         salt = self._header.salt
         statements = [encode_skip(self._final_seq, salt)]
         if self._removals:
             statements += encode_removals(self._final_seq, self._removals, salt)
         said = b"".join(statements)
-        arrays = (self.offsets, self._sizes, self._sids, self._stamps, self.rel)
-        data_end = self.data_end + len(said)
-        footer = encode_footer(
-            data_end,
+        self._end = self.data_end
+        self.data_end += len(said)
+        yield said
+        yield from footer_steps(
+            self.data_end,
             self._final_seq,
-            arrays,
+            (self.offsets, self._sizes, self._sids, self._stamps, self.rel),
             self._names,
             self._removals,
             self.expiries,
             bare=self._bare,
         )
-        write_all(fs, target, said + footer, self.data_end)
-        self.data_end = data_end
-        fs.fdatasync(target)
+
+    def _complete(self, writer: Writer, temporary: str) -> None:
         writer.forget(temporary)
-        fs.rename(temporary, self.target)
-        fs.fsync_dir(self.target.rpartition("/")[0])
+        writer.fs.rename(temporary, self.target)
+        writer.fs.fsync_dir(self.target.rpartition("/")[0])
 
     def _drop(self, writer: Writer, temporary: str) -> None:
         writer.forget(temporary)
