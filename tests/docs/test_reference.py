@@ -22,6 +22,7 @@ REFERENCE = guides.ROOT / "docs" / "reference"
         "headrace.console",
         "headrace.worker",
         "headrace.locks",
+        "headrace.testing",
     ],
 )
 def test_every_public_name_is_in_the_reference(module: str) -> None:

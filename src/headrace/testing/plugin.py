@@ -7,8 +7,9 @@ finds it empty. Nothing is imported before a test asks for it.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from headrace.clock import Clock
 
     from .pipelines import TestedPipeline
+    from .recorded import Published
 
 __all__ = [
     "headrace_broker",
     "headrace_clock",
     "headrace_pipeline",
+    "headrace_published",
     "headrace_session_broker",
     "headrace_settings",
     "headrace_spark",
@@ -41,6 +44,18 @@ def pytest_configure(config: pytest.Config) -> None:
         headrace_connection
     )
     config.pluginmanager.register(offered, "headrace-connection")
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Show what was recorded beside what should have been, line by line."""
+    room = sys.modules.get("headrace.testing.recorded")
+    if room is None or op != "==":
+        return None
+    recorded, expected = (left, right) if isinstance(left, room.Recorded) else (right, left)
+    if not isinstance(recorded, room.Recorded) or not isinstance(expected, list):
+        return None
+    kind = type(recorded).__name__
+    return [f"{kind.lower()} are not the messages expected", *recorded.difference(expected)]
 
 
 def login_of(settings: BrokerSettings, name: str = "test") -> ConnectOptions:
@@ -113,6 +128,18 @@ def headrace_sync_connection(
     """A blocking connection to ``headrace_broker``, with the login of the settings."""
     with headrace_broker.connect(**login_of(headrace_settings)) as connection:
         yield connection
+
+
+@pytest.fixture
+def headrace_published(
+    headrace_broker: sync.Broker, headrace_settings: BrokerSettings
+) -> Iterator[Callable[..., Published]]:
+    """``headrace_published(subject=">")`` records what is published from then on, to be compared."""
+    from .recorded import published
+
+    login = login_of(headrace_settings, "headrace.testing")
+    with headrace_broker.connect(**login) as connection, ExitStack() as open_ones:
+        yield lambda subject=">": open_ones.enter_context(published(connection, subject))
 
 
 @pytest.fixture(scope="session")
