@@ -131,12 +131,12 @@ async def test_who_waits_to_be_a_member_learns_when_it_reads(js: JetStream, layo
         await unbegun.wait_for_consuming()
     async with asyncio.timeout(60), elastic.join(js, "S", "g", "m", handle) as membership:
         waits = asyncio.create_task(membership.wait_for_consuming())
-        assert not membership.is_consuming
+        await until(lambda: not membership.is_consuming)
         assert not await elastic.is_active(js, "S", "g", "m")
         assert not waits.done()
         await elastic.add_members(js, "S", "g", ["m"])
         await waits
-        assert membership.is_consuming
+        await until(lambda: membership.is_consuming)
         await membership.wait_for_consuming()  # it does already
         await until(lambda: elastic.is_active(js, "S", "g", "m"), within=30)
         assert not await elastic.is_active(js, "S", "g", "nobody")
