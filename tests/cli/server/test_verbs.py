@@ -211,7 +211,8 @@ def test_the_servers_of_a_cluster_are_checked() -> None:
     assert judged(cluster, seen_critical=1.0).criticals == ["seen_b 2s (at least 1)"]
     away = {**cluster, "leader": "", "replicas": [{**peer, "offline": True}, {"peer": "c"}]}
     assert judged(away).criticals == ["there is no leader", "b is offline", "c is behind"]
-    for nothing in (None, {}, [], "x"):
+    nothings: tuple[Any, ...] = (None, {}, [], "x")
+    for nothing in nothings:
         assert judged(nothing).status == 2
 
 
