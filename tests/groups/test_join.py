@@ -11,6 +11,8 @@ from headrace.api.streams import SubjectTransformConfig
 from headrace.client import JetStream
 from headrace.groups import (
     ElasticGroup,
+    GroupConfigurationError,
+    GroupError,
     GroupMessage,
     NotAMemberError,
     PartitioningFilter,
@@ -61,9 +63,11 @@ async def test_a_member_of_a_static_group(js: JetStream) -> None:
         seen = []
         async for message in membership:
             seen.append(message.subject)
+            assert membership.is_consuming
             await message.ack()
             if len(seen) == 5:
                 break
+        assert not await static.is_active(js, "S", "g", "x")
         assert sorted(seen) == [f"foo.{number}" for number in range(5)]
         await static.delete(js, "S", "g")
     assert isinstance(membership._following.record, StaticGroup)  # type: ignore[union-attr]
@@ -111,3 +115,34 @@ async def _waiting(js: JetStream, members: set[str], layout: str) -> bool:
     """Whether an instance of each member waits at its consumers."""
     found = {info.name async for info in js.consumers("S-g") if info.num_waiting}
     return found >= (members if layout == "interoperable" else {"partition=3"})
+
+
+@pytest.mark.parametrize("layout", ["interoperable", "per_partition"])
+async def test_who_waits_to_be_a_member_learns_when_it_reads(js: JetStream, layout: Any) -> None:
+    await js.create_stream(name="S", subjects=["foo.*"], storage="memory")
+    by_key = [PartitioningFilter("foo.*", (1,))]
+    await elastic.create(js, "S", "g", 2, partitioning_filters=by_key, layout=layout)
+
+    async def handle(message: GroupMessage) -> None:
+        await message.ack()
+
+    unbegun = elastic.join(js, "S", "g", "m", handle)
+    with pytest.raises(GroupConfigurationError, match="has not begun"):
+        await unbegun.wait_for_consuming()
+    async with asyncio.timeout(60), elastic.join(js, "S", "g", "m", handle) as membership:
+        waits = asyncio.create_task(membership.wait_for_consuming())
+        await until(lambda: not membership.is_consuming)
+        assert not await elastic.is_active(js, "S", "g", "m")
+        assert not waits.done()
+        await elastic.add_members(js, "S", "g", ["m"])
+        await waits
+        await until(lambda: membership.is_consuming)
+        await membership.wait_for_consuming()  # it does already
+        await until(lambda: elastic.is_active(js, "S", "g", "m"), within=30)
+        assert not await elastic.is_active(js, "S", "g", "nobody")
+        await elastic.drop_members(js, "S", "g", ["m"])
+        await until(lambda: not membership.is_consuming, within=30)
+        waits = asyncio.create_task(membership.wait_for_consuming())
+        await membership.leave()
+        with pytest.raises(GroupError, match="left before it read"):
+            await waits

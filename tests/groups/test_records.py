@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.api.streams import SubjectTransformConfig
+from headrace.errors import InvalidSubjectError
 from headrace.groups import (
     ElasticGroup,
     GroupConfigurationError,
@@ -17,6 +19,8 @@ from headrace.groups import (
     PartitioningFilter,
     StaticGroup,
 )
+from headrace.groups.transforms import transforms
+from headrace.transforms import SubjectTransform
 
 MAPPINGS = (MemberMapping("m1", (0, 2)), MemberMapping("m2", (1,)))
 
@@ -324,3 +328,34 @@ def test_the_rest_that_is_refused() -> None:
         with pytest.raises(GroupConfigurationError, match=f"{name} is -2; accepted: 0"):
             ElasticGroup("S", "g", 1, **values).validate()
     assert ElasticGroup("S", "g", 1, None, -1).has_fixed_part_of(ElasticGroup("S", "g", 1, (), 0))
+
+
+def test_the_partition_of_a_subject_is_that_of_the_servers_transform() -> None:
+    group = ElasticGroup(
+        "S", "g", 5, (PartitioningFilter("a.*.*", (2,)), PartitioningFilter("b.>"))
+    )
+    for src, subject in (("a.*.*", "a.x.y"), ("b.>", "b.x.y.z"), ("b.>", "b.1")):
+        transform = next(
+            each for each in transforms(group.partitioning_filters or (), 5) if each.src == src
+        )
+        stored = SubjectTransform(src.encode(), transform.dest.encode()).apply(subject.encode())
+        assert stored == b"%d.%b" % (group.partition_of(subject) or 0, subject.encode())
+    assert group.partition_of("a.1.key") == group.partition_of("a.2.key")
+    assert group.partition_of("c.x") is None
+    assert ElasticGroup("S", "g", 1).partition_of("anything.at.all") == 0
+    with pytest.raises(InvalidSubjectError, match="subject"):
+        group.partition_of("a.*.y")
+
+
+def test_the_partition_of_a_static_groups_subject_needs_the_streams_transform() -> None:
+    numbers = SubjectTransformConfig(
+        src="*.*", dest="{{partition(4,2)}}.{{wildcard(1)}}.{{wildcard(2)}}"
+    )
+    group = StaticGroup("S", "g", 4, ("foo.*",), ("m1", "m2"))
+    number = group.partition_of("foo.1", numbers)
+    assert number in range(4)
+    assert group.partition_of(f"{number}.foo.1") == number
+    assert group.partition_of("bar.1", numbers) is None  # none of its filters
+    assert group.partition_of("foo.1") is None  # it has no number
+    assert group.partition_of("7.foo.1") is None  # none of its partitions
+    assert group.partition_of("2.foo.1", numbers) == 2  # three tokens: stored as it is

@@ -83,6 +83,7 @@ def test_every_verb(js: sync.JetStream) -> None:
     assert elastic.add_members(js, "S", "g", ["a", "b"]).members == ("a", "b")
     assert elastic.drop_members(js, "S", "g", ["a"]).members == ("b",)
     assert elastic.active_members(js, "S", "g") == []
+    assert elastic.is_active(js, "S", "g", "b") is False
     with pytest.raises(MemberNotActiveError):
         elastic.step_down(js, "S", "g", "b")
     mapped = elastic.set_mappings(js, "S", "g", [MemberMapping("x", (0, 1))])
@@ -96,6 +97,7 @@ def test_every_verb(js: sync.JetStream) -> None:
         static.create(js, "S", "h", 3)
     assert [each.name for each in static.list(js, "S")] == ["h"]
     assert static.active_members(js, "S", "h") == []
+    assert static.is_active(js, "S", "h", "a") is False
     with pytest.raises(MemberNotActiveError):
         static.step_down(js, "S", "h", "a")
     static.delete(js, "S", "h")
@@ -399,3 +401,10 @@ def test_what_it_owns_is_read_while_it_changes() -> None:
         sys.setswitchinterval(interval)
         over.set()
         changing.join()
+
+
+def test_a_thread_waits_until_it_reads(js: sync.JetStream, group: str) -> None:
+    with join(js, group, lambda message: message.ack()) as membership:
+        membership.wait_for_consuming()
+        assert membership.is_consuming
+    assert not membership.is_consuming

@@ -36,6 +36,7 @@ __all__ = [
     "delete_mappings",
     "drop_members",
     "get",
+    "is_active",
     "join",
     "list",
     "set_mappings",
@@ -292,6 +293,16 @@ async def active_members(js: JetStream, stream: str, group: str) -> builtins.lis
     """The members of whom an instance pulls now, sorted. Raises GroupNotFoundError, GroupRecordError."""
     record = await get(js, stream, group)
     return await consumers.active(js, consumers.stream_of(record), consumers.consumers_of(record))
+
+
+async def is_active(js: JetStream, stream: str, group: str, member: str) -> bool:
+    """Whether an instance of this member pulls now; not so of a name that the group does not list.
+
+    Raises GroupNotFoundError, GroupRecordError.
+    """
+    record = await get(js, stream, group)
+    names = consumers.consumers_of(record).get(member, ())
+    return bool(await consumers.active(js, consumers.stream_of(record), {member: names}))
 
 
 async def step_down(js: JetStream, stream: str, group: str, member: str) -> None:

@@ -28,6 +28,12 @@ class PartitioningFilter(NamedTuple):
     partitioning_wildcards: tuple[int, ...] | None = None
 
 
+def key_positions(each: PartitioningFilter) -> tuple[int, ...]:
+    """Which tokens of a subject that matches the filter are its key, from 0; empty: the whole subject."""
+    positions = [i for i, part in enumerate(each.filter.split(".")) if part == "*"]
+    return tuple(positions[index - 1] for index in each.partitioning_wildcards or ())
+
+
 class RecordReader:
     """Takes the fields out of a record, and says which one is not what it should be."""
 

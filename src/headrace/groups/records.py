@@ -16,11 +16,15 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from ..api.streams import SubjectTransformConfig
+from ..subjects import check_subject, matches, partition
+from ..transforms import SubjectTransform
 from . import validation
 from .assignment import MemberMapping, assign, filter_subjects
 from .change_record import GroupChange, read_change
 from .errors import GroupConfigurationError, GroupRecordError
-from .record_reader import LAYOUTS, RecordReader
+from .names import split_subject
+from .record_reader import LAYOUTS, RecordReader, key_positions
 from .record_reader import Layout as Layout
 from .record_reader import PartitioningFilter as PartitioningFilter
 
@@ -72,6 +76,28 @@ class StaticGroup:
     def filter_subjects(self, partitions: Sequence[int]) -> tuple[str, ...]:
         """What a consumer of these partitions reads."""
         return filter_subjects(partitions, self.filters, mapped=not self.members)
+
+    def partition_of(
+        self, subject: str, transform: SubjectTransformConfig | None = None
+    ) -> int | None:
+        """The partition of a message; None: the group does not get it.
+
+        Args:
+            subject: on which it is published, or under which it is stored.
+            transform: that of the stream, ``subject_transform``; None: the subject has its number already.
+        """
+        stored: bytes | None = check_subject(subject.encode())
+        if transform is not None:
+            stored = SubjectTransform(transform.src.encode(), transform.dest.encode()).apply(
+                subject.encode()
+            )
+        try:
+            number, rest = split_subject((stored or subject.encode()).decode())
+        except ValueError:
+            return None
+        patterns = [each.partition(".")[2] for each in self.filter_subjects((0,))]
+        is_taken = any(matches(each.encode(), rest.encode()) for each in patterns)
+        return number if is_taken and number < self.max_members else None
 
     def differences(self, wanted: StaticGroup) -> list[str]:
         """What is otherwise than in ``wanted``, in words. The order of names means nothing."""
@@ -161,6 +187,17 @@ class ElasticGroup:
         """What a consumer of these partitions reads."""
         filters = [each.filter for each in self.partitioning_filters or ()]
         return filter_subjects(partitions, filters, mapped=not self.members)
+
+    def partition_of(self, subject: str) -> int | None:
+        """The partition of what is published on a subject; None: the group does not take it."""
+        encoded = check_subject(subject.encode())
+        tokens = encoded.split(b".")
+        for each in self.partitioning_filters or (PartitioningFilter(">"),):
+            if matches(each.filter.encode(), encoded):
+                positions = key_positions(each)
+                key = b"".join(tokens[i] for i in positions) if positions else encoded
+                return partition(key, self.max_members)
+        return None
 
     def has_fixed_part_of(self, other: ElasticGroup) -> bool:
         """Whether nothing differs from ``other`` but who the members are, and the limits of the queue."""

@@ -23,7 +23,7 @@ from .records import Layout, StaticGroup
 from .start import Start, check_start, first_sequence
 from .validation import mappings_given, texts_given
 
-__all__ = ["active_members", "create", "delete", "get", "join", "list", "step_down"]
+__all__ = ["active_members", "create", "delete", "get", "is_active", "join", "list", "step_down"]
 
 
 async def create(
@@ -126,6 +126,16 @@ async def active_members(js: JetStream, stream: str, group: str) -> builtins.lis
     """The members of whom an instance pulls now, sorted. Raises GroupNotFoundError, GroupRecordError."""
     record = await get(js, stream, group)
     return await consumers.active(js, consumers.stream_of(record), consumers.consumers_of(record))
+
+
+async def is_active(js: JetStream, stream: str, group: str, member: str) -> bool:
+    """Whether an instance of this member pulls now; not so of a name that the group does not list.
+
+    Raises GroupNotFoundError, GroupRecordError.
+    """
+    record = await get(js, stream, group)
+    names = consumers.consumers_of(record).get(member, ())
+    return bool(await consumers.active(js, consumers.stream_of(record), {member: names}))
 
 
 async def step_down(js: JetStream, stream: str, group: str, member: str) -> None:

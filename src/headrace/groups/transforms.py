@@ -37,9 +37,3 @@ def transforms(
         )
         for each in wanted
     )
-
-
-def key_positions(each: PartitioningFilter) -> tuple[int, ...]:
-    """Which tokens of a subject that matches the filter are its key, from 0; empty: the whole subject."""
-    positions = [i for i, part in enumerate(each.filter.split(".")) if part == "*"]
-    return tuple(positions[index - 1] for index in each.partitioning_wildcards or ())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -50,6 +52,35 @@ def test_keys_and_latencies(at_server: Run) -> None:
     done = at_server("bench", "latency", "--msgs", "20", "-J", "--storage", "memory")
     assert [line.split()[0] for line in done.lines] == ["WHAT", "ping", "request", "publish"]
     assert done.lines[0].split()[-3:] == ["P50", "P99", "P99.9"]
+
+
+def test_a_service_is_asked(at_server: Run) -> None:
+    words = ("--msgs", "30", "--instances", "2", "--clients", "3", "--size", "10")
+    (figure,) = at_server("bench", "service", *words, "--json").told
+    assert (figure["what"], figure["messages"]) == ("request, 2 instances", 30)
+    assert figure["p99_ms"] > 0
+
+
+def test_what_others_publish_is_counted(at_server: Run, js: sync.JetStream) -> None:
+    stop = threading.Event()
+
+    def publish() -> None:
+        while not stop.is_set():
+            js.connection.publish("bench.sub", b"12345")
+            js.connection.flush()
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        done = at_server("bench", "sub", "bench.sub", "--msgs", "20", "--json")
+    finally:
+        stop.set()
+        thread.join()
+    assert done.status == 0
+    (figure,) = json.loads(done.out)
+    assert (figure["what"], figure["messages"]) == ("receive", 20)
+    done = at_server("bench", "sub", "bench.nobody", "--msgs", "2", "--wait", "10ms")
+    assert (done.status, "0 of 2 messages came, and none for 0.01 s" in done.err) == (1, True)
 
 
 def test_work_is_divided_and_latencies_are_ranked() -> None:

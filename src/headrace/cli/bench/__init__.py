@@ -8,6 +8,8 @@ bench = LazyGroup(
     "bench",
     {
         "pub": Verb("publish as fast as it goes", "bench.publish:pub"),
+        "sub": Verb("receive what somebody else publishes", "bench.core:sub"),
+        "service": Verb("ask a service, one request after the other", "bench.core:service"),
         "fetch": Verb("take messages of a stream in batches", "bench.take:fetch"),
         "consume": Verb("take messages of a stream as they come", "bench.take:consume"),
         "kv": Verb("put and get keys", "bench.kv:kv"),

@@ -198,9 +198,12 @@ def _elastic_only() -> dict[str, Verb]:
         ),
         ("delete-mapping", "delete the mappings", verbs.delete_mapping, (_STREAM, _GROUP)),
     )
+    aliases = {"create-mapping": ("cm",), "delete-mapping": ("dm",)}
     return {
         name: Verb(
-            text, _verb("elastic", name, text, carried, *declare, destroys=name.startswith("del"))
+            text,
+            _verb("elastic", name, text, carried, *declare, destroys=name.startswith("del")),
+            aliases.get(name, ()),
         )
         for name, text, carried, declare in table
     }
@@ -270,6 +273,7 @@ group = LazyGroup(
             _METRICS,
             _verb("elastic", "metrics", _METRICS, metrics_command, *(_STREAM, *METRICS_OPTIONS)),
         ),
+        "prompt": Verb("type one of these commands after the other", "group.prompt:prompt"),
     },
     "Consumer groups: static and elastic, strict order for each key.",
     "kind of group",

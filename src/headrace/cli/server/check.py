@@ -1,8 +1,9 @@
-"""``headrace server check connection|jetstream|stream|consumer|kv|server``."""
+"""``headrace server check connection|jetstream|stream|consumer|message|kv|server|meta|credential``."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import wraps
@@ -18,7 +19,7 @@ from ..shared.units import DURATION, moment_of
 from ..shared.verbs import Declare, Session, command_of, connected, own_values, run_loop
 from ..shared.where import connection_options, given_above, where
 from .pages import MONITOR, page
-from .verdict import Verdict
+from .verdict import Format, Verdict
 
 check = LazyGroup(
     "check",
@@ -27,8 +28,11 @@ check = LazyGroup(
         "jetstream": Verb("how full the account is", "server.check:jetstream"),
         "stream": Verb("messages, subjects and copies of a stream", "server.check:stream"),
         "consumer": Verb("what waits for a consumer", "server.check:consumer"),
+        "message": Verb("age and content of the newest message", "server.check:message"),
         "kv": Verb("that a bucket or a key is there", "server.check:kv"),
         "server": Verb("load and health of the server", "server.check:server"),
+        "meta": Verb("the servers that agree on the streams of a cluster", "server.check:meta"),
+        "credential": Verb("how long a credentials file is valid", "server.credential:credential"),
     },
     "Checks for monitoring systems. Status: 0 fine, 1 warning, 2 critical.",
 )
@@ -36,7 +40,25 @@ check = LazyGroup(
 _FORMATS: Final = ("nagios", "prometheus", "json", "text")
 
 
-def _limits(name: str, text: str, kind: Any = float) -> tuple[Declare, Declare]:
+def form_option() -> click.Option:
+    """``--format``."""
+    return click.Option(
+        ["--format"], type=click.Choice(_FORMATS), default="nagios", help="(nagios)"
+    )
+
+
+def judged(verdict: Verdict, form: Format, work: Callable[[], None]) -> int:
+    """Fill the verdict and tell it; what fails is critical. The exit status."""
+    try:
+        work()
+    except HeadraceError as error:
+        verdict.criticals.append(str(error))
+    except Failure as failure:
+        verdict.criticals.append(failure.told.text)
+    return verdict.tell(form)
+
+
+def limits_of(name: str, text: str, kind: Any = float) -> tuple[Declare, Declare]:
     """``--NAME-warn`` and ``--NAME-critical``."""
     return (
         click.option(f"--{name}-warn", type=kind, default=None, help=f"{text}: warning"),
@@ -61,25 +83,17 @@ def _checking(
                 async with connected(where(given_above(context)), Output("json")) as session:
                     await function(session, verdict, **own)
 
-            try:
-                run_loop(run())
-            except HeadraceError as error:
-                verdict.criticals.append(str(error))
-            except Failure as failure:
-                verdict.criticals.append(failure.told.text)
-            return verdict.tell(form)
+            return judged(verdict, form, lambda: run_loop(run()))
 
-        form = click.Option(
-            ["--format"], type=click.Choice(_FORMATS), default="nagios", help="(nagios)"
-        )
-        return command_of(function, callback, name, declare, [form, *connection_options()])
+        options = [form_option(), *connection_options()]
+        return command_of(function, callback, name, declare, options)
 
     return make
 
 
 @_checking(
-    *_limits("connect", "seconds to connect", DURATION),
-    *_limits("rtt", "seconds there and back", DURATION),
+    *limits_of("connect", "seconds to connect", DURATION),
+    *limits_of("rtt", "seconds there and back", DURATION),
     name="connection",
 )
 async def connection(
@@ -135,9 +149,9 @@ async def jetstream(session: Session, verdict: Verdict, **limits: float | None) 
     click.argument("stream"),
     click.option("--msgs-warn", type=int, default=None, help="warn below so many messages"),
     click.option("--msgs-critical", type=int, default=None, help="critical below so many messages"),
-    *_limits("lag", "messages that a mirror or source is behind", int),
-    *_limits("subjects", "subjects", int),
-    *_limits("idle", "time without a new message", DURATION),
+    *limits_of("lag", "messages that a mirror or source is behind", int),
+    *limits_of("subjects", "subjects", int),
+    *limits_of("idle", "time without a new message", DURATION),
     name="stream",
 )
 async def stream(
@@ -177,12 +191,12 @@ async def stream(
 @_checking(
     click.argument("stream"),
     click.argument("consumer"),
-    *_limits("unprocessed", "messages left", int),
-    *_limits("outstanding-ack", "messages without an answer", int),
-    *_limits("redelivery", "messages delivered again", int),
-    *_limits("waiting", "pulls that wait", int),
-    *_limits("last-delivery", "time since the last delivery", DURATION),
-    *_limits("last-ack", "time since the last acknowledgement", DURATION),
+    *limits_of("unprocessed", "messages left", int),
+    *limits_of("outstanding-ack", "messages without an answer", int),
+    *limits_of("redelivery", "messages delivered again", int),
+    *limits_of("waiting", "pulls that wait", int),
+    *limits_of("last-delivery", "time since the last delivery", DURATION),
+    *limits_of("last-ack", "time since the last acknowledgement", DURATION),
     click.option(
         "--pinned", is_flag=True, help="critical if a priority group has no pinned client"
     ),
@@ -221,7 +235,7 @@ async def consumer(
 @_checking(
     click.argument("bucket"),
     click.option("--key", metavar="KEY", default="", help="that has to be there"),
-    *_limits("values", "values", int),
+    *limits_of("values", "values", int),
     name="kv",
 )
 async def kv(
@@ -245,11 +259,11 @@ async def kv(
 
 
 @_checking(
-    *_limits("cpu", "per cent"),
-    *_limits("mem", "bytes", int),
-    *_limits("conn", "connections", int),
-    *_limits("subs", "subscriptions", int),
-    *_limits("slow", "slow consumers", int),
+    *limits_of("cpu", "per cent"),
+    *limits_of("mem", "bytes", int),
+    *limits_of("conn", "connections", int),
+    *limits_of("subs", "subscriptions", int),
+    *limits_of("slow", "slow consumers", int),
     MONITOR,
     name="server",
 )
@@ -269,3 +283,98 @@ async def server(session: Session, verdict: Verdict, monitor: str, **limits: Any
     if health.get("status") != "ok":
         verdict.criticals.append(f"health: {health.get('error') or health.get('status')}")
     verdict.fine.append(f"{varz.get('server_name')} is up for {varz.get('uptime')}")
+
+
+@_checking(
+    click.argument("stream"),
+    click.option("--subject", metavar="PATTERN", default=">", help="the newest of these (>)"),
+    click.option("--content", metavar="REGEX", default="", help="what its payload has to have"),
+    click.option(
+        "--body-timestamp",
+        is_flag=True,
+        help="its age is that of the time in its payload: seconds since 1970, or RFC 3339",
+    ),
+    *limits_of("age", "time since it was stored", DURATION),
+    name="message",
+)
+async def message(
+    session: Session,
+    verdict: Verdict,
+    stream: str,
+    subject: str,
+    content: str,
+    body_timestamp: bool,
+    age_warn: float | None,
+    age_critical: float | None,
+) -> None:
+    """Check age and content of the newest message of a stream."""
+    try:
+        pattern = re.compile(content)
+    except re.error as error:
+        raise Failure(f"--content {content!r} is no regular expression: {error}") from None
+    found = await (await session.js.stream(stream)).get_last_message(subject)
+    text = found.payload.decode(errors="replace")
+    when = time_in(text) if body_timestamp else found.timestamp_ns / 1e9
+    age = datetime.now(UTC).timestamp() - when
+    verdict.judge("age", round(age, 3), age_warn, age_critical, unit="s")
+    verdict.judge("bytes", len(found.payload), unit="B")
+    if not pattern.search(text):
+        verdict.criticals.append(f"its payload does not have {content!r}")
+    verdict.fine.append(f"message {found.sequence} on {found.subject}")
+
+
+def time_in(text: str) -> float:
+    """The time that a payload tells, in seconds since 1970. Raises Failure."""
+    word = text.strip()
+    try:
+        if re.fullmatch(r"\d{1,12}(\.\d+)?", word):
+            return float(word)
+        moment = datetime.fromisoformat(word)
+        if moment.tzinfo is not None:
+            return moment.timestamp()
+    except (ValueError, OverflowError):
+        pass  # said below
+    raise Failure(
+        f"its payload is {word[:40]!r}, and no time: accepted are seconds since 1970, and RFC 3339"
+    )
+
+
+@_checking(
+    click.option("--expect", type=click.IntRange(1), default=None, help="so many servers"),
+    *limits_of("lag", "changes that a server is behind", int),
+    *limits_of("seen", "time since a server was seen", DURATION),
+    MONITOR,
+    name="meta",
+)
+async def meta(
+    session: Session, verdict: Verdict, expect: int | None, monitor: str, **limits: float | None
+) -> None:
+    """Check the servers that agree on the streams of a cluster. A server alone has none."""
+    found = await page(session, "jsz", monitor)
+    judge_meta(verdict, found.get("meta_cluster"), expect, **limits)
+
+
+def judge_meta(verdict: Verdict, cluster: Any, expect: int | None, **limits: float | None) -> None:
+    """What ``jsz`` says of the cluster; it lists the other servers only at the leader."""
+    if not isinstance(cluster, dict) or not cluster:
+        verdict.criticals.append("the server belongs to no cluster, or JetStream is off there")
+        return
+    leader, size = cluster.get("leader") or "", cluster.get("cluster_size") or 0
+    verdict.judge("peers", size)
+    if not leader:
+        verdict.criticals.append("there is no leader")
+    if expect is not None and size != expect:
+        verdict.criticals.append(f"{size} servers, not {expect}")
+    replicas = [each for each in cluster.get("replicas") or () if isinstance(each, dict)]
+    for each in replicas:
+        name = each.get("name") or each.get("peer") or "?"
+        if each.get("offline"):
+            verdict.criticals.append(f"{name} is offline")
+        elif not each.get("current"):
+            verdict.criticals.append(f"{name} is behind")
+        seen = round((each.get("active") or 0) / 1e9, 3)
+        verdict.judge(
+            f"lag_{name}", each.get("lag") or 0, limits["lag_warn"], limits["lag_critical"]
+        )
+        verdict.judge(f"seen_{name}", seen, limits["seen_warn"], limits["seen_critical"], unit="s")
+    verdict.fine.append(f"{size} servers, led by {leader}")

@@ -119,7 +119,11 @@ def _account(account: AccountInfo) -> list[tuple[str, object]]:
 
 @online(
     click.option(
-        "--count", type=click.IntRange(1), default=_PINGS, help=f"so many times ({_PINGS})"
+        "--count",
+        "--iterations",
+        type=click.IntRange(1),
+        default=_PINGS,
+        help=f"so many times ({_PINGS})",
     ),
     name="ping",
 )

@@ -20,8 +20,6 @@ HERE: Final = {
     "account restore": "headrace stream restore DIR",
     "audit": "headrace doctor",
     "bench js": "headrace bench pub --jetstream, headrace bench fetch, headrace bench consume",
-    "bench service": "headrace bench latency",
-    "bench sub": "headrace bench latency",
     "cheat": "headrace COMMAND --help",
     "consumer cluster step-down": _STEP_DOWN % "CONSUMER.LEADER.STEPDOWN.STREAM.CONSUMER",
     "consumer find": "headrace consumer report STREAM",

@@ -22,6 +22,7 @@ __all__ = [
     "delete_mappings",
     "drop_members",
     "get",
+    "is_active",
     "join",
     "list",
     "set_mappings",
@@ -38,6 +39,7 @@ get = verb(aio.get)
 list = verb(aio.list)  # noqa: A001
 delete = verb(aio.delete)
 active_members = verb(aio.active_members)
+is_active = verb(aio.is_active)
 step_down = verb(aio.step_down)
 add_members = verb(aio.add_members)
 drop_members = verb(aio.drop_members)

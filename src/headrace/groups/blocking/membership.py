@@ -125,6 +125,11 @@ class Membership(Blocking, Generic[G]):
         return self._inner.is_active
 
     @property
+    def is_consuming(self) -> bool:
+        """Whether it reads a consumer of its member, as the active instance or as one that stands by."""
+        return self._inner.is_consuming
+
+    @property
     def partitions(self) -> tuple[int, ...]:
         """Those it owns now."""
         return self._inner.partitions
@@ -160,6 +165,18 @@ class Membership(Blocking, Generic[G]):
         if self._inner._iteration is not None:
             self._inner._iteration.reader = threading.get_ident()
         return GroupMessage._of(self._thread, take_next(self._thread, self._inner))
+
+    def wait_for_consuming(self) -> None:
+        """Until it reads a consumer of its member: the record lists the member, and messages can come.
+
+        Raises:
+            GroupError: the membership ends before. What ``wait`` raises is raised, if it has a reason.
+        """
+        if self._inner._threads.is_here:
+            raise ConfigurationError(
+                "a membership cannot be waited for inside its own handler; it consumes already"
+            )
+        self._thread.run(self._inner.wait_for_consuming())
 
     # Ending
 

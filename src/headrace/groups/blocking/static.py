@@ -13,13 +13,14 @@ from .membership import Handler, Membership, joined
 from .message import GroupMessage
 from .verbs import verb
 
-__all__ = ["active_members", "create", "delete", "get", "join", "list", "step_down"]
+__all__ = ["active_members", "create", "delete", "get", "is_active", "join", "list", "step_down"]
 
 create = verb(aio.create)
 get = verb(aio.get)
 list = verb(aio.list)  # noqa: A001
 delete = verb(aio.delete)
 active_members = verb(aio.active_members)
+is_active = verb(aio.is_active)
 step_down = verb(aio.step_down)
 
 

@@ -37,6 +37,7 @@ class Crew:
         report: takes errors that nobody waits for.
         failed: takes the error that ends the membership.
         began, ended: are told of every generation.
+        attached: is told when it reads a consumer.
         threads: where a plain handler runs.
         watch: is told of handlers that take long.
         silence: what is known of missed heartbeats.
@@ -57,6 +58,7 @@ class Crew:
     failed: Callable[[Exception], None]
     began: Callable[[Generation], None]
     ended: Callable[[Generation], None]
+    attached: Callable[[], None]
     threads: Threads
     watch: LoopWatch
     silence: Silence

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from ...subjects import matches
+from ..record_reader import key_positions
 from ..records import ElasticGroup, StaticGroup
-from ..transforms import key_positions
 
 
 class Placed(Protocol):

@@ -14,7 +14,7 @@ from ...client.handlers.failure import OnFailure, Stop
 from ...client.handlers.threads import OwnThreads, Threads
 from ...errors import JetStreamApiError
 from ..bucket import Records
-from ..errors import GroupConfigurationError, GroupNotFoundError, NotAMemberError
+from ..errors import GroupConfigurationError, GroupError, GroupNotFoundError, NotAMemberError
 from ..names import check_member_name, elastic_stream
 from ..presence import Present, announce, instance_name
 from ..records import ElasticGroup, StaticGroup, first_of
@@ -136,6 +136,7 @@ class Membership(Generic[G]):
         self._error: Exception | None = None
         self._is_raised = False
         self._ended: asyncio.Future[None] | None = None
+        self._attached = asyncio.Event()
         self._following: Following[G] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._presence: Subscription | None = None
@@ -150,6 +151,12 @@ class Membership(Generic[G]):
     def is_active(self) -> bool:
         """Whether this instance surely owns partitions."""
         return bool(self._owned())
+
+    @property
+    def is_consuming(self) -> bool:
+        """Whether it reads a consumer of its member, as the active instance or as one that stands by."""
+        found = (each.consuming for each in tuple(self._seats.values()))
+        return any(each is not None and not each.outcome.done() for each in found)
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -222,6 +229,7 @@ class Membership(Generic[G]):
             failed=self._fail,
             began=self._began,
             ended=self._lost,
+            attached=self._attached.set,
             threads=self._threads,
             watch=self._loop_watch,
             silence=Silence(2 * settings.pull_s),
@@ -343,6 +351,27 @@ class Membership(Generic[G]):
             self._raise_error_once()
             raise StopAsyncIteration
         return message
+
+    async def wait_for_consuming(self) -> None:
+        """Until it reads a consumer of its member: the record lists the member, and messages can come.
+
+        Put it in ``asyncio.timeout`` where that may take too long.
+
+        Raises:
+            GroupError: the membership ends before. What ``wait`` raises is raised, if it has a reason.
+        """
+        if self._ended is None:
+            raise GroupConfigurationError(_NOT_BEGUN)
+        while not self.is_consuming:
+            self._attached.clear()
+            attached = asyncio.ensure_future(self._attached.wait())
+            try:
+                await asyncio.wait((attached, self._ended), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                attached.cancel()
+            if self._ended.done() and not self.is_consuming:
+                self._raise_error_once()
+                raise GroupError(f"member {self.member!r} of {self.group!r} left before it read")
 
     # Ending
 

@@ -239,6 +239,7 @@ class Seat:
             assert state.made is not None
             self._consuming = Consuming(self._crew, self._consumer, state.made)
             self._consuming.outcome.add_done_callback(lambda _: self._changed.set())
+            self._crew.attached()
         await self._changed.wait()
         if self._state.phase is not Phase.CONSUMING or not self._consuming.outcome.done():
             return None
