@@ -48,6 +48,7 @@ class Burst(NamedTuple):
     reply: bytes = b""
     headers: bytes = b""
     size: int = 5
+    uneven: bool = False
 
 
 class Broker:
@@ -94,9 +95,10 @@ class Broker:
 
 
 def frames_of(burst: Burst) -> list[bytes]:
+    sizes = [burst.size + (at % 3 if burst.uneven else 0) for at in range(burst.messages)]
     return [
-        encode.pub(burst.subject, burst.reply, burst.headers, b"%d" % (at % 10) * burst.size)
-        for at in range(burst.messages)
+        encode.pub(burst.subject, burst.reply, burst.headers, b"%d" % (at % 10) * size)
+        for at, size in enumerate(sizes)
     ]
 
 
@@ -131,6 +133,7 @@ bursts = st.builds(
     st.sampled_from([b"", b"", b"_R.1", b"$JS.ACK.s.c.1.1.1.1.0"]),
     st.sampled_from([b"", b"", HEADERS]),
     st.sampled_from([0, 5, 5, 200, COPY_BYTES_MAX + 1]),
+    st.booleans(),
 )
 plainly = [Client([]), Client([Listen(b"a.b")]), Client([Listen(b"a.*")])]
 in_queue = [Client([]), *(Client([Listen(b"a.b", b"q")]) for _ in range(3))]
@@ -142,6 +145,8 @@ def test_everybody_hears_what_they_would_hear_message_by_message() -> None:
 
         @example(plainly, [[Burst(b"a.b"), Burst(b"a.c")]], 1 << 26)
         @example(in_queue, [[Burst(b"a.b", 40)], [Burst(b"a.b", 9, headers=HEADERS)]], 1 << 26)
+        @example(in_queue, [[Burst(b"a.b", 40, uneven=True)]], 1 << 26)
+        @example(plainly, [[Burst(b"a.b", 40, uneven=True)]], 1 << 26)
         @example(plainly, [[Burst(b"a.b", 40, size=200)]], 4_000)
         @example([Client([Listen(b"a.b"), Listen(b"a.b")])], [[Burst(b"a.b", 11, size=200)]], 4_000)
         @given(

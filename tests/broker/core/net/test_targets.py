@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -10,10 +12,11 @@ from hypothesis import strategies as st
 
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.net.inprocess import InProcessSession
-from headrace.broker.core.net.output import COPY_BYTES_MAX
+from headrace.broker.core.net.output import COPY_BYTES_MAX, Output
 from headrace.broker.core.net.session import Session
 from headrace.broker.core.net.targets import answered
 from headrace.broker.core.peer import Peer
+from headrace.broker.core.ports.bus import Target
 from headrace.clock import ManualClock
 from headrace.message import StoredRow
 
@@ -34,8 +37,11 @@ stored = st.lists(
 
 
 def heard(
-    kind: type[Session], line: bytes, wants: bytes, rows: list[StoredRow], at_once: bool
-) -> tuple[list[bytes], int]:
+    kind: type[Session],
+    line: bytes,
+    wants: bytes,
+    send: Callable[[Target], None],
+) -> tuple[list[bytes], int, int]:
     """What a client hears that subscribes by ``line``, and what its subscription has counted."""
     hub = Hub(ManualClock(), random.Random(1))
     session = hub.connect(Peer(), kind)
@@ -44,38 +50,71 @@ def heard(
     session.receive(line)
     target = hub.router.resolve(b"inbox")
     assert target is not None
-    if at_once:
-        target.send_stored(rows, REPLY, 7, 100)
-    else:
-        target.send_many(answered(rows, REPLY, 7, 100))
+    send(target)
     parts = session.take_output()
     if kind is Session:
         parts = [b"".join(parts)]
-    return parts, session.out_messages
+    return parts, session.out_messages, session.output.payload_bytes
+
+
+def at_once(rows: list[StoredRow], target: Target) -> None:
+    target.send_stored(rows, REPLY, 7, 100)
+
+
+def one_by_one(rows: list[StoredRow], target: Target) -> None:
+    target.send_many(answered(rows, REPLY, 7, 100))
+
+
+LINES = st.sampled_from(
+    [
+        b"SUB inbox 1\r\n",
+        b"SUB inbox %d%%\r\n",
+        b"SUB inbox 1\r\nUNSUB 1 3\r\n",
+        b"SUB inbox 1\r\nSUB inbox 2\r\n",
+    ]
+)
+WANTS = st.sampled_from([b"true", b"true", b"false"])
 
 
 @pytest.mark.parametrize("kind", [Session, InProcessSession])
-@given(
-    rows=stored,
-    line=st.sampled_from(
-        [
-            b"SUB inbox 1\r\n",
-            b"SUB inbox %d%%\r\n",
-            b"SUB inbox 1\r\nUNSUB 1 3\r\n",
-            b"SUB inbox 1\r\nSUB inbox 2\r\n",
-        ]
-    ),
-    wants=st.sampled_from([b"true", b"true", b"false"]),
-)
+@given(rows=stored, line=LINES, wants=WANTS)
 def test_at_once_as_one_by_one(
     kind: type[Session], rows: list[StoredRow], line: bytes, wants: bytes
 ) -> None:
-    assert heard(kind, line, wants, rows, True) == heard(kind, line, wants, rows, False)
+    together = heard(kind, line, wants, partial(at_once, rows))
+    assert together == heard(kind, line, wants, partial(one_by_one, rows))
+
+
+BLOCK = b"NATS/1.0\r\nA: 1\r\n\r\n"
+answers = st.lists(st.tuples(st.just(b"inbox"), st.just(b""), st.just(BLOCK), payloads), max_size=8)
+messages = st.lists(
+    st.tuples(
+        st.just(b"inbox"), st.sampled_from([b"", b"r"]), st.sampled_from([b"", BLOCK]), payloads
+    ),
+    max_size=8,
+)
+
+
+@pytest.mark.parametrize("kind", [Session, InProcessSession])
+@given(listed=answers | messages, line=LINES, wants=WANTS)
+def test_a_list_is_sent_as_what_comes_one_by_one(
+    kind: type[Session], listed: list[tuple[bytes, bytes, bytes, bytes]], line: bytes, wants: bytes
+) -> None:
+    listed_at_once = heard(kind, line, wants, lambda target: target.send_many(listed))
+    assert listed_at_once == heard(kind, line, wants, lambda target: target.send_many(iter(listed)))
+
+
+def test_answers_to_one_client_are_written_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    monkeypatch.setattr(Output, "write_frames", lambda self, frames: written.append(len(frames)))
+    listed = [(b"inbox", b"", BLOCK, b"x")] * 5
+    heard(Session, b"SUB inbox 1\r\n", b"true", lambda target: target.send_many(listed))
+    assert written == [5]
 
 
 def test_the_reply_subject_counts_up_and_what_is_pending_down() -> None:
     rows: list[StoredRow] = [(3, b"a", b"", b"x", 9), (5, b"b", b"", b"", 10)]
-    (data,), _ = heard(Session, b"SUB inbox 1\r\n", b"true", rows, True)
+    (data,), _, _ = heard(Session, b"SUB inbox 1\r\n", b"true", partial(at_once, rows))
     assert data == (
         b"MSG a 1 $JS.ACK.100%.c.1.3.7.9.100 1\r\nx\r\nMSG b 1 $JS.ACK.100%.c.1.5.8.10.99 0\r\n\r\n"
     )

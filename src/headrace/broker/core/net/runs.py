@@ -37,6 +37,9 @@ def with_runs(router: Router, frames: list[Frame]) -> list[Frame]:
     """The same frames, with those as one that can probably be delivered as a run."""
     if len(frames) < RUN_MIN or not _may_have_runs(frames):
         return frames
+    subjects = [frame[1] for frame in frames if frame[0] == PUB]
+    if subjects.count(subjects[0]) == len(frames):
+        return _in_runs(router, frames)  # the commonest: all are of one subject
     found: list[Frame] = []
     run: list[Frame] = []
     subject: bytes | None = None
@@ -85,9 +88,10 @@ def hand_over_run(router: Router, frames: list[Frame], skip_client: int) -> list
         return frames  # one may be reserved ("$")
     blocks = [frame[3] for frame in frames]
     headed = any(blocks)
-    if (headed and not all(blocks)) or max([len(f[4]) for f in frames]) > COPY_BYTES_MAX:
+    lengths = [len(frame[4]) for frame in frames]
+    if (headed and not all(blocks)) or max(lengths) > COPY_BYTES_MAX:
         return frames
-    shares = _shares(router, route, frames, skip_client, headed)
+    shares = _shares(router, route, frames, skip_client, lengths)
     head = head_of(frames[0][1], blocks[0])
     written = []
     for subscription, tails, _ in shares:
@@ -104,12 +108,13 @@ def hand_over_run(router: Router, frames: list[Frame], skip_client: int) -> list
 
 
 def _shares(
-    router: Router, route: Route, frames: list[Frame], skip_client: int, headed: bool
+    router: Router, route: Route, frames: list[Frame], skip_client: int, lengths: list[int]
 ) -> list[_Share]:
     """Who gets what; nothing if that has to be looked at message by message.
 
     In a queue group each message goes to a member at random, chosen as ``deliver`` chooses.
     """
+    headed = bool(frames[0][3])  # as all others are
     plain = [s for s in route.plain if s.client_id != skip_client]
     members = [member for group in route.groups for member in group]
     for subscription in (*plain, *members):
@@ -119,12 +124,20 @@ def _shares(
         return []
     if headed or any([frame[2] for frame in frames]):  # noqa: C419 - quicker as a list
         tails = [tail_of(frame[2], frame[3], frame[4])[0] for frame in frames]
-    else:  # the same, without a call for each
-        tails = [b"%d\r\n%b\r\n" % (len(frame[4]), frame[4]) for frame in frames]
-    sizes = [len(frame[3]) + len(frame[4]) for frame in frames]
+    elif lengths.count(lengths[0]) == len(lengths):  # the same, without a call for each
+        line = b"%d\r\n" % lengths[0]
+        tails = [line + frame[4] + b"\r\n" for frame in frames]
+    else:
+        tails = [b"%d\r\n%b\r\n" % (n, f[4]) for n, f in zip(lengths, frames, strict=True)]
+    sizes = [len(f[3]) + n for n, f in zip(lengths, frames, strict=True)] if headed else lengths
     total = sum(sizes)
     shares: list[_Share] = [(subscription, tails, total) for subscription in plain]
     bits, groups = router.random_bits, route.groups
+    if len(groups) == 1:
+        (group,) = groups
+        count = len(group)
+        shares += _split(group, [bits(32) % count for _ in frames], tails, sizes)
+        return shares
     picked = [[bits(32) % len(group) for group in groups] for _ in frames] if groups else ()
     for number, group in enumerate(groups):
         shares += _split(group, [picks[number] for picks in picked], tails, sizes)
@@ -135,10 +148,10 @@ def _split(
     group: Sequence[Subscription], picks: list[int], tails: list[bytes], sizes: list[int]
 ) -> list[_Share]:
     """The members of a queue group with what was picked for each."""
-    mine: dict[int, list[int]] = {}
-    for at, pick in enumerate(picks):
-        mine.setdefault(pick, []).append(at)
-    return [
-        (group[pick], [tails[at] for at in own], sum([sizes[at] for at in own]))
-        for pick, own in mine.items()
-    ]
+    chosen = list(dict.fromkeys(picks))
+    mine: dict[int, list[bytes]] = {pick: [] for pick in chosen}
+    nbytes = dict.fromkeys(chosen, 0)
+    for pick, tail, size in zip(picks, tails, sizes, strict=True):
+        mine[pick].append(tail)
+        nbytes[pick] += size
+    return [(group[pick], own, nbytes[pick]) for pick, own in mine.items()]

@@ -82,7 +82,7 @@ class FileLog(StreamLog):
         super().__init__(name, segments[-1], cache.mark_dirty)
         self.directory = directory
         self._cache = cache
-        self._decode = RecordReader(self, cache).decode
+        self.decode = RecordReader(self, cache).decode
         self.segments = segments
         self.bases = [segment.base for segment in segments]
         self.table = table

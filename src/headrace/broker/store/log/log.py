@@ -49,7 +49,7 @@ class StreamLog:
     else writes them.
     """
 
-    _decode: Decode
+    decode: Decode
 
     def __init__(self, name: str, tail: Segment, mark_dirty: Callable[[StreamLog], None]) -> None:
         self.name = name
@@ -64,7 +64,7 @@ class StreamLog:
         self.views: dict[SubjectFilter | None, View] = {}
         self.superseded: list[tuple[int, int]] | None = None
         self.search = SubjectSearch(self)
-        self.last_of_each = self.search.last_of_each
+        self.last_of_each, self.rows_at = self.search.last_of_each, self.search.rows_at
         self.removals = Removals(self)
         self.limits = SubjectLimits(self)
         self._mark_dirty = mark_dirty
@@ -112,7 +112,7 @@ class StreamLog:
         if position < 0:
             return None
         out: list[StoredRow] = []
-        self._decode(segment, (position,), out, 0)
+        self.decode(segment, (position,), out, 0)
         return StoredMessage(*out[0]) if out else None
 
     def holds(self, sequence: int) -> bool:
@@ -175,9 +175,7 @@ class StreamLog:
     def subject(self, subject: bytes) -> SubjectState | None:
         """First, last and count of one subject, or None if there is no live message of it."""
         sid = self.table.ids.get(subject)
-        if sid is None:
-            return None
-        return self.search.state_of(sid)
+        return None if sid is None else self.search.state_of(sid)
 
     def subjects(self, filter: SubjectFilter | None) -> Iterator[tuple[bytes, SubjectState]]:
         """Every subject with a live message that matches, with its state; in no particular order."""
@@ -323,7 +321,7 @@ class StreamLog:
                     positions = view.positions(segment, position, end)
                     if positions:
                         wanted = positions[: max_messages - len(out)]
-                        room = self._decode(segment, wanted, out, room)
+                        room = self.decode(segment, wanted, out, room)
                         if room < 0 or len(out) >= max_messages:
                             return out
                         if len(wanted) < len(positions):

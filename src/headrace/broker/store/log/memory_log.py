@@ -176,7 +176,7 @@ class MemoryLog(StreamLog):
             self.first = last_seq + 1
         self.segments[-1].sealed = True
 
-    def _decode(
+    def decode(
         self, segment: Segment, positions: Sequence[int], out: list[StoredRow], room: int
     ) -> int:
         names, sids, stamps, bodies = (

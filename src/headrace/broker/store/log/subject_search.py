@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ....errors import StoreReadError
-from ....message import SubjectState
+from ....message import StoredRow, SubjectState
 from ..index.occurrences import Occurrences, list_occurrences
 
 if TYPE_CHECKING:
@@ -73,6 +73,18 @@ class SubjectSearch:
             else:
                 found.append(self.last_of(sid) if sid in loose else lasts[sid])
         return found
+
+    def rows_at(self, sequences: Iterable[int], max_bytes: int) -> dict[int, StoredRow]:
+        """The messages with these sequences: without those that are gone, or are beyond so many bytes.
+
+        At least one, if there is one. Raises StoreReadError.
+        """
+        log, found = self._log, list[StoredRow]()
+        for segment, positions in log.live_positions(sorted(set(sequences))):
+            max_bytes = log.decode(segment, positions, found, max_bytes)
+            if max_bytes < 0:
+                break
+        return {row[0]: row for row in found}
 
     def _search_forward(self, sid: int, start: int) -> int:
         for segment in self._log.segments[self._log.segment_index(start) :]:

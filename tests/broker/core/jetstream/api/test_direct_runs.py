@@ -115,6 +115,26 @@ def test_a_message_that_is_not_on_disk_is_answered_when_it_is() -> None:
     assert [each.payload for each in inbox.take()] == [b"new"]
 
 
+def test_answers_to_several_receivers_keep_their_order() -> None:
+    world, client = filled()
+    heard = []
+    for together in (False, True):
+        inboxes = [client.subscribe(b"_INBOX.%b.>" % name) for name in (b"a", b"b", b"*")]
+        replies = [b"_INBOX.%b.%d" % (b"abbc"[at % 4 : at % 4 + 1], at) for at in range(20)]
+        lines = [
+            publication(b"$JS.API.DIRECT.GET.S." + key, b"", reply)
+            for key, reply in zip(KEYS, replies, strict=True)
+        ]
+        for chunk in [b"".join(lines)] if together else lines:
+            client.send(chunk)
+        heard.append([inbox.take() for inbox in inboxes])
+        for inbox in inboxes:
+            inbox.close()
+    assert heard[0] == heard[1]
+    assert [len(messages) for messages in heard[1]] == [5, 10, 20]
+    assert answered(world) == (0 if World.pedantic else 20)
+
+
 @pytest.mark.parametrize("body", [b"{}", b" ", b'{"no_hdr":true}', b'{"seq":3}', b"{"])
 def test_requests_that_say_more_go_one_by_one(body: bytes) -> None:
     world, client = filled()
@@ -137,10 +157,11 @@ def test_what_cannot_be_read_now_is_said_by_each_answer(monkeypatch: pytest.Monk
     assert world.hub.engine is not None
     store = world.hub.engine.registry.streams["S"].store
 
-    def fail(sequence: int) -> None:
+    def fail(*asked: object) -> None:
         raise StoreReadError("reading 1.seg: Input/output error", "1.seg", 5)
 
     monkeypatch.setattr(store, "get", fail)
+    monkeypatch.setattr(store, "rows_at", fail)
     found = answers(client, KEYS, together=True)
     told = [str(each.status) for each in found]
     assert len([text for text in told if text.startswith("500 reading 1.seg")]) == 19

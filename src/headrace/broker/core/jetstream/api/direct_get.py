@@ -37,10 +37,10 @@ _READ: Final = 256
 _READ_BYTES: Final = 4 * 1024 * 1024
 _SUBJECTS_MAX: Final = 1024  # more subjects in one answer: 413
 NOT_FOUND: Final = status(names.MESSAGE_NOT_FOUND)
-_PLACE: Final = (
+PLACE: Final = (
     b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n"
 )
-_BATCHED: Final = _PLACE + b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n"
+_BATCHED: Final = PLACE + b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n"
 _BAD: Final = status(names.BAD_DIRECT_REQUEST)
 _EOB: Final = status(names.EOB)
 
@@ -272,5 +272,5 @@ def headers_of(
     _sequence, subject, headers, _payload, timestamp_ns = message
     place = stream.name.encode(), subject, message.sequence, format_time(timestamp_ns).encode()
     if pending is None:
-        return with_place(headers, _PLACE % place, _PLACE)
+        return with_place(headers, PLACE % place, PLACE)
     return with_place(headers, _BATCHED % (*place, pending, last_sent), _BATCHED)

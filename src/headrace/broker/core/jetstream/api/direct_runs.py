@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from .....api.times import format_time
 from .....errors import StoreError
 from .....subjects import is_valid_subject
 from .....wire.frames import Frame
-from ...ports.bus import Origin
+from ...ports.bus import Origin, Target
+from ...server_headers import with_place
 from ..context import Context
 from ..stream.stream import Stream
-from .direct_get import NOT_FOUND, headers_of
+from .direct_get import NOT_FOUND, PLACE
 from .ports import Assets
 
 DIRECT: Final = b"$JS.API.DIRECT.GET."
@@ -52,11 +54,23 @@ class DirectRuns:
             found = _answers(stream, asked)
         except StoreError:
             return publishes
-        publish = self._bus.publish
-        for publication, (block, payload) in zip(publishes, found, strict=False):
-            publish(publication[2], b"", block, payload)
+        self._send([frame[2] for frame in publishes[: len(found)]], found)
         self.answered += len(found)
         return publishes[len(found) :]
+
+    def _send(self, replies: Sequence[bytes], found: Sequence[tuple[bytes, bytes]]) -> None:
+        """Send each its answer: those for one receiver that stand together in one go."""
+        resolve, same, target = self._bus.resolve, b"", None
+        batches: list[tuple[Target, list[tuple[bytes, bytes, bytes, bytes]]]] = []
+        for reply, (block, payload) in zip(replies, found, strict=True):
+            if reply != same:
+                same, target = reply, resolve(reply)
+            if target is not None:
+                if not batches or batches[-1][0] is not target:
+                    batches.append((target, []))
+                batches[-1][1].append((reply, b"", block, payload))
+        for target, messages in batches:
+            target.send_many(messages)
 
 
 def _asked(publishes: Sequence[Frame], start: bytes) -> list[bytes]:
@@ -72,20 +86,27 @@ def _asked(publishes: Sequence[Frame], start: bytes) -> list[bytes]:
 
 def _answers(stream: Stream, subjects: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
     """Headers and payloads of the answers, up to the first that has to be looked at by itself."""
-    store, durable, left = stream.store, stream.store.durable_seq, RUN_BYTES
+    store, left = stream.store, RUN_BYTES
+    durable, lasts = store.durable_seq, store.last_of_each(subjects)
+    rows = store.rows_at(lasts, RUN_BYTES)
+    place = PLACE.replace(b"%b", stream.name.encode().replace(b"%", b"%%"), 1)
+    bare = with_place(b"", place)
     answers: list[tuple[bytes, bytes]] = []
-    for subject in subjects:
-        state = store.subject(subject)
-        if state is None:
+    for subject, sequence in zip(subjects, lasts, strict=True):
+        if not sequence:
             if not is_valid_subject(subject):
                 break
             answers.append((NOT_FOUND, b""))
             continue
-        message = store.get(state.last_seq) if state.last_seq <= durable else None
-        if message is None:
+        row = rows.get(sequence) if sequence <= durable else None
+        if row is None:
             break
-        left -= len(message.headers) + len(message.payload)
+        _sequence, name, headers, payload, time_ns = row
+        left -= len(headers) + len(payload)
         if left < 0:
             break
-        answers.append((headers_of(stream, message), message.payload))
+        said = name, sequence, format_time(time_ns).encode()
+        answers.append(
+            (with_place(headers, place % said, PLACE) if headers else bare % said, payload)
+        )
     return answers
