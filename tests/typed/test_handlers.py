@@ -69,7 +69,15 @@ def test_mypy_takes_a_handler_of_both_kinds_everywhere_and_one_kind_only_where_i
         f"[mypy]\nmypy_path = {ROOT / 'src'}\nfollow_imports = silent\nstrict = True\n"
     )
     cache = ROOT / ".mypy_cache" / "programs"
-    command = [sys.executable, "-m", "mypy", "--config-file", config, "--cache-dir", cache]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file",
+        config,
+        "--cache-dir",
+        cache,
+    ]
     done = subprocess.run(
         [*command, "--output", "json", "program.py"],
         cwd=tmp_path,
