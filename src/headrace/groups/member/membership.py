@@ -355,8 +355,6 @@ class Membership(Generic[G]):
     async def wait_for_consuming(self) -> None:
         """Until it reads a consumer of its member: the record lists the member, and messages can come.
 
-        Put it in ``asyncio.timeout`` where that may take too long.
-
         Raises:
             GroupError: the membership ends before. What ``wait`` raises is raised, if it has a reason.
         """
