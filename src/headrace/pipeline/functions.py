@@ -14,6 +14,7 @@ from typing import Any
 from .document import Document
 from .model import Function
 from .problems import PipelineError, Place, Problem, did_you_mean
+from .spark_errors import text_of
 
 
 def find(given: str | Callable[..., Any], file: Path, place: Place) -> Function:
@@ -63,8 +64,8 @@ def read_python(
         raise PipelineError([Problem(Place(file), text)]) from error
     except SyntaxError as error:
         raise PipelineError([_no_python(file, error)]) from error
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # a file that ends its process makes no pipeline
+        text = f"{type(error).__name__}: {text_of(error)}"
         raise PipelineError([Problem(Place(file, _line_in(file, error)), text)]) from error
     made = [value for value in vars(module).values() if isinstance(value, Pipeline)]
     if len(set(map(id, made))) != 1:
@@ -105,7 +106,7 @@ def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool]:
 
 def _no_python(file: Path, error: Exception) -> Problem:
     line = error.lineno or 0 if isinstance(error, SyntaxError) else 0
-    said = error.msg if isinstance(error, SyntaxError) else str(error)
+    said = error.msg if isinstance(error, SyntaxError) else text_of(error)
     return Problem(Place(file, line), f"no Python: {said}")
 
 

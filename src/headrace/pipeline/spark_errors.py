@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-_OURS: Final = re.compile(r"(?:^(?:E\s+)?|: )headrace\.[\w.]+?\.?\w*Error_?: (.+)$", re.MULTILINE)
+_OURS: Final = re.compile(
+    r"(?:^(?:E\s+)?|: )headrace\.[\w.]{1,150}?\w{0,60}Error_?: (.+)$", re.MULTILINE
+)
 _PYTHON: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception|Warning)): (.+)$", re.MULTILINE)
 _FRAME: Final = re.compile(r'^\s+File "(.+?)", line (\d+),? in (\S+)$', re.MULTILINE)
 _CRASHED: Final = re.compile(r"^Current thread .*\(most recent call first\):$", re.MULTILINE)
@@ -28,6 +30,11 @@ _SQLSTATE: Final = re.compile(r"(?: SQLSTATE: \w+)+$")
 _PAGES: Final = re.compile(r"\n(?:=== Streaming Query ===|Driver stacktrace:).*", re.DOTALL)
 LONGEST: Final = 4_000
 """Characters of a sentence: a text that is longer is a document that somebody raised."""
+_DETAIL: Final = 300
+_HALF: Final = 32_000
+_CARRIERS_MAX: Final = 20
+_UNSHOWN: Final = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff]")
+"""What ends a string in C, moves a terminal's cursor, or is no Unicode."""
 
 _SOURCES: Final = re.compile(
     r"There are \[(\d+)\] sources in the checkpoint offsets and now there are \[(\d+)\] sources"
@@ -38,26 +45,40 @@ _STATE: Final = re.compile(
 )
 _MEMORY: Final = re.compile(r"java\.lang\.OutOfMemoryError(?:: ([^\n]+))?")
 _FULL: Final = re.compile(
-    r"(?:\s|^)(/[^\s:()'\"]+)[^\n/]*No space left on device|No space left on device"
+    r"(?:\s|^)(/[^\s:()'\"]{1,300})[^\n/]{0,300}No space left on device|No space left on device"
 )
 _WORKER: Final = re.compile(
     r"(Python worker (?:exited unexpectedly|failed to connect back)[^.\n]*)"
 )
 
 
+def text_of(error: BaseException | str) -> str:
+    """What an error says, whatever a user's class does: text that can be stored, sent and shown.
+
+    A long one lacks its middle: what failed stands at the beginning or at the end.
+    """
+    try:
+        text = str(error)
+    except Exception as failed:
+        text = f"{type(error).__name__}, whose text cannot be told ({type(failed).__name__})"
+    if len(text) > 2 * _HALF:
+        text = f"{text[:_HALF]}\n[...]\n{text[-_HALF:]}"
+    return _UNSHOWN.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
 def sentence_of(error: BaseException | str) -> str:
     """One sentence about an error of Spark, or of ours or a user's that travelled through it."""
-    text = str(error)
+    text = text_of(error)
     if known := _known(text):
-        return known
+        return _short(known)
     for pattern in (_USER_RAISED, _OURS):
         found = pattern.findall(text)
         if found:
             return _short(_SQLSTATE.sub("", found[-1]))
     if worker := _WORKER.search(text):
-        return (
-            f"Spark lost a Python worker ({worker[1].strip()}): it was killed, or crashed{_at(text)}. Where "
-            "memory is short, the system kills what is large"
+        return _short(
+            f"Spark lost a Python worker ({worker[1].strip()[:_DETAIL]}): it was killed, or crashed"
+            f"{_at(text)}. Where memory is short, the system kills what is large"
         )
     if "Traceback (most recent call last)" in text:
         raised = _PYTHON.findall(text)
@@ -100,7 +121,7 @@ def _known(text: str) -> str:
             "a new generation with headrace pipeline reset"
         )
     if memory := _MEMORY.search(text):
-        what = f" ({memory[1].strip()})" if memory[1] else ""
+        what = f" ({memory[1].strip()[:_DETAIL]})" if memory[1] else ""
         return (
             f'Java has run out of memory{what}. Give it more ([spark.conf], "spark.driver.memory" = '
             '"4g"), or let batches be smaller (maxOffsetsPerTrigger)'
@@ -112,9 +133,11 @@ def _known(text: str) -> str:
 
 def _first_line(error: BaseException | str, text: str) -> str:
     name = type(error).__name__ if isinstance(error, BaseException) else ""
-    rest, before = text.strip(), None
-    while rest != before:  # what carried it
+    rest = text.strip()
+    for _ in range(_CARRIERS_MAX):  # what carried it
         before, rest = rest, _FRONT.sub("", rest, count=1).strip()
+        if rest == before:
+            break
     first = next((line.strip() for line in rest.splitlines() if line.strip()), "")
     causes = _JAVA_CAUSE.findall(text)
     if causes and (not first or first.startswith("at ")):

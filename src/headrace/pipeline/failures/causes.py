@@ -14,14 +14,14 @@ from ...errors import (
     TimeoutError_,
 )
 from ..problems import PipelineError
-from ..spark_errors import sentence_of
+from ..spark_errors import sentence_of, text_of
 
 Kind = Literal["away", "worker", "java", "mistake", "other"]
 """``away``: a server does not answer. ``worker``: a Python process of Spark was lost. ``java``: its Java was,
 and all queries with it. ``mistake``: another attempt changes nothing. ``other``: it may pass, as the failure
 of a user's function may."""
 
-_OURS: Final = re.compile(r"headrace\.[\w.]*?(_?\w*Error_?): ")
+_OURS: Final = re.compile(r"headrace\.[\w.]{0,150}?(_?\w{0,60}Error_?): ")
 _AWAY: Final = frozenset(
     {
         "ConnectFailedError",
@@ -87,13 +87,13 @@ def cause_of(error: BaseException) -> Cause:
     if _is_without_java(inner):
         return Cause("java", f"{GONE}; spark.log may say why")
     kind = _kind_of(inner)
-    return Cause(kind, text, kind == "other" and _is_code(str(inner), text))
+    return Cause(kind, text, kind == "other" and _is_code(text_of(inner), text))
 
 
 def _kind_of(error: BaseException) -> Kind:
     if isinstance(error, HeadraceError):
         return _kind_of_ours(error)
-    text = str(error)
+    text = text_of(error)
     names = _OURS.findall(text)
     if names:
         last = names[-1]
@@ -118,7 +118,7 @@ def _is_without_java(error: BaseException) -> bool:
     """Whether a call found no Java, or has lost it. By names, so that nothing of Spark is imported here."""
     name = type(error).__name__
     return name in ("SparkGoneError", "Py4JNetworkError") or (
-        name == "Py4JError" and _UNANSWERED.fullmatch(str(error)) is not None
+        name == "Py4JError" and _UNANSWERED.fullmatch(text_of(error)) is not None
     )
 
 
