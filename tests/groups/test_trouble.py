@@ -18,7 +18,7 @@ from headrace.groups import (
     elastic,
     static,
 )
-from headrace.groups.events import GroupStuck
+from headrace.groups.events import CopyPaused, GroupStuck
 from headrace.groups.lag import measure
 from headrace.groups.member import outlook
 from headrace.groups.trouble import troubles
@@ -157,15 +157,15 @@ async def test_a_group_that_could_get_nothing_is_not_created(js: JetStream) -> N
 
 
 @contextlib.asynccontextmanager
-async def events_of(js: JetStream) -> AsyncIterator[list[GroupStuck]]:
-    found: list[GroupStuck] = []
+async def events_of(js: JetStream, kind: type[Any] = GroupStuck) -> AsyncIterator[list[Any]]:
+    found: list[Any] = []
 
     async def collect() -> None:
         async for event in js.connection.events():
             note(event)
 
     def note(event: object) -> None:
-        if isinstance(event, GroupStuck):
+        if isinstance(event, kind):
             found.append(event)
 
     task = asyncio.create_task(collect())
@@ -198,6 +198,45 @@ async def test_members_tell_once_while_it_lasts(
         assert len(told) == 1
         await stream.update(subjects=["p.*"])
         await until(lambda: len(told) == 2)
+
+
+async def test_members_tell_once_that_nothing_is_copied_while_that_lasts(
+    js: JetStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server looks at what it copies each second; here any look is too long ago."""
+    for name in ("FIRST_S", "LOOK_S", "CONFIRM_S"):
+        monkeypatch.setattr(outlook, name, 0.05)
+    monkeypatch.setattr(outlook, "PAUSE_S", -1.0)
+    await js.create_stream(name="S", subjects=["o.*"])
+    await elastic.create(
+        js, "S", "g", 1, partitioning_filters=BY_KEY, members=["a"], max_buffered_messages=1
+    )
+    held = asyncio.Event()
+
+    async def handle(message: GroupMessage) -> None:
+        await held.wait()
+        await message.ack()
+
+    async with (
+        events_of(js, CopyPaused) as told,
+        elastic.join(js, "S", "g", "a", handle) as membership,
+    ):
+        looks = membership._outlook
+        assert looks is not None
+        await until(lambda: told)
+        assert (told[0].stream, told[0].queue, told[0].is_full) == ("S", "S-g", False)
+        assert told[0].seconds >= 0
+        monkeypatch.setattr(outlook, "PAUSE_S", 1e6)
+        await until(lambda: not looks._pause_told)
+        assert len(told) == 1
+        await publish(js, 3)
+        queue = await js.stream("S-g")
+        while not (await queue.info()).state.messages:
+            await asyncio.sleep(0)
+        monkeypatch.setattr(outlook, "PAUSE_S", -1.0)
+        await until(lambda: len(told) == 2)
+        assert told[1].is_full
+        held.set()
 
 
 async def test_who_must_not_ask_goes_on_in_silence(

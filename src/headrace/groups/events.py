@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..client.events import Event
 
-__all__ = ["GroupStuck", "HandlerFailed", "LeaseLost", "LoopBlocked"]
+__all__ = ["CopyPaused", "GroupStuck", "HandlerFailed", "LeaseLost", "LoopBlocked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,22 @@ class HandlerFailed(Event):
     delivered: int
     key: object
     error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPaused(Event):
+    """The server has not looked for ``seconds`` at what it copies from ``stream`` into the work queue of the
+    member's group: new messages wait. It begins again by itself. Told once, while it lasts.
+
+    ``is_full`` says that the work queue has no room. Else the server was restarted, or is busy: a
+    nats-server notices after 10 s that a copy stands, and waits longer each time where that fails.
+    """
+
+    member: str
+    stream: str
+    queue: str
+    seconds: float
+    is_full: bool
 
 
 @dataclass(frozen=True, slots=True)

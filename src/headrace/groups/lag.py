@@ -204,7 +204,7 @@ async def _source_lag(js: JetStream, info: StreamInfo, group: ElasticGroup) -> i
     from the position that the copy has reached, where the server tells it (nats-server from 2.15 on).
     """
     said = max((each.lag for each in info.sources), default=0)
-    if not said and not _is_full(info):
+    if not said and not is_full(info):
         return 0
     reached = max((each.seq for each in info.sources), default=0)
     filters = [each.filter for each in group.partitioning_filters or ()] or [">"]
@@ -224,7 +224,8 @@ async def _source_lag(js: JetStream, info: StreamInfo, group: ElasticGroup) -> i
     return sum(each.messages for each in found)
 
 
-def _is_full(info: StreamInfo) -> bool:
+def is_full(info: StreamInfo) -> bool:
+    """Whether a work queue has, or about has, no room for another message."""
     config, state = info.config, info.state
     return 0 < config.max_msgs <= state.messages or 0 < config.max_bytes <= 2 * state.bytes
 

@@ -17,19 +17,24 @@ from typing import TYPE_CHECKING, Final
 from ...api.errors import Errors
 from ...errors import ConnectionClosedError, HeadraceError, JetStreamApiError
 from ..consumers import stream_of
-from ..events import GroupStuck
+from ..events import CopyPaused, GroupStuck
+from ..lag import is_full
+from ..records import ElasticGroup
 from ..trouble import troubles
 
 if TYPE_CHECKING:
-    from ...api.streams import StreamConfig
+    from ...api.streams import StreamInfo
     from ...client import JetStream
     from ...client.events import Event
     from ..reach import Trouble
-    from ..records import ElasticGroup, StaticGroup
+    from ..records import StaticGroup
 
 FIRST_S: Final = 2.0
 LOOK_S: Final = 6.0
 CONFIRM_S: Final = 1.0
+PAUSE_S: Final = 2.5
+"""So long the server may not have looked at what it copies; a nats-server does each second."""
+
 LOOK_MAX_S: Final = 60.0  # where the server does not answer, or must not be asked
 _NOT_FOUND: Final = Errors.STREAM_NOT_FOUND.err_code
 
@@ -63,6 +68,8 @@ class Outlook:
         self._found: tuple[Trouble, ...] = ()
         self._suspected: set[str] = set()
         self._told: set[str] = set()
+        self._pauses_since: float | None = None
+        self._pause_told = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"outlook of {label}")
 
     async def end(self) -> None:
@@ -81,13 +88,18 @@ class Outlook:
             except HeadraceError:  # whoever works meets it, too, and says so
                 pause = min(max(2 * pause, LOOK_S), LOOK_MAX_S)
                 continue
-            pause = CONFIRM_S if self._judge(found) else LOOK_S
+            pausing = self._pauses_since is not None and not self._pause_told
+            pause = CONFIRM_S if self._judge(found) or pausing else LOOK_S
 
     async def _look(self) -> tuple[Trouble, ...]:
         record = self._record()
-        seen = (record.revision, await self._config(record.stream))
+        origin = await self._info(record.stream)
+        seen: tuple[object, ...] = (record.revision, origin and origin.config)
         if stream_of(record) != record.stream:
-            seen = (*seen, await self._config(stream_of(record)))  # type: ignore[assignment]
+            queue = await self._info(stream_of(record))
+            seen = (*seen, queue and queue.config)
+            is_changing = isinstance(record, ElasticGroup) and record.change is not None
+            self._judge_copy(record.stream, None if is_changing else queue)
         if seen != self._seen or self._found:
             self._found = tuple(
                 each for each in await troubles(self._js, record) if each.is_certain
@@ -95,14 +107,34 @@ class Outlook:
             self._seen = seen
         return self._found
 
-    async def _config(self, name: str) -> StreamConfig | None:
+    async def _info(self, name: str) -> StreamInfo | None:
         try:
-            info = (await self._js.stream(name)).cached_info
+            return (await self._js.stream(name)).cached_info
         except JetStreamApiError as error:
             if error.err_code != _NOT_FOUND:
                 raise
             return None
-        return None if info is None else info.config
+
+    def _judge_copy(self, stream: str, queue: StreamInfo | None) -> None:
+        """Tell, once, that two looks have found a copy that stands; one may have met the server at work."""
+        source = queue.sources[0] if queue is not None and queue.sources else None
+        # Below 0 it has not looked since it was started.
+        if source is None or queue is None or 0 <= source.active <= PAUSE_S:
+            self._pauses_since, self._pause_told = None, False
+            return
+        now = asyncio.get_running_loop().time()
+        if self._pauses_since is None:
+            self._pauses_since = now - max(source.active, 0.0)
+        elif not self._pause_told:
+            self._pause_told, full = True, is_full(queue)
+            name, seconds = queue.config.name, now - self._pauses_since
+            why = "has no room" if full else "goes on when the server has set the copy up again"
+            _log.warning(
+                "%s: nothing was copied from stream %r for %.0f s, and new messages wait: its work queue %r "
+                "%s",
+                *(self._label, stream, seconds, name, why),
+            )
+            self._emit(CopyPaused(self._label, stream, name, seconds, full))
 
     def _judge(self, found: tuple[Trouble, ...]) -> bool:
         """Tell of what was found twice, each once for as long as it lasts. Whether to look again soon."""
