@@ -14,6 +14,7 @@ import pytest
 import peers
 from headrace.client import (
     Consumer,
+    Consumption,
     DeadLetter,
     JetStream,
     JetStreamMessage,
@@ -161,6 +162,37 @@ async def test_nothing_is_lost_while_dead_letters_cannot_be_stored(
     info = await dead.info()
     assert info.state.messages == 1
     assert (await dead.get_last_message(f"{name}.x")).payload == b"x"
+    await dead.delete()
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_dead_letter_whose_message_comes_again_is_stored_once(
+    js: JetStream, stream: Stream, way: str, ack_pending: Pending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody takes it at first; then it is stored, and the acknowledgement of its message is lost."""
+    await js.publish(f"{stream.name}.bad", b"x")
+    consumer = await stream.create_consumer(durable_name="c", ack_wait=1)
+    name = f"{stream.name}DEAD"
+    policy = DeadLetter(f"{name}.x", after=1)
+    errors = list[Exception]()
+
+    def consumption(failing: Failing) -> Consumption:
+        return consumer.consume(failing, on_failure=policy, on_error=errors.append, **WAYS[way])
+
+    with monkeypatch.context() as lost:
+        lost.setattr(JetStreamMessage, "ack", lambda message: None)
+        async with consumption(Failing()):
+            await until(lambda: any(not isinstance(error, ValueError) for error in errors))
+            dead = await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+
+            async def is_stored() -> bool:
+                return (await dead.info()).state.messages == 1
+
+            await until(is_stored)
+    async with consumption(Failing(error=KeyError)):
+        await until(lambda: any(isinstance(error, KeyError) for error in errors))
+        await ack_pending(consumer, 0)
+    assert (await dead.info()).state.messages == 1
     await dead.delete()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from headrace.groups import (
     elastic,
 )
 from headrace.groups.events import HandlerFailed
-from member_world import GROUP, STREAM, World
+from member_world import GROUP, QUICK, STREAM, World
 from nats_cluster import Cable
 from peers import ServerProcess
 from waiting import until
@@ -270,6 +270,45 @@ async def test_a_message_that_fails_too_often_is_put_elsewhere_with_its_story(
     assert GROUP in letter.headers["Headrace-Group"]
     work = await js.stream(f"{STREAM}-{GROUP}")
     assert (await work.info()).state.messages == 0
+
+
+async def test_a_dead_letter_is_stored_once_whichever_members_put_it_away(
+    world: World, js: JetStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody takes it at first; then it is stored, its message is not acknowledged, and another member's."""
+    await world.create(members=("a", "b"))
+    await elastic.set_mappings(js, STREAM, GROUP, world.mapped("a"))
+    calls: Counter[str] = Counter()
+
+    def failing(member: str) -> Callable[[GroupMessage], Awaitable[None]]:
+        async def fails(message: GroupMessage) -> None:
+            calls[member] += 1
+            raise ValueError(member)
+
+        return fails
+
+    policy = DeadLetter("dead.orders", after=1)
+    with monkeypatch.context() as lost:
+        lost.setattr(GroupMessage, "ack", lambda message: None)
+        async with world.join("a", failing("a"), config=QUICK, on_failure=policy):
+            await world.publish(1)
+            await until(lambda: world.errors, "no letter was refused")
+            dead = await js.create_stream(name="DEAD", subjects=["dead.>"])
+
+            async def is_stored() -> bool:
+                return (await dead.info()).state.messages == 1
+
+            await until(is_stored, "the letter was not stored")
+    await elastic.set_mappings(js, STREAM, GROUP, world.mapped("b"))
+    work = await js.stream(f"{STREAM}-{GROUP}")
+    async with world.join("b", failing("b"), config=QUICK, on_failure=policy):
+
+        async def is_empty() -> bool:
+            return (await work.info()).state.messages == 0
+
+        await until(is_empty, "the message was not acknowledged")
+    assert calls["a"] and calls["b"]
+    assert (await dead.info()).state.messages == 1
 
 
 async def test_messages_can_be_iterated_instead(world: World) -> None:

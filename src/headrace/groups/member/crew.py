@@ -29,6 +29,7 @@ class Crew:
 
     Attributes:
         js, stream: where the consumers are.
+        group: its name.
         label: group and member, for texts.
         settings: how the consumers are configured.
         handler, on_failure: what is called for a message, and what follows when that fails.
@@ -47,6 +48,7 @@ class Crew:
 
     js: JetStream
     stream: str
+    group: str
     label: str
     settings: Settings
     handler: Handler

@@ -142,7 +142,8 @@ class Handling:
     ) -> None:
         """Store the message elsewhere, then acknowledge it; try on until that succeeds."""
         metadata = message.metadata
-        msg_id = f"{metadata.stream}.{metadata.stream_seq}.{self._crew.label}"
+        # The same whichever member puts it away: what one stored and could not acknowledge comes to another.
+        msg_id = f"{metadata.stream}.{metadata.stream_seq}.{self._crew.group}"
         attempt = 0
         while True:
             try:

@@ -218,6 +218,7 @@ class Membership(Generic[G]):
         self._crew = Crew(
             js=self._js,
             stream=where,
+            group=self.group,
             label=label,
             settings=settings,
             handler=self._traced(),
