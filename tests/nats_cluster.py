@@ -109,12 +109,12 @@ class Node:
     def __init__(self, name: str, server: peers.ServerProcess, monitoring_port: int) -> None:
         self.name = name
         self.server = server
-        self._monitoring = f"http://127.0.0.1:{monitoring_port}"
+        self.monitoring_url = f"http://127.0.0.1:{monitoring_port}"
 
     def ask(self, path: str) -> dict[str, Any]:
         """What its monitoring says; nothing while it does not answer."""
         try:
-            with urllib.request.urlopen(f"{self._monitoring}{path}", timeout=2) as answer:
+            with urllib.request.urlopen(f"{self.monitoring_url}{path}", timeout=2) as answer:
                 found: dict[str, Any] = json.load(answer)
                 return found
         except urllib.error.HTTPError as error:

@@ -355,7 +355,7 @@ async def meta(
 
 
 def judge_meta(verdict: Verdict, cluster: Any, expect: int | None, **limits: float | None) -> None:
-    """What ``jsz`` says of the cluster; it lists the other servers only at the leader."""
+    """What ``jsz`` says of the cluster. A follower lists the others, too, but knows the leader's state alone."""
     if not isinstance(cluster, dict) or not cluster:
         verdict.criticals.append("the server belongs to no cluster, or JetStream is off there")
         return
@@ -366,6 +366,10 @@ def judge_meta(verdict: Verdict, cluster: Any, expect: int | None, **limits: flo
     if expect is not None and size != expect:
         verdict.criticals.append(f"{size} servers, not {expect}")
     replicas = [each for each in cluster.get("replicas") or () if isinstance(each, dict)]
+    told = f"{size} servers, led by {leader}"
+    if leaders := [each for each in replicas if each.get("name") == leader]:
+        replicas = leaders
+        told += ", who knows how far the others are: ask there"
     for each in replicas:
         name = each.get("name") or each.get("peer") or "?"
         if each.get("offline"):
@@ -377,4 +381,4 @@ def judge_meta(verdict: Verdict, cluster: Any, expect: int | None, **limits: flo
             f"lag_{name}", each.get("lag") or 0, limits["lag_warn"], limits["lag_critical"]
         )
         verdict.judge(f"seen_{name}", seen, limits["seen_warn"], limits["seen_critical"], unit="s")
-    verdict.fine.append(f"{size} servers, led by {leader}")
+    verdict.fine.append(told)
