@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import json
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -293,6 +294,58 @@ async def signed_requests(directory: Path, url: str) -> None:
         assert await post(now, b"another key of enough length") == 403
         assert await post(now - 600) == 403
         assert await post(now) == 201
+
+
+@pytest.mark.one_database
+async def test_jobs_are_found_and_cancelled_from_the_command_line(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with service(tmp_path, database_url) as address:
+
+        async def jobs(*arguments: str) -> str:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "headrace", "jobs", *arguments, "--url", address),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            output, errors = await process.communicate()
+            assert process.returncode == 0, errors.decode()
+            return output.decode()
+
+        await jobs("channel", "orders", "--token", "ct")
+        await jobs("producer", "p", "--token", "pt")
+        await jobs("consumer", "orders", "mailer", "--type", "pull")
+        for number in (1, 2):
+            login = ("--channel-token", "ct", "--producer", "p", "--producer-token", "pt")
+            await jobs("publish", "orders", "hello", "--id", f"m-{number}", *login)
+
+        async def found(*filters: str) -> list[dict[str, Any]]:
+            told: list[dict[str, Any]] = json.loads(
+                await jobs("find", "orders", *filters, "--json")
+            )
+            return told
+
+        (first,) = await found("--message", "m-1")
+        assert (first["message"], first["consumer"], first["state"]) == ("m-1", "mailer", "QUEUED")
+        header, *rows = (await jobs("find", "orders", "--consumer", "mailer")).splitlines()
+        assert header.split() == [
+            "JOB",
+            "CONSUMER",
+            "MESSAGE",
+            "STATE",
+            "SINCE",
+            "CLAIMS",
+            "LAST",
+            "ERROR",
+        ]
+        assert ["m-2" in row for row in rows] == [True, False], "the newest first"
+        everything = ("cancel", "orders", "--consumer", "mailer")
+        assert (await jobs(*everything, "--dry-run")).startswith("would cancel 2 waiting")
+        await jobs("cancel", "orders", "--job", first["id"], "-f")
+        assert [each["id"] for each in await found("--state", "dead")] == [first["id"]]
+        assert "no such jobs" in await jobs("find", "orders", "--older-than", "1h")
+        await jobs(*everything, "-f")
+        assert await found("--state", "queued") == []
 
 
 @pytest.mark.parametrize(

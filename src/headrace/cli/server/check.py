@@ -355,7 +355,7 @@ async def meta(
 
 
 def judge_meta(verdict: Verdict, cluster: Any, expect: int | None, **limits: float | None) -> None:
-    """What ``jsz`` says of the cluster. A follower lists the others, too, but knows the leader's state alone."""
+    """What ``jsz`` says of the cluster. A follower lists the others, but knows only how the leader is."""
     if not isinstance(cluster, dict) or not cluster:
         verdict.criticals.append("the server belongs to no cluster, or JetStream is off there")
         return
