@@ -68,12 +68,11 @@ class Lane:
     def handle(self, key: str, number: int, now: float, how: str = "") -> None:
         """A handler has it; ``how`` it came is told where that is wrong."""
         found = self.keys.setdefault(key, Key())
+        before = f"; before{found.came[number]}" if found.came.get(number) else ""
         if number >= found.begun:
             self._wrong(f"invented: {key} {number}, and {found.begun} were sent")
         elif number in found.confirmed and number not in found.doubtful:
-            self._wrong(
-                f"doubled: {key} {number} was confirmed, and comes again{how}; before{found.came[number]}"
-            )
+            self._wrong(f"doubled: {key} {number} was confirmed, and comes again{how}{before}")
         elif number in found.handled:
             self.again += 1
         elif self.keeps_order and number != found.newest + 1:

@@ -30,7 +30,8 @@ from changes.places import Kind, Server, Service
 from changes.ships import KEYS, Ships
 from changes.traffic import Work, flowing, set_up
 from headrace.client import connect
-from headrace.groups import elastic
+from headrace.errors import HeadraceError
+from headrace.groups import elastic, lag
 from jobs_endpoint import Endpoint
 
 END_S = 90.0
@@ -119,12 +120,26 @@ async def _watch(work: Work, connection: Any, tell: Callable[[str], None]) -> No
             for number in range(told, len(work.wrong)):
                 work.wrong[number] += f" ({_machine(late)})"
                 tell(f"WRONG {work.wrong[number]}")
-            told = len(work.wrong)
+            fresh, told = work.wrong[told:], len(work.wrong)
+            if any(each.startswith("group: stuck") for each in fresh):
+                tell(await _look(work))
             await work.rest(1.0)
             late.append(time.monotonic() - now - 1.0)
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
+
+
+async def _look(work: Work) -> str:
+    """How the group stands: what waits, who reads, how the copy goes."""
+    try:
+        async with asyncio.timeout(5):
+            group = await elastic.get(work.js, "ORDERS", "billing")
+            queue = await (await work.js.stream("ORDERS-billing")).info()
+            found = await lag.measure(work.js, group)
+    except (HeadraceError, TimeoutError) as error:
+        return f"    group billing: {error!r}"
+    return f"    group billing: {found}; queue {queue.state.messages}, {queue.sources}"
 
 
 def _machine(late: deque[float]) -> str:

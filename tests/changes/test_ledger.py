@@ -43,6 +43,17 @@ def test_what_was_confirmed_must_not_come_again_and_what_was_not_may() -> None:
     assert made.wrong == ["l: doubled: k 0 was confirmed, and comes again"]
 
 
+def test_what_may_be_stored_twice_may_come_twice_though_it_was_confirmed() -> None:
+    made = Lane("l", keeps_order=True)
+    made.begin("k")
+    made.doubt("k", 0)
+    made.store("k", 0, 0.0)
+    made.handle("k", 0, 0.0)
+    made.confirm("k", 0)
+    made.handle("k", 0, 1.0)
+    assert (made.wrong, made.again) == ([], 1)
+
+
 def test_the_order_of_a_key_is_judged_where_it_is_promised() -> None:
     for keeps_order, wrong in ((True, ["l: out of order: k 2 after 0"]), (False, [])):
         made = lane(keeps_order=keeps_order)
