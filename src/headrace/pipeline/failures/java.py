@@ -27,7 +27,9 @@ class JavaLost:
     idle: int = 0
 
     def __str__(self) -> str:
-        return f"{self.idle} {' '.join(f'{each:.3f}' for each in self.at)}"
+        return " ".join(
+            (f"{self.idle}", *map(repr, self.at))
+        )  # whole: a rounded time could be to come
 
     @classmethod
     def read(cls, text: str) -> JavaLost:
