@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..client.connection import connect
+from ..client.handlers.letters import id_of_message
 from ..client.health import WELL, Health, unwell
 from ..client.net.options import Options
 from ..errors import ConnectionClosedError, DisconnectedError, HeadraceError, TimeoutError_
@@ -271,7 +272,4 @@ async def _work(running: Running, js: JetStream, stop: asyncio.Future[Any]) -> N
 
 async def _publish(js: JetStream, source: Source, message: Any, body: bytes) -> None:
     """Once for each message: the id is made of it, and the stream keeps one of an id."""
-    about = message.metadata
-    await js.publish(
-        source.publish, body, msg_id=f"{about.stream}.{about.stream_seq}.{source.name}"
-    )
+    await js.publish(source.publish, body, msg_id=id_of_message(message.metadata, source.name))

@@ -7,6 +7,7 @@ import itertools
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -106,7 +107,8 @@ async def test_what_fails_for_ever_becomes_a_dead_letter_that_says_why(
     letter = await dead.get_message(1)
     headers = {name: letter.headers[name] for name in letter.headers}
     assert (letter.payload, len(failing.calls[1])) == (b"poison", 3)
-    assert headers.pop("Nats-Msg-Id") == f"{stream.name}.1.c"
+    time_ns = (await stream.get_message(1)).timestamp_ns
+    assert headers.pop("Nats-Msg-Id") == f"{stream.name}.1.{time_ns}.c"
     assert headers == {
         "Customer": "7",
         "Headrace-Stream": stream.name,
@@ -193,6 +195,29 @@ async def test_a_dead_letter_whose_message_comes_again_is_stored_once(
         await until(lambda: any(isinstance(error, KeyError) for error in errors))
         await ack_pending(consumer, 0)
     assert (await dead.info()).state.messages == 1
+    await dead.delete()
+
+
+async def is_empty(consumer: Consumer) -> bool:
+    """Whether all of its messages were acknowledged."""
+    info = await consumer.info()
+    return not info.num_pending + info.num_ack_pending
+
+
+async def test_a_stream_that_is_made_again_has_dead_letters_of_its_own(js: JetStream) -> None:
+    """Its first message has the sequence of the first one before: with one id for both, it would be lost."""
+    name = "AGAIN"
+    dead = await letters_of(js, "AGAINDEAD")
+    policy = DeadLetter(f"{dead.name}.x", after=1)
+    for payload in (b"before", b"after"):
+        stream = await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+        await js.publish(f"{name}.bad", payload)
+        consumer = await stream.create_consumer(durable_name="c")
+        async with consumer.consume(Failing(), on_failure=policy, on_error=lambda error: None):
+            await until(partial(is_empty, consumer))
+        await stream.delete()
+    letters = [(await dead.get_message(number)).payload for number in (1, 2)]
+    assert letters == [b"before", b"after"]
     await dead.delete()
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from ...errors import ProtocolError
 
 if TYPE_CHECKING:
+    from ...api.acks import AckTokens
     from ...wire.headers import Headers
 
 REASON: Final = "Headrace-Failure"
@@ -25,6 +26,15 @@ class Headed(Protocol):
 
     @property
     def headers(self) -> Headers: ...
+
+
+def id_of_message(about: AckTokens, who: str) -> str:
+    """The message id of what ``who`` makes of a message: the same whenever the message is delivered.
+
+    Its time is in it: the first message of a stream that was made again has the sequence of another one, and
+    would not be stored with the same id.
+    """
+    return f"{about.stream}.{about.stream_seq}.{about.timestamp_ns}.{who}"
 
 
 def letter_headers(

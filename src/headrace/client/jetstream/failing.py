@@ -19,6 +19,7 @@ from ..handlers.letters import (
     SEQUENCE,
     STREAM,
     SUBJECT,
+    id_of_message,
     letter_headers,
 )
 from ..message import header_block
@@ -218,7 +219,7 @@ class Failing:
                 (ATTEMPTS, str(failures)),
             ],
         )
-        headers[_MSG_ID] = [f"{about.stream}.{about.stream_seq}.{about.consumer}"]
+        headers[_MSG_ID] = [id_of_message(about, about.consumer)]
         session = self._session
         answer = await session.requests.ask(
             subject, header_block(headers), message.payload, session.options.request_timeout

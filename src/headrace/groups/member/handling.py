@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...client.callbacks import CALLBACK_ERRORS, as_exception
 from ...client.handlers.failure import Again, decide
-from ...client.handlers.letters import GROUP, SEQUENCE, SUBJECT, letter_headers
+from ...client.handlers.letters import GROUP, SEQUENCE, SUBJECT, id_of_message, letter_headers
 from ...errors import ConnectionClosedError, HeadraceError
 from ..errors import HandlerFailedError, NotOwnedError
 from ..events import HandlerFailed, LeaseLost
@@ -143,7 +143,7 @@ class Handling:
         """Store the message elsewhere, then acknowledge it; try on until that succeeds."""
         metadata = message.metadata
         # The same whichever member puts it away: what one stored and could not acknowledge comes to another.
-        msg_id = f"{metadata.stream}.{metadata.stream_seq}.{self._crew.group}"
+        msg_id = id_of_message(metadata, self._crew.group)
         attempt = 0
         while True:
             try:
