@@ -18,6 +18,7 @@ class Key:
     """The messages of one key."""
 
     begun: int = 0  # numbers that were sent, acknowledged or not
+    under_way: set[int] = field(default_factory=set)  # sent, and neither acknowledged nor handled
     stored: dict[int, float] = field(
         default_factory=dict
     )  # acknowledged and not handled: since when
@@ -57,11 +58,13 @@ class Lane:
         """The next number of a key, which is sent now."""
         found = self.keys.setdefault(key, Key())
         found.begun += 1
+        found.under_way.add(found.begun - 1)
         return found.begun - 1
 
     def store(self, key: str, number: int, now: float) -> None:
         """The stream has acknowledged it."""
         found = self.keys[key]
+        found.under_way.discard(number)
         if number not in found.handled:
             found.stored[number] = now
 
@@ -78,6 +81,7 @@ class Lane:
         elif self.keeps_order and number != found.newest + 1:
             self._wrong(f"out of order: {key} {number} after {found.newest}")
         found.came[number] = how
+        found.under_way.discard(number)
         found.handled.add(number)
         found.newest = max(found.newest, number)
         found.stored.pop(number, None)
@@ -112,8 +116,8 @@ class Lane:
 
     @property
     def waiting(self) -> int:
-        """Messages that are stored and not handled."""
-        return sum(len(key.stored) for key in self.keys.values())
+        """Messages that are stored and not handled, or on their way to be stored."""
+        return sum(len(key.stored) + len(key.under_way) for key in self.keys.values())
 
     def end(self) -> None:
         """Nothing comes any more: what was not handled is lost."""

@@ -127,3 +127,16 @@ def test_what_is_kept_is_within_the_limits_and_ends_with_the_newest(
         found = [each for each, _ in kept.held]
         assert found == sorted(set(found))
         assert kept.max_msgs < 0 or len(kept.held) <= kept.max_msgs
+
+
+def test_what_is_on_its_way_is_waited_for() -> None:
+    made = lane(stored=0)
+    number = made.begin("k")
+    assert made.waiting == 1, "it may be stored yet, and has to be handled then"
+    made.store("k", number, 1.0)
+    assert made.waiting == 1
+    made.handle("k", number, 2.0)
+    assert made.waiting == 0
+    made.begin("k")
+    made.handle("k", 1, 3.0)
+    assert made.waiting == 0, "it was stored, or nobody could have it"
