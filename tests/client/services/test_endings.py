@@ -39,6 +39,7 @@ async def test_the_request_in_hand_is_answered_and_those_that_wait_unless_the_co
     end: Callable[[Connection, Service], Awaitable[None]],
 ) -> None:
     begun, released = asyncio.Event(), asyncio.Event()
+    wait_s = 0.6 if end is close else 10  # then three are not answered
 
     async def answer(message: Message) -> bytes:
         begun.set()
@@ -47,7 +48,7 @@ async def test_the_request_in_hand_is_answered_and_those_that_wait_unless_the_co
 
     async def ask(number: int) -> bytes:
         try:
-            return (await connection.request("ends", b"%d" % number, timeout=0.6)).payload
+            return (await connection.request("ends", b"%d" % number, timeout=wait_s)).payload
         except (HeadraceError, TimeoutError):
             return b""
 
