@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import inspect
 import re
 from pathlib import Path
@@ -61,3 +62,13 @@ async def run_block(block: Block, names: dict[str, Any]) -> None:
     result = eval(code, names)
     if inspect.iscoroutine(result):
         await result
+
+
+def load(program: Path) -> Any:
+    """A program of ``examples`` as a module: it runs what it does when it is imported."""
+    spec = importlib.util.spec_from_file_location(f"example_{program.stem}", program)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import guides
 import peers
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -19,12 +19,7 @@ pytestmark = pytest.mark.peer
 
 
 def main_of(name: str) -> Callable[[str], Any]:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    main: Callable[[str], Any] = module.main
+    main: Callable[[str], Any] = guides.load(EXAMPLES / f"{name}.py").main
     return main
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from typing import Any
 
 import pytest
@@ -19,12 +18,7 @@ pytestmark = pytest.mark.peer
 
 @pytest.fixture(scope="module")
 def example() -> Any:
-    spec = importlib.util.spec_from_file_location("example_rate_limit", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return guides.load(EXAMPLE)
 
 
 def test_the_page_shows_the_example() -> None:

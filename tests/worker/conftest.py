@@ -1,4 +1,4 @@
-"""Both servers in turn, a connection, and a stream of a test's own."""
+"""Both servers in turn, a connection, a stream of a test's own, and a PostgreSQL."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 import peers
+import postgres_server
 from headrace.client import JetStream, Stream, connect
 
 _numbers = itertools.count(1)
@@ -40,3 +41,14 @@ async def stream(js: JetStream) -> AsyncIterator[Stream]:
     stream = await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
     yield stream
     await stream.delete()
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    """The address of a database server, where it is installed."""
+    server = postgres_server.PostgresServer()
+    try:
+        server.start()
+        yield server.url()
+    finally:
+        server.remove()

@@ -10,7 +10,6 @@ from typing import Any
 import psycopg
 import pytest
 
-import postgres_server
 from headrace.errors import ConfigurationError
 from headrace.worker import Done
 from waiting import until_here
@@ -28,16 +27,6 @@ class About:
 class Message:
     def __init__(self, sequence: int, stored_ns: int = 5) -> None:
         self.metadata = About(sequence, stored_ns)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    server = postgres_server.PostgresServer()
-    try:
-        server.start()
-        yield server.url()
-    finally:
-        server.remove()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

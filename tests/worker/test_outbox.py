@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import psycopg
@@ -12,7 +11,6 @@ import pytest
 
 import guides
 import peers
-import postgres_server
 from headrace import DisconnectedUnknownError
 from headrace.client import JetStream, Stream
 from waiting import until
@@ -24,22 +22,7 @@ pytestmark = pytest.mark.peer
 
 @pytest.fixture(scope="module")
 def outbox() -> Any:
-    spec = importlib.util.spec_from_file_location("example_outbox", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    server = postgres_server.PostgresServer()
-    try:
-        server.start()
-        yield server.url()
-    finally:
-        server.remove()
+    return guides.load(EXAMPLE)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import difflib
 import json
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -35,7 +36,7 @@ class Seen(NamedTuple):
     error: BaseException | None = None
 
 
-class Recorded:
+class Recorded(ABC):
     """Messages in the order in which they came. Compare it with a list of what should have come.
 
     An item of the list is a subject, or a subject and a payload: bytes, or any other value, which is
@@ -45,13 +46,13 @@ class Recorded:
     __hash__ = None  # type: ignore[assignment]  # it grows
 
     @property
+    @abstractmethod
     def messages(self) -> list[Seen]:
         """What has come until now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def wait(self, count: int, timeout: float = 30.0) -> list[Seen]:
         """The messages, once there are ``count`` of them or more. Raises TimeoutError."""
-        raise NotImplementedError
 
     def __len__(self) -> int:
         return len(self.messages)
