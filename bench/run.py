@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 from collections.abc import Callable
 
 import buckets
@@ -61,6 +62,9 @@ ON_REQUEST = frozenset({"survey"})
 def main() -> None:
     parser = _parser()
     arguments = parser.parse_args()
+    # Whoever ends it, what it has started is ended, and what was measured is shown.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     ourclient.loop_name = arguments.loop
     unknown = set(arguments.benchmark) - set(BENCHMARKS)
     if unknown:
