@@ -13,9 +13,10 @@ import httpx2
 import pytest
 
 import peers
-from console_world import World
+from console_world import ATTACK, World, fill, kill_a_job, tell_a_pipeline
 from headrace.client import JetStream, connect
 from headrace.console import ConsoleServer, Settings
+from headrace.groups import PartitioningFilter, elastic
 from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
 from headrace.jobs.runtime import Runtime
@@ -134,3 +135,45 @@ def static() -> Path:
     import headrace.console
 
     return Path(str(headrace.console.__file__)).parent / "static"
+
+
+@pytest.fixture
+async def shown(
+    make_world: Callable[..., Any], service: httpx2.AsyncClient, server: Any, page: Any
+) -> World:
+    """A console that has something on every page, open in the browser."""
+    url = f"http://127.0.0.1:{server.monitoring_port}"
+    world: World = await make_world(
+        http=_Both(service), jobs="http://jobs", jobs_token="admin", monitoring=url
+    )
+    await fill(world.js)
+    await kill_a_job(service, reason=ATTACK)
+    await elastic.create(
+        world.js,
+        "ORDERS",
+        "g",
+        max_members=3,
+        partitioning_filters=[PartitioningFilter("orders.*", (1,))],
+    )
+    await elastic.add_members(world.js, "ORDERS", "g", ["a", "b"])
+    stream = await world.js.stream("ORDERS")
+    await stream.create_consumer(
+        durable_name="query", metadata={"headrace.role": "spark-progress"}, description=ATTACK
+    )
+    await tell_a_pipeline(world.js)
+    await world.console.sources.watcher.refresh()
+    await page.goto(world.console.url)
+    return world
+
+
+class _Both:
+    """Asks the job service in this process, and everybody else over the network."""
+
+    def __init__(self, service: httpx2.AsyncClient) -> None:
+        self._service = service
+
+    async def request(self, method: str, url: str, **keywords: Any) -> httpx2.Response:
+        if url.startswith("http://jobs"):
+            return await self._service.request(method, url, **keywords)
+        async with httpx2.AsyncClient() as client:
+            return await client.request(method, url, **keywords)

@@ -10,10 +10,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from console_world import ATTACK, SUBJECT_ATTACK, World, fill, kill_a_job, tell_a_pipeline
+from console_browser import act, check, go
+from console_world import ATTACK, SUBJECT_ATTACK, World, kill_a_job
+from headrace.client import JetStream
 from headrace.console import subjects
 from headrace.console.routes import buckets
-from headrace.groups import PartitioningFilter, elastic
+from headrace.groups import elastic
 from waiting import until
 
 pytestmark = pytest.mark.timeout(180)
@@ -28,35 +30,6 @@ LINES_MAX = 120  # in the page at any time, however many there are
 PAUSE_MS_MAX = 1_500  # between two frames, on a machine that is busy with other tests
 
 
-@pytest.fixture
-async def shown(
-    make_world: Callable[..., Any], service: httpx2.AsyncClient, server: Any, page: Any
-) -> World:
-    """A console that has something on every page, open in the browser."""
-    url = f"http://127.0.0.1:{server.monitoring_port}"
-    world: World = await make_world(
-        http=_Both(service), jobs="http://jobs", jobs_token="admin", monitoring=url
-    )
-    await fill(world.js)
-    await kill_a_job(service, reason=ATTACK)
-    await elastic.create(
-        world.js,
-        "ORDERS",
-        "g",
-        max_members=3,
-        partitioning_filters=[PartitioningFilter("orders.*", (1,))],
-    )
-    await elastic.add_members(world.js, "ORDERS", "g", ["a", "b"])
-    stream = await world.js.stream("ORDERS")
-    await stream.create_consumer(
-        durable_name="query", metadata={"headrace.role": "spark-progress"}, description=ATTACK
-    )
-    await tell_a_pipeline(world.js)
-    await world.console.sources.watcher.refresh()
-    await page.goto(world.console.url)
-    return world
-
-
 CURVES = {
     "overview": 2,
     "streams/ORDERS": 2,
@@ -66,43 +39,6 @@ CURVES = {
     "spark": 2,
 }
 """How many each page has."""
-
-
-class _Both:
-    """Asks the job service in this process, and everybody else over the network."""
-
-    def __init__(self, service: httpx2.AsyncClient) -> None:
-        self._service = service
-
-    async def request(self, method: str, url: str, **keywords: Any) -> httpx2.Response:
-        if url.startswith("http://jobs"):
-            return await self._service.request(method, url, **keywords)
-        async with httpx2.AsyncClient() as client:
-            return await client.request(method, url, **keywords)
-
-
-async def go(page: Any, path: str, heading: str) -> None:
-    await page.evaluate("path => { location.hash = path }", f"#/{path}")
-    await page.locator("main h2", has_text=heading).first.wait_for()
-
-
-async def act(page: Any, button: str, confirm: str = "", **fields: str) -> None:
-    """Open an action, fill it in, do it, and wait for the word that it is done."""
-    await page.get_by_role("button", name=f"{button} …", exact=True).first.click()
-    dialog = page.locator("dialog[open]").last
-    for name, value in fields.items():
-        await dialog.locator(f"[name={name}]").fill(value)
-    do = dialog.locator("form button").first
-    if confirm:
-        assert await do.is_disabled(), "nothing is destroyed before the name is typed"
-        await dialog.locator("[name=confirm]").fill(confirm)
-    await do.click()
-    await page.locator(".toast").wait_for()
-    await dialog.wait_for(state="detached")
-
-
-def check(page: Any) -> None:
-    assert page.complaints == []
 
 
 async def unharmed(page: Any) -> None:
@@ -277,12 +213,20 @@ async def test_streams_and_consumers_are_acted_on(shown: World, page: Any) -> No
     await act(page, "Unpin p")
     assert not (await pinned.info()).priority_groups[0].pinned_client_id
     await go(page, "streams/ORDERS/consumers/work", "work")
-    await act(page, "Pause", seconds="600")
+    await page.get_by_role("button", name="Pause …", exact=True).click()
+    dialog = page.locator("dialog[open]")
+    await dialog.locator("[name=span]").fill("soon")
+    await dialog.locator("form button").first.click()
+    await dialog.get_by_text("such as 90m").wait_for()
+    await page.keyboard.press("Escape")
+    await act(page, "Pause", span="10m")
     assert (await (await js.consumer("ORDERS", "work")).info()).paused
     await act(page, "Resume")
     await act(page, "Reset", confirm="work", sequence="20")
     assert (await (await js.consumer("ORDERS", "work")).info()).num_pending == 12
     await act(page, "Delete", confirm="work")
+    await go(page, "streams/ORDERS", "ORDERS")
+    await consumer_is_made_and_changed(page, js)
     await go(page, "streams/ORDERS", "ORDERS")
     await act(page, "Purge", confirm="ORDERS", keep="5")
     assert (await (await js.stream("ORDERS")).info()).state.messages == 5
@@ -292,9 +236,28 @@ async def test_streams_and_consumers_are_acted_on(shown: World, page: Any) -> No
     check(page)
 
 
+async def consumer_is_made_and_changed(page: Any, js: JetStream) -> None:
+    await act(page, "Create a consumer", name="made", filter_subjects="in.> other.*", ack_wait="2m")
+    await page.locator("main h2", has_text="made").wait_for()
+    consumer = await js.consumer("ORDERS", "made")
+    config = (await consumer.info()).config
+    assert (config.ack_wait, config.filter_subjects) == (120.0, ("in.>", "other.*"))
+    await page.get_by_role("button", name="Edit …").click()
+    dialog = page.locator("dialog[open]")
+    document = dialog.locator("[name=config]")
+    settings = json.loads(await document.input_value())
+    await document.fill(json.dumps({**settings, "max_ack_pending": 7}))
+    await dialog.get_by_role("button", name="Show what changes").click()
+    await dialog.locator("td", has_text="max_ack_pending").wait_for()
+    assert (await consumer.info()).config.max_ack_pending != 7
+    await dialog.get_by_role("button", name="Change", exact=True).click()
+    await dialog.wait_for(state="detached")
+    assert (await consumer.info()).config.max_ack_pending == 7
+
+
 @OURS
 async def test_buckets_and_jobs_are_acted_on(
-    shown: World, page: Any, service: httpx2.AsyncClient
+    shown: World, page: Any, service: httpx2.AsyncClient, tmp_path: Path
 ) -> None:
     bucket = await shown.js.key_value("CONF")
     await go(page, "buckets/CONF", "CONF")
@@ -311,6 +274,8 @@ async def test_buckets_and_jobs_are_acted_on(
     async with page.expect_download() as expected:
         await page.locator("main td a").first.click()
     assert (await (await expected.value).path()).read_bytes() == b"content"
+    await objects_are_uploaded(page, shown.js, tmp_path)
+    await act(page, "Delete", confirm="big file.bin")
     await act(page, "Delete", confirm=f"notes/{ATTACK}")
     await act(page, "Delete the bucket", confirm="FILES")
     await go(page, "jobs/c/k", "k")
@@ -321,6 +286,35 @@ async def test_buckets_and_jobs_are_acted_on(
     await page.get_by_text("No job is dead.").wait_for()
     await unharmed(page)
     await jobs_are_found_and_cancelled(page, service)
+    await unharmed(page)
+
+
+async def objects_are_uploaded(page: Any, js: JetStream, folder: Path) -> None:
+    """A file of some megabytes, under a name of its own; again only when it may replace the first."""
+    store = await js.object_store("FILES")
+    content = bytes(range(256)) * 20_000
+    (folder / "big file.bin").write_bytes(content)
+
+    async def upload(said: str, **chosen: str) -> None:
+        await page.get_by_role("button", name="Upload …").click()
+        dialog = page.locator("dialog[open]")
+        await dialog.locator("[name=file]").set_input_files(folder / "big file.bin")
+        for name, value in chosen.items():
+            field = dialog.locator(f"[name={name}]")
+            await (field.select_option(value) if name == "replace" else field.fill(value))
+        await dialog.locator("form button").first.click()
+        await page.get_by_text(said).first.wait_for()
+
+    await upload("big file.bin stored: 4.9 MiB")
+    assert await store.get("big file.bin") == content
+    await upload("there is an object 'big file.bin' already")
+    await page.keyboard.press("Escape")
+    content = b"smaller"
+    (folder / "big file.bin").write_bytes(content)
+    await upload("big file.bin stored: 7 B", replace="yes")
+    await upload(f"notes/{ATTACK[:5]}", name=f"notes/{ATTACK}2")
+    assert [await store.get(name) for name in ("big file.bin", f"notes/{ATTACK}2")] == [content] * 2
+    await page.locator(".toast").wait_for(state="detached")
     await unharmed(page)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.console.routes import search
+from headrace.console import guard
+from headrace.console.routes import objects, search
+from waiting import until
 
 
 async def test_a_message_is_published_with_headers_and_as_bytes(world: Any) -> None:
@@ -176,3 +180,98 @@ async def test_a_search_keeps_to_times_and_needs_something_to_look_for(searched:
     await stream.purge()
     empty = await searched.get("/streams/S/search?text=a")
     assert empty == {"messages": [], "looked": 0, "next": 0}
+
+
+async def test_a_consumer_is_made_and_changed_after_a_look_at_what_differs(world: Any) -> None:
+    await world.js.create_stream(name="ORDERS", subjects=("orders.>",))
+    path = "/streams/ORDERS/consumers"
+    config = {"durable_name": "work", "ack_policy": "explicit", "max_deliver": 5}
+    assert (await world.send("POST", path, config=config)) == {"name": "work"}
+    consumer = await world.js.consumer("ORDERS", "work")
+    assert (await consumer.info()).config.max_deliver == 5
+    again = await world.send("POST", path, 409, config={**config, "max_deliver": 6})
+    assert again["code"].startswith("server_")
+    bad: list[Any] = [None, [], {"durable_name": 7}, {}, {**config, "ack_policy": "maybe"}]
+    for wrong in bad:
+        assert (await world.send("POST", path, 400, config=wrong))["message"]
+    await world.send("POST", "/streams/NONE/consumers", 404, config=config)
+
+    before = (await world.get(f"{path}/work"))["config"]
+    more = {**before, "max_deliver": 9}
+    plan = await world.send("PUT", f"{path}/work", config=more, dry_run=True)
+    assert plan["changes"] == [{"setting": "max_deliver", "now": 5, "then": 9}]
+    assert (await consumer.info()).config.max_deliver == 5
+    await world.send("PUT", f"{path}/work", config=more)
+    assert (await consumer.info()).config.max_deliver == 9
+    assert (await consumer.info()).config.ack_policy == "explicit"
+    other = await world.send(
+        "PUT", f"{path}/work", 400, config={**more, "durable_name": "x", "name": "x"}
+    )
+    assert "does not change here" in other["message"]
+    refused = await world.send("PUT", f"{path}/work", 409, config={**more, "ack_policy": "none"})
+    assert refused["code"].startswith("server_")
+
+
+MARK = {"x-headrace-console": "1"}
+
+
+async def test_an_object_is_uploaded_and_replaced_when_asked(world: Any) -> None:
+    store = await world.js.create_object_store("FILES")
+    content = bytes(range(256)) * 10_000
+    path = "/api/objects/FILES/notes/a%20b.bin"
+    made = await world.http.put(path, content=content, headers=MARK)
+    assert (made.status_code, made.json()["bytes"]) == (200, len(content))
+    assert await store.get("notes/a b.bin") == content
+    again = await world.http.put(path, content=b"other", headers=MARK)
+    assert (again.status_code, again.json()["code"]) == (409, "exists")
+    assert await store.get("notes/a b.bin") == content
+    await world.http.put(f"{path}?replace=1", content=b"other", headers=MARK)
+    assert await store.get("notes/a b.bin") == b"other"
+    await world.http.put("/api/objects/FILES/empty", content=b"", headers=MARK)
+    assert await store.get("empty") == b""
+    nowhere = await world.http.put("/api/objects/NONE/a", content=b"x", headers=MARK)
+    assert nowhere.status_code == 404
+
+
+async def test_an_upload_that_is_cut_off_or_stops_leaves_nothing(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await world.js.create_object_store("FILES")
+    await store.put("kept", b"as it was")
+    for stops in (False, True):
+        monkeypatch.setattr(objects, "PAUSE_S_MAX", 0.2 if stops else 60.0)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", urlsplit(world.console.url).port
+        )
+        writer.write(
+            b"PUT /api/objects/FILES/kept?replace=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b"X-Headrace-Console: 1\r\nContent-Length: 900000\r\n\r\n" + b"x" * 300_000
+        )
+        await writer.drain()
+        await until(lambda: world.console.sources.uploads == 1)
+        if stops:
+            assert b"408" in await reader.readline()
+        writer.close()
+        await until(lambda: world.console.sources.uploads == 0)
+    assert await store.get("kept") == b"as it was"
+    (chunks,) = [each.size for each in await store.list()]
+    assert (await store.status()).size < 10_000, "no piece of either is left"
+    assert chunks == len(b"as it was")
+
+
+async def test_uploads_have_limits(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.js.create_object_store("FILES")
+    monkeypatch.setattr(guard, "UPLOAD_BYTES_MAX", 1000)
+    large = await world.http.put("/api/objects/FILES/a", content=b"x" * 1001, headers=MARK)
+    assert (large.status_code, large.json()["code"]) == (413, "too_large")
+
+    async def pieces() -> Any:
+        yield b"x"
+
+    unsaid = await world.http.put("/api/objects/FILES/a", content=pieces(), headers=MARK)
+    assert unsaid.status_code == 413
+    monkeypatch.setattr(world.console.sources, "uploads", objects.UPLOADS_MAX)
+    many = await world.http.put("/api/objects/FILES/a", content=b"x", headers=MARK)
+    assert (many.status_code, many.json()["code"]) == (429, "too_many")
+    foreign = await world.http.put("/api/objects/FILES/a", content=b"x")
+    assert foreign.status_code == 403

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..api.base import DocumentError, read_json
+from ..api.base import Document, DocumentError, from_wire, read_json, to_wire
 from ..errors import ConfigurationError, HeadraceError, JetStreamApiError
 from ..errors import TimeoutError_ as NoAnswerError
 from ..groups.errors import GroupNotFoundError
 
 _LOG: Final = logging.getLogger("headrace.console")
+
+C = TypeVar("C", bound=Document)
 
 Handler = Callable[[Request], Awaitable[Any]]
 
@@ -89,6 +91,27 @@ async def body_of(request: Request) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise RefusedError(400, "not_json", "the body has to be an object")
     return document
+
+
+def config_of(document: dict[str, Any], kind: type[C]) -> C:
+    """The field ``config``, as the JetStream API has it. Raises RefusedError."""
+    said = document.get("config")
+    if not isinstance(said, dict):
+        raise RefusedError(400, "not_accepted", "config has to be an object")
+    try:
+        return from_wire(said, kind, strict=True)
+    except DocumentError as error:
+        raise RefusedError(400, "not_accepted", f"config: {error}") from error
+
+
+def changes_between(before: Any, after: Any) -> list[dict[str, Any]]:
+    """The fields of two configurations that differ, as the API has them; None is the default."""
+    old, new = to_wire(before), to_wire(after)
+    return [
+        {"setting": name, "now": old.get(name), "then": new.get(name)}
+        for name in dict.fromkeys((*old, *new))
+        if old.get(name) != new.get(name)
+    ]
 
 
 def text_of(document: dict[str, Any], name: str, default: str = "") -> str:

@@ -24,6 +24,9 @@ MARK: Final = "x-headrace-console"
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 
+UPLOAD_BYTES_MAX: Final = 1024**3
+"""Of an object, which is passed on in pieces."""
+
 HEADERS: Final = (
     (
         b"content-security-policy",
@@ -45,6 +48,7 @@ _OPEN: Final = ("/api/session",)
 
 _METRICS: Final = "/metrics"
 _API: Final = "/api/"
+_OBJECTS: Final = "/api/objects/"
 _CLOSED: Final = (_API, _METRICS)
 """What needs the password; scrapers, who have no cookie, give it with each request (HTTP basic)."""
 
@@ -100,8 +104,9 @@ class Guard:
                     "foreign_request",
                     f"requests that change something need the header {MARK}",
                 )
-            if _length(headers) > BODY_BYTES_MAX:
-                return 413, "too_large", f"at most {BODY_BYTES_MAX} bytes are accepted"
+            most = _most(scope["method"], path)
+            if _length(headers, most) > most:
+                return 413, "too_large", f"at most {most} bytes are accepted"
             if self._read_only and path not in _OPEN:
                 return 403, "read_only", "this console was started with --read-only"
         # To look at something may cost the server, too, as a stream that is followed.
@@ -120,12 +125,17 @@ class Guard:
         return 401, "password_needed", "give the password first"
 
 
-def _length(headers: Headers) -> int:
+def _most(method: str, path: str) -> int:
+    """How many bytes a request's body may have."""
+    return UPLOAD_BYTES_MAX if method == "PUT" and path.startswith(_OBJECTS) else BODY_BYTES_MAX
+
+
+def _length(headers: Headers, most: int) -> int:
     """What a body says of its length; one that comes in pieces without saying so counts as too long."""
     if "transfer-encoding" in headers:
-        return BODY_BYTES_MAX + 1
+        return most + 1
     text = headers.get("content-length", "0")
-    return int(text) if text.isdigit() and len(text) < 12 else BODY_BYTES_MAX + 1
+    return int(text) if text.isdigit() and len(text) < 12 else most + 1
 
 
 def _basic_password(headers: Headers) -> str:

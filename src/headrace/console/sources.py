@@ -38,6 +38,7 @@ class Sources:
         connection, js: to the server.
         watcher: the newest look.
         followers: browsers that follow a stream or the looks right now.
+        uploads: objects that are being uploaded right now.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Sources:
         self.connection = connection
         self.js = js if js is not None else connection.jetstream()
         self.watcher = Watcher(connection, self.js, settings.interval_s)
-        self.followers = 0
+        self.followers = self.uploads = 0
         self._given = monitoring
         self._stack = contextlib.AsyncExitStack()
         self._http = http

@@ -1,4 +1,4 @@
-"""Consumers: the table, one of them, pausing, unpinning, resetting, deleting."""
+"""Consumers: the table, one of them, making, changing, pausing, unpinning, resetting, deleting."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from ...api.base import to_wire
+from ...api.consumers import ConsumerConfig
 from ...client.jetstream.consumer import Consumer
-from ..answers import RefusedError, body_of, confirm, number_of, text_of
+from ..answers import RefusedError, body_of, changes_between, config_of, confirm, number_of, text_of
 from ..look import consumer_row
 from ..sources import Sources
 
@@ -34,6 +35,32 @@ async def one(sources: Sources, request: Request) -> Any:
         "ack_floor": to_wire(info.ack_floor),
         "pause_remaining_s": info.pause_remaining,
     }
+
+
+async def create(sources: Sources, request: Request) -> Any:
+    """Make a consumer. Body: ``config``, as the JetStream API has it."""
+    config = config_of(await body_of(request), ConsumerConfig)
+    if not (config.durable_name or config.name):
+        raise RefusedError(400, "not_accepted", "a consumer needs a name here")
+    stream = await sources.js.stream(request.path_params["stream"])
+    consumer = await stream.create_consumer(config)
+    await sources.watcher.refresh()
+    return {"name": consumer.name}
+
+
+async def change(sources: Sources, request: Request) -> Any:
+    """Change a consumer. Body: the whole ``config``; ``dry_run`` answers what would change."""
+    said = await body_of(request)
+    after = config_of(said, ConsumerConfig)
+    name = request.path_params["consumer"]
+    if name not in (after.durable_name, after.name):
+        raise RefusedError(400, "not_accepted", "the name of a consumer does not change here")
+    consumer = await _consumer(sources, request)
+    if said.get("dry_run") is True:
+        changes = changes_between((await consumer.info()).config, after)
+        return {"changes": changes, "loss": "", "removes": False}
+    await consumer.update(after)
+    return await _done(sources)
 
 
 async def pause(sources: Sources, request: Request) -> Any:
@@ -87,7 +114,9 @@ _ONE: Final = "/api/streams/{stream}/consumers/{consumer}"
 
 ROUTES: Final = (
     ("GET", "/api/consumers", table),
+    ("POST", "/api/streams/{stream}/consumers", create),
     ("GET", _ONE, one),
+    ("PUT", _ONE, change),
     ("POST", f"{_ONE}/pause", pause),
     ("POST", f"{_ONE}/resume", resume),
     ("POST", f"{_ONE}/unpin", unpin),

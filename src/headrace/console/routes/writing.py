@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
-from ...api.base import DocumentError, from_wire, to_wire
 from ...api.streams import StreamConfig
 from ...client.jetstream.losing import loss_of
 from ...subjects import is_literal
-from ..answers import RefusedError, body_of, confirm, text_of
+from ..answers import RefusedError, body_of, changes_between, config_of, confirm, text_of
 from ..sources import Sources
 
 
@@ -38,7 +37,7 @@ async def publish(sources: Sources, request: Request) -> Any:
 
 async def create(sources: Sources, request: Request) -> Any:
     """Make a stream. Body: ``config``, as the JetStream API has it."""
-    config = _config((await body_of(request)).get("config"))
+    config = config_of(await body_of(request), StreamConfig)
     stream = await sources.js.create_stream(config)
     await sources.watcher.refresh()
     return {"name": stream.name}
@@ -51,7 +50,7 @@ async def change(sources: Sources, request: Request) -> Any:
     """
     said = await body_of(request)
     name = request.path_params["stream"]
-    after = _config(said.get("config"))
+    after = config_of(said, StreamConfig)
     if after.name != name:
         raise RefusedError(400, "not_accepted", "the name of a stream does not change here")
     stream = await sources.js.stream(name)
@@ -59,7 +58,7 @@ async def change(sources: Sources, request: Request) -> Any:
     loss = await loss_of(stream, info, after)
     removes = bool(loss.messages or loss.unneeded)
     if said.get("dry_run") is True:
-        changes = _changes(info.config, after)
+        changes = changes_between(info.config, after)
         return {"changes": changes, "loss": loss.text.removeprefix(", "), "removes": removes}
     if removes:
         confirm(said, name)
@@ -90,25 +89,6 @@ def _headers(text: str) -> dict[str, list[str]]:
             raise RefusedError(400, "not_accepted", f"a header is Name: value, not {line[:80]!r}")
         found.setdefault(name.strip(), []).append(value.strip())
     return found
-
-
-def _config(said: object) -> StreamConfig:
-    if not isinstance(said, dict):
-        raise RefusedError(400, "not_accepted", "config has to be an object")
-    try:
-        return from_wire(said, StreamConfig, strict=True)
-    except DocumentError as error:
-        raise RefusedError(400, "not_accepted", f"config: {error}") from error
-
-
-def _changes(before: StreamConfig, after: StreamConfig) -> list[dict[str, Any]]:
-    """The fields that differ, as the API has them; None is the default."""
-    old, new = to_wire(before), to_wire(after)
-    return [
-        {"setting": name, "now": old.get(name), "then": new.get(name)}
-        for name in dict.fromkeys((*old, *new))
-        if old.get(name) != new.get(name)
-    ]
 
 
 ROUTES: Final = (

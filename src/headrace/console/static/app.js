@@ -1,5 +1,6 @@
 // The frame: navigation, the page for the address, the password, theme, keys, messages.
 import { html, render, api, useEffect, useState } from "/lib.js";
+import { path } from "/address.js";
 import { start, useLive } from "/live.js";
 import { Dialog, Problem } from "/parts.js";
 import { Overview } from "/pages/overview.js";
@@ -37,13 +38,15 @@ function pageOf(parts) {
   return [Object.hasOwn(pages, first) && rest.length === 0 ? pages[first] : Nowhere, {}];
 }
 
+/** What a tab and a bookmark are called: the page, and what it shows. */
+function titleOf([first = "overview", ...rest]) {
+  const [, title] = PAGES.find(([name]) => name === (first === "objects" ? "buckets" : first)) || [first, first];
+  return [rest.join(" / ") || title, "Headrace"].join(" · ");
+}
+
 function Nowhere() {
   return html`<h2>No such page</h2><p><a href="#/overview">To the overview</a></p>`;
 }
-
-const address = () => location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map((part) => {
-  try { return decodeURIComponent(part); } catch { return part; }
-});
 
 function Toasts() {
   const [shown, set] = useState(null);
@@ -107,20 +110,24 @@ function useKeys(openHelp) {
 function App() {
   const [session, setSession] = useState(null);
   const [error, setError] = useState(null);
-  const [parts, setParts] = useState(address);
+  const [parts, setParts] = useState(path);
   const [help, setHelp] = useState(false);
   const [theme, toggle] = useTheme();
   const live = useLive();
   const enter = () => api("/session").then((found) => { setError(null); setSession(found); if (!found.needs_password) start(); }, setError);
   useEffect(() => {
-    const moved = () => { setParts(address()); scrollTo(0, 0); };
+    const moved = () => {
+      const found = path();
+      setParts((old) => { if (old.join("/") === found.join("/")) return old; scrollTo(0, 0); return found; });
+    };
     addEventListener("hashchange", moved);
     addEventListener("password-needed", enter);
-    setParts(address());  // it may have changed since the first render, when nobody listened
+    setParts(path());  // it may have changed since the first render, when nobody listened
     enter();
     return () => { removeEventListener("hashchange", moved); removeEventListener("password-needed", enter); };
   }, []);
   useKeys(() => setHelp(true));
+  useEffect(() => { document.title = titleOf(parts); }, [parts]);
   if (error) return html`<div class="login"><${Problem} error=${error} /><button onClick=${enter}>Try again</button></div>`;
   if (!session) return html`<p class="waiting">Loading …</p>`;
   if (session.needs_password) return html`<${Login} onDone=${enter} />`;
@@ -137,7 +144,7 @@ function App() {
         ${session.has_password && html`<p><button onClick=${leave}>Log out</button></p>`}
         <p>console ${session.version}${session.read_only ? ", read-only" : ""}</p>
       </div></nav>
-    <main tabindex="-1">
+    <main id="main" tabindex="-1">
       ${live.number > 0 && !live.connected && html`<p class="note bad" role="alert">The console does not answer; what you see is from before. Trying again …</p>`}
       ${live.overview && live.overview.error && html`<p class="note bad" role="alert">${live.overview.error}</p>`}
       <${Page} key=${parts.join("/")} session=${session} ...${properties} />

@@ -19,6 +19,35 @@ export async function api(path, { method = "GET", body, signal } = {}) {
   throw Object.assign(new Error(said.message || `status ${response.status}`), { code: said.code, status: response.status });
 }
 
+/** Sends a file as it is; `told` hears which part of it is sent, from 0 to 1. Resolves and rejects as `api`. */
+export function upload(path, file, told) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    const fail = (said, status) => reject(Object.assign(new Error(said.message || `status ${status}`), { code: said.code, status }));
+    request.open("PUT", "/api" + path);
+    request.setRequestHeader("x-headrace-console", "1");
+    request.setRequestHeader("content-type", "application/octet-stream");
+    request.responseType = "json";
+    request.upload.onprogress = (event) => { if (event.lengthComputable && event.total) told(event.loaded / event.total); };
+    request.onload = () => {
+      if (request.status === 401) dispatchEvent(new Event("password-needed"));
+      if (request.status < 300) resolve(request.response);
+      else fail(request.response || {}, request.status);
+    };
+    request.onerror = () => fail({ message: "the console does not answer, or has cut the upload", code: "unreachable" }, 0);
+    request.send(file);
+  });
+}
+
+const SPANS = { s: 1, m: 60, h: 3600, d: 86400 };
+
+/** Seconds of 90, 90s, 15m, 2h, 1d. Throws an Error that says what is accepted. */
+export function spanOf(text) {
+  const found = /^(\d{1,9})([smhd]?)$/.exec(text.trim());
+  if (!found) throw new Error(`${text.trim() ? `${text.trim()} is no duration` : "a duration is needed"}: a number with s, m, h or d, such as 90m`);
+  return Number(found[1]) * SPANS[found[2] || "s"];
+}
+
 export const enc = encodeURIComponent;
 
 /** A path of the page, with names put into it safely: link`streams/${name}`. */

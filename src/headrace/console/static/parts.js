@@ -1,5 +1,6 @@
 // Tables, dialogs, curves and messages that several pages use.
 import { html, api, count, useEffect, useMemo, useRef, useState } from "/lib.js";
+import { useAddress } from "/address.js";
 import { useLive } from "/live.js";
 import uPlot from "/vendor/uplot.js";
 
@@ -30,10 +31,12 @@ export function Waiting({ error }) {
   return error ? html`<${Problem} error=${error} />` : html`<p class="waiting">Loading …</p>`;
 }
 
-/** A table that sorts by a click on a heading, and filters. columns: {id, title, value(row), show(row), number} */
+/** A table that sorts by a click on a heading, and filters. columns: {id, title, value(row), show(row), number, plain (no order)} */
 export function Table({ name, columns, rows, sort: initial, empty, filter = true, limit = 500 }) {
-  const [sort, setSort] = useState(initial || { id: columns[0].id, down: false });
-  const [text, setText] = useState("");
+  const [order, setOrder] = useAddress(`sort ${name}`);
+  const [text, setText] = useAddress(`filter ${name}`);
+  const sort = order ? { id: order.replace(/^-/, ""), down: order.startsWith("-") } : initial || { id: columns[0].id, down: false };
+  const setSort = ({ id, down }) => setOrder((down ? "-" : "") + id);
   const [all, setAll] = useState(false);
   const column = columns.find((each) => each.id === sort.id) || columns[0];
   const shown = useMemo(() => {
@@ -48,7 +51,7 @@ export function Table({ name, columns, rows, sort: initial, empty, filter = true
       return sort.down ? -order : order;
     });
     return found;
-  }, [rows, sort, text, columns]);
+  }, [rows, sort.id, sort.down, text, columns]);
   const visible = all ? shown : shown.slice(0, limit);
   return html`
     ${filter && rows.length > 3 && html`<div class="bar"><input type="search" data-filter aria-label=${`Filter ${name}`} placeholder="Filter (/)" value=${text} onInput=${(event) => setText(event.target.value)} />
@@ -56,7 +59,7 @@ export function Table({ name, columns, rows, sort: initial, empty, filter = true
     ${rows.length === 0 ? html`<p class="note">${empty}</p>` : html`
     <div class="scroll"><table aria-label=${name}>
       <thead><tr>${columns.map((each) => html`<th scope="col" class=${each.number ? "number" : ""} aria-sort=${each.id === sort.id ? (sort.down ? "descending" : "ascending") : undefined}>
-        <button onClick=${() => setSort({ id: each.id, down: each.id === sort.id ? !sort.down : !!each.number })}>${each.title}${each.id === sort.id ? (sort.down ? " ▾" : " ▴") : ""}</button></th>`)}</tr></thead>
+        ${each.plain ? each.title : html`<button onClick=${() => setSort({ id: each.id, down: each.id === sort.id ? !sort.down : !!each.number })}>${each.title}${each.id === sort.id ? (sort.down ? " ▾" : " ▴") : ""}</button>`}</th>`)}</tr></thead>
       <tbody>${visible.map((row) => html`<tr key=${row.key || row.name}>${columns.map((each) => html`<td class=${(each.number ? "number " : "") + (each.wrap ? "wrap" : "")}>${(each.show || ((r) => r[each.id]))(row)}</td>`)}</tr>`)}</tbody>
     </table></div>
     ${visible.length < shown.length && html`<p class="bar"><button onClick=${() => setAll(true)}>Show all ${shown.length}</button></p>`}`}`;
@@ -97,7 +100,7 @@ export function Curves({ of, title, series, format }) {
   useEffect(() => {
     if (plot.current && history) plot.current.setData([history.time, ...series.map((each) => history[each.name] || history.time.map(() => null))]);
   }, [history, of]);
-  return html`<div class="panel plot"><h4>${title}</h4><div ref=${room} role="img" aria-label=${`${title} over time`}></div></div>`;
+  return html`<div class="panel plot"><h3>${title}</h3><div ref=${room} role="img" aria-label=${`${title} over time`}></div></div>`;
 }
 
 /** A modal dialog that closes with Escape, a click outside, or its button. */
@@ -112,12 +115,13 @@ export function Dialog({ title, onClose, children }) {
     <h3>${title}</h3>${children}</dialog>`;
 }
 
-/** An action with fields. What destroys has `name`: it must be typed to confirm. */
+/** An action with fields. What destroys has `name`: it must be typed to confirm. `run(said, told)` may tell which part is done. */
 export function Action({ title, text, name, fields = [], button, danger, run, onClose }) {
   const [values, setValues] = useState(Object.fromEntries(fields.map((field) => [field.id, field.start ?? ""])));
   const [typed, setTyped] = useState("");
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
+  const [part, setPart] = useState(null);
   const submit = async (event) => {
     event.preventDefault();
     setBusy(true);
@@ -125,22 +129,26 @@ export function Action({ title, text, name, fields = [], button, danger, run, on
       const said = {};
       for (const field of fields) {
         const value = values[field.id];
+        if (field.blob) { said[field.id] = value; continue; }
         if (value === "" && !field.keepEmpty) continue;
         if (field.list) { said[field.id] = value.split(/[\s,]+/).filter(Boolean); continue; }
         if (field.number && !/^\d+$/.test(value)) throw new Error(`${field.title}: a whole number is needed`);
         said[field.id] = field.number ? Number(value) : value;
       }
-      const done = await run(name === undefined ? said : { ...said, confirm: typed });
+      const done = await run(name === undefined ? said : { ...said, confirm: typed }, setPart);
       toast(done || `${title}: done`);
       onClose();
     } catch (problem) {
       setError(problem);
+      setPart(null);
       setBusy(false);
     }
   };
   return html`<${Dialog} title=${title} onClose=${onClose}><form onSubmit=${submit}>
     ${text && html`<p>${text}</p>`}
-    ${fields.map((field) => html`<label class="field" key=${field.id}><span>${field.title}</span>${field.file
+    ${fields.map((field) => html`<label class="field" key=${field.id}><span>${field.title}</span>${field.blob
+      ? html`<input type="file" name=${field.id} onChange=${(event) => setValues({ ...values, [field.id]: event.target.files[0] || "" })} />`
+      : field.file
       ? html`<input type="file" name=${field.id} onChange=${(event) => base64Of(event.target.files[0]).then((value) => setValues((old) => ({ ...old, [field.id]: value })), setError)} />`
       : field.choices
       ? html`<select name=${field.id} value=${values[field.id]} onChange=${(event) => setValues({ ...values, [field.id]: event.target.value })}>${field.choices.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select>`
@@ -150,6 +158,7 @@ export function Action({ title, text, name, fields = [], button, danger, run, on
     ${name !== undefined && html`<label class="field"><span>Type the name to confirm: <b>${name}</b></span>
       <input name="confirm" autocomplete="off" value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>`}
     <${Problem} error=${error} />
+    ${part !== null && html`<progress aria-label="Sent" value=${part}></progress>`}
     <div class="bar"><button class=${danger ? "danger" : "primary"} disabled=${busy || (name !== undefined && typed !== name)}>${button || title}</button>
       <button type="button" onClick=${onClose}>Cancel</button></div></form></${Dialog}>`;
 }

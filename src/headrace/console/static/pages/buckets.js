@@ -1,4 +1,5 @@
-import { html, api, ago, bytes, count, enc, link, seconds, time, useState } from "/lib.js";
+import { html, api, ago, bytes, count, enc, link, seconds, time, upload, useState } from "/lib.js";
+import { useAddress } from "/address.js";
 import { Actions, Part, Payload, Table, Waiting, useDocument } from "/parts.js";
 
 const columns = (kind) => [
@@ -20,8 +21,8 @@ export function Buckets() {
 }
 
 export function Bucket({ name, session }) {
-  const [filter, setFilter] = useState("");
-  const [asked, setAsked] = useState("");
+  const [asked, setAsked] = useAddress("keys");
+  const [filter, setFilter] = useState(asked);
   const [offset, setOffset] = useState(0);
   const [seen, error, reload] = useDocument(`/buckets/${enc(name)}/keys?filter=${enc(asked)}&offset=${offset}`, { live: false });
   const actions = [
@@ -59,9 +60,16 @@ export function ObjectBucket({ name, session }) {
     { id: "name", title: "Object", wrap: true, show: (row) => row.link ? row.name : html`<a href=${`/api${path(row.name)}`} download>${row.name}</a>` },
     { id: "bytes", title: "Size", number: true, show: (row) => bytes(row.bytes) }, { id: "time", title: "Changed", show: (row) => time(row.time) },
     { id: "description", title: "Description", wrap: true }, { id: "link", title: "Link", wrap: true },
-    { id: "actions", title: "", value: () => "", show: (row) => html`<${Actions} readOnly=${session.read_only} actions=${[{ title: "Delete", danger: true, name: row.name, run: (body) => api(path(row.name), { method: "DELETE", body }).then(() => { reload(); }) }]} />` },
+    { id: "actions", title: "Actions", plain: true, value: () => "", show: (row) => html`<${Actions} readOnly=${session.read_only} actions=${[{ title: "Delete", danger: true, name: row.name, run: (body) => api(path(row.name), { method: "DELETE", body }).then(() => { reload(); }) }]} />` },
   ];
-  const actions = [{ title: "Delete the bucket", danger: true, name, text: "Deletes the bucket with all its objects, for good.", run: (body) => api(`/objects/${enc(name)}`, { method: "DELETE", body }).then(() => { location.hash = "#/buckets"; }) }];
+  const put = async ({ file, name: wanted, replace }, told) => {
+    if (!file) throw new Error("choose a file");
+    const done = await upload(`${path(wanted || file.name)}${replace ? "?replace=1" : ""}`, file, told);
+    reload();
+    return `${done.name} stored: ${bytes(done.bytes)}`;
+  };
+  const actions = [{ title: "Upload", text: "Stores a file as an object. One that is there stays, unless it may be replaced.", fields: [{ id: "file", title: "File", blob: true }, { id: "name", title: "Name, if not the file's" }, { id: "replace", title: "Replace one of this name", choices: ["no", "yes"], start: "no" }], run: (said, told) => put({ ...said, replace: said.replace === "yes" }, told) },
+    { title: "Delete the bucket", danger: true, name, text: "Deletes the bucket with all its objects, for good.", run: (body) => api(`/objects/${enc(name)}`, { method: "DELETE", body }).then(() => { location.hash = "#/buckets"; }) }];
   return html`<div class="bar"><h2>${name}</h2><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${actions} /></div>
     <${Table} name="objects" columns=${columns} rows=${seen.objects.map((row) => ({ ...row, key: row.name }))} empty="No objects here." />`;
 }

@@ -1,4 +1,5 @@
-import { html, api, count, enc, link, rate, time } from "/lib.js";
+import { html, api, count, enc, link, rate, spanOf, time, useState } from "/lib.js";
+import { Edit } from "/editing.js";
 import { Actions, Config, Curves, Table, Waiting, useDocument } from "/parts.js";
 
 const state = (row) => html`${row.stuck && html`<span class="tag bad">nobody asks</span>`}${row.paused && html`<span class="tag warn">paused</span>`}${row.push && html`<span class="tag">push</span>`}${row.policy !== "none" && html`<span class="tag">${row.policy}</span>`}${row.pins.some((pin) => pin.client) && html`<span class="tag good">pinned</span>`}`;
@@ -15,6 +16,17 @@ export const CONSUMERS = [
 ];
 const ALL = [CONSUMERS[0], { id: "stream", title: "Stream", show: (row) => html`<a href=${link`streams/${row.stream}`}>${row.stream}</a>` }, ...CONSUMERS.slice(1)];
 
+/** The action that makes a consumer of a stream. */
+export const newConsumer = (stream) => ({ title: "Create a consumer", button: "Create",
+  text: "What is not said has its default; everything else is changed later, or given to headrace consumer create.",
+  fields: [{ id: "name", title: "Name" }, { id: "filter_subjects", title: "Only these subjects, separated by spaces", list: true },
+    { id: "deliver_policy", title: "Begin with", choices: ["all", "new", "last", "last_per_subject"], start: "all" },
+    { id: "ack_wait", title: "Deliver again, if not acknowledged within (30s, 5m)", start: "30s" },
+    { id: "max_deliver", title: "At most so many deliveries", number: true }, { id: "max_ack_pending", title: "At most so many unacknowledged", number: true },
+    { id: "description", title: "Description" }],
+  run: ({ name, ack_wait, ...config }) => api(`/streams/${enc(stream)}/consumers`, { method: "POST", body: { config: { ...config, durable_name: name || "", ack_policy: "explicit", ...(ack_wait ? { ack_wait: spanOf(ack_wait) * 1e9 } : {}) } } })
+    .then((made) => { location.hash = link`streams/${stream}/consumers/${made.name}`; return `${made.name} created`; }) });
+
 export function Consumers() {
   const [found, error] = useDocument("/consumers");
   if (!found) return html`<h2>Consumers</h2><${Waiting} error=${error} />`;
@@ -26,18 +38,20 @@ export function Consumers() {
 export function Consumer({ stream, name, session }) {
   const path = `/streams/${enc(stream)}/consumers/${enc(name)}`;
   const [seen, error, reload] = useDocument(path);
+  const [editing, setEditing] = useState(false);
   if (!seen) return html`<h2>${name}</h2><${Waiting} error=${error} />`;
   const { row } = seen;
   const post = (verb) => (body) => api(`${path}/${verb}`, { method: "POST", body }).then(() => { reload(); });
   const actions = [
     row.paused
       ? { title: "Resume", text: "Messages are delivered again.", run: post("resume") }
-      : { title: "Pause", text: "Nothing is delivered for that long; it can be resumed earlier.", fields: [{ id: "seconds", title: "Seconds", number: true, start: "60" }], run: post("pause") },
+      : { title: "Pause", text: "Nothing is delivered for that long; it can be resumed earlier.", fields: [{ id: "span", title: "For how long: 30s, 5m, 2h or 1d", start: "5m" }], run: ({ span }) => post("pause")({ seconds: spanOf(span || "") }) },
     ...row.pins.filter((pin) => pin.client).map((pin) => ({ title: `Unpin ${pin.group}`, text: `${pin.client} loses the pin of ${pin.group}; another client that waits is pinned.`, run: () => post("unpin")({ group: pin.group }) })),
     { title: "Reset", danger: true, name, text: "Delivers again from a sequence on; without one, from the last acknowledged message. What is unacknowledged is forgotten.", fields: [{ id: "sequence", title: "Sequence", number: true }], run: post("reset") },
     { title: "Delete", danger: true, name, text: "Deletes the consumer and what it knows; messages stay in the stream.", run: (body) => api(path, { method: "DELETE", body }).then(() => { location.hash = link`streams/${stream}`; }) },
   ];
-  return html`<div class="bar"><h2><a href=${link`streams/${stream}`}>${stream}</a> / ${name}</h2><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${actions} /></div>
+  return html`<div class="bar"><h2><a href=${link`streams/${stream}`}>${stream}</a> / ${name}</h2><span class="grow"></span>${!session.read_only && html`<button onClick=${() => setEditing(true)}>Edit …</button>`}<${Actions} readOnly=${session.read_only} actions=${actions} /></div>
+    ${editing && html`<${Edit} path=${path} name=${name} config=${seen.config} onClose=${() => setEditing(false)} onDone=${reload} />`}
     <p>${state(row)}</p>
     ${row.stuck && html`<p class="note bad">Messages wait, and no client asks for them: is the program that handles them running?</p>`}
     <div class="tiles">${[["Waiting", count(row.pending)], ["Unacknowledged", count(row.ack_pending)], ["Redelivered", count(row.redelivered)], ["Pulls", count(row.waiting)], ["Handled", rate(row.acked_per_s)], ["Delivered up to", count(seen.delivered.stream_seq || 0)], ["Acknowledged up to", count(seen.ack_floor.stream_seq || 0)]]

@@ -1,38 +1,36 @@
 // The jobs of a channel: found by consumer, message, state and age, and cancelled.
-import { html, api, count, enc, link, time, useState } from "/lib.js";
+import { html, api, count, enc, link, spanOf, time, useState } from "/lib.js";
+import { read, write } from "/address.js";
 import { Actions, Problem, Table, Waiting, useDocument } from "/parts.js";
 
 const STATES = ["QUEUED", "INFLIGHT", "DELIVERED", "DEAD"];
-const UNITS = { s: 1, m: 60, h: 3600, d: 86400 };
-
-/** Seconds of "90", "90s", "15m", "2h", "1d"; null for anything else. */
-function secondsOf(text) {
-  const found = /^(\d{1,9})([smhd]?)$/.exec(text.trim());
-  return found ? Number(found[1]) * UNITS[found[2] || "s"] : null;
-}
-
 const waits = (row) => row.waits_for && row.waits_for !== "READY" ? ` (${row.waits_for.toLowerCase()})` : row.cancelled_at && row.state === "INFLIGHT" ? " (to be cancelled)" : "";
 const isOpen = (row) => row.state === "QUEUED" || (row.state === "INFLIGHT" && !row.cancelled_at);
 const told = (done) => `${count(done.waiting)} cancelled, ${count(done.running)} that run are told at their next heartbeat`;
 
+/** What is asked of the service, of what was typed. */
+function wantedOf({ consumer, message, state, older }) {
+  const asked = { consumer, message, state, older_than_seconds: older === "" ? 0 : spanOf(older) };
+  return Object.fromEntries(Object.entries(asked).filter(([, value]) => value));
+}
+
 export function FindJobs({ channel, session }) {
-  const [typed, setTyped] = useState({ consumer: "", message: "", state: "", older: "" });
-  const [wanted, setWanted] = useState({});
+  const [typed, setTyped] = useState(() => Object.fromEntries(["consumer", "message", "state", "older"].map((name) => [name, read(name)])));
+  const [wanted, setWanted] = useState(() => { try { return wantedOf(typed); } catch { return {}; } });
   const [cursor, setCursor] = useState("");
   const [problem, setProblem] = useState(null);
   const query = Object.entries(wanted).map(([name, value]) => `${name}=${enc(value)}`).join("&");
   const [seen, error, reload] = useDocument(`/jobs/${enc(channel)}/list?${query}${cursor}`);
   const search = (event) => {
     event.preventDefault();
-    const older = typed.older === "" ? 0 : secondsOf(typed.older);
-    if (older === null) {
-      setProblem(new Error("Older than: a number with s, m, h or d, such as 90m"));
-      return;
+    try {
+      setWanted(wantedOf(typed));
+      setProblem(null);
+      setCursor("");
+      write(typed);
+    } catch (problem) {
+      setProblem(problem);
     }
-    const { consumer, message, state } = typed;
-    setProblem(null);
-    setCursor("");
-    setWanted(Object.fromEntries(Object.entries({ consumer, message, state, older_than_seconds: older }).filter(([, value]) => value)));
   };
   const field = (id, title) => html`<input aria-label=${title} placeholder=${title.toLowerCase()} value=${typed[id]} onInput=${(event) => setTyped({ ...typed, [id]: event.target.value })} />`;
   const cancel = (body) => api(`/jobs/${enc(channel)}/cancel`, { method: "POST", body }).then((done) => { reload(); return told(done); });
@@ -45,7 +43,7 @@ export function FindJobs({ channel, session }) {
     { id: "state", title: "State", show: (row) => html`<span class=${row.state === "DEAD" ? "bad" : ""}>${row.state}${waits(row)}</span>` },
     { id: "created_at", title: "Made", show: (row) => time(row.created_at) }, { id: "changed_at", title: "Since", show: (row) => time(row.changed_at) },
     { id: "claims", title: "Claims", number: true }, { id: "last_error", title: "Last error", wrap: true, show: (row) => row.last_error || "" },
-    { id: "actions", title: "", value: () => "", show: (row) => isOpen(row) && html`<${Actions} readOnly=${session.read_only} actions=${[{ title: "Cancel", text: `Cancels job ${row.id}. If it runs, it is told at its next heartbeat.`, run: () => cancel({ job: row.id }) }]} />` },
+    { id: "actions", title: "Actions", plain: true, value: () => "", show: (row) => isOpen(row) && html`<${Actions} readOnly=${session.read_only} actions=${[{ title: "Cancel", text: `Cancels job ${row.id}. If it runs, it is told at its next heartbeat.`, run: () => cancel({ job: row.id }) }]} />` },
   ];
   return html`<div class="bar"><h2><a href="#/jobs">Jobs</a> of ${channel}</h2><span class="grow"></span>${STATES.slice(2).includes(state) ? null : html`<${Actions} readOnly=${session.read_only} actions=${[many]} />`}</div>
     <form class="bar" onSubmit=${search}>${field("consumer", "Consumer")}${field("message", "Message id")}

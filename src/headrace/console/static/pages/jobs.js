@@ -40,7 +40,7 @@ export function Dead({ channel, consumer, session }) {
     { id: "job", title: "Job", show: (row) => html`<a href=${link`jobs/${channel}/${consumer}/job/${row.job}`}>${row.job}</a>` },
     { id: "StatusChangedAt", title: "Dead since", show: (row) => time(row.StatusChangedAt) },
     { id: "RetryAttemptCount", title: "Attempts", number: true }, { id: "LastError", title: "Last error", wrap: true },
-    { id: "actions", title: "", value: () => "", show: (row) => html`<${Actions} readOnly=${session.read_only} actions=${[requeueOne(path, row.job, reload)]} />` },
+    { id: "actions", title: "Actions", plain: true, value: () => "", show: (row) => html`<${Actions} readOnly=${session.read_only} actions=${[requeueOne(path, row.job, reload)]} />` },
   ];
   const actions = [{ title: "Requeue all", name: consumer, text: "Sends all dead jobs of this consumer back, with all their retries.", run: (body) => api(`${path}/requeue`, { method: "POST", body }).then(() => { reload(); }) }];
   return html`<div class="bar"><h2><a href="#/jobs">${channel}</a> / ${consumer}</h2><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${seen.jobs.length ? actions : []} /></div>

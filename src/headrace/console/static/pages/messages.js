@@ -1,5 +1,6 @@
 // The messages of a stream. Only the lines in view are in the page; more are fetched as one scrolls, both ways.
 import { html, api, bytes, count, enc, link, time, useCallback, useEffect, useLayoutEffect, useRef, useState } from "/lib.js";
+import { useAddress } from "/address.js";
 import { Actions, Dialog, Payload, Problem, Waiting, toast, useDocument } from "/parts.js";
 import { Search } from "/pages/search.js";
 
@@ -9,41 +10,45 @@ const AHEAD = 40;       // lines fetched before they are reached
 
 export function Messages({ stream, session }) {
   const path = `/streams/${enc(stream)}`;
-  const [subject, setSubject] = useState("");
-  const [place, setPlace] = useState({ newest: true });
-  const [filter, setFilter] = useState("");
-  const [markers, setMarkers] = useState(false);
-  const [following, setFollowing] = useState(false);
+  const [filter, setFilter] = useAddress("subject");
+  const [subject, setSubject] = useState(filter);
+  const [start, setStart] = useAddress("from");
+  const [typed, setTyped] = useState(start);
+  const [markers, setMarkers] = useAddress("markers");
+  const [view, setView] = useAddress("view");
   const [open, setOpen] = useState(null);
-  const [searching, setSearching] = useState(false);
-  const go = (where) => { setFollowing(false); setPlace({ ...where }); };
+  const [following, searching] = [view === "follow", view === "search"];
+  const place = placeOf(start);
+  const go = (where) => { setView(""); setTyped(where); setStart(where); };
   const submit = (event) => {
     event.preventDefault();
-    const text = event.target.elements.place.value.trim();
     setFilter(subject.trim());
-    if (text === "") go({ newest: true });
-    else if (/^\d+$/.test(text)) go({ from: text });
-    else {
-      const moment = new Date(text);
-      go({ time: Number.isNaN(moment.getTime()) ? text : moment.toISOString() });
-    }
+    go(typed.trim());
   };
   return html`<div class="bar"><h2><a href=${link`streams/${stream}`}>${stream}</a> / messages</h2><span class="grow"></span>
       <${Actions} readOnly=${session.read_only} actions=${[publishing(path)]} /></div>
     <form class="bar" onSubmit=${submit}>
       <input data-filter aria-label="Subject or pattern" placeholder="subject, such as orders.*" value=${subject} onInput=${(event) => setSubject(event.target.value)} />
-      <input name="place" aria-label="From a sequence or a time" placeholder="sequence, or 2026-01-31 12:00" size="24" />
+      <input name="place" aria-label="From a sequence or a time" placeholder="sequence, or 2026-01-31 12:00" size="24" value=${typed} onInput=${(event) => setTyped(event.target.value)} />
       <button class="primary">Show</button>
-      <button type="button" onClick=${() => go({ from: "1" })}>First</button>
-      <button type="button" onClick=${() => go({ newest: true })}>Newest</button>
-      <label><input type="checkbox" name="markers" checked=${markers} onChange=${(event) => setMarkers(event.target.checked)} /> markers of Spark's sinks</label>
-      <button type="button" aria-pressed=${following} class=${following ? "primary" : ""} onClick=${() => setFollowing(!following)}>${following ? "Following" : "Follow"}</button>
-      <button type="button" aria-pressed=${searching} class=${searching ? "primary" : ""} onClick=${() => { setFollowing(false); setSearching(!searching); }}>Search</button>
+      <button type="button" onClick=${() => go("1")}>First</button>
+      <button type="button" onClick=${() => go("")}>Newest</button>
+      <label><input type="checkbox" name="markers" checked=${!!markers} onChange=${(event) => setMarkers(event.target.checked ? "1" : "")} /> markers of Spark's sinks</label>
+      <button type="button" aria-pressed=${following} class=${following ? "primary" : ""} onClick=${() => setView(following ? "" : "follow")}>${following ? "Following" : "Follow"}</button>
+      <button type="button" aria-pressed=${searching} class=${searching ? "primary" : ""} onClick=${() => setView(searching ? "" : "search")}>Search</button>
     </form>
     ${searching ? html`<${Search} path=${path} subject=${subject} line=${Line} head=${HEAD} onOpen=${setOpen} />` : following
       ? html`<${Follow} key=${`follow ${filter} ${markers}`} path=${path} filter=${filter} markers=${markers} onOpen=${setOpen} />`
       : html`<${Pages} key=${JSON.stringify([place, filter, markers])} path=${path} filter=${filter} markers=${markers} place=${place} onOpen=${setOpen} />`}
     ${open !== null && html`<${Message} key=${open} path=${path} sequence=${open} readOnly=${session.read_only} onOpen=${setOpen} onClose=${() => setOpen(null)} />`}`;
+}
+
+/** Where the list begins: at the newest, a sequence, or a time. */
+function placeOf(text) {
+  if (text === "") return { newest: true };
+  if (/^\d+$/.test(text)) return { from: text };
+  const moment = new Date(text);
+  return { time: Number.isNaN(moment.getTime()) ? text : moment.toISOString() };
 }
 
 /** The action that publishes into the stream, as `seen` was if there is one. */

@@ -1,6 +1,8 @@
 import { html, api, ago, bytes, count, enc, link, rate, time, useState } from "/lib.js";
-import { Actions, Config, Curves, Dialog, Part, Problem, Table, Waiting, toast, useDocument } from "/parts.js";
-import { CONSUMERS } from "/pages/consumers.js";
+import { useAddress } from "/address.js";
+import { Edit } from "/editing.js";
+import { Actions, Config, Curves, Part, Table, Waiting, useDocument } from "/parts.js";
+import { CONSUMERS, newConsumer } from "/pages/consumers.js";
 
 const COLUMNS = [
   { id: "name", title: "Name", show: (row) => html`<a href=${link`streams/${row.name}`}>${row.name}</a>` },
@@ -24,11 +26,11 @@ const NEW = { title: "Create a stream", button: "Create",
 
 export function Streams({ session }) {
   const [found, error] = useDocument("/streams");
-  const [buckets, setBuckets] = useState(false);
+  const [buckets, setBuckets] = useAddress("buckets");
   if (!found) return html`<h2>Streams</h2><${Waiting} error=${error} />`;
   const rows = found.streams.filter((row) => buckets || (row.kind !== "bucket" && row.kind !== "objects"));
   return html`<h2>Streams</h2>
-    <div class="bar"><label><input type="checkbox" checked=${buckets} onChange=${(event) => setBuckets(event.target.checked)} /> streams of buckets, too</label><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${[NEW]} /></div>
+    <div class="bar"><label><input type="checkbox" checked=${buckets} onChange=${(event) => setBuckets(event.target.checked ? "1" : "")} /> streams of buckets, too</label><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${[NEW]} /></div>
     <${Table} name="streams" columns=${COLUMNS} rows=${rows} empty="There are no streams yet. One is made with: headrace stream create NAME --subjects 'name.>'" />`;
 }
 
@@ -55,56 +57,22 @@ export function Stream({ name, session }) {
       <${Curves} of=${`stream/${name}`} title="In per second" series=${[{ name: "in_per_s", title: "in", color: "#0b8fb3" }]} />
       <${Curves} of=${`stream/${name}`} title="Stored bytes" format=${bytes} series=${[{ name: "bytes", title: "bytes", color: "#6b5bd2" }]} />
     </div>
-    <h3>Consumers</h3>
+    <div class="bar"><h3>Consumers</h3><span class="grow"></span>${!session.read_only && html`<${Actions} readOnly=${false} actions=${[newConsumer(name)]} />`}</div>
     <${Table} name="consumers" columns=${CONSUMERS} rows=${seen.consumers.map((each) => ({ ...each, key: each.name }))} empty="No consumers." />
     <${Subjects} path=${path} />
     ${(seen.mirror || seen.sources.length > 0) && html`<h3>Copies from</h3>${[seen.mirror, ...seen.sources].filter(Boolean).map((each) => html`<${Config} config=${each} key=${each.name} />`)}`}
     <h3>Configuration</h3><p class="soft">Created ${time(seen.created)}</p><${Config} config=${seen.config} />`;
 }
 
-/** Change the configuration: what would change and be lost is shown first. */
-function Edit({ path, name, config, onClose, onDone }) {
-  const [text, setText] = useState(() => JSON.stringify(config, null, 2));
-  const [plan, setPlan] = useState(null);
-  const [typed, setTyped] = useState("");
-  const [error, setError] = useState(null);
-  const send = async (body) => {
-    setError(null);
-    try {
-      let wanted;
-      try { wanted = JSON.parse(text); } catch (problem) { throw new Error(`this is not JSON: ${problem.message}`); }
-      return await api(path, { method: "PUT", body: { config: wanted, ...body } });
-    } catch (problem) {
-      setError(problem);
-      return null;
-    }
-  };
-  const submit = async (event) => {
-    event.preventDefault();
-    if (plan === null) { setPlan(await send({ dry_run: true })); return; }
-    if (await send({ confirm: typed })) { toast(`${name} changed`); onDone(); onClose(); }
-  };
-  const shown = (value) => value === null ? "default" : JSON.stringify(value);
-  return html`<${Dialog} title=${`Change ${name}`} onClose=${onClose}><form onSubmit=${submit}>
-    <p class="soft">The configuration as the JetStream API has it: times are nanoseconds.</p>
-    <label class="field"><span>Configuration</span><textarea name="config" rows="16" value=${text} onInput=${(event) => { setText(event.target.value); setPlan(null); }}></textarea></label>
-    ${plan && (plan.changes.length ? html`<${Table} name="changes" columns=${[{ id: "setting", title: "Setting" }, { id: "now", title: "Now", show: (row) => shown(row.now) }, { id: "then", title: "Then", show: (row) => shown(row.then) }]} rows=${plan.changes.map((row) => ({ ...row, key: row.setting }))} empty="" />
-      ${plan.loss && html`<p class="note bad" role="alert">This is a change ${plan.loss}.</p>`}
-      ${plan.removes && html`<label class="field"><span>Type the name to confirm: <b>${name}</b></span><input name="confirm" autocomplete="off" value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>`}` : html`<p class="note">Nothing would change.</p>`)}
-    <${Problem} error=${error} />
-    <div class="bar"><button class=${plan && plan.removes ? "danger" : "primary"} disabled=${plan !== null && (plan.changes.length === 0 || (plan.removes && typed !== name))}>${plan === null ? "Show what changes" : "Change"}</button>
-      <button type="button" onClick=${onClose}>Cancel</button></div></form></${Dialog}>`;
-}
-
 function Subjects({ path }) {
-  const [filter, setFilter] = useState("");
-  const [asked, setAsked] = useState(null);
+  const [asked, setAsked] = useAddress("subjects");
+  const [filter, setFilter] = useState(asked);
   const [offset, setOffset] = useState(0);
-  const [found, error] = useDocument(asked === null ? null : `${path}/subjects?filter=${enc(asked)}&offset=${offset}`, { live: false });
+  const [found, error] = useDocument(asked === "" ? null : `${path}/subjects?filter=${enc(asked)}&offset=${offset}`, { live: false });
   return html`<h3>Subjects</h3>
-    <form class="bar" onSubmit=${(event) => { event.preventDefault(); setOffset(0); setAsked(filter); }}>
+    <form class="bar" onSubmit=${(event) => { event.preventDefault(); setOffset(0); setAsked(filter.trim() || ">"); }}>
       <input aria-label="Pattern of subjects" placeholder="pattern, such as orders.*" value=${filter} onInput=${(event) => setFilter(event.target.value)} /><button>Show</button></form>
-    ${asked !== null && (found ? html`<p class="soft">${found.matching === null ? count(found.total) : `${count(found.matching)} of ${count(found.total)}`}</p>
+    ${asked !== "" && (found ? html`<p class="soft">${found.matching === null ? count(found.total) : `${count(found.matching)} of ${count(found.total)}`}</p>
       <${Table} name="subjects" columns=${[{ id: "subject", title: "Subject", wrap: true }, { id: "messages", title: "Messages", number: true, show: (row) => count(row.messages) }]} rows=${found.subjects.map((row) => ({ ...row, key: row.subject }))} sort=${{ id: "messages", down: true }} empty="None." />
       <${Part} seen=${found} shown=${found.subjects.length} what="subjects" go=${setOffset} />`
       : html`<${Waiting} error=${error} />`)}`;

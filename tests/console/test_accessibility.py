@@ -1,0 +1,135 @@
+"""Axe finds nothing wrong on any page, light or dark, and a view's address shows the same view again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+
+from console_browser import check, go
+from console_world import World
+from waiting import until
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.parametrize("server", ["headrace"], indirect=True),
+]
+
+PAGES = (
+    ("overview", "Overview"),
+    ("streams", "Streams"),
+    ("streams/ORDERS", "ORDERS"),
+    ("streams/ORDERS/messages", "messages"),
+    ("streams/ORDERS/messages?view=search&text=a", "messages"),
+    ("consumers", "Consumers"),
+    ("streams/ORDERS/consumers/work", "work"),
+    ("groups", "groups"),
+    ("groups/elastic/ORDERS/g", "g"),
+    ("buckets", "Buckets"),
+    ("buckets/CONF", "CONF"),
+    ("buckets/CONF/key", "key"),
+    ("objects/FILES", "FILES"),
+    ("jobs", "Jobs"),
+    ("jobs/c", "of c"),
+    ("jobs/c/k", "k"),
+    ("pipelines", "Pipelines"),
+    ("spark", "Spark"),
+    ("connections", "Connections"),
+    ("accounts", "Accounts"),
+    ("nowhere", "No such page"),
+)
+
+DIALOGS = (
+    ("streams", "Streams", "Create a stream …"),
+    ("streams/ORDERS", "ORDERS", "Edit …"),
+    ("streams/ORDERS", "ORDERS", "Delete …"),
+    ("streams/ORDERS/messages", "messages", "Publish …"),
+    ("objects/FILES", "FILES", "Upload …"),
+)
+
+
+async def violations(page: Any) -> list[str]:
+    """What axe says, one line for each rule that is broken."""
+    found = (await Axe().run(page)).response["violations"]
+    return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_axe_finds_nothing_on_any_page(shown: World, page: Any, theme: str) -> None:
+    await page.locator("main h2", has_text="Overview").wait_for()
+    if await page.evaluate("document.documentElement.dataset.theme") != theme:
+        await page.get_by_role("button", name=theme.title()).click()
+    found = {}
+    for path, heading in PAGES:
+        await go(page, path, heading)
+        await page.locator("main .waiting").first.wait_for(state="detached")
+        if wrong := await violations(page):
+            found[path] = wrong
+    for path, heading, button in DIALOGS:
+        await go(page, path, heading)
+        await page.get_by_role("button", name=button, exact=True).first.click()
+        await page.locator("dialog[open]").wait_for()
+        if wrong := await violations(page):
+            found[f"{path}: {button}"] = wrong
+        await page.keyboard.press("Escape")
+        await page.locator("dialog[open]").wait_for(state="detached")
+    assert found == {}
+    check(page)
+
+
+async def test_every_page_has_a_title_of_its_own(shown: World, page: Any) -> None:
+    titles = set()
+    for path, heading in PAGES:
+        if "?" not in path:
+            await go(page, path, heading)
+            titles.add(await page.title())
+    assert len(titles) == len([path for path, _ in PAGES if "?" not in path])
+    assert "ORDERS / messages · Headrace" in titles
+
+
+async def test_the_address_of_a_view_shows_it_again(shown: World, page: Any) -> None:
+    await go(page, "streams", "Streams")
+    await page.get_by_label("streams of buckets, too").check()
+    await page.get_by_label("Filter streams").fill("KV_CONF")
+    await page.get_by_role("button", name="Size", exact=True).click()
+    rows = page.locator("main table[aria-label=streams] tbody tr")
+    await until(lambda: _count(rows, 1))
+    address = page.url
+    assert "buckets=1" in address
+    await go(page, "overview", "Overview")
+    await page.goto("about:blank")
+    await page.goto(address)
+    await until(lambda: _count(rows, 1))
+    assert await page.get_by_label("Filter streams").input_value() == "KV_CONF"
+    assert await page.get_by_label("streams of buckets, too").is_checked()
+    sorted_by = page.locator("main table[aria-label=streams] th[aria-sort]")
+    assert "Size" in await sorted_by.inner_text()
+    await page.go_back()
+    check(page)
+
+
+async def test_a_search_and_a_place_are_in_the_address(shown: World, page: Any) -> None:
+    await go(page, "streams/ORDERS/messages", "messages")
+    await page.get_by_label("From a sequence or a time").fill("12")
+    await page.get_by_role("button", name="Show").click()
+    await page.locator(".line[data-seq='12']").wait_for()
+    place = page.url
+    await page.get_by_role("button", name="Search").click()
+    await page.get_by_label("Text in the payload").fill("7")
+    await page.get_by_role("button", name="Find").click()
+    await page.get_by_text("that is all").wait_for()
+    said = await page.locator("main [role=status]").inner_text()
+    search = page.url
+    for address, shows in ((place, ".line[data-seq='12']"), (search, f"text={said}")):
+        await page.goto("about:blank")
+        await page.goto(address)
+        await page.locator(shows).first.wait_for()
+    assert await page.get_by_label("Text in the payload").input_value() == "7"
+    await page.get_by_role("button", name="Search").click()  # back to the list, at its place
+    await page.locator(".line[data-seq='12']").wait_for()
+    check(page)
+
+
+async def _count(rows: Any, wanted: int) -> bool:
+    return bool(await rows.count() == wanted)
