@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 _PROVIDER: Final = "provider"  # what only a table has among its options
 _OPTION: Final = "option."  # begins the names of those that a user gave
 _KEPT: Final = "options of the table: "
-_SECRETS: Final = frozenset({"password", "token", "jwt", "nkeyseed", "nkeysecret"})
+_SECRETS: Final = frozenset(
+    {
+        "password",
+        "token",
+        "jwt",
+        "nkeyseed",
+        "nkeysecret",
+        "schemaregistrypassword",
+        "schemaregistrysecret",
+    }
+)
 
 
 def table_options(raw: Mapping[str, str]) -> dict[str, str] | None:

@@ -12,8 +12,9 @@ import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.spark.sink.layout import Column, lay_out
-from headrace.spark.sink.options import parse_sink_options
+from headrace.spark.sink.options import ValueSchema, parse_sink_options
 from headrace.spark.sink.rows import BadRow, Limits, RowEncoder, Rows, digest_of
+from headrace.spark.sink.schemas import with_schema
 from headrace.spark.sink.values import encoder_of
 
 LIMITS = Limits(("orders.>", "x"), "orders._sink.>", 100)
@@ -23,7 +24,7 @@ class Encoder:
     def __init__(
         self, types: dict[str, str], id_prefix: str = "", size_max: int = 100, **raw: str
     ) -> None:
-        options = parse_sink_options({"stream": "S", **raw}, streaming=True)
+        options = with_schema(parse_sink_options({"stream": "S", **raw}, streaming=True))
         layout = lay_out(options, [Column(name, kind) for name, kind in types.items()])
         self.bad: list[BadRow] = []
         self.one = RowEncoder(
@@ -207,4 +208,4 @@ def test_avro_by_a_schema_and_a_row_that_does_not_fit() -> None:
     assert fastavro.schemaless_reader(io.BytesIO(rows.payloads[0]), schema) == {"n": 7}
     assert "cannot be encoded" in encoder.reasons["1"]
     with pytest.raises(ConfigurationError, match="is no Avro schema"):
-        encoder_of(encoder.one._layout, '{"type": "nonsense"}')
+        encoder_of(encoder.one._layout, ValueSchema(b'{"type": "nonsense"}'))

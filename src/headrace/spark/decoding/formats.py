@@ -10,6 +10,7 @@ from ...documents import read_json
 from ...errors import ConfigurationError
 from ..link import Link
 from ..patience import Patience
+from ..registry.schemas import Kind, SchemaRegistry
 from . import avros, protobufs
 from .decoded import Decoded, Format, Misfit
 from .rows import misfit
@@ -35,7 +36,7 @@ class Schemas(NamedTuple):
 
     @classmethod
     def of(cls, options: SourceOptions) -> Schemas:
-        """Read them: from the options, a file, or the newest of a bucket.
+        """Read them: from the options, a file, or the newest of a bucket or a registry.
 
         Raises:
             ConfigurationError: there is none.
@@ -56,6 +57,8 @@ class Schemas(NamedTuple):
 
 
 def _newest(options: SourceOptions) -> bytes:
+    if options.decoding.registry.url:
+        return _registry(options, PLANNING_S).newest().text
     links: list[Link] = []
 
     def connect() -> Link:
@@ -74,6 +77,13 @@ def _bucket(options: SourceOptions, connect: Callable[[], Link], timeout_s: floa
     what = f"the schemas in bucket {decoding.schema_bucket!r}"
     patience = Patience(timeout_s, what)
     return SchemaBucket(decoding.schema_bucket, decoding.schema_prefix, connect, patience)
+
+
+def _registry(options: SourceOptions, timeout_s: float) -> SchemaRegistry:
+    decoding = options.decoding
+    patience = Patience(timeout_s, f"the registry {decoding.registry.url}")
+    kind: Kind = "AVRO" if decoding.value_format == "avro" else "PROTOBUF"
+    return SchemaRegistry(decoding.registry, kind, patience)
 
 
 def default_value_schema(options: SourceOptions) -> str | StructType:
@@ -154,16 +164,18 @@ def format_of(
             return protobufs.strip_indexes(split_confluent(payload)[1]) if confluent else payload
 
         return protobufs.protobuf_format(schema, schemas.reader, decoding.message_name, message)
-    bucket = None
+    writers: SchemaBucket | SchemaRegistry | None = None
     if decoding.schema_bucket:
-        bucket = _bucket(options, connect, options.reconnect_timeout_s)
+        writers = _bucket(options, connect, options.reconnect_timeout_s)
+    elif decoding.registry.url:
+        writers = _registry(options, options.reconnect_timeout_s)
 
     def record(payload: bytes, block: bytes) -> tuple[bytes | None, bytes]:
         if confluent:
             schema_id, payload = split_confluent(payload)
-        elif bucket is not None:
+        elif writers is not None:
             schema_id = id_of_header(block)
-        return (None if bucket is None else bucket.get(schema_id)), payload
+        return (None if writers is None else writers.get(schema_id)), payload
 
     return avros.avro_format(schema, schemas.reader, record)
 

@@ -122,12 +122,12 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
     raise NoSchemaError("no path to the message's type before the value")
 
 
-def _is_repeated(field: Any) -> bool:
+def is_repeated(field: Any) -> bool:
     found = getattr(field, "is_repeated", None)  # before protobuf 6 there was a label
     return bool(field.label == field.LABEL_REPEATED if found is None else found)
 
 
-def _is_map(field: Any) -> bool:
+def is_map(field: Any) -> bool:
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
@@ -136,13 +136,13 @@ def _getter(field: Any, kind: pa.DataType) -> Callable[[Any], Any]:
     import pyarrow as pa
 
     name = field.name
-    if _is_map(field):
+    if is_map(field):
         if not pa.types.is_map(kind):
             return lambda found: dict(getattr(found, name))
         keys = _converter(field.message_type.fields_by_name["key"], kind.key_type)
         items = _converter(field.message_type.fields_by_name["value"], kind.item_type)
         return lambda found: [(keys(k), items(v)) for k, v in getattr(found, name).items()]
-    if _is_repeated(field):
+    if is_repeated(field):
         element = kind.value_type if pa.types.is_list(kind) else kind
         convert = _converter(field, element)
         return lambda found: [convert(one) for one in getattr(found, name)]
@@ -200,11 +200,11 @@ def _struct(kind: Any, within: Sequence[str], budget: ColumnBudget) -> StructTyp
 def _type(field: Any, within: Sequence[str], budget: ColumnBudget) -> DataType:
     from pyspark.sql import types as t
 
-    if _is_map(field):
+    if is_map(field):
         entry = field.message_type.fields_by_name
         return t.MapType(_one(entry["key"], within, budget), _one(entry["value"], within, budget))
     one = _one(field, within, budget)
-    return t.ArrayType(one) if _is_repeated(field) else one
+    return t.ArrayType(one) if is_repeated(field) else one
 
 
 def _one(field: Any, within: Sequence[str], budget: ColumnBudget) -> DataType:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from .registry import NO_REGISTRY, REGISTRY_OPTIONS, Registry, registry_of
 from .table import Accepted, Option
 from .values import RefusedError, name, one_of, text
 
@@ -20,7 +21,8 @@ class DecodingOptions:
     """How payloads become columns.
 
     ``value_schema`` is the user's text, DDL or JSON; "" where ``.schema(...)`` or the format tells the
-    columns. ``schema_bucket`` has the schemas of writers, under ``schema_prefix`` and their ids.
+    columns. ``schema_bucket`` has the schemas of writers, under ``schema_prefix`` and their ids; or
+    ``registry`` has them.
     """
 
     value_format: ValueFormat = "raw"
@@ -33,6 +35,7 @@ class DecodingOptions:
     schema_bucket: str = ""
     schema_prefix: str = ""
     schema_id_from: SchemaIdFrom = "header"
+    registry: Registry = NO_REGISTRY
 
 
 def _prefix(value: str) -> str:
@@ -69,9 +72,11 @@ DECODING_OPTIONS: Final[tuple[Option, ...]] = (
     Option("schemaBucket", "", "A key-value bucket with the schemas of writers, each under its id.", name),
     Option("schemaPrefix", "", "The keys of the schemas begin with this and a dot; default: the id alone.",
         _key_prefix),
-    Option("schemaIdFrom", "header",
+    Option("schemaIdFrom", "",
         "Where a message has its schema's id: header (schema-id), or confluent (a zero and four bytes before "
-        "the value, which are then taken off).", one_of("header", "confluent")),
+        "the value, which are then taken off). Default: header, and confluent with a registry.",
+        one_of("header", "confluent")),
+    *REGISTRY_OPTIONS,
 )
 # fmt: on
 
@@ -84,18 +89,9 @@ def decoding_of(values: Mapping[str, Any], accepted: Accepted) -> DecodingOption
     """
     value_format: ValueFormat = values["valueFormat"]
     _check_belongs(values, accepted, value_format)
+    registry = registry_of(values, accepted)
     bucket: str = values["schemaBucket"]
-    if value_format == "avro" and not (values["avroSchema"] or bucket):
-        raise accepted.error(
-            "valueFormat=avro needs 'avroSchema', or 'schemaBucket' with the schemas"
-        )
-    if value_format == "protobuf":
-        if not values["messageName"]:
-            raise accepted.error("valueFormat=protobuf needs 'messageName'")
-        if bool(values["descFilePath"]) == bool(bucket):
-            raise accepted.error(
-                "valueFormat=protobuf needs either 'descFilePath', or 'schemaBucket' with descriptor sets"
-            )
+    _check_schemas(values, accepted, value_format)
     return DecodingOptions(
         value_format=value_format,
         value_schema=values["valueSchema"].strip(),
@@ -106,8 +102,31 @@ def decoding_of(values: Mapping[str, Any], accepted: Accepted) -> DecodingOption
         message_name=values["messageName"],
         schema_bucket=bucket,
         schema_prefix=values["schemaPrefix"],
-        schema_id_from=values["schemaIdFrom"],
+        schema_id_from=values["schemaIdFrom"] or ("confluent" if registry.url else "header"),
+        registry=registry,
     )
+
+
+def _check_schemas(values: Mapping[str, Any], accepted: Accepted, value_format: str) -> None:
+    """Check that the schema to read with comes from one place."""
+    bucket, registry = values["schemaBucket"], values["schemaRegistry"]
+    if bucket and registry:
+        raise accepted.error("give either 'schemaBucket' or 'schemaRegistry'")
+    own, where = ("avroSchema", "the schemas"), "'schemaBucket' or 'schemaRegistry' with"
+    if value_format == "protobuf":
+        own = ("descFilePath", "descriptor sets")
+        if not values["messageName"]:
+            raise accepted.error("valueFormat=protobuf needs 'messageName'")
+        if bool(values["descFilePath"]) == bool(bucket or registry):
+            raise accepted.error(
+                f"valueFormat=protobuf needs either {own[0]!r}, or {where} {own[1]}"
+            )
+    if value_format == "avro" and not (values["avroSchema"] or bucket or registry):
+        raise accepted.error(f"valueFormat=avro needs {own[0]!r}, or {where} {own[1]}")
+    if registry and bool(values["schemaSubject"]) == bool(values[own[0]]):
+        either = "either the latest of 'schemaSubject', or 'avroSchema'"
+        latest = "the latest of 'schemaSubject'" if value_format == "protobuf" else either
+        raise accepted.error(f"with 'schemaRegistry' the schema to read with is {latest}")
 
 
 _OF_FORMATS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -116,6 +135,7 @@ _OF_FORMATS: Final[Mapping[str, tuple[str, ...]]] = {
     "descFilePath": ("protobuf",),
     "messageName": ("protobuf",),
     "schemaBucket": ("json", "arrow", "avro", "protobuf"),
+    "schemaRegistry": ("avro", "protobuf"),
 }
 
 

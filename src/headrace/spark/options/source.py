@@ -25,6 +25,7 @@ from .positions import (
     StreamRange,
     ranges_of,
 )
+from .registry import REGISTRY_ALIASES
 from .snapshot import SNAPSHOT_OPTIONS, check_snapshot
 from .table import Accepted, Option
 from .values import (
@@ -226,6 +227,7 @@ ACCEPTED: Final = Accepted(
     ),
     {
         **CONNECTION_ALIASES,
+        **REGISTRY_ALIASES,
         "path": "stream",
         "streams": "stream",
         "subject": "subjects",

@@ -51,6 +51,8 @@ class Layout(NamedTuple):
     """With a key: the columns that tell which row is the last."""
     checked: tuple[int, ...] = ()
     """With a key: the columns that are all null in a row that deletes it."""
+    value_names: tuple[str, ...] = ()
+    """What ``values`` are called."""
 
 
 def columns_of(schema: StructType) -> list[Column]:
@@ -104,6 +106,7 @@ def lay_out(options: SinkOptions, columns: Iterable[Column]) -> Layout:
         tuple(in_template),
         order,
         tuple(sorted(({data} if chosen == "raw" else set(values)) - named)),
+        tuple(finder.columns[at].name for at in sorted(values)),
     )
 
 

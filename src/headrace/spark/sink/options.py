@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from ...subjects import is_valid_subject
 from ..options.connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
 from ..options.kafka import MOVED_OF_SINK
+from ..options.registry import REGISTRY_ALIASES, REGISTRY_OPTIONS, Registry, registry_of
 from ..options.snapshot import STREAM_PREFIX
 from ..options.table import Accepted, Option
 from ..options.values import (
@@ -27,15 +28,32 @@ from ..options.values import (
 from .template import Template, TemplateError
 
 Delivery = Literal["atleastonce", "dedupe", "exactlyonce"]
-ValueFormat = Literal["", "raw", "json", "arrow", "avro"]
+ValueFormat = Literal["", "raw", "json", "arrow", "avro", "protobuf"]
+SchemaIdTo = Literal["header", "confluent"]
 
 ROWS_PER_BATCH_MAX: Final = 999
 """Rows of an atomic batch: servers take 1,000 messages, and one is the marker."""
 
 
+class ValueSchema(NamedTuple):
+    """A schema to write with: Avro's JSON, or a protobuf descriptor set and the ``message`` in it.
+
+    ``header_line`` goes into each message's headers, ``prefix`` before each value; b"" is nothing. After
+    the prefix comes Confluent's path to a protobuf message.
+    """
+
+    text: bytes
+    message: str = ""
+    header_line: bytes = b""
+    prefix: bytes = b""
+
+
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Every option, checked. ``subject`` is None where a column has it; ``batch_id`` None if not given."""
+    """Every option, checked. ``subject`` is None where a column has it; ``batch_id`` None if not given.
+
+    ``value_schema`` is what ``schemas.with_schema`` has found by the others.
+    """
 
     connection: Connection
     stream: str
@@ -53,6 +71,12 @@ class SinkOptions:
     on_bad_row: BadRule
     max_in_flight: int
     reconnect_timeout_s: float
+    registry: Registry
+    descriptor_file: str
+    message_name: str
+    schema_id: int | None
+    schema_id_to: SchemaIdTo
+    value_schema: ValueSchema | None = None
 
 
 def _template(value: str) -> Template:
@@ -78,6 +102,13 @@ def _columns(value: str) -> tuple[str, ...]:
     return names
 
 
+def _schema_id(value: str) -> int:
+    number = at_least(0)(value)
+    if number >= 1 << 32:
+        raise RefusedError("a whole number from 0 to 4294967295")
+    return number
+
+
 def _rows(value: str) -> int:
     number = at_least(1)(value)
     if number > ROWS_PER_BATCH_MAX:
@@ -101,10 +132,21 @@ SINK_OPTIONS: Final[tuple[Option, ...]] = (
         "With 'key': the columns that tell which row is the last: whole numbers, dates, timestamps. Default: "
         "a column sequence, and without one the order of tasks and of their rows.", _columns),
     Option("valueFormat", "",
-        "The payload: raw takes the column data; json, arrow (an IPC stream of one row) and avro encode all "
-        "columns but subject, headers, msg_id and ttl. Default: raw with a column data, otherwise json.",
-        one_of("raw", "json", "arrow", "avro")),
+        "The payload: raw takes the column data; json, arrow (an IPC stream of one row), avro and protobuf "
+        "encode all columns but subject, headers, msg_id and ttl. Default: raw with a column data, otherwise "
+        "json.", one_of("raw", "json", "arrow", "avro", "protobuf")),
     Option("avroSchema", "", "The schema of valueFormat=avro, as JSON.", text),
+    Option("descFilePath", "",
+        "The descriptor set of valueFormat=protobuf, as protoc --include_imports --descriptor_set_out writes "
+        "it.", text),
+    Option("messageName", "", "The full name of the protobuf message.", text),
+    Option("schemaId", "",
+        "The id of the schema, a number that each message tells its readers; a registry knows its own.",
+        _schema_id),
+    Option("schemaIdTo", "",
+        "Where a message has its schema's id: header (schema-id), or confluent (a zero and four bytes before "
+        "the value). Default: header, and confluent with a registry.", one_of("header", "confluent")),
+    *REGISTRY_OPTIONS,
     Option("delivery", "atLeastOnce",
         "atLeastOnce, dedupe (the stream drops what it has already, within its duplicate window) or "
         "exactlyOnce (atomic batches behind a marker).", one_of("atleastonce", "dedupe", "exactlyonce")),
@@ -133,7 +175,7 @@ SINK_OPTIONS: Final[tuple[Option, ...]] = (
 ACCEPTED: Final = Accepted(
     "jetstream sink",
     (SINK_OPTIONS, CONNECTION_OPTIONS),
-    {**CONNECTION_ALIASES, "path": "stream"},
+    {**CONNECTION_ALIASES, **REGISTRY_ALIASES, "path": "stream"},
     moved=MOVED_OF_SINK,
 )
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
@@ -168,6 +210,12 @@ def parse_sink_options(raw: Mapping[str, str], *, streaming: bool) -> SinkOption
         on_bad_row=values["onBadRow"],
         max_in_flight=values["maxInFlight"],
         reconnect_timeout_s=values["reconnectTimeout"],
+        registry=registry_of(values, ACCEPTED),
+        descriptor_file=values["descFilePath"],
+        message_name=values["messageName"],
+        schema_id=None if values["schemaId"] == "" else values["schemaId"],
+        schema_id_to=values["schemaIdTo"]
+        or ("confluent" if values["schemaRegistry"] else "header"),
     )
 
 
@@ -224,5 +272,43 @@ def _check_together(values: Mapping[str, Any], streaming: bool) -> None:
             )
     if has_number and not values["sinkId"]:
         raise ACCEPTED.error("'batchId' counts the batches of a sink: it needs the option 'sinkId'")
-    if (values["valueFormat"] == "avro") != bool(values["avroSchema"]):
-        raise ACCEPTED.error("valueFormat=avro and the option 'avroSchema' belong together")
+    _check_schema(values)
+
+
+def _check_schema(values: Mapping[str, Any]) -> None:
+    """Check that a format with schemas has one, and others none."""
+    chosen = values["valueFormat"]
+    own = {"avro": ("avroSchema",), "protobuf": ("descFilePath", "messageName")}.get(chosen, ())
+    with_ids = ("schemaRegistry", "schemaId", "schemaIdTo") if own else ()
+    for option in (
+        "avroSchema",
+        "descFilePath",
+        "messageName",
+        "schemaRegistry",
+        "schemaId",
+        "schemaIdTo",
+    ):
+        if values[option] != "" and option not in (*own, *with_ids):
+            raise ACCEPTED.error(
+                f"{option!r} does not belong to valueFormat={chosen or 'json'}; it is for "
+                + {"avroSchema": "avro", "descFilePath": "protobuf", "messageName": "protobuf"}.get(
+                    option, "avro and protobuf"
+                )
+            )
+    if not own:
+        return
+    if bool(values[own[0]]) == bool(values["schemaRegistry"]):
+        raise ACCEPTED.error(
+            f"valueFormat={chosen} needs either {own[0]!r}, or 'schemaRegistry' with 'schemaSubject'"
+        )
+    if chosen == "protobuf" and not values["messageName"]:
+        raise ACCEPTED.error("valueFormat=protobuf needs 'messageName'")
+    if values["schemaRegistry"] and values["schemaId"] != "":
+        raise ACCEPTED.error("a registry knows the id of its schema: leave out 'schemaId'")
+    if values["schemaRegistry"] and not values["schemaSubject"]:
+        raise ACCEPTED.error(
+            "'schemaSubject' names the registry's subject whose latest schema is written with, such as "
+            "orders-value"
+        )
+    if values["schemaIdTo"] and values["schemaId"] == "" and not values["schemaRegistry"]:
+        raise ACCEPTED.error("'schemaIdTo' needs 'schemaId', the number to tell")

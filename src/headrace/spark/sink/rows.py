@@ -77,9 +77,11 @@ class RowEncoder:
         self._limits = limits
         self._id_prefix = id_prefix
         self._on_bad = on_bad
-        self._encode_values = encoder_of(layout, options.avro_schema)
+        self._encode_values = encoder_of(layout, options.value_schema)
+        self._schema_line = options.value_schema.header_line if options.value_schema else b""
         self._subjects = _Subjects(options.subject, layout, limits)
-        self._has_lines = bool(id_prefix) or max(layout.headers, layout.message_id, layout.ttl) >= 0
+        columns = layout.headers, layout.message_id, layout.ttl
+        self._has_lines = bool(id_prefix or self._schema_line) or max(columns) >= 0
         self.number = 0  # of rows seen, the bad ones included
         self.numbers: Sequence[int] = ()  # of the rows that were made into messages last
 
@@ -158,11 +160,11 @@ class RowEncoder:
             for at in (layout.headers, layout.message_id, layout.ttl)
         )
         if layout.headers < 0 and layout.message_id < 0 and layout.ttl < 0:
-            return [b""] * count
+            return [self._schema_line] * count
         made: list[Payload] = []
         for index in range(count):
             try:
-                made.append(_block(headers[index], ids[index], ttls[index]))
+                made.append(self._schema_line + _block(headers[index], ids[index], ttls[index]))
             except ProtocolError as error:
                 made.append(UnfitValue(f"its headers cannot be written: {error}"))
         return made

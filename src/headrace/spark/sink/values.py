@@ -11,7 +11,7 @@ import msgspec
 
 from ...documents import read_json
 from .layout import Layout
-from .options import ACCEPTED
+from .options import ACCEPTED, ValueSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,7 @@ Payload = bytes | UnfitValue
 Encode = Callable[["pa.RecordBatch"], list[Payload]]
 
 
-def encoder_of(layout: Layout, schema: str = "") -> Encode:
+def encoder_of(layout: Layout, schema: ValueSchema | None = None) -> Encode:
     """What makes a batch's payloads, in the order of its rows.
 
     Raises:
@@ -40,7 +40,14 @@ def encoder_of(layout: Layout, schema: str = "") -> Encode:
         return lambda batch: _each(encode_json, _spelled(batch, layout))
     if layout.format == "arrow":
         return lambda batch: _arrow(batch, layout)
-    encode = _avro(schema)
+    assert schema is not None
+    if layout.format == "protobuf":
+        from .protobufs import encoder
+
+        names = layout.value_names
+        encode = encoder(schema, names)
+    else:
+        encode = _avro(schema)
     return lambda batch: _each(encode, _dicts(batch, layout))
 
 
@@ -137,7 +144,7 @@ def _arrow(batch: pa.RecordBatch, layout: Layout) -> list[Payload]:
     return payloads
 
 
-def _avro(schema: str) -> Callable[[Any], bytes]:
+def _avro(schema: ValueSchema) -> Callable[[Any], bytes]:
     try:
         import fastavro
     except ImportError:
@@ -145,12 +152,13 @@ def _avro(schema: str) -> Callable[[Any], bytes]:
             'valueFormat=avro needs the package fastavro: pip install "headrace[avro]"'
         ) from None
     try:
-        parsed = fastavro.parse_schema(read_json(schema))
+        parsed = fastavro.parse_schema(read_json(schema.text))
     except (ValueError, fastavro.schema.SchemaParseException, KeyError, TypeError) as error:
-        raise ACCEPTED.error(f"option 'avroSchema' is no Avro schema: {error!r}") from None
+        raise ACCEPTED.error(f"this is no Avro schema: {error!r}") from None
 
     def encode(row: dict[str, Any]) -> bytes:
         out = io.BytesIO()
+        out.write(schema.prefix)
         fastavro.schemaless_writer(out, parsed, row)
         return out.getvalue()
 

@@ -23,6 +23,7 @@ from .fitting import check_types
 from .layout import columns_of, lay_out
 from .markers import PlanId
 from .options import ACCEPTED, parse_sink_options
+from .schemas import with_schema
 from .target import check_before
 from .task import current_task
 from .values import encoder_of
@@ -64,7 +65,8 @@ def _checked(
         raise ACCEPTED.error(f"a stream is only added to, it cannot be overwritten; use {how}")
     layout = lay_out(options, columns_of(schema))
     check_types(layout, schema)
-    encoder_of(layout, options.avro_schema)
+    options = with_schema(options)
+    encoder_of(layout, options.value_schema)
     epoch = ""
     if _COMMIT_RUNNER not in sys.modules:  # there a batch is over, and nothing is left to check
         epoch = check_before(options, layout, streaming=streaming)

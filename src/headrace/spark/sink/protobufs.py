@@ -1,0 +1,170 @@
+"""Rows as Protocol Buffers messages of one type of a descriptor set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from ...errors import ConfigurationError
+from ..decoding.limits import some_of
+from ..decoding.protobufs import descriptor, is_map, is_repeated
+from .options import ACCEPTED, ValueSchema
+
+_TIMESTAMP: Final = "google.protobuf.Timestamp"
+Put = Callable[[Any, Any], None]
+
+
+def encoder(schema: ValueSchema, columns: Iterable[str]) -> Callable[[Mapping[str, Any]], bytes]:
+    """What makes the bytes of a row, with what Confluent's readers need before them if the schema says so.
+
+    A null is a field that is not set. Raises ConfigurationError if the message cannot be used, or has no
+    field for a column.
+    """
+    try:
+        kind = descriptor(schema.text, schema.message)
+    except ConfigurationError as error:
+        raise ACCEPTED.error(str(error).removeprefix("jetstream source: ")) from None
+    from google.protobuf import message_factory
+
+    missing = [name for name in columns if name not in kind.fields_by_name]
+    if missing:
+        raise ACCEPTED.error(
+            f"message {schema.message!r} has no field {missing[0]!r}; there are: "
+            + some_of(list(kind.fields_by_name.keys()))
+        )
+    make = message_factory.GetMessageClass(kind)
+    front = schema.prefix + (path_of(kind) if schema.prefix else b"")
+    fill = _Fields().fill
+
+    def encode(row: Mapping[str, Any]) -> bytes:
+        message = make()
+        fill(message, row)
+        made: bytes = front + message.SerializeToString(deterministic=True)
+        return made
+
+    return encode
+
+
+def path_of(kind: Any) -> bytes:
+    """Confluent's path to a message in its file: a count and places, zigzag varints; 0 is the first one."""
+    from google.protobuf import descriptor_pb2
+
+    names: list[str] = []
+    file = descriptor_pb2.FileDescriptorProto()
+    kind.file.CopyToProto(file)
+    while kind is not None:
+        names.insert(0, kind.name)
+        kind = kind.containing_type
+    places: list[int] = []
+    among = file.message_type
+    for name in names:
+        places.append([each.name for each in among].index(name))
+        among = among[places[-1]].nested_type
+    return b"\0" if places == [0] else b"".join(map(_varint, (len(places), *places)))
+
+
+def _varint(number: int) -> bytes:
+    left, made = number << 1, bytearray()
+    while left > 0x7F:
+        made.append(0x80 | (left & 0x7F))
+        left >>= 7
+    return bytes((*made, left))
+
+
+class _Fields:
+    """Sets the fields of messages by what each is; messages may lie in each other."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, Put]] = {}
+
+    def fill(self, message: Any, row: Mapping[str, Any]) -> None:
+        """Raises ValueError or TypeError if a value does not fit."""
+        kind = message.DESCRIPTOR
+        puts = self._known.get(kind.full_name)
+        if puts is None:
+            puts = self._known[kind.full_name] = {one.name: self._put(one) for one in kind.fields}
+        for name, value in row.items():
+            if value is None:
+                continue
+            if name not in puts:
+                raise ValueError(f"{kind.full_name} has no field {name!r}")
+            puts[name](message, value)
+
+    def _put(self, field: Any) -> Put:
+        name, fit = field.name, _fit(field)
+        if is_map(field):
+            return self._put_map(field)
+        if is_repeated(field):
+            return self._put_list(field)
+        if field.message_type is None:
+            return lambda message, value: setattr(message, name, fit(value))
+        return lambda message, value: self._put_message(getattr(message, name), value)
+
+    def _put_message(self, message: Any, value: Any) -> None:
+        if message.DESCRIPTOR.full_name == _TIMESTAMP:
+            if not isinstance(value, datetime):
+                raise ValueError(f"a time is needed, not {type(value).__name__}")
+            message.FromDatetime(value)
+            return
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{message.DESCRIPTOR.full_name} is made of a struct")
+        message.SetInParent()  # it is there, also without a field
+        self.fill(message, value)
+
+    def _put_list(self, field: Any) -> Put:
+        name, fit = field.name, _fit(field)
+
+        def put(message: Any, values: Any) -> None:
+            if not isinstance(values, list) or None in values:
+                raise ValueError(f"{name} is a list without nulls")
+            container = getattr(message, name)
+            if field.message_type is None:
+                container.extend(map(fit, values))
+                return
+            for value in values:
+                self._put_message(container.add(), value)
+
+        return put
+
+    def _put_map(self, field: Any) -> Put:
+        name, entry = field.name, field.message_type.fields_by_name
+        fit_key, fit_value = _fit(entry["key"]), _fit(entry["value"])
+        of_messages = entry["value"].message_type is not None
+
+        def put(message: Any, values: Any) -> None:
+            if not isinstance(values, Mapping) or None in values.values():
+                raise ValueError(f"{name} is a map without nulls")
+            container = getattr(message, name)
+            for key, value in values.items():
+                if of_messages:
+                    self._put_message(container[fit_key(key)], value)
+                else:
+                    container[fit_key(key)] = fit_value(value)
+
+        return put
+
+
+def _fit(field: Any) -> Callable[[Any], Any]:
+    """What brings a value into the form that the field takes: an enum's name, a whole decimal."""
+    if field.enum_type is None:
+        return _plain
+    numbers = {one.name: one.number for one in field.enum_type.values}
+
+    def number_of(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if value not in numbers:
+            raise ValueError(f"{field.name} is {value!r}; there are: {some_of(list(numbers))}")
+        return numbers[value]
+
+    return number_of
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        if value != value.to_integral_value():
+            raise ValueError(f"{value} is no whole number")
+        return int(value)
+    return value

@@ -1,0 +1,50 @@
+"""The schema that values are written with, and how a message says which one it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from ..decoding.schemas import HEADER
+from ..patience import Patience
+from ..registry.schemas import Kind, SchemaRegistry
+from .options import ACCEPTED, SinkOptions, ValueSchema
+
+_PLANNING_S: Final = 5.0  # a query that cannot read its schema does not start
+
+
+def with_schema(options: SinkOptions) -> SinkOptions:
+    """The options with the schema that they name, read once by the driver.
+
+    Raises:
+        ConfigurationError: there is none.
+        RegistryAwayError: the registry does not answer.
+    """
+    if options.value_format not in ("avro", "protobuf"):
+        return options
+    schema_id = options.schema_id
+    if options.registry.url:
+        kind: Kind = "AVRO" if options.value_format == "avro" else "PROTOBUF"
+        patience = Patience(_PLANNING_S, f"the registry {options.registry.url}")
+        found = SchemaRegistry(options.registry, kind, patience).newest()
+        schema_id, text = found
+    elif options.value_format == "avro":
+        text = options.avro_schema.encode()
+    else:
+        text = _file(options.descriptor_file)
+    header_line = prefix = b""
+    if schema_id is not None and options.schema_id_to == "header":
+        header_line = f"{HEADER}: {schema_id}\r\n".encode()
+    elif schema_id is not None:
+        prefix = b"\0" + schema_id.to_bytes(4, "big")
+    return replace(
+        options, value_schema=ValueSchema(text, options.message_name, header_line, prefix)
+    )
+
+
+def _file(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ACCEPTED.error(f"'descFilePath' {path!r}: {error.strerror}") from None
