@@ -24,8 +24,10 @@ _RENAMED = {
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "aclose": "close",
+    "asyncio.sleep": "time.sleep",
+    "import asyncio": "import time",
 }
-_WORDS = re.compile(rf"\b({'|'.join(_RENAMED)})\b")
+_WORDS = re.compile(rf"\b({'|'.join(map(re.escape, _RENAMED))})\b")
 _ASYNC = re.compile(r"\b(async|await) ")
 _LEFT = re.compile(r"(?i)\b(async\w*|await\w*|asyncio\.\w+)\b")
 

@@ -22,7 +22,6 @@ from headrace.groups import ChangeProgress, PartitioningFilter, elastic
 DEED_S = 180.0
 """So long a change may take; a group that is changed waits until its work queue is drained."""
 
-MOVES = 60
 NAMES = ("ann", "bob", "cec", "dan", "eve")
 BY_CUSTOMER = [PartitioningFilter("orders.*.*", (1,))]
 BY_ORDER = [PartitioningFilter("orders.*.*", (1, 2))]
@@ -429,15 +428,8 @@ class Deeds:
                     self.work.say(f"consumer {old} of jobs is paused until none runs", "jobs")
                     await self.work.rest(0.2)
             command = ["jobs", "delete-consumer", CHANNEL, old, "--move-to", new, "--force"]
-            for _ in range(
-                MOVES
-            ):  # refused while the jobs of the one before are still on their way
-                status = await asyncio.to_thread(main, [*command, "--url", service.url])
-                if not status:
-                    break
-                self.work.say(f"consumer {old} of jobs is paused: moving them is refused", "jobs")
-                await self.work.rest(0.5)
-            else:
+            self.work.say(f"consumer {old} of jobs is paused until they are moved", "jobs")
+            if status := await asyncio.to_thread(main, [*command, "--url", service.url]):
                 raise HeadraceError(f"jobs delete-consumer {old} ended with {status}")
             service.consumer = new
             self.work.say(f"the jobs of {old} are moved to {new}", "jobs")

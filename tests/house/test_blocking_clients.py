@@ -234,6 +234,6 @@ def test_the_asyncio_source_is_written_without_async(tmp_path: Path) -> None:
         "        for each in self._all(self.first()):\n"
         "            yield each\n"
     )
-    path.write_text('"""The asyncio client."""\n\nasyncio.sleep(1)\n')
+    path.write_text('"""The asyncio client."""\n\nasyncio.timeout(1)\n')
     with pytest.raises(ProblemError, match="asyncio"):
         plain.write_plain(path)

@@ -10,9 +10,12 @@ import pytest
 
 from headrace.cli import main
 from headrace.jobs import limits
+from headrace.jobs.client import AsyncJobsClient
+from headrace.jobs.errors import JobsError
 from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.service import publishing, removing
 from jobs_world import PRODUCER, World, held
+from waiting import until
 
 
 async def delete(world: World, path: str, expect: int = 204, /, **query: str) -> Any:
@@ -150,6 +153,38 @@ async def found(world: World, consumer: str) -> list[dict[str, Any]]:
     return jobs
 
 
+async def test_a_client_waits_for_jobs_that_are_on_their_way_and_for_those_that_run(
+    world: World, address: str
+) -> None:
+    for _ in range(3):
+        await world.broadcast()
+    for name in ("n", "o"):
+        await world.consumer(name, type="pull", token="kt")
+    told: list[str] = []
+    heard = asyncio.Event()
+
+    def tell(error: JobsError) -> None:
+        told.append(f"{error.code}: {error.message}")
+        heard.set()
+
+    async with AsyncJobsClient(address) as client:
+        await client.delete_consumer("c", "k", move_to="n")
+        with pytest.raises(JobsError, match="moving") as refused:
+            await client.delete_consumer("c", "n", move_to="o", wait_s=0)
+        assert refused.value.status == 409
+        deleting = asyncio.create_task(
+            client.delete_consumer("c", "n", move_to="o", wait_s=60, on_wait=tell)
+        )
+        await heard.wait()
+        await sweep(world)
+        await deleting
+        assert told[0] == (
+            "moving: 3 jobs of a deleted consumer are still on their way to n: delete it when they are there"
+        )
+        await sweep(world)
+        assert await counts(world, "o") == {"QUEUED": 3}
+
+
 @pytest.mark.one_database
 async def test_the_command_asks_with_what_hangs_on_it(
     world: World, address: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -168,6 +203,12 @@ async def test_the_command_asks_with_what_hangs_on_it(
     assert counted in await run("delete-consumer", "c", "k", "--dry-run")
     running = await run("delete-consumer", "c", "k", "--move-to", "n", "-f", expect=1)
     assert "1 jobs of c/k run; `headrace jobs pause c k`" in running
+    await world.http.patch("/v2/channel/c/consumer/k", json={"paused": True})
+    waits = ("delete-consumer", "c", "k", "--move-to", "n", "-f", "--wait")
+    late = await run(*waits, "10ms", expect=1)
+    assert "c/k is as it was after 0.01 s: 1 jobs run" in late
+    assert "Each ends when it is answered" in late
+    assert "the same command goes on from there" in late
     asked: list[str] = []
 
     def decline(prompt: str) -> str:
@@ -179,8 +220,16 @@ async def test_the_command_asks_with_what_hangs_on_it(
     assert counted in asked[0]
     assert "takes no more messages: 1 waiting, 1 running" in await run("drain", "c")
     await world.broadcast(expect=409)
+    said: list[str] = []
+
+    def has_told() -> bool:
+        said.append(capsys.readouterr().err)
+        return "c/k waits: 1 jobs run" in "".join(said)
+
+    deleting = asyncio.create_task(run(*waits, "5m"))
+    await until(has_told, within=60)
     await world.lease("complete", jobs=held(job))
-    await run("delete-consumer", "c", "k", "--move-to", "n", "--force")
+    assert "deleted" in await deleting
     await sweep(world)
     assert await counts(world, "n") == {"QUEUED": 1}
     waited = asyncio.create_task(run("drain", "c", "--wait"))

@@ -9,15 +9,20 @@ from typing import Any, Final
 
 import click
 
-from ...jobs.client import JobsClient
+from ...jobs.client import JobsClient, JobsError
 from ..shared.asking import may_go_on
 from ..shared.errors import Failure
+from ..shared.units import DURATION
 from ..shared.verbs import Declare
 
 __all__ = ["DESTROYING", "DRAIN"]
 
 Args = SimpleNamespace
 _LOOK_S: Final = 0.5
+_ENDS_BY_ITSELF: Final = {
+    "moving": "The service moves them in slices, while it runs",
+    "running": "Each ends when it is answered, or when its lease or its time limit is over",
+}
 
 
 def _unfinished(detail: dict[str, Any]) -> str:
@@ -71,18 +76,45 @@ def delete_consumer(client: JobsClient, args: Args) -> Any:
     detail = client.consumer(args.channel, args.consumer)
     what = f"delete the consumer {name}: {_unfinished(detail)}"
     if args.move_to is not None:
-        if detail["jobs"]["INFLIGHT"]:
+        if detail["jobs"]["INFLIGHT"] and not detail["paused"]:
             raise Failure(
                 f"{detail['jobs']['INFLIGHT']} jobs of {name} run; "
-                f"`headrace jobs pause {args.channel} {args.consumer}`, and again when they are done"
+                f"`headrace jobs pause {args.channel} {args.consumer}`, and the same command again: "
+                "it waits for them"
             )
         what += f"; waiting and dead ones go to {args.move_to}, unless that has the same message"
     if may_go_on(_asked(args), what, {"consumer": detail}):
-        client.delete_consumer(
-            args.channel, args.consumer, move_to=args.move_to, discard=args.move_to is None
-        )
+        _delete_patiently(client, args, name)
         return _done(args, f"{name}: deleted")
     return None
+
+
+def _delete_patiently(client: JobsClient, args: Args, name: str) -> None:
+    """Where jobs run, or are on their way to it, wait until they are done, and say so."""
+    told = ""
+
+    def tell(error: JobsError) -> None:
+        nonlocal told
+        if error.message != told:
+            told = error.message
+            args.output.note(f"{name} waits: {told}")
+
+    try:
+        client.delete_consumer(
+            args.channel,
+            args.consumer,
+            move_to=args.move_to,
+            discard=args.move_to is None,
+            wait_s=args.wait,
+            on_wait=tell,
+        )
+    except JobsError as error:
+        if error.code not in _ENDS_BY_ITSELF:
+            raise
+        raise Failure(
+            f"{name} is as it was after {args.wait:g} s: {error.message}. {_ENDS_BY_ITSELF[error.code]}; "
+            "the same command goes on from there, with a longer --wait if need be"
+        ) from error
 
 
 def _asked(args: Args) -> Any:
@@ -129,6 +161,12 @@ DESTROYING: Final[tuple[Verb, ...]] = (
             click.argument("consumer"),
             click.option(
                 "--move-to", metavar="NAME", help="gets the waiting and the dead jobs of the other"
+            ),
+            click.option(
+                "--wait",
+                type=DURATION,
+                default=60.0,
+                help="wait so long for jobs that run, or are on their way to it (60s)",
             ),
         ),
     ),

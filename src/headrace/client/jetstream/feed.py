@@ -27,6 +27,7 @@ from .ahead import Pace
 from .care import Care
 from .gone import Gone
 from .hands import Hands
+from .held import Held
 from .keeping import BREATH_S, Keeper, clock_of
 from .message import DeliveredMessage
 from .pin import Pin
@@ -83,6 +84,7 @@ class Feed(Hands):
         self.consumer = consumer
         self.frames: deque[Frame] = deque()
         self.lent: deque[Any] = deque()
+        self.held = Held(self.frames, self.lent, self._forget)
         self.taken = 0
         self.tell_at = 1
         super().__init__(session.loop)
@@ -127,6 +129,7 @@ class Feed(Hands):
         self._inbox = session.new_inbox().encode()
         self.route = session.open_route(self._inbox, self._receive)
         session.observers[self] = None
+        session.on_confirmed[self] = self._drop_copies
         self._monitor = session.loop.call_later(2 * self._account.heartbeat, self._check)
         self._refill()
 
@@ -144,7 +147,7 @@ class Feed(Hands):
 
     def shelve(self) -> Shelf:
         """Where what comes is put from here on, for several callbacks at once."""
-        self.shelf = Shelf()
+        self.shelf = self.held.shelf = Shelf()
         if self._keeper is not None:
             self._keeper.keep_shelf(self.shelf)
         return self.shelf
@@ -159,7 +162,7 @@ class Feed(Hands):
     def stop_now(self, error: Exception | None = None) -> None:
         """End at once: what nobody took goes back, also if it had ended before."""
         session = self.session
-        frames = [*self._take_back(), *self.frames]
+        frames = [*self.held.take_back(), *self.frames]
         self.frames.clear()
         if self.is_over:
             session.refuse(frames)
@@ -172,7 +175,7 @@ class Feed(Hands):
         """End without a word to anybody; what is in the buffer can still be taken."""
         self.session.close_route(self.route)
         self.end(None)
-        self.session.observers.pop(self, None)
+        self._leave_session()
         if self._keeper is not None:
             self._keeper.stop()
 
@@ -239,11 +242,11 @@ class Feed(Hands):
         if error is not None and self._pulling:
             self._fail(error)
         elif is_made_again and self._pulling:
-            held = list(self.frames)  # comes again from the other one
+            came = list(self.frames)  # comes again from the other one
             self.frames.clear()
-            self._take_back()
+            self.held.take_back()
             self._account_for_taken()
-            self._forget(held)
+            self._forget(came)
             self._account.restart()
             self._refill()
 
@@ -256,25 +259,16 @@ class Feed(Hands):
         if self._pause is not None:
             self._pause.cancel()
 
+    def _leave_session(self) -> None:
+        self.session.observers.pop(self, None)
+        self.session.on_confirmed.pop(self, None)
+
     def _all_taken(self) -> None:
         if self._keeper is not None:
             self._keeper.stop()
-        self.session.observers.pop(self, None)
+        self._leave_session()
         if not self.ended.done():
             self.ended.set_result(None)
-
-    def _take_back(self) -> list[Frame]:
-        """What a thread was lent and has not handed out, and what is on the shelf: from here on it is not to
-        be had there."""
-        frames: list[Frame] = []
-        if self.shelf is not None:
-            frames += [message._frame for message in self.shelf.clear()]
-        while self.lent:
-            try:
-                frames.append(self.lent.popleft()._frame)
-            except IndexError:  # the thread was faster
-                break
-        return frames
 
     # Draining
 
@@ -294,16 +288,18 @@ class Feed(Hands):
     def _receive(self, frames: list[Frame]) -> None:
         self.last_heard = self.session.loop.time()
         account = self._account
-        messages = [frame for frame in frames if frame[3]]
-        if messages:
-            size = sum(map(message_size, messages)) if account.counts_bytes else 0
-            account.arrived(len(messages), size)
+        messages = came = [frame for frame in frames if frame[3]]
+        if came:
+            size = sum(map(message_size, came)) if account.counts_bytes else 0
+            account.arrived(len(came), size)
+            if self.held.is_mixed:
+                messages = self.held.renew(came)
             self.frames.extend(messages)
             if self._keeper is not None:
                 self._keeper.arrived(len(messages))
             if self._grouped:
-                self._pin.learn(messages[-1][4])
-        if len(messages) != len(frames):  # only statuses can make a pull due
+                self._pin.learn(came[-1][4])
+        if len(came) != len(frames):  # only statuses can make a pull due
             self._account_for_taken()
             for frame in frames:
                 if not frame[3]:
@@ -390,6 +386,12 @@ class Feed(Hands):
         size = sum(map(message_size, frames)) if self._account.counts_bytes else 0
         self._account.processed(len(frames), size)
         self._refill()
+
+    def _drop_copies(self, frame: Frame) -> None:
+        """A delivery of a server before is confirmed: what came again of it need not be handled."""
+        self.held.remove(frame)
+        if self.is_over and not self.buffered:
+            self._all_taken()
 
     # Pulling
 
@@ -483,6 +485,7 @@ class Feed(Hands):
         self.last_heard = self.session.loop.time()
         if self._keeper is not None:
             self._keeper.tend()
+        self.held.linked(self.session.routes.first)
         self._account_for_taken()
         self._account.restart()
         self._refill()
@@ -490,7 +493,7 @@ class Feed(Hands):
     def connection_closed(self, reason: Exception) -> None:
         """The connection is over for good, and so is all that came and could not be answered any more."""
         self.frames.clear()
-        self._take_back()
+        self.held.take_back()
         self.end(ConnectionClosedError(str(reason)))
         self._all_taken()
         self.came_back()

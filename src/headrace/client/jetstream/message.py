@@ -121,6 +121,9 @@ class DeliveredMessage(MessageView, eq=False):
         self._asked = True
         await session.requests.ask(self.reply, b"", ACK, seconds)
         self._answered = True
+        if self.is_of_former_server:
+            for drop in list(session.on_confirmed.values()):
+                drop(self._frame)
 
     async def _until_linked(self, seconds: float) -> None:
         """Raises TimeoutError, DisconnectedError if the link to come is lost at once, too."""

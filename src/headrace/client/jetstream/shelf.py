@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Container, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable
 from typing import TYPE_CHECKING
 
 from ..handlers.lanes import Lanes
 
 if TYPE_CHECKING:
+    from ...wire.frames import Frame
     from .message import JetStreamMessage
 
 
@@ -86,6 +87,17 @@ class Shelf:
             for key, message in kept:
                 self._lanes.add(key, message)
             return removed
+
+    def renew(self, find: Callable[[JetStreamMessage], Frame | None]) -> list[tuple[Frame, Frame]]:
+        """Those that wait and for which ``find`` has a newer delivery are what that brought, in their places;
+        returns the older and the newer frame of each."""
+        renewed: list[tuple[Frame, Frame]] = []
+        with self._lock:
+            for message in self._lanes:
+                if (frame := find(message)) is not None:
+                    renewed.append((message._frame, frame))
+                    message._frame, message._metadata = frame, None
+        return renewed
 
     def take_begun(self) -> list[JetStreamMessage]:
         """``begun``, which is empty from here on."""

@@ -101,6 +101,8 @@ class Session:
         self.requests = Requests(self)
         self.hub = EventHub(options.on_event)
         self.observers: dict[Observer, None] = {}
+        self.on_confirmed: dict[Observer, Callable[[Frame], None]] = {}
+        """Told of deliveries of a server before whose acknowledgement this one has confirmed."""
         self.subscriptions: dict[Subscriber, None] = {}
         self.residents: dict[Resident, None] = {}
         self.publishers: dict[PublisherNumbers, None] = {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
 
+from ..errors import JobsError
 from . import calls, management, tracing
 from .calls import Answer, Call, ItemResult, LeasedJob, OutgoingMessage, Settings, Tokens
 
@@ -40,14 +42,13 @@ class AsyncJobsClient:
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._settings = Settings(url, admin_token, timeout_s, connections)
+        pool = httpx2.Limits(max_connections=connections, max_keepalive_connections=connections)
         self._http = httpx2.AsyncClient(
             base_url=url,
             headers=self._settings.headers(),
             transport=transport,
             trust_env=False,
-            limits=httpx2.Limits(
-                max_connections=connections, max_keepalive_connections=connections
-            ),
+            limits=pool,
         )
 
     async def __aenter__(self) -> Self:
@@ -141,15 +142,29 @@ class AsyncJobsClient:
         await self._remove(calls.path_of("producer", producer))
 
     async def delete_consumer(
-        self, channel: str, consumer: str, *, discard: bool = False, move_to: str | None = None
+        self,
+        channel: str,
+        consumer: str,
+        *,
+        discard: bool = False,
+        move_to: str | None = None,
+        wait_s: float = 30.0,
+        on_wait: Callable[[JobsError], object] | None = None,
     ) -> None:
         """Delete a consumer with its jobs; with ``move_to`` waiting and dead ones go to this consumer.
 
-        Unless one of both is given, a JobsError (409) says how many jobs wait or run, if there are any. With
-        ``move_to`` none may run.
+        Unless one of both is given, a JobsError (409) says how many jobs wait or run, if there are any. To be
+        moved none may run, and none may be on its way to this consumer from another one that was deleted:
+        that is waited for, up to ``wait_s`` seconds, and told to ``on_wait`` as the JobsError it is then.
         """
         path = calls.path_of("channel", channel, "consumer", consumer)
-        await self._remove(path, discard="true" if discard else "false", move_to=move_to)
+        patience = management.Patience(wait_s, on_wait)
+        while True:
+            try:
+                discards = "true" if discard else "false"
+                return await self._remove(path, discard=discards, move_to=move_to)
+            except JobsError as error:
+                await asyncio.sleep(patience.pause_s(error))
 
     async def _remove(self, path: str, **query: str | None) -> None:
         version = await self._do(management.etag(path))
@@ -470,24 +485,15 @@ class Queue:
         dead: bool = False,
     ) -> list[ItemResult]:
         """Fail jobs: they are retried, or with ``dead`` given up for good."""
-        return await self._client.fail(
-            self._channel,
-            self._consumer,
-            self._tokens,
-            jobs,
-            reason,
-            retry_in_s=retry_in_s,
-            dead=dead,
-        )
+        where = self._channel, self._consumer, self._tokens
+        return await self._client.fail(*where, jobs, reason, retry_in_s=retry_in_s, dead=dead)
 
     async def release(self, jobs: Sequence[LeasedJob], delay_s: float = 0.0) -> list[ItemResult]:
         """Return jobs undone. This does not count as a retry."""
-        return await self._client.release(
-            self._channel, self._consumer, self._tokens, jobs, delay_s
-        )
+        where = self._channel, self._consumer, self._tokens
+        return await self._client.release(*where, jobs, delay_s)
 
     async def heartbeat(self, jobs: Sequence[LeasedJob], lease_s: float = 30.0) -> list[ItemResult]:
         """Move the deadlines to ``lease_s`` from now."""
-        return await self._client.heartbeat(
-            self._channel, self._consumer, self._tokens, jobs, lease_s
-        )
+        where = self._channel, self._consumer, self._tokens
+        return await self._client.heartbeat(*where, jobs, lease_s)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypedDict
 from urllib.parse import urlencode
 
 import msgspec
 
+from ..errors import JobsError
 from .calls import Answer, Call, Tokens, mapping, path_of, queue_path
 
 __all__ = ["DeadPage"]
 
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
+_PASSING: Final = frozenset({"moving", "running"})
+_AGAIN_S: Final = 0.5  # a slice of what is moved takes about as long
 _LONG_S: Final = 600.0  # for calls about all dead jobs
 
 
@@ -27,6 +31,34 @@ class DeadPage:
 
 
 # Definitions
+
+
+class Patience:
+    """How long a refusal is waited for that ends by itself: jobs run, or are on their way.
+
+    Args:
+        wait_s: seconds, from now on.
+        on_wait: called with each refusal that is waited for.
+    """
+
+    def __init__(
+        self,
+        wait_s: float,
+        on_wait: Callable[[JobsError], object] | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._ends = clock() + wait_s
+        self._on_wait = on_wait
+
+    def pause_s(self, error: JobsError) -> float:
+        """Seconds until it is asked again. Raises ``error`` if it is not to be waited for, or any longer."""
+        left = self._ends - self._clock()
+        if error.status != 409 or error.code not in _PASSING or left <= 0:
+            raise error
+        if self._on_wait is not None:
+            self._on_wait(error)
+        return min(left, _AGAIN_S)
 
 
 def etag(path: str) -> Call[str | None]:

@@ -103,11 +103,13 @@ def remove_consumer(
             f"{waiting} jobs wait and {running} run; accepted: `discard=true`, or `move_to`",
             "discard",
         )
-    if tx.one("is_moved_to", seq=consumer.seq) is not None:
+    if coming := {row["seq"] for row in tx.all("moved_to", seq=consumer.seq)}:
+        left = _jobs(tx, coming)
         raise JobsError(
             409,
             "moving",
-            "the jobs of a deleted consumer are still being moved here; try again",
+            f"{left[State.QUEUED] + left[State.DEAD]} jobs of a deleted consumer are still on their way to "
+            f"{consumer_id}: delete it when they are there",
             retry_after_s=1.0,
         )
     # A claim that is on its way was for another version, and takes nothing.

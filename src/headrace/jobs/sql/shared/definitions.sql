@@ -80,8 +80,9 @@ UPDATE producer SET removed_us = :now, producer_id = producer_id || '~' || seq W
 -- Their target goes, too.
 UPDATE consumer SET moves_to = NULL WHERE channel_seq = :channel_seq AND removed_us IS NOT NULL;
 
--- name: is_moved_to
-SELECT 1 FROM consumer WHERE removed_us IS NOT NULL AND moves_to = :seq LIMIT 1;
+-- name: moved_to
+-- Deleted consumers whose jobs are on their way to this one.
+SELECT seq FROM consumer WHERE removed_us IS NOT NULL AND moves_to = :seq;
 
 -- name: drain_channel
 UPDATE channel SET draining = :draining, updated_us = :updated WHERE seq = :seq;
