@@ -235,6 +235,11 @@ SELECT 1 WHERE false;
 -- name: notify
 SELECT pg_notify('headrace_jobs', :payload);
 
+-- name: take_room
+-- About 1,000 bytes a row; its transaction is rolled back.
+CREATE UNLOGGED TABLE headrace_jobs_room AS
+SELECT repeat(' ', 1000) FROM generate_series(1, :rows);
+
 -- name: insert_outcomes
 INSERT INTO outcome (
     at_us, channel_id, consumer_id, message_id, job_seq, state, retries, error
