@@ -488,3 +488,13 @@ async def test_one_job_is_given_however_large_it_is(
     for _ in range(2):
         await world.broadcast("x" * 5000)
     assert [len(await world.claim(n)) for n in (2, 1, 1)] == [1, 1, 0]
+
+
+async def test_all_are_given_together_where_one_has_more_than_its_share_of_the_bytes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CLAIM_BYTES_MAX", 1000)
+    for size in (700, 20, 20):
+        await world.broadcast("x" * size)
+    claim = await world.claim(3)
+    assert [len(job["message"]["payload"]) for job in claim] == [700, 20, 20]

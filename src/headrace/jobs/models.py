@@ -115,8 +115,7 @@ class Published:
     replayed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedJob:
+class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job under a lease, with its message."""
 
     seq: int

@@ -46,6 +46,7 @@ class WriteProbe:
 
         try:
             await self._database.write(write)
+            await self._database.find_room()
         except Exception as error:
             reason = error.message if isinstance(error, JobsError) else reason_of(error)
             return f"{await asyncio.to_thread(self._database.place)}: {reason}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -40,8 +40,7 @@ _SECOND_US: Final = 1_000_000
 _NO_LIMIT: Final = 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """A job and the lease under which the caller believes to hold it."""
 
     seq: int
@@ -62,8 +61,7 @@ class Failure:
     dead: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """The result of one item: ``ok``, ``lease_lost``, ``cancelled`` (409), ``not_found`` (404), …"""
 
     seq: int
@@ -84,27 +82,31 @@ def claim(tx: Tx, consumer: Consumer, n: int, lease_s: float, now: int) -> list[
     Nothing is claimed if the definition has changed since ``consumer`` was read: ``n`` may be by a limit that
     no longer holds, and the consumer may be paused. Whoever changes it rings for those who wait for its jobs.
     """
-    leased = _lease(tx, consumer, n, lease_s, now, each=False)
+    lease, expires = ids.new_lease(), _expires(now, lease_s)
+    leased = _lease(tx, consumer, n, lease, expires, now, each=False)
     if not leased:
         return []
     rows, messages = _carried(tx, leased)
-    expires = _expires(now, lease_s)
-    return [_claimed(row, messages[row["message_seq"]], expires) for row in rows]
+    return [_claimed(row, messages[row["message_seq"]], lease, expires) for row in rows]
 
 
 def claim_each(
     tx: Tx, consumer: Consumer, clients: int, lease_s: float, now: int
 ) -> list[ClaimedJob]:
     """The same for so many clients that want one job each: a lease for each, and whatever its bytes."""
-    rows = _lease(tx, consumer, clients, lease_s, now, each=True)
+    lease, expires = ids.new_lease(), _expires(now, lease_s)
+    rows = _lease(tx, consumer, clients, lease, expires, now, each=True)
     messages = _messages(tx, rows, _NO_LIMIT) if rows else {}
-    expires = _expires(now, lease_s)
-    return [_claimed(row, messages[row["message_seq"]], expires) for row in rows]
+    return [
+        _claimed(row, messages[row["message_seq"]], f"{lease}.{row['seq']}", expires)
+        for row in rows
+    ]
 
 
 def _lease(
-    tx: Tx, consumer: Consumer, n: int, lease_s: float, now: int, *, each: bool
+    tx: Tx, consumer: Consumer, n: int, lease: str, expires: int, now: int, *, each: bool
 ) -> list[Row]:
+    """The jobs, leased. With ``each`` the lease is followed by a dot and the job's number."""
     if consumer.paused or consumer.disabled_us is not None:
         return []
     tx.run("promote_due", consumer_seq=consumer.seq, now=now, n=limits.SWEEP_ROWS)
@@ -113,10 +115,10 @@ def _lease(
         consumer_seq=consumer.seq,
         version=consumer.updated_us,
         n=n,
-        lease=ids.new_lease(),
+        lease=lease,
         each=each,
         now=now,
-        expires=_expires(now, lease_s),
+        expires=expires,
     )
     return sorted(rows, key=lambda row: (-row["priority"], row["seq"]))
 
@@ -128,30 +130,37 @@ def _expires(now: int, lease_s: float) -> int:
 def _carried(tx: Tx, rows: Sequence[Row]) -> tuple[Sequence[Row], dict[int, Row]]:
     """The first of these jobs whose payloads one answer carries, at least one, with their messages.
 
-    The others are given back.
+    The others are given back. Where none is above its share of the bytes, all are carried, and nobody has to
+    add them up.
     """
-    bytes_max = limits.CLAIM_BYTES_MAX if len(rows) > 1 else _NO_LIMIT
-    messages = _messages(tx, rows, bytes_max)
+    share = limits.CLAIM_BYTES_MAX // len(rows) if len(rows) > 1 else _NO_LIMIT
+    messages = _messages(tx, rows, share)
     if all(message["payload"] is not None for message in messages.values()):
         return rows, messages
+    sizes = {row["seq"]: row["size"] for row in tx.all("sizes_of", seqs=_message_seqs(rows))}
     total, count = 0, 0
     while count < len(rows) and total < limits.CLAIM_BYTES_MAX:
-        total += messages[rows[count]["message_seq"]]["size"]
+        total += sizes[rows[count]["message_seq"]]
         count += 1
     if count < len(rows):
         tx.run("unclaim_jobs", seqs=json.dumps([row["seq"] for row in rows[count:]]))
     return rows[:count], _messages(tx, rows[:count], _NO_LIMIT)
 
 
-def _messages(tx: Tx, rows: Sequence[Row], bytes_max: int) -> dict[int, Row]:
-    seqs = json.dumps([row["message_seq"] for row in rows])
-    return {row["seq"]: row for row in tx.all("messages_of", seqs=seqs, bytes=bytes_max)}
+def _messages(tx: Tx, rows: Sequence[Row], bytes_each: int) -> dict[int, Row]:
+    """The messages of jobs, by number; without the payloads that have more bytes."""
+    found = tx.all("messages_of", seqs=_message_seqs(rows), bytes=bytes_each)
+    return {row["seq"]: row for row in found}
 
 
-def _claimed(row: Row, message: Row, expires: int) -> ClaimedJob:
+def _message_seqs(rows: Sequence[Row]) -> str:
+    return json.dumps([row["message_seq"] for row in rows])
+
+
+def _claimed(row: Row, message: Row, lease: str, expires: int) -> ClaimedJob:
     return ClaimedJob(
         seq=row["seq"],
-        lease=row["lease"],
+        lease=lease,
         deadline_us=expires,
         attempt=row["claims"],
         retries=row["retries"],
@@ -280,7 +289,8 @@ def _failed_before(consumer: Consumer, held: Held, row: Row | None) -> Result:
     for state in (State.QUEUED, State.DEAD):
         result = _refused(consumer, held, row, state)
         if result.repeated and row is not None:
-            return replace(result, due_us=row["due_us"] if state is State.QUEUED else None)
+            due_us = row["due_us"] if state is State.QUEUED else None
+            return msgspec.structs.replace(result, due_us=due_us)
     return _refused(consumer, held, row, None)
 
 

@@ -100,6 +100,14 @@ class Database(Protocol):
         """
         ...
 
+    async def find_room(self) -> None:
+        """If a write has lately found no room on the disk, look whether there is some again.
+
+        Raises :class:`~headrace.jobs.errors.DatabaseUnavailableError` while there is none. Where a small
+        write finds what a large one would, this does nothing.
+        """
+        ...
+
     def place(self) -> str:
         """Where the database is, for people: no password. May ask the disk: call it on a thread."""
         ...

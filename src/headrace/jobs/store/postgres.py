@@ -38,6 +38,7 @@ _MIGRATION_LOCK: Final = 0x68656164  # any number, the same for all processes
 _TRIES: Final = 5
 _LISTEN_CHECK_S: Final = 10.0
 _RECONNECT_S: Final = 0.5
+_ROOM_BYTES: Final = 2 << 20
 _ANNOUNCE_S: Final = 0.005  # between two notices: each is a transaction
 # ForeignKeyViolation: a consumer that another transaction deleted meanwhile is not there the second time.
 _CONFLICTS: Final = (
@@ -114,11 +115,29 @@ class PostgresDatabase:
         self._connections: dict[psycopg.Connection[dict[str, Any]], int] = {}
         self._listener: asyncio.Task[None] | None = None
         self._together = Together(self.write)
+        self._lacked_room = False
         self._unannounced: set[int] = set()
         self._announcing: asyncio.Task[None] | None = None
 
     def on_ring(self, hear: Callable[[Sequence[int]], None], /) -> None:
         self._hear = hear
+
+    async def find_room(self) -> None:
+        """A small write goes into pages that are there, so it says nothing about a full disk."""
+        if self._lacked_room:
+            await self._submit(self._fill, _ROOM_BYTES)
+            self._lacked_room = False
+
+    def _fill(self, size: int) -> None:
+        """Take so many bytes of the disk and give them back."""
+        connection = self._connection()
+        with connection.cursor() as cursor:
+            cursor.execute(b"BEGIN", prepare=False)
+            try:
+                cursor.execute(_queries()["take_room"], {"rows": size // 1000}, prepare=False)
+            finally:
+                if not connection.closed and not connection.broken:
+                    connection.rollback()
 
     def place(self) -> str:
         parts = psycopg.conninfo.conninfo_to_dict(self._url)
@@ -178,6 +197,9 @@ class PostgresDatabase:
                 if tries == _TRIES:
                     raise
                 continue
+            except pg_errors.DiskFull:
+                self._lacked_room = True
+                raise
             if rung:
                 # From here, not from whoever waits for the result: that may have been cancelled meanwhile.
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more

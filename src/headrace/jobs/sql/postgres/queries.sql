@@ -79,7 +79,7 @@ UPDATE job SET
     claims = claims + 1, changed_us = :now
 FROM picked WHERE job.seq = picked.seq
 RETURNING job.seq, job.message_seq, job.priority, job.retries, job.claims, job.ordering_key,
-    job.created_us, job.lease;
+    job.created_us;
 
 -- name: unclaim_jobs
 -- As if they had not been claimed, in the same transaction.
@@ -88,12 +88,13 @@ UPDATE job SET
 WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
 
 -- name: messages_of
--- Without payloads if they have more than :bytes together; a length reads no payload.
-SELECT seq, message_id, content_type, headers, received_us, octet_length(payload) AS size,
-    CASE WHEN (
-        SELECT sum(octet_length(payload)) FROM message
-        WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
-    ) <= :bytes THEN payload END AS payload
+-- Without the payloads that have more than :bytes; a length reads no payload.
+SELECT seq, message_id, content_type, headers,
+    CASE WHEN octet_length(payload) <= :bytes THEN payload END AS payload
+FROM message WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+
+-- name: sizes_of
+SELECT seq, octet_length(payload) AS size
 FROM message WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
 
 -- name: promote_due
@@ -233,6 +234,11 @@ SELECT 1 WHERE false;
 
 -- name: notify
 SELECT pg_notify('headrace_jobs', :payload);
+
+-- name: take_room
+-- About 1,000 bytes a row; its transaction is rolled back.
+CREATE UNLOGGED TABLE headrace_jobs_room AS
+SELECT repeat(' ', 1000) FROM generate_series(1, :rows);
 
 -- name: insert_outcomes
 INSERT INTO outcome (

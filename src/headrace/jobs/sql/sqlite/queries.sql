@@ -78,7 +78,7 @@ WHERE seq IN (
     )
     ORDER BY priority DESC, seq LIMIT :n
 )
-RETURNING seq, message_seq, priority, retries, claims, ordering_key, created_us, lease;
+RETURNING seq, message_seq, priority, retries, claims, ordering_key, created_us;
 
 -- name: unclaim_jobs
 -- As if they had not been claimed, in the same transaction.
@@ -87,12 +87,13 @@ UPDATE job SET
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: messages_of
--- Without payloads if they have more than :bytes together; a length reads no payload.
-SELECT seq, message_id, content_type, headers, received_us, length(payload) AS size,
-    CASE WHEN (
-        SELECT sum(length(payload)) FROM message
-        WHERE seq IN (SELECT value FROM json_each(:seqs))
-    ) <= :bytes THEN payload END AS payload
+-- Without the payloads that have more than :bytes; a length reads no payload.
+SELECT seq, message_id, content_type, headers,
+    CASE WHEN length(payload) <= :bytes THEN payload END AS payload
+FROM message WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: sizes_of
+SELECT seq, length(payload) AS size
 FROM message WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: promote_due
