@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.pattern_tree import PatternTree, TooManyPatternsError
+from headrace.pattern_tree import SHAPES_MAX, PatternTree, TooManyPatternsError, are_apart
 from headrace.subjects import is_subset, overlaps
 
 TOKENS = st.lists(st.sampled_from([b"a", b"b", b"*"]), min_size=1, max_size=4)
@@ -80,6 +80,43 @@ def test_partitions_are_told_apart_by_their_first_tokens(monkeypatch: pytest.Mon
     assert not asked
     assert tree.overlaps_any([b"16.>", b"15.orders.*"])
     assert asked == [b"16.>", b"15.orders.*"]
+
+
+@given(st.lists(PATTERNS, max_size=8))
+@example([b"a*.b", b"*.c"])
+@example([b"a.>", b"a.b.c", b"b.>"])
+def test_those_that_are_said_to_be_apart_have_no_subject_in_common(patterns: list[bytes]) -> None:
+    pairs = [(a, b) for place, a in enumerate(patterns) for b in patterns[:place]]
+    truth = not any(overlaps(a, b) for a, b in pairs)
+    if are_apart(patterns):
+        assert truth
+    elif truth:  # the tree has to say it
+        shapes = {
+            tuple(token if token in (b"*", b">") else b"" for token in pattern.split(b"."))
+            for pattern in patterns
+        }
+        assert len(shapes) > 1
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        [b"x%d.*.a.b.c" % number for number in range(100)],
+        [b"x%d.>" % number for number in range(100)],
+        [b"x%d.%b" % (number, b"*" if number % 2 else b"a") for number in range(100)],
+        [b"x%d" % number + b".*" * (number % 50) for number in range(100)],
+        [b"x.%d" % number + b".*" * (number % SHAPES_MAX) for number in range(100)],
+    ],
+)
+def test_patterns_of_few_shapes_need_no_tree(patterns: list[bytes]) -> None:
+    assert are_apart(patterns)
+    assert not are_apart([*patterns, patterns[0]])
+
+
+@given(st.lists(PATTERNS, max_size=6), st.lists(PATTERNS, max_size=3))
+def test_first_tokens_tell_only_the_truth(patterns: list[bytes], asked: list[bytes]) -> None:
+    if PatternTree(patterns).is_apart_from(asked):
+        assert not any(overlaps(pattern, other) for pattern in patterns for other in asked)
 
 
 def test_steps_are_counted_for_each_question_of_its_own() -> None:

@@ -10,20 +10,34 @@ until the first query with a wildcard.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from itertools import chain
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, combinations
+from operator import itemgetter
 from typing import Any, Final, final
 
-__all__ = ["PATTERNS_MAX", "PatternTree", "TooManyPatternsError", "are_literal", "check_count"]
+__all__ = [
+    "PATTERNS_MAX",
+    "PatternTree",
+    "TooManyPatternsError",
+    "are_apart",
+    "are_literal",
+    "check_count",
+]
 
 PATTERNS_MAX: Final = 5_000  # in one request: 50 ms to compare, in which no client is served
 STEPS_MAX: Final = 100_000  # some 25 ms; beyond: TooManyPatternsError
+SHAPES_MAX: Final = 8  # that are compared with each other; more are quicker in a tree
 STEPS_PER_TOKEN: Final = 4  # free steps, not counted
 
 _ONE: Final = b"*"
 _REST: Final = b">"
 _WILD: Final = frozenset((_ONE, _REST))
 _END: Final = b""  # the key of a pattern that ends here; no token is empty
+
+_NOT_SHAPE: Final = bytes(set(range(256)) - set(b".*>\n"))
+_WITHIN_TOKEN: Final = re.compile(rb"[^.\n][*>]|[*>][^.\n]")
 
 _Node = dict[bytes, Any]
 
@@ -58,6 +72,15 @@ class PatternTree:
         if not _WILD.isdisjoint(root):
             return False
         return root.keys().isdisjoint({pattern.partition(b".")[0] for pattern in patterns})
+
+    def is_apart_from(self, patterns: Iterable[bytes]) -> bool:
+        """Whether the first tokens tell that none of these overlaps one of the set."""
+        self._plant_literals()
+        root = self._root
+        firsts = {pattern.partition(b".")[0] for pattern in patterns}
+        if not (root and firsts):
+            return True
+        return _WILD.isdisjoint(firsts) and _WILD.isdisjoint(root) and firsts.isdisjoint(root)
 
     def update(self, patterns: Iterable[bytes]) -> None:
         """Add these patterns."""
@@ -113,9 +136,7 @@ class PatternTree:
     def all_overlapping(self, pattern: bytes) -> Iterator[bytes]:
         """The patterns of the set that share a subject with this one. Raises TooManyPatternsError."""
         if _may_be_wild(pattern):
-            for literal in self._literals:
-                self._plant(literal)
-            self._literals.clear()
+            self._plant_literals()
         equal = (pattern,) if pattern in self._literals else ()
         return chain(equal, self._walk(pattern) if self._root else ())
 
@@ -156,6 +177,11 @@ class PatternTree:
                 else:
                     nodes.append(child)
 
+    def _plant_literals(self) -> None:
+        for literal in self._literals:
+            self._plant(literal)
+        self._literals.clear()
+
     def _plant(self, pattern: bytes) -> None:
         node = self._root
         for token in pattern.split(b"."):
@@ -194,6 +220,45 @@ def are_literal(patterns: Iterable[bytes]) -> bool:
     """Whether none of these has a wildcard. May be False for unusual literals."""
     together = b" ".join(patterns)
     return b"*" not in together and b">" not in together
+
+
+def are_apart(patterns: Sequence[bytes]) -> bool:
+    """Whether no two of these have a subject in common, as far as that is seen without a tree.
+
+    Patterns of one shape, with as many tokens and wildcards in the same places, have a subject in common only
+    if they are equal. Those of two shapes have none if what both say literally differs. May be False where
+    many shapes begin with the same token, or a token that is no wildcard has ``*`` or ``>`` in it.
+    """
+    together = b"\n".join(patterns)
+    if len(set(patterns)) < len(patterns) or _WITHIN_TOKEN.search(together):
+        return False
+    if are_literal((together,)):
+        return True
+    shapes = together.translate(None, _NOT_SHAPE).split(b"\n")
+    if len(set(shapes)) == 1:
+        return True
+    counts = Counter([pattern.partition(b".")[0] for pattern in patterns])
+    begin_literally = _WILD.isdisjoint(counts)
+    groups: dict[bytes, list[list[bytes]]] = {}
+    for shape, pattern in zip(shapes, patterns, strict=True):
+        tokens = pattern.split(b".")
+        if counts[tokens[0]] > 1 or not begin_literally:
+            groups.setdefault(shape, []).append(tokens)
+    return len(groups) <= SHAPES_MAX and all(
+        _differ(one, groups[one], other, groups[other]) for one, other in combinations(groups, 2)
+    )
+
+
+def _differ(shape: bytes, ours: list[list[bytes]], other: bytes, theirs: list[list[bytes]]) -> bool:
+    """Whether none of ours overlaps one of theirs, all split into tokens."""
+    if shape.count(b".") != other.count(b".") and _REST not in (shape[-1:], other[-1:]):
+        return True
+    both = zip(shape.split(b"."), other.split(b"."), strict=False)
+    places = [place for place, tokens in enumerate(both) if tokens == (b"", b"")]
+    if not places:
+        return False
+    said = itemgetter(*places)
+    return set(map(said, ours)).isdisjoint(map(said, theirs))
 
 
 def _may_be_wild(pattern: bytes) -> bool:

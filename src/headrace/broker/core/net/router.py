@@ -465,15 +465,16 @@ class Router:
             self._watches.tell(pattern, self._listeners(leaf))
 
     def _all_changed(self, changes: list[tuple[bytes, Leaf[Receiver]]]) -> None:
-        """``_changed`` for each; in little time for thousands of literals."""
+        """``_changed`` for each; in little time for thousands."""
         patterns = [pattern for pattern, _leaf in changes]
-        starts = {pattern[:1] for pattern in patterns}
-        if self._watches or b"$" in starts or not are_literal(patterns):
+        if self._watches or b"$" in {pattern[:1] for pattern in patterns}:
             for pattern, leaf in changes:
                 self._changed(pattern, leaf)
             return
         if any([leaf.shared for _pattern, leaf in changes]):  # noqa: C419 - quicker as a list
             self._merged.clear()
+        if not are_literal(patterns):
+            self._changed_widely([b"*", b">"])  # as wide as any of them
         if self.exact:
             for known in self.exact.keys() & patterns:
                 del self.exact[known]

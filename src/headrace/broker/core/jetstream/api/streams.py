@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Final
 
@@ -225,10 +226,12 @@ class StreamsApi:
         def answer(error: Exception | None) -> None:
             if error is not None:
                 self._api.fail(call, error)
+            elif stream.is_closed:
+                self._api.refuse(call, Refused(Errors.STREAM_NOT_FOUND))
             else:
                 self._api.complete(call, stream_info(stream, self._context))
 
-        stream.removing.when_within(answer)
+        stream.listening.when_settled(partial(stream.removing.when_within, answer))
         return None  # the answer comes when the limits are met
 
     def _adopt(self, config: StreamConfig) -> Document:

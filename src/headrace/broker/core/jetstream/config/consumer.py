@@ -23,7 +23,7 @@ from .....limits import (
     NAME_CHARS_MAX,
     PINNED_TTL_S_DEFAULT,
 )
-from .....pattern_tree import PatternTree, check_count
+from .....pattern_tree import PatternTree, are_apart, check_count
 from .....subjects import SubjectFilter, is_valid_pattern
 from .durations import format_duration
 from .options import JetStreamOptions
@@ -243,6 +243,8 @@ def _check_filters(config: ConsumerConfig) -> None:
 
 def _any_subset(patterns: list[bytes]) -> bool:
     """Whether one pattern is part of another."""
+    if are_apart(patterns):
+        return False
     if len(set(patterns)) != len(patterns):
         return True
     tree = PatternTree(patterns)

@@ -19,7 +19,7 @@ from .....limits import (
     METADATA_BYTES_MAX,
     NAME_CHARS_MAX,
 )
-from .....pattern_tree import PatternTree, are_literal, check_count
+from .....pattern_tree import PatternTree, are_apart, check_count
 from .....subjects import is_subset, is_valid_pattern, overlaps
 from .....transforms import SubjectTransform
 from ...ports.bus import Randomness
@@ -172,8 +172,7 @@ def _check_subjects(config: StreamConfig) -> None:
         if not is_valid_pattern(pattern):
             raise invalid("invalid subject")
     tree = PatternTree()
-    are_apart = are_literal(patterns) and len({*patterns}) == len(patterns)
-    for pattern in () if are_apart else patterns:
+    for pattern in () if are_apart(patterns) else patterns:
         other = tree.overlapping(pattern)
         if other is not None:
             raise invalid(f'subject "{other.decode()}" overlaps with "{pattern.decode()}"')

@@ -64,9 +64,11 @@ class TakenSubjects:
         if are_literal(patterns) and tree.has_no_branch_for(patterns):
             return any([owners[taken] != mine for taken in owners.keys() & patterns])  # noqa: C419
         tree.ask_anew()
-        for pattern in patterns:
-            if owners.get(pattern) == mine:
-                continue  # nobody else has a subject of what is its own already
+        # Nobody else has a subject of what is its own already.
+        new = [pattern for pattern in patterns if owners.get(pattern) != mine]
+        if tree.is_apart_from(new):
+            return False
+        for pattern in new:
             for found in tree.all_overlapping(pattern):
                 if owners[found] != mine:
                     return True

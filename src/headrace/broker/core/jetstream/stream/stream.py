@@ -7,7 +7,7 @@ flush that carries it has completed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from ..tick.flush_barrier import PubAcks
 from ..tick.retry import Unread
 from .copy_target import CopyTarget
 from .expiry import Expiry
+from .listening import Listening
 from .publishes import Publishes
 from .removing import Removing
 from .retention import retention_of
@@ -91,7 +92,6 @@ class Stream:
         self.removals = 0
         """Counts removals, but not by acks and from the head; after one, what is pending is counted anew."""
         self._shown_seq = store.durable_seq  # waiters were told of everything up to this
-        self._sinks: dict[bytes, None] = {}
         self.window = DuplicateWindow(0)
         self.republisher: Republisher | None = None
         self.schedules: Schedules | None = None
@@ -103,12 +103,14 @@ class Stream:
         self.staging = Staging(self, acks)
         self.publishes = Publishes(self, self.staging, acks)
         self.copy_target = CopyTarget(store, self.staging, self.publishes.checks)
+        self.listening = Listening(self)
         self._configure()
 
     # -- lifecycle
 
     def open(self) -> None:
-        self._listen([] if self.config.mirror else self.config.subjects)
+        if not self.config.mirror:
+            self.listening.listen(self.config)
         self.removing.apply_limits()  # a crash may have kept a message and not what it removed
         self.arm()
 
@@ -117,7 +119,7 @@ class Stream:
         self.is_closed = True
         self.unread.cancel()
         self.context.removals.wake(self.unread)  # they end now, as there is nothing to remove
-        self._listen([])
+        self.listening.end()
         self.expiry.cancel()
         if self.schedules is not None:
             self.schedules.cancel()
@@ -127,7 +129,7 @@ class Stream:
         """Take an updated, checked configuration."""
         self.config = config
         self._configure()
-        self._listen(config.subjects)
+        self.listening.listen(config)
         self.removing.apply_limits()
         self.expiry.cancel()
         self.expiry.arm()
@@ -186,18 +188,6 @@ class Stream:
         self.publishes.configure()
         is_bounded = config.max_msgs > 0 or config.max_bytes > 0
         self._bounded = is_bounded and config.discard == "old"
-
-    def _listen(self, subjects: Iterable[str]) -> None:
-        wanted = dict.fromkeys(subject.encode() for subject in subjects)
-        bus, before = self.context.bus, self._sinks
-        left = [pattern for pattern in before if pattern not in wanted]
-        new = [pattern for pattern in wanted if pattern not in before]
-        self.context.taken.remove(left, self.name)
-        self.context.taken.add(new, self.name)
-        self._sinks = wanted
-        hears = self.publishes
-        bus.remove_sinks(left, hears.ingest)
-        bus.add_sinks(new, hears.ingest, hears.ingest_many, hears.ingest_run)
 
     # -- ticks and flushes
 

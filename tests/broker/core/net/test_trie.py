@@ -1,0 +1,69 @@
+"""The trie and a plain list of its patterns say the same, whatever was folded meanwhile."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.broker.core.net.trie import Trie
+from headrace.subjects import matches
+
+TOKENS = st.sampled_from([b"a", b"b", b"*"])
+PATTERNS = st.builds(
+    lambda tokens, tail: b".".join([*tokens, b">"] if tail else tokens),
+    st.lists(TOKENS, min_size=1, max_size=5),
+    st.booleans(),
+)
+SUBJECTS = st.lists(st.sampled_from([b"a", b"b", b"c"]), min_size=1, max_size=6)
+QUEUES = st.sampled_from([b"", b"q"])
+STEPS = st.one_of(
+    st.tuples(st.just("add"), st.lists(PATTERNS, min_size=1, max_size=4), QUEUES),
+    st.tuples(st.just("remove"), st.lists(PATTERNS, min_size=1, max_size=4), QUEUES),
+    st.tuples(st.just("find"), SUBJECTS, QUEUES),
+    st.tuples(st.just("leaf"), st.lists(TOKENS, min_size=1, max_size=4), QUEUES),
+)
+
+
+@given(st.lists(STEPS, max_size=30), st.booleans())
+def test_it_finds_what_was_added_and_not_removed(
+    steps: list[tuple[str, list[bytes], bytes]], together: bool
+) -> None:
+    trie: Trie[str] = Trie()
+    there: set[tuple[bytes, bytes]] = set()
+    for step, given_, queue in steps:
+        if step == "add":
+            if together:
+                assert [pattern for pattern, _ in trie.add_all(given_, queue, "x")] == given_
+            else:
+                assert [trie.add(pattern, queue, "x").pattern for pattern in given_] == given_
+            there |= {(pattern, queue) for pattern in given_}
+        elif step == "remove":
+            expected = [p for p in dict.fromkeys(given_) if (p, queue) in there]
+            if together:
+                assert [pattern for pattern, _ in trie.remove_all(given_, queue, "x")] == expected
+            else:
+                removed = [trie.remove(pattern, queue, "x") for pattern in given_]
+                assert [leaf.pattern for leaf in removed if leaf is not None] == expected
+            there -= {(pattern, queue) for pattern in given_}
+        elif step == "find":
+            leaves, nodes = trie.walk(given_)
+            trie.add_ends(nodes, given_[-1], leaves)
+            expected = [p for p, _ in there if matches(p, b".".join(given_))]
+            assert sorted(leaf.pattern for leaf in leaves) == sorted(set(expected))
+        else:
+            leaf = trie.leaf(b".".join(given_))
+            is_there = any(pattern == b".".join(given_) for pattern, _ in there)
+            assert (leaf is not None and not leaf.is_bare) == is_there
+    for pattern, queue in there:
+        assert trie.remove(pattern, queue, "x") is not None
+    assert trie.root.is_bare()  # nothing is left of what is gone
+
+
+def test_a_pattern_that_is_alone_makes_one_node_until_somebody_walks_there() -> None:
+    trie: Trie[str] = Trie()
+    trie.add(b"a.b.c.d.e", b"", "x")
+    assert not trie.root.literals[b"a"].literals
+    leaves, nodes = trie.walk([b"a", b"b", b"c", b"d", b"e"])
+    trie.add_ends(nodes, b"e", leaves)
+    assert [leaf.pattern for leaf in leaves] == [b"a.b.c.d.e"]
+    assert list(trie.root.literals[b"a"].literals) == [b"b"]
