@@ -96,6 +96,7 @@ if TYPE_CHECKING:
         StreamNotFoundError,
         TimeoutUnknownError,
         UnsentError,
+        WrongLoopError,
     )
     from .errors import TimeoutError_ as TimeoutError  # noqa: A004
 
@@ -195,6 +196,7 @@ __all__ = [
     "TransferProgress",
     "UnsentError",
     "Watch",
+    "WrongLoopError",
     "__version__",
     "connect",
     "read_backup",

@@ -28,6 +28,7 @@ HeadraceError
 ├── HeartbeatMissedError        a pull was silent for twice its idle heartbeat
 ├── SnapshotFormatError         a backup is damaged, cut off or of a form that is not known
 ├── HandlerFailedError          a callback failed, and its policy was to stop
+├── WrongLoopError              it belongs to another event loop, or to one that is closed
 ├── SlowConsumerError           messages arrived faster than they were processed, and were dropped
 └── StoreError                  the store could not carry out an operation
     ├── StoreFullError          … the disk is full
@@ -79,6 +80,7 @@ __all__ = [
     "TimeoutError_",
     "TimeoutUnknownError",
     "UnsentError",
+    "WrongLoopError",
 ]
 
 
@@ -296,6 +298,13 @@ class PullError(HeadraceError):
 
 class HeartbeatMissedError(HeadraceError):
     """Nothing, not even a heartbeat, came for twice a pull's idle heartbeat. ``consume`` pulls again."""
+
+
+class WrongLoopError(HeadraceError):
+    """A connection was used in another event loop than the one it was made in, or that one is closed.
+
+    Nothing was sent.
+    """
 
 
 class HandlerFailedError(HeadraceError):

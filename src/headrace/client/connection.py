@@ -19,6 +19,7 @@ from .metrics import ConnectionStats, stats_of
 from .net.handshake import ServerInfo, parse_servers
 from .net.lines import WORDS_BYTES_MAX, check_line
 from .net.options import Options
+from .net.own_loop import check_loop
 from .net.ports import Subscriber
 from .net.session import Session
 from .net.state import Change, State
@@ -119,7 +120,7 @@ class Connection:
     def is_connected(self) -> bool:
         """Whether there is a connection at this moment. A server that answers neither a call nor then a
         ping (option ``ping_timeout``) counts as gone."""
-        return self._session.link is not None
+        return self._session.link is not None and not self._session.loop.is_closed()
 
     @property
     def is_closed(self) -> bool:
@@ -142,6 +143,8 @@ class Connection:
     def health(self) -> Health:
         """Whether there is a connection that can be used; if not, why, and since when."""
         session = self._session
+        if session.loop.is_closed() and not self.is_closed:
+            return unwell("the event loop that the connection was made in is closed")
         if self.state == "connected":
             return WELL
         if session.outage is not None:
@@ -301,7 +304,7 @@ class Connection:
             raise ConnectionClosedError(
                 "the connection is draining, nothing more can be subscribed"
             )
-        self._session.raise_if_closed()
+        self._session.raise_if_unusable()
         subscription = Subscription(
             self._session,
             subject,
@@ -396,7 +399,7 @@ class Connection:
     async def _drain(self, caller: object) -> None:
         """``drain``, without waiting for ``caller`` to take its messages."""
         session = self._session
-        session.raise_if_closed()
+        session.raise_if_unusable()
         drained = list(session.subscriptions)
         try:
             async with asyncio.timeout(session.options.drain_timeout):
@@ -440,6 +443,7 @@ class Connection:
         waited for where its handler is what calls. Without a connection, or where the server takes nothing,
         what could not be sent is an event, with an UnsentError.
         """
+        check_loop(self._session.loop)
         await self._close(asyncio.current_task())
 
     async def _close(self, caller: object) -> None:

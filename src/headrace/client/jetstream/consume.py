@@ -71,7 +71,7 @@ class Consumption:
         order_by: Key | None = None,
         on_failure: OnFailure | None = None,
     ) -> None:
-        session.raise_if_closed()
+        session.raise_if_unusable()
         check_callback("callback", callback)
         self._session = session
         self._on_error = check_plain("on_error", on_error)

@@ -256,7 +256,7 @@ class Consumer:
                 f"consumer {self._label} pushes nothing, as it has no deliver_subject; "
                 "use fetch, next or consume"
             )
-        self._session.raise_if_closed()
+        self._session.raise_if_unusable()
         subscription = PushSubscription(
             self._session,
             self._label,

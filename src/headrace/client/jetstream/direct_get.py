@@ -138,7 +138,7 @@ class _DirectRead:
 
     async def collect(self) -> DirectBatch:
         session = self._session
-        session.raise_if_closed()
+        session.raise_if_unusable()
         inbox = session.new_inbox().encode()
         route = session.open_route(inbox, self._receive)
         session.observers[self] = None

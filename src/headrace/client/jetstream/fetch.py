@@ -78,7 +78,7 @@ class Fetch:
         consumer), HeartbeatMissedError, ConnectionClosedError.
         """
         session, plan = self._session, self._plan
-        session.raise_if_closed()
+        session.raise_if_unusable()
         self._route, subscribing = session.inboxes.borrow(self._receive)
         pull = subscribing + self._pull(plan.request)
         if session.observers or session.link is None:

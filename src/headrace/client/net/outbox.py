@@ -8,10 +8,12 @@ waits for, and no longer, is withdrawn as long as it was not handed over (``Slip
 from __future__ import annotations
 
 import asyncio
+from threading import get_ident
 from typing import Any, ClassVar, Final
 
 from ...errors import BufferFullError, ConnectionClosedError
 from ...wire.inprocess import Chunk
+from .own_loop import wrong_loop
 
 # A longer turn is written in pieces, so that the server works on the first while the rest is made:
 # little at first, for an idle server, then twice as much each time, to save system calls.
@@ -56,7 +58,7 @@ class Outbox:
 
     __slots__ = (
         "_bytes", "_closed", "_disconnected_limit", "_has_slips", "_items", "_keep", "_limit",
-        "_loop", "_scheduled", "_transport", "_waiters", "_withdrawn", "_write_at", "is_flowing",
+        "_loop", "_scheduled", "_thread", "_transport", "_waiters", "_withdrawn", "_write_at", "is_flowing",
         "written_bytes",
         "written_publishes",
     )  # fmt: skip
@@ -65,6 +67,7 @@ class Outbox:
         self, loop: asyncio.AbstractEventLoop, *, limit: int, disconnected_limit: int
     ) -> None:
         self._loop = loop
+        self._thread = get_ident()
         self._limit = limit
         self._disconnected_limit = disconnected_limit
         self._items: list[Chunk | Slip] = []
@@ -98,6 +101,7 @@ class Outbox:
         Raises:
             BufferFullError: the limit for this state is reached; nothing was queued.
             ConnectionClosedError: the connection is closed.
+            WrongLoopError: it belongs to another event loop.
         """
         self._items.append(data)
         self._keep.append(data)
@@ -106,8 +110,14 @@ class Outbox:
             if self._bytes >= self._write_at:
                 self._write_early()
             elif not self._scheduled:
+                if get_ident() != self._thread:
+                    self._check_room(len(data))
+                try:
+                    self._loop.call_soon(self._write_scheduled)
+                except RuntimeError:  # the loop is closed
+                    self._check_room(len(data))
+                    raise
                 self._scheduled = True
-                self._loop.call_soon(self._write_scheduled)
         else:
             self._check_room(len(data))
 
@@ -161,8 +171,11 @@ class Outbox:
 
     def _check_room(self, size: int) -> None:
         """Take the last item back if it should not have been queued."""
+        error: Exception
         if self._closed is not None:
-            error: Exception = ConnectionClosedError(str(self._closed))
+            error = ConnectionClosedError(str(self._closed))
+        elif (elsewhere := wrong_loop(self._loop)) is not None:
+            error = elsewhere
         elif self._transport is None and self._bytes > self._disconnected_limit:
             error = BufferFullError(
                 f"disconnected, and {self._bytes - size} bytes already wait to be sent; "

@@ -18,6 +18,7 @@ from ...wire.encode import pub
 from ...wire.frames import Frame
 from ...wire.headers import status_of
 from .lines import WORDS_BYTES_MAX, check_line, reply_bytes
+from .own_loop import check_loop
 
 if TYPE_CHECKING:
     from .outbox import Slip
@@ -62,8 +63,10 @@ class Requests:
             DisconnectedUnknownError: the connection was lost after the request was sent.
             DisconnectedError: … before, or there is none and the option ``fail_while_disconnected``.
             ServerError: we are not permitted to ask there, or to receive the answer.
+            WrongLoopError: this is another event loop than that of the connection.
         """
         session = self._session
+        check_loop(session.loop)
         outbox = session.outbox
         asks = subject.encode()
         if len(asks) > self._subject_bytes_max:

@@ -36,6 +36,7 @@ from .link import Link, open_link, server_error
 from .options import Options
 from .outage import Outage
 from .outbox import Outbox, Slip
+from .own_loop import check_loop
 from .ports import Counts, Observer, PublisherNumbers, Resident, Subscriber
 from .reconnect import Dial, Found, first_connection, restore
 from .requests import Requests
@@ -191,7 +192,11 @@ class Session:
     def open_route(
         self, subject: bytes, receive: Callable[[list[Frame]], None], queue: bytes = b""
     ) -> Route:
-        """Subscribe; the command is queued (see ``send_control``). Raises LimitExceededError."""
+        """Subscribe; the command is queued (see ``send_control``).
+
+        Raises LimitExceededError, WrongLoopError.
+        """
+        check_loop(self.loop)
         check_line(subject, len(queue))
         route = self.routes.add(subject, receive, queue)
         self.send_control(route.command())
@@ -220,6 +225,11 @@ class Session:
     def raise_if_closed(self) -> None:
         if self._close_reason is not None:
             raise ConnectionClosedError(str(self._close_reason))
+
+    def raise_if_unusable(self) -> None:
+        """Raises ConnectionClosedError, WrongLoopError: nothing can be begun, or not in this event loop."""
+        self.raise_if_closed()
+        check_loop(self.loop)
 
     def change(self, change: Change) -> None:
         """Note what happened to the session."""
@@ -250,7 +260,7 @@ class Session:
 
         Raises DisconnectedError if the link is lost meanwhile.
         """
-        self.raise_if_closed()
+        self.raise_if_unusable()
         await self.keepalive.ping()
 
     def report(self, error: Exception, about: str = "") -> None:

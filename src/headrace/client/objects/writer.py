@@ -104,7 +104,7 @@ async def write_chunks(
     def check_link() -> None:
         """A lost connection fails the put, but in a cluster: it need not wait for the next one."""
         if session.link is None and not in_cluster:
-            session.raise_if_closed()
+            session.raise_if_unusable()
             raise DisconnectedError(f"the object was not stored: {session.where}")
 
     settings = PublisherSettings(

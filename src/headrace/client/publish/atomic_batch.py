@@ -183,7 +183,7 @@ class AtomicBatch:
         if not self._messages:
             raise ConfigurationError("nothing was added to the batch; there is nothing to commit")
         session = self._session
-        session.raise_if_closed()
+        session.raise_if_unusable()
         self._over = True
         await self._check_server()
         self.ack = await patiently(session, self._api.delivery_timeout, self._send, self._awaited)

@@ -1,0 +1,41 @@
+"""Both servers in turn."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+import chaos
+import peers
+from headrace.client import JetStream, connect
+
+
+@pytest.fixture(scope="session", params=["nats-server", "headrace"])
+def reference_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[peers.ServerProcess]:
+    """Both servers in turn: whatever is tried here works on either."""
+    directory = tmp_path_factory.mktemp(f"examples-{request.param}")
+    if request.param == "headrace":
+        server = peers.start_headrace(directory, flags=["--sync", "os"])
+    else:
+        server = peers.start_nats_server(directory)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def js(reference_server: peers.ServerProcess) -> AsyncIterator[JetStream]:
+    """The server is empty before and after the test."""
+    async with connect(reference_server.url, name="tests of examples") as connection:
+        js = connection.jetstream()
+        yield js
+        for name in [name async for name in js.stream_names()]:
+            await js.delete_stream(name)
+
+
+@pytest.fixture
+async def proxy(reference_server: peers.ServerProcess) -> AsyncIterator[chaos.ChaosProxy]:
+    async with chaos.ChaosProxy(reference_server.host, reference_server.port) as proxy:
+        yield proxy
