@@ -18,10 +18,10 @@ from jobs_requests import CHUNKS, DATES, DEEP, NUMBERS, URLS, text
 __all__ = ["NAMES", "PAGES", "console_request", "page_request"]
 
 NAMES: Final = {
-    "stream": ("S", "KV_B", "OBJ_O", "none"),
+    "stream": ("S", "KV_B", "OBJ_O", "KV_SCHEMAS", "none"),
     "consumer": ("C", "G-m", "none"),
-    "bucket": ("B", "O", "none"),
-    "key": ("k", "a.b", "none"),
+    "bucket": ("B", "O", "SCHEMAS", "SCHEMAS", "none"),
+    "key": ("k", "a.b", "1", "orders.1", "none"),
     "name": ("o", "a/b", "none"),
     "sequence": ("1", "2", "99999"),
     "group": ("G", "none"),

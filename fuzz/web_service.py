@@ -5,9 +5,10 @@
 
 `headrace serve` with a console of its own, and `headrace console`, run as processes of their own; the latter
 shows a job service and a monitoring port that answer anything. Hostile requests come over raw sockets, while
-hostile messages, keys, objects and records of groups lie in the streams that are shown. The promise: nothing
-ends, nothing is answered 500, no traceback is logged, and in the end each page still shows what it should. A
-request that is answered 500 is kept in ``fuzz/kept/web``, where the tests play it from then on.
+hostile messages, keys, objects, schemas and records of groups lie in the streams that are shown, and commands
+of ``headrace`` show the schemas, too. The promise: nothing ends, nothing is answered 500, no traceback is
+logged or shown, and in the end each page still shows what it should. A request that is answered 500 is kept
+in ``fuzz/kept/web``, where the tests play it from then on.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from headrace.errors import HeadraceError
 from jobs_answers import HostileEndpoint
 from jobs_requests import text
 from jobs_service import BrokenPromiseError, traceback_in
+from web_registry import BrokenCommandError, fill, run_command, store
 from web_requests import console_request, page_request
 
 KEPT: Final = Path(__file__).resolve().parent / "kept" / "web"
@@ -147,6 +149,7 @@ class Fuzzed:
         self.requests = 0
         self.statuses: collections.Counter[str] = collections.Counter()
         self.peer_answers = 0
+        self.commands: collections.Counter[str] = collections.Counter()
         self._served: list[Served] = []
         self._surprises: list[str] = []
 
@@ -177,9 +180,13 @@ class Fuzzed:
             connection = await stack.enter_async_context(connect(server))
             metrics = await stack.enter_async_context(MetricsServer({"c": connection}, port=0))
             numbers = _port(metrics.url.removesuffix("/metrics"))
-            await self._fill(connection, random.Random(f"messages {self.seed}"))
+            js = connection.jetstream()
+            await self._fill(js, random.Random(f"messages {self.seed}"))
+            ends = time.monotonic() + seconds
+            showing = asyncio.create_task(self._show_schemas(js, server, ends))
+            stack.push_async_callback(_end, showing)
             await self._fire_all(
-                ends=time.monotonic() + seconds,
+                ends=ends,
                 requests=requests,
                 ports={
                     _port(own): console_request,
@@ -188,7 +195,8 @@ class Fuzzed:
                     numbers: page_request,
                 },
             )
-            await self._still_works(connection, _port(own), _port(other), _port(pages), numbers)
+            await showing
+            await self._still_works(js, _port(own), _port(other), _port(pages), numbers)
             self.peer_answers = peer.answers
         if self._surprises:
             raise BrokenPromiseError("\n".join(self._surprises))
@@ -256,9 +264,19 @@ class Fuzzed:
             raise BrokenPromiseError(f"500, kept as {path}: {data[:500]!r}\n{said}")
         return answer
 
-    async def _fill(self, connection: Any, rng: random.Random) -> None:
+    async def _show_schemas(self, js: Any, server: str, ends: float) -> None:
+        """Have commands show the schemas, of which others come meanwhile; one command at least."""
+        rng = random.Random(f"schemas {self.seed}")
+        await fill(js, rng)
+        while not self.commands or time.monotonic() < ends:
+            await store(js, rng)
+            try:
+                self.commands[await run_command(server, rng)] += 1
+            except BrokenCommandError as error:
+                raise BrokenPromiseError(str(error)) from error
+
+    async def _fill(self, js: Any, rng: random.Random) -> None:
         """Streams, buckets and groups whose contents are anybody's."""
-        js = connection.jetstream()
         stream = await js.create_stream(name="S", subjects=("s.>",), allow_direct=True)
         await stream.create_consumer(durable_name="C")
         await js.create_key_value(bucket="B", history=5)
@@ -285,11 +303,8 @@ class Fuzzed:
                 body = text(rng) if rng.random() < 0.5 else json.dumps(_document(rng, 0)).encode()
                 await js.publish(subject, body, headers=headers if rng.random() < 0.3 else None)
 
-    async def _still_works(
-        self, connection: Any, own: int, other: int, pages: int, metrics: int
-    ) -> None:
+    async def _still_works(self, js: Any, own: int, other: int, pages: int, metrics: int) -> None:
         """What was there is shown as before: a stream of a name that nothing hostile knows."""
-        js = connection.jetstream()
         stream = await js.create_stream(name="SAFE", subjects=("safe",))
         await js.publish("safe", b"good")
         ask = "GET {} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
@@ -308,6 +323,11 @@ class Fuzzed:
                     f"{path} of port {port} is not as before: {answer[:1000]!r}"
                 )
         await js.delete_stream(stream.name)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _answer(reader: asyncio.StreamReader) -> bytes:
@@ -335,7 +355,8 @@ async def fuzz(seconds: float, seed: int) -> bool:
         good = False
     print(
         f"console and pages of numbers: {fuzzed.requests:,} requests and {fuzzed.peer_answers:,} answers"
-        f" of peers in {time.monotonic() - begun:.0f} s, seed {seed}: {'good' if good else 'BROKEN'};"
+        f" of peers, {fuzzed.commands.total():,} commands in {time.monotonic() - begun:.0f} s,"
+        f" seed {seed}: {'good' if good else 'BROKEN'};"
         f" {dict(fuzzed.statuses.most_common())}"
     )
     return good

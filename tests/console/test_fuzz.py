@@ -27,6 +27,7 @@ async def test_nothing_that_strangers_and_peers_say_ends_it_or_is_answered_500()
     fuzzed = service.Fuzzed(SEED)
     await fuzzed.run(SECONDS)
     assert fuzzed.requests > 20
+    assert fuzzed.commands.total() >= 1
     assert {"200", "400", "404"} <= set(fuzzed.statuses)
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final, Self
 
 import uvicorn
 
 from ..client.connection import Connection
+from ..client.events import ErrorEvent, Event
 from ..client.jetstream_context import JetStream
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, HeadraceError
 from .app import create_app
 from .settings import Settings
 from .sources import Monitoring, Sources
 
+_LOG: Final = logging.getLogger("headrace.console")
 BACKLOG: Final = 128
 CONNECTIONS_MAX: Final = 500  # one more is answered 503
 
@@ -46,6 +49,7 @@ class ConsoleServer:
     ) -> None:
         self.settings = settings
         self.sources = Sources(settings, connection, js, monitoring, http)
+        self._connection = connection
         self._stack = contextlib.AsyncExitStack()
         self._port = 0
 
@@ -60,6 +64,8 @@ class ConsoleServer:
             listener = stack.enter_context(self._listen())
             self._port = listener.getsockname()[1]
             await stack.enter_async_context(self.sources)
+            noting = asyncio.create_task(_note(self._connection.events()), name="console-errors")
+            stack.push_async_callback(_cancel, noting)
             app = create_app(self.settings, self.sources, time.monotonic)
             server = _Server(
                 uvicorn.Config(
@@ -94,3 +100,19 @@ class ConsoleServer:
 async def _end(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
     server.should_exit = True
     await serving
+
+
+async def _note(events: AsyncIterator[Event]) -> None:
+    """Log what failed with nobody waiting: what a server says in a line, anything else with its traceback."""
+    async for event in events:
+        if isinstance(event, ErrorEvent):
+            error = event.error
+            about = f"{event.about}: " if event.about else ""
+            _LOG.warning(
+                "%s%s", about, error, exc_info=None if isinstance(error, HeadraceError) else error
+            )
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
