@@ -62,12 +62,6 @@ options = {{ path = "fours" }}
 
 
 @pytest.fixture
-def server_url(headrace_process: object) -> str:
-    """One server is enough: the queries do not see which it is."""
-    return str(headrace_process.url)  # type: ignore[attr-defined]
-
-
-@pytest.fixture
 def declare(feed: Feed, tmp_path: Path) -> Callable[..., Declared]:
     feed.publish_numbers(1, 6)
 
