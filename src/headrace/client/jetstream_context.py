@@ -240,8 +240,8 @@ class JetStream:
         Args:
             at: once, at this time; without a zone it is local time.
             every: again and again, in seconds or as a timedelta, at least 1 second.
-            cron: again and again, by six fields (seconds first) or ``@hourly``, ``@daily`` and so on. Of
-                these three exactly one must be given.
+            cron: again and again, by five fields (``0 6 * * mon-fri``), six (seconds first) or ``@hourly``,
+                ``@daily`` and so on. Of these three exactly one must be given.
             time_zone: that ``cron`` means, as ``Europe/Berlin``; UTC without.
             source: a subject whose newest message is published instead of ``payload``.
             ttl: seconds after which each published message is removed, or "never".
@@ -251,7 +251,7 @@ class JetStream:
         period = seconds(every)
         if (at is not None) + bool(period) + bool(cron) != 1:
             raise ConfigurationError("a schedule needs one of at=…, every=… and cron=…")
-        when = cron
+        when = f"0 {cron}" if len(cron.split()) == 5 else cron  # NATS has seconds, too
         if at is not None:
             when = f"@at {time_text(at)}"
         elif period:

@@ -245,6 +245,11 @@ async def test_messages_come_when_scheduled(js: JetStream) -> None:
     await js.schedule(
         "later.cron", b"", target="later.out", cron="@daily", time_zone="Europe/Berlin"
     )
+    await js.schedule(
+        "later.five", b"", target="later.out", cron="0 6 * * mon-fri", time_zone="Europe/Berlin"
+    )
+    five = await stream.get_last_message("later.five")
+    assert five.headers["Nats-Schedule"] == "0 0 6 * * mon-fri"
     consumer = await stream.create_consumer(filter_subjects=["later.out", "later.tick"])
     first, second = await consumer.next(5), await consumer.next(5)
     assert (first.subject, first.payload, first.headers["A"]) == ("later.out", b"now", "b")

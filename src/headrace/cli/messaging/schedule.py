@@ -33,7 +33,10 @@ SCHEDULE_OPTIONS: Final = (
     click.option("--in", "within", type=DURATION, default=0.0, help="after so long"),
     click.option("--every", type=DURATION, default=0.0, help="again and again, at least 1s apart"),
     click.option(
-        "--cron", metavar="FIELDS", default="", help="'0 30 6 * * *' (seconds first), @daily, …"
+        "--cron",
+        metavar="FIELDS",
+        default="",
+        help="'30 6 * * *', '0 30 6 * * *' (seconds first), @daily, …",
     ),
     click.option(
         "--time-zone", metavar="NAME", default="", help="of --cron, as Europe/Berlin (UTC)"
