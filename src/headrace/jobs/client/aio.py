@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -158,7 +159,7 @@ class AsyncJobsClient:
         that is waited for, up to ``wait_s`` seconds, and told to ``on_wait`` as the JobsError it is then.
         """
         path = calls.path_of("channel", channel, "consumer", consumer)
-        patience = management.Patience(wait_s, on_wait)
+        patience = management.Patience(wait_s, on_wait, time.monotonic)
         while True:
             try:
                 discards = "true" if discard else "false"

@@ -160,7 +160,7 @@ class JobsClient:
         that is waited for, up to ``wait_s`` seconds, and told to ``on_wait`` as the JobsError it is then.
         """
         path = calls.path_of("channel", channel, "consumer", consumer)
-        patience = management.Patience(wait_s, on_wait)
+        patience = management.Patience(wait_s, on_wait, time.monotonic)
         while True:
             try:
                 discards = "true" if discard else "false"

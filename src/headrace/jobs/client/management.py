@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypedDict
@@ -39,13 +38,14 @@ class Patience:
     Args:
         wait_s: seconds, from now on.
         on_wait: called with each refusal that is waited for.
+        clock: seconds that never go back.
     """
 
     def __init__(
         self,
         wait_s: float,
         on_wait: Callable[[JobsError], object] | None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self._clock = clock
         self._ends = clock() + wait_s
