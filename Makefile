@@ -20,7 +20,7 @@ SOAK_ARGS ?=
 CHANGES_ARGS ?= --minutes 60
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web deploys changes standby pipeline-memory
+.PHONY: help env demo test test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web fuzz-broker deploys changes standby pipeline-memory
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -131,6 +131,9 @@ fuzz-jobs: env  ## hostile requests, endpoints, disks against a running job serv
 
 fuzz-web: env  ## hostile requests and peers against the console and the pages of numbers, for an hour
 	@$(BIN)/python fuzz/web_service.py $(if $(filter file,$(origin FUZZ_ARGS)),,$(FUZZ_ARGS))
+
+fuzz-broker: env  ## hostile protocol over sockets against a running broker, beside clients that are served, for an hour
+	@$(BIN)/python fuzz/broker_service.py $(if $(filter file,$(origin FUZZ_ARGS)),,$(FUZZ_ARGS))
 
 lock: env  ## resolve the dependencies again, with hashes, into requirements/lock.txt
 	@scripts/make-lock $(BIN)/python

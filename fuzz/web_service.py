@@ -42,7 +42,11 @@ KEPT: Final = Path(__file__).resolve().parent / "kept" / "web"
 CLIENTS: Final = 6
 ANSWER_S: Final = 20.0
 STREAMED: Final = 64 * 1024
-READY: Final = {"headrace serve": b"Console at ", "headrace console": b"http"}
+READY: Final = {
+    "headrace serve": b"Console at ",
+    "headrace console": b"http",
+    "headrace serve alone": b"Server is ready",
+}
 
 
 class HostilePeer(HostileEndpoint):
