@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from headrace.groups import (
     elastic,
     static,
 )
+from headrace.groups import change as group_change
 from headrace.groups.events import CopyPaused, GroupStuck
 from headrace.groups.lag import measure
 from headrace.groups.member import outlook
@@ -198,6 +200,44 @@ async def test_members_tell_once_while_it_lasts(
         assert len(told) == 1
         await stream.update(subjects=["p.*"])
         await until(lambda: len(told) == 2)
+
+
+async def test_members_tell_once_that_a_change_was_left_alone(
+    js: JetStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FIRST_S", "LOOK_S", "CONFIRM_S"):
+        monkeypatch.setattr(outlook, name, 0.05)
+    monkeypatch.setattr(outlook, "CHANGE_S", 0.3)
+    await js.create_stream(name="S", subjects=["o.*"])
+    await elastic.create(js, "S", "g", 2, partitioning_filters=BY_KEY, members=["a"])
+    seen: list[str] = []
+    held = asyncio.Event()
+
+    async def handle(message: GroupMessage) -> None:
+        await held.wait()
+        seen.append(message.subject)
+        await message.ack()
+
+    async with events_of(js) as told, elastic.join(js, "S", "g", "a", handle) as membership:
+        looks = membership._outlook
+        assert looks is not None
+        await publish(js, 3)
+        await group_change.begin(
+            js, "S", "g", lambda group: replace(group, max_members=3)
+        )  # and is killed
+        await until(lambda: told)
+        assert [(each.kind, "closing" in each.text) for each in told] == [("change-left", True)]
+        assert told[0].mend.startswith("headrace group elastic change S g completes it")
+
+        going_on = asyncio.create_task(elastic.change(js, "S", "g"))
+        await until(lambda: not looks._told)  # it is drained: that is the members' work
+        for _ in range(20):
+            assert await looks._look() == ()
+        held.set()
+        await going_on
+        await publish(js, 3)
+        await until(lambda: len(seen) == 6)
+        assert len(told) == 1
 
 
 async def test_members_tell_once_that_nothing_is_copied_while_that_lasts(

@@ -19,6 +19,7 @@ from ...errors import ConnectionClosedError, HeadraceError, JetStreamApiError
 from ..consumers import stream_of
 from ..events import CopyPaused, GroupStuck
 from ..lag import is_full
+from ..reach import Trouble
 from ..records import ElasticGroup
 from ..trouble import troubles
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ...api.streams import StreamInfo
     from ...client import JetStream
     from ...client.events import Event
-    from ..reach import Trouble
     from ..records import StaticGroup
 
 FIRST_S: Final = 2.0
@@ -34,6 +34,9 @@ LOOK_S: Final = 6.0
 CONFIRM_S: Final = 1.0
 PAUSE_S: Final = 2.5
 """So long the server may not have looked at what it copies; a nats-server does each second."""
+
+CHANGE_S: Final = 10.0
+"""So long a change may make no step that nobody but its caller can make; each takes a few requests."""
 
 LOOK_MAX_S: Final = 60.0  # where the server does not answer, or must not be asked
 _NOT_FOUND: Final = Errors.STREAM_NOT_FOUND.err_code
@@ -70,6 +73,7 @@ class Outlook:
         self._told: set[str] = set()
         self._pauses_since: float | None = None
         self._pause_told = False
+        self._change_seen, self._change_since = 0, 0.0
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"outlook of {label}")
 
     async def end(self) -> None:
@@ -95,17 +99,19 @@ class Outlook:
         record = self._record()
         origin = await self._info(record.stream)
         seen: tuple[object, ...] = (record.revision, origin and origin.config)
+        left_alone: tuple[Trouble, ...] = ()
         if stream_of(record) != record.stream:
             queue = await self._info(stream_of(record))
             seen = (*seen, queue and queue.config)
             is_changing = isinstance(record, ElasticGroup) and record.change is not None
             self._judge_copy(record.stream, None if is_changing else queue)
+            left_alone = self._left_alone(record, queue)
         if seen != self._seen or self._found:
             self._found = tuple(
                 each for each in await troubles(self._js, record) if each.is_certain
             )
             self._seen = seen
-        return self._found
+        return (*self._found, *left_alone)
 
     async def _info(self, name: str) -> StreamInfo | None:
         try:
@@ -114,6 +120,33 @@ class Outlook:
             if error.err_code != _NOT_FOUND:
                 raise
             return None
+
+    def _left_alone(
+        self, record: StaticGroup | ElasticGroup, queue: StreamInfo | None
+    ) -> tuple[Trouble, ...]:
+        """A change whose next step is its caller's, who does not make it: killed, or without a link.
+
+        While the work queue is drained it is the members who work, and however long that takes is right.
+        """
+        change = record.change if isinstance(record, ElasticGroup) else None
+        messages = queue.state.messages if queue is not None else 0
+        if change is None or (change.phase == "draining" and messages):
+            self._change_seen = 0
+            return ()
+        now = asyncio.get_running_loop().time()
+        if record.revision != self._change_seen:
+            self._change_seen, self._change_since = record.revision, now
+        if now - self._change_since < CHANGE_S:
+            return ()
+        command = f"headrace group elastic change {record.stream} {record.name}"
+        return (
+            Trouble(
+                "change-left",
+                f"its settings are being changed ({change.phase}), its work queue may take nothing "
+                "meanwhile, and nobody goes on with the change",
+                f"{command} completes it, --undo undoes it",
+            ),
+        )
 
     def _judge_copy(self, stream: str, queue: StreamInfo | None) -> None:
         """Tell, once, that two looks have found a copy that stands; one may have met the server at work."""
