@@ -94,8 +94,10 @@ class Instance:
         await self.pull(count)
         while len(subjects) < count:
             message = await self.next()
-            if message.headers and message.headers.get("Status") == "423":
-                self.pin = ""  # it was quiet for longer than the pin lasts
+            if message.headers and (status := message.headers.get("Status")) in ("423", "503"):
+                if status == "423":
+                    self.pin = ""  # it was quiet for longer than the pin lasts
+                # 503: made a moment ago, a consumer of a busy nats-server does not hear yet.
                 await self.pull(count - len(subjects))
                 continue
             await message.ack_sync(timeout=3)

@@ -25,7 +25,8 @@ def test_both_dialects_have_the_same_queries_with_the_same_values() -> None:
     shared = [load_queries(dialect) for dialect in DIALECTS]
     # SQLite's clock is the machine's: no query asks for it, and its steps are followed.
     steps = {"move_leases", "move_pauses", "move_leads"}
-    assert set(shared[0]) - steps == set(shared[1])
+    # SQLite finds out by any write that its disk is full.
+    assert set(shared[0]) - steps == set(shared[1]) - {"take_room"}
     for name in set(shared[0]) - steps:
         values = [
             set(re.findall(r"(?<![:\w]):([a-z_]+)", shared[0][name])),

@@ -163,6 +163,9 @@ def _said(answer: dict[str, Any]) -> str:
     return f"{error.get('err_code')} {error.get('description')}" if error else "done"
 
 
+_PATIENT_S = 5.0  # for what surely comes, however busy the machine is
+
+
 def _fetched(session: Session, stream: str, most: int, wait: float = QUIET_SECONDS) -> list[bytes]:
     """Pull so many; notes each sequence and how often it was delivered. The ack subjects."""
     got, acks = _pulled(session, stream, most, wait)
@@ -244,7 +247,7 @@ def _filled(session: Session, stream: str, base: Config) -> Config:
     for _ in range(20):
         wire.frame()
     session.note(f"made: {_said(made)}")
-    acks = _fetched(session, stream, 5)
+    acks = _fetched(session, stream, 5, _PATIENT_S)
     _call(session, acks[1].decode(), b"+ACK")
     found = _call(session, f"$JS.API.STREAM.INFO.{stream}")["config"]
     return {name: value for name, value in found.items() if name != "metadata"}
