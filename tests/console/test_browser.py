@@ -276,6 +276,7 @@ async def test_buckets_and_jobs_are_acted_on(
     assert (await (await expected.value).path()).read_bytes() == b"content"
     await objects_are_uploaded(page, shown.js, tmp_path)
     await act(page, "Delete", confirm="big file.bin")
+    await page.locator("main td", has_text="big file.bin").wait_for(state="detached")
     await act(page, "Delete", confirm=f"notes/{ATTACK}")
     await act(page, "Delete the bucket", confirm="FILES")
     await go(page, "jobs/c/k", "k")
