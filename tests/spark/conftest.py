@@ -24,8 +24,10 @@ from headrace.spark.gets import MessageGets
 from headrace.spark.link import Link
 from headrace.spark.link_pool import POOL
 from headrace.spark.options import Connection
+from headrace.spark.registry.schemas import SchemaRegistry
 
 from .losses import Losses
+from .registry_server import RegistryServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -214,3 +216,12 @@ def checkpoint(tmp_path: Path) -> str:
 def losses(monkeypatch: pytest.MonkeyPatch) -> Losses:
     """Loses connections of the code under test, one at each step."""
     return Losses(monkeypatch)
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryServer]:
+    """A schema registry, of which this process knows nothing yet."""
+    SchemaRegistry._kept.clear()
+    server = RegistryServer()
+    yield server
+    server.stop()

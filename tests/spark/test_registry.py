@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +32,6 @@ from .test_decoding import publish, read, schema
 from .test_decoding_formats import V1, V2, avro
 
 pytestmark = pytest.mark.usefixtures("links_end")
-
-
-@pytest.fixture
-def registry() -> Iterator[RegistryServer]:
-    SchemaRegistry._kept.clear()
-    server = RegistryServer()
-    yield server
-    server.stop()
 
 
 class Moments:

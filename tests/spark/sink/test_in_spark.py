@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from headrace.spark.sink.markers import PLAN
 from headrace.spark.sink.task import BATCH_ID, QUERY_ID
 
 from ..conftest import Feed
+from ..registry_server import RegistryServer
 from ..test_source import best_server
 
 if TYPE_CHECKING:
@@ -119,7 +121,6 @@ def test_a_query_writes_each_row_once_and_goes_on_from_its_checkpoint(
     subject = f"_sink.{out.name}.s.{PLAN}{parse_time(out.control.head()[0].epoch)}"
     plan = out.call(f"STREAM.MSG.GET.{out.name}", {"last_by_subj": subject})
     import base64
-    import json
 
     assert json.loads(base64.b64decode(plan["message"]["data"]))["batch"] == 3
     with pytest.raises(Exception, match="the query has a new or restored checkpoint"):
@@ -134,6 +135,26 @@ def test_a_query_writes_each_row_once_and_goes_on_from_its_checkpoint(
     assert sorted(payloads(end)) == sorted(payloads(out))
     read = spark.read.format("jetstream").option("servers", end.url).option("stream", end.name)
     assert read.load().count() == 3000 < end.control.stream_info().state.messages
+
+
+def test_a_query_asks_the_registry_once_a_batch_and_writes_what_is_read_back(
+    spark: SparkSession, feed: Feed, out: Feed, checkpoint: str, registry: RegistryServer
+) -> None:
+    """Spark makes the writer again to commit each batch: what is written then needs no schema."""
+    fields = [{"name": "n", "type": "long"}, {"name": "text", "type": "string"}]
+    schema = {"type": "record", "name": "Row", "fields": fields}
+    registry.register("rows-value", json.dumps(schema), number=300)
+    feed.publish_numbers(1, 2500)
+    where = {"schemaRegistry": registry.url, "schemaSubject": "rows-value", "valueFormat": "avro"}
+    rows = source(spark, feed, maxOffsetsPerTrigger=1000).selectExpr(
+        "sequence AS n", "cast(data AS string) AS text"
+    )
+    run(rows, out, checkpoint, **where, subject=f"{out.name}.a")
+    assert registry.asked == ["/subjects/rows-value/versions/latest"] * 3
+    assert {each[:5] for each in payloads(out)} == {b"\0\0\0\x01\x2c"}
+    read = spark.read.format("jetstream").options(servers=out.url, stream=out.name, **where).load()
+    assert read.selectExpr("count(*)", "sum(n)", "min(text)").collect() == [(2500, 3126250, "m1")]
+    assert registry.asked.count("/schemas/ids/300") >= 1
 
 
 def test_foreach_batch_writes_each_batch_once_by_its_number(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from headrace.errors import ConfigurationError
 from headrace.spark.decoding import avros, protobufs
 from headrace.spark.decoding.schemas import id_of_header, split_confluent
 from headrace.spark.registry.http import RegistryAwayError
-from headrace.spark.registry.schemas import SchemaRegistry
 from headrace.spark.sink import schemas
 from headrace.spark.sink.options import ValueSchema, parse_sink_options
 from headrace.spark.sink.protobufs import encoder, path_of
@@ -33,14 +31,6 @@ ORDER = {
     "name": "Order",
     "fields": [{"name": "n", "type": "long"}, {"name": "s", "type": ["null", "string"]}],
 }
-
-
-@pytest.fixture
-def registry() -> Iterator[RegistryServer]:
-    SchemaRegistry._kept.clear()
-    server = RegistryServer()
-    yield server
-    server.stop()
 
 
 def read_avro(*bodies: bytes) -> list[list[Any]]:
@@ -108,6 +98,20 @@ def test_a_registry_without_the_subject_or_away_stops_the_write_before_it_begins
     registry.faults += [503] * 10
     with pytest.raises(RegistryAwayError, match="status 503"):
         with_schema(options)
+
+
+def test_a_query_waits_for_its_registry_as_long_as_for_its_server(
+    registry: RegistryServer,
+) -> None:
+    registry.register("s", json.dumps(ORDER), number=1)
+    raw = {"stream": "S", **AVRO, "schemaRegistry": registry.url, "schemaSubject": "s"}
+    registry.faults += [503] * 2
+    found = with_schema(parse_sink_options(raw, streaming=True), streaming=True)
+    assert found.value_schema is not None
+    registry.faults += [503] * 2
+    hasty = parse_sink_options({**raw, "reconnectTimeout": "0s"}, streaming=True)
+    with pytest.raises(RegistryAwayError, match="status 503"):
+        with_schema(hasty, streaming=True)
 
 
 def everything() -> descriptor_pb2.FileDescriptorSet:

@@ -11,11 +11,12 @@ from ..patience import Patience
 from ..registry.schemas import Kind, SchemaRegistry
 from .options import ACCEPTED, SinkOptions, ValueSchema
 
-_PLANNING_S: Final = 5.0  # a query that cannot read its schema does not start
+_PLANNING_S: Final = 5.0  # a write that cannot read its schema does not begin
 
 
-def with_schema(options: SinkOptions) -> SinkOptions:
-    """The options with the schema that they name, read once by the driver.
+def with_schema(options: SinkOptions, *, streaming: bool = False) -> SinkOptions:
+    """The options with the schema that they name, read by the driver; in a query once for each batch, whose
+    registry is waited for as its server is.
 
     Raises:
         ConfigurationError: there is none.
@@ -26,7 +27,8 @@ def with_schema(options: SinkOptions) -> SinkOptions:
     schema_id = options.schema_id
     if options.registry.url:
         kind: Kind = "AVRO" if options.value_format == "avro" else "PROTOBUF"
-        patience = Patience(_PLANNING_S, f"the registry {options.registry.url}")
+        seconds = options.reconnect_timeout_s if streaming else _PLANNING_S
+        patience = Patience(seconds, f"the registry {options.registry.url}")
         found = SchemaRegistry(options.registry, kind, patience).newest()
         schema_id, text = found
     elif options.value_format == "avro":

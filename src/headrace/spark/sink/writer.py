@@ -65,10 +65,10 @@ def _checked(
         raise ACCEPTED.error(f"a stream is only added to, it cannot be overwritten; use {how}")
     layout = lay_out(options, columns_of(schema))
     check_types(layout, schema)
-    options = with_schema(options)
-    encoder_of(layout, options.value_schema)
     epoch = ""
     if _COMMIT_RUNNER not in sys.modules:  # there a batch is over, and nothing is left to check
+        options = with_schema(options, streaming=streaming)
+        encoder_of(layout, options.value_schema)
         epoch = check_before(options, layout, streaming=streaming)
     return Job(options, layout, PlanId(time.time_ns(), secrets.token_hex(8)), epoch)
 
