@@ -1,5 +1,5 @@
 // The frame: navigation, the page for the address, the password, theme, keys, messages.
-import { html, render, api, useEffect, useState } from "/lib.js";
+import { html, render, api, useEffect, useLayoutEffect, useState } from "/lib.js";
 import { path } from "/address.js";
 import { start, useLive } from "/live.js";
 import { Dialog, Problem } from "/parts.js";
@@ -127,7 +127,7 @@ function App() {
     return () => { removeEventListener("hashchange", moved); removeEventListener("password-needed", enter); };
   }, []);
   useKeys(() => setHelp(true));
-  useEffect(() => { document.title = titleOf(parts); }, [parts]);
+  useLayoutEffect(() => { document.title = titleOf(parts); }, [parts]);  // with the page, not a moment after it
   if (error) return html`<div class="login"><${Problem} error=${error} /><button onClick=${enter}>Try again</button></div>`;
   if (!session) return html`<p class="waiting">Loading …</p>`;
   if (session.needs_password) return html`<${Login} onDone=${enter} />`;
