@@ -160,7 +160,7 @@ function Pages({ path, filter, markers, place, onOpen }) {
   return html`<${Problem} error=${state.error} />
     <p class="soft">${count(state.total)} messages, sequences ${count(state.first)} to ${count(state.last)}${filter ? `; shown are those of ${filter}` : ""}.</p>
     ${HEAD}
-    <div class="list" ref=${room} onScroll=${check} tabindex="0" aria-label="Messages"><div class="room" style=${{ height: `${all.length * LINE}px` }}>
+    <div class="list" ref=${room} onScroll=${check} role="region" tabindex="0" aria-label="Messages"><div class="room" style=${{ height: `${all.length * LINE}px` }}>
       ${all.slice(view.first, view.last).map((row, index) => html`<${Line} key=${row.seq} row=${row} top=${(view.first + index) * LINE} onOpen=${onOpen} />`)}
       ${all.length === 0 && html`<p class="waiting">No messages here.</p>`}
     </div></div>`;
@@ -193,7 +193,7 @@ function Follow({ path, filter, markers, onOpen }) {
   return html`<${Problem} error=${state.error} />
     <p class="soft" role="status">${state.open ? "New messages appear here, the newest first." : "Waiting for the stream …"}${state.skipped ? ` ${count(state.skipped)} came too quickly to be shown.` : ""}</p>
     ${HEAD}
-    <div class="list" ref=${room} onScroll=${measure} tabindex="0" aria-label="New messages"><div class="room" style=${{ height: `${all.length * LINE}px` }}>
+    <div class="list" ref=${room} onScroll=${measure} role="region" tabindex="0" aria-label="New messages"><div class="room" style=${{ height: `${all.length * LINE}px` }}>
       ${all.slice(view.first, view.last).map((row, index) => html`<${Line} key=${row.seq} row=${row} top=${(view.first + index) * LINE} onOpen=${onOpen} />`)}</div></div>`;
 }
 

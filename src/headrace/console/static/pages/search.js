@@ -53,6 +53,6 @@ export function Search({ path, subject, line, head, onOpen }) {
     <${Problem} error=${error} />
     ${asked !== null && html`<p class="soft" role="status">${busy ? "Looking …" : `${count(rows.length)} found in ${count(looked)} messages${next ? "" : "; that is all"}.`}
       ${!busy && next > 0 && html` <button onClick=${() => look(asked, next, state)}>Go on from ${count(next)}</button>`}</p>
-    ${head}<div class="list" tabindex="0" aria-label="Found messages"><div class="room" style=${{ height: `${rows.length * LINE}px` }}>
+    ${head}<div class="list" role="region" tabindex="0" aria-label="Found messages"><div class="room" style=${{ height: `${rows.length * LINE}px` }}>
       ${rows.map((row, index) => html`<${line} key=${row.seq} row=${row} top=${index * LINE} onOpen=${onOpen} />`)}</div></div>`}`;
 }
