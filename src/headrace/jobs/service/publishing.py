@@ -222,7 +222,7 @@ def _insert(
         content_type=message.content_type,
         priority=message.priority,
         ordering_key=message.ordering_key,
-        headers=json.dumps(message.headers),
+        headers=json.dumps(message.headers) if message.headers else "{}",
         digest=digest,
         status=101 if waiting else 102,
         now=now,
@@ -259,7 +259,7 @@ def digest_of(message: NewMessage) -> str:
         str(message.priority),
         message.ordering_key or "",
         str(message.scheduled_us),
-        json.dumps(message.headers, sort_keys=True),
+        json.dumps(message.headers, sort_keys=True) if message.headers else "{}",
     )
     made = hashlib.sha256("\0".join(parts).encode())
     made.update(message.payload)

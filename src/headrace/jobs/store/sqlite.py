@@ -24,7 +24,7 @@ from ...clock import Clock, SystemClock
 from ...errors import ConfigurationError, StoreFormatError
 from .. import limits
 from ..errors import DatabaseUnavailableError, JobsError
-from .base import GroupWork, Outcome, Row, Tx
+from .base import GroupWork, Row, Tx
 from .queries import load_migrations, load_queries
 from .steady import Steady
 from .tables import FROZEN
@@ -54,9 +54,10 @@ _Write = tuple[_Job, asyncio.Future[Any]]
 class _SqliteTx:
     """The queries on one connection."""
 
-    def __init__(self, connection: sqlite3.Connection, now_us: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._connection = connection
-        self._now_us = now_us
+        self._clock = clock
+        self._now_us: int | None = None
         self._queries = load_queries("sqlite")
         self.rung: set[int] = set()
 
@@ -75,6 +76,9 @@ class _SqliteTx:
         self._connection.executemany(self._queries[query], rows)
 
     def now_us(self) -> int:
+        """The same in all of a transaction; few ask."""
+        if self._now_us is None:
+            self._now_us = self._clock.now_ns() // 1000
         return self._now_us
 
     def once(self, key: Hashable, made: Callable[[], T], /) -> T:
@@ -188,7 +192,7 @@ class SqliteDatabase:
         try:
             connection.execute("BEGIN")
             try:
-                return work(_SqliteTx(connection, self._clock.now_ns() // 1000))
+                return work(_SqliteTx(connection, self._clock))
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.DatabaseError as error:
@@ -277,13 +281,22 @@ class SqliteDatabase:
         self, connection: sqlite3.Connection, group: Sequence[_Write], rung: set[int]
     ) -> list[tuple[asyncio.Future[Any], Any, BaseException | None]]:
         """Run one write, or those that share their statements: all of them, or else each for itself."""
-        group = [(work, future) for work, future in group if not future.cancelled()]
+        group = [write for write in group if not write[1].cancelled()]
         if not group:
             return []
+        first = group[0][0]
         connection.execute("SAVEPOINT one")
-        tx = _SqliteTx(connection, self._clock.now_ns() // 1000)
+        tx = _SqliteTx(connection, self._clock)
         try:
-            outcomes = _outcomes(tx, [work for work, _ in group])
+            if isinstance(first, _Shared):
+                items = [work.item for work, _ in group if isinstance(work, _Shared)]
+                outcomes = first.work(tx, items)
+                results = [
+                    (future, outcome.value, outcome.error)
+                    for (_, future), outcome in zip(group, outcomes, strict=True)
+                ]
+            else:
+                results = [(group[0][1], first(tx), None)]
         except Exception as error:
             if _is_unavailable(error):
                 raise
@@ -294,10 +307,7 @@ class SqliteDatabase:
             return [found for one in group for found in self._run(connection, [one], rung)]
         connection.execute("RELEASE one")
         rung |= tx.rung
-        return [
-            (future, outcome.value, outcome.error)
-            for (_, future), outcome in zip(group, outcomes, strict=True)
-        ]
+        return results
 
 
 def _grouped(writes: Sequence[_Write]) -> list[list[_Write]]:
@@ -315,13 +325,6 @@ def _grouped(writes: Sequence[_Write]) -> list[list[_Write]]:
         else:
             groups.append([write])
     return groups
-
-
-def _outcomes(tx: Tx, works: Sequence[_Job]) -> Sequence[Outcome]:
-    first = works[0]
-    if isinstance(first, _Shared):
-        return first.work(tx, [work.item for work in works if isinstance(work, _Shared)])
-    return [Outcome(first(tx))]
 
 
 def _is_unavailable(error: Exception) -> bool:
