@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.broker.core import server_headers
 from headrace.broker.core.server_headers import (
+    with_own_places,
     with_place,
     with_places,
     with_requester,
@@ -120,6 +121,16 @@ def test_many_are_told_their_place_as_each_alone(blocks: list[bytes]) -> None:
     ]
     assert with_places(blocks, PIN) == expected
     assert [with_place(block, PIN) for block in blocks] == expected
+
+
+@given(st.lists(orderly | odd, min_size=1, max_size=5))
+@example([b"NATS/1.0\r\nA: b\r\n\r\n", b"", b"NATS/1.0\r\nB: c\r\n\r\n"])
+@example([b"\r\n\r\n", b"NATS/1.0\r\n\r\n"])
+def test_many_are_told_places_of_their_own_as_each_alone(blocks: list[bytes]) -> None:
+    form = b"Nats-Pin: %d\r\n"
+    lines = [form % number for number in range(len(blocks))]
+    expected = [with_place(block, each, form) for block, each in zip(blocks, lines, strict=True)]
+    assert with_own_places(blocks, lines, form) == expected
 
 
 def test_an_orderly_block_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ _NAME: Final = re.compile(rb"^([^:\r\n]+):", re.M)
 _OURS: Final = b"nats-"
 _EMPTY_LINE: Final = re.compile(rb"\r\n\r\n|\n\r?\n|\r\r")
 _VERSION: Final = b"NATS/1.0"
+_BARE: Final = _VERSION + b"\r\n"
 _END: Final = b"\r\n\r\n"
 
 
@@ -53,17 +54,18 @@ def with_place(headers: bytes, lines: bytes, form: bytes = b"") -> bytes:
 
 def with_places(blocks: Sequence[bytes], lines: bytes) -> list[bytes]:
     """``with_place`` for many blocks and the same lines: looked at together, when all are plain."""
-    count = len(blocks) - blocks.count(b"")
-    ends = [block[-4:] for block in blocks].count(_END)
-    if (
-        count < 2
-        or ends != count
-        or _END in blocks
-        or not _are_plain(b"".join(blocks), count, lines)
-    ):
+    if not _are_all_plain(blocks, lines):
         return [with_place(block, lines) for block in blocks]
     bare, end = with_place(b"", lines), lines + b"\r\n"
     return [block[:-2] + end if block else bare for block in blocks]
+
+
+def with_own_places(blocks: Sequence[bytes], each: Sequence[bytes], form: bytes) -> list[bytes]:
+    """``with_place`` for many blocks, each with lines of its own that have the names of ``form``."""
+    pairs = zip(blocks, each, strict=True)
+    if not _are_all_plain(blocks, form):
+        return [with_place(block, lines, form) for block, lines in pairs]
+    return [b"%b%b\r\n" % (block[:-2] or _BARE, lines) for block, lines in pairs]
 
 
 def with_new_place(headers: bytes, lines: bytes) -> bytes:
@@ -86,6 +88,18 @@ def _with(headers: bytes, lines: bytes, instead: bytes = b"") -> bytes:
     if _OURS in block.lower():
         block = _lines_named(tuple(_NAME.findall(lines))).sub(instead, block)
     return b"%b\r\n%b\r\n" % (block.rstrip(b"\r\n"), lines)
+
+
+def _are_all_plain(blocks: Sequence[bytes], lines: bytes) -> bool:
+    """Whether several blocks, all but the empty ones, are plain."""
+    count = len(blocks) - blocks.count(b"")
+    ends = [block[-4:] for block in blocks].count(_END)
+    return (
+        count > 1
+        and ends == count
+        and _END not in blocks
+        and _are_plain(b"".join(blocks), count, lines)
+    )
 
 
 def _are_plain(text: bytes, count: int, lines: bytes) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from itertools import chain, count
+from typing import Final, NamedTuple, TypeAlias
 
 from .....api import names
 from .....api.base import DocumentError, decode
@@ -16,11 +17,11 @@ from .....api.messages import DirectGetRequest
 from .....api.times import format_time, parse_time
 from .....errors import StoreReadError
 from .....limits import LAST_PATTERNS_MAX
-from .....message import StoredMessage
-from .....subjects import SubjectFilter, is_valid_pattern
+from .....message import StoredMessage, StoredRow
+from .....subjects import SubjectFilter, is_valid_pattern, is_valid_subject
 from ...ports.bus import Origin
 from ...ports.storage import StreamStore
-from ...server_headers import with_place
+from ...server_headers import with_own_places, with_place
 from ..config.ranges import check_ranges
 from ..config.sizes import check_request_size, with_checked_texts
 from ..context import Context
@@ -31,6 +32,8 @@ from .dispatcher import ApiDispatcher
 from .messages import find_unexpired
 from .ports import Assets
 
+_Message: TypeAlias = tuple[bytes, bytes, bytes, bytes]
+"""Subject, reply, headers and payload, as ``Target.send_many`` takes them."""
 _BATCH_BYTES: Final = 64 * 1024 * 1024  # of one batch whose request sets no max_bytes
 _FRAME_BYTES: Final = 64  # of a message on the wire, at most, beside its parts
 _READ: Final = 256
@@ -126,15 +129,13 @@ class DirectGet:
             position = store.sequence_at(parse_time(request.start_time))
         pending = store.count(scope, position)
 
-        def messages() -> Iterator[StoredMessage]:
+        def pieces() -> Iterator[list[StoredRow]]:
             at = position
-            while batch := store.read(at, scope, _READ, _READ_BYTES, store.durable_seq):
-                at = batch[-1].sequence + 1
-                if stream.take_out_expired(batch):
-                    batch = [message for message in batch if store.holds(message.sequence)]
-                yield from batch
+            while rows := store.rows(at, scope, _READ, _READ_BYTES, store.durable_seq):
+                at = rows[-1][0] + 1
+                yield _unexpired(stream, rows)
 
-        self._stream_out(_Outgoing(stream, request, reply), messages(), pending, NOT_FOUND, b"")
+        self._stream_out(_Outgoing(stream, request, reply), pieces(), pending, NOT_FOUND, b"")
 
     def _send_last_of_many(self, stream: Stream, request: DirectGetRequest, reply: bytes) -> None:
         store = stream.store
@@ -142,26 +143,30 @@ class DirectGet:
         if request.up_to_time is not None:
             ceiling = min(store.sequence_at(parse_time(request.up_to_time)) - 1, ceiling)
         patterns = [pattern.encode() for pattern in request.multi_last]
-        if not all(map(is_valid_pattern, patterns)):
+        # All without wildcards, and valid, if one after the other they are one such subject.
+        literal = is_valid_subject(b".".join(patterns))
+        if not literal and not all(map(is_valid_pattern, patterns)):
             self._status(reply, _BAD)
             return
-        sequences = last_of_each(store, SubjectFilter(patterns), max(request.seq, 1), ceiling)
+        sequences = sorted(set(store.last_of_each(patterns)) - {0}) if literal else []
+        if not literal or (sequences and sequences[-1] > ceiling):
+            sequences = last_of_each(store, SubjectFilter(patterns), 1, ceiling)
+        sequences = sequences[bisect_left(sequences, request.seq) :]
         if len(sequences) > _SUBJECTS_MAX:
             self._status(reply, status(names.TOO_MANY_RESULTS))
             return
-        messages = (
-            message
-            for seq in sequences
-            if (message := store.get(seq)) is not None and not stream.take_out_expired([message])
+        pieces = (
+            _unexpired(stream, _rows_at(store, sequences[at : at + _READ]))
+            for at in range(0, len(sequences), _READ)
         )
         outgoing = _Outgoing(stream, request, reply)
         end = b"Nats-UpTo-Sequence: %d\r\n" % ceiling
-        self._stream_out(outgoing, messages, len(sequences), status(names.NO_RESULTS), end)
+        self._stream_out(outgoing, pieces, len(sequences), status(names.NO_RESULTS), end)
 
     def _stream_out(
         self,
         outgoing: _Outgoing,
-        messages: Iterator[StoredMessage],
+        pieces: Iterator[list[StoredRow]],
         pending: int,
         none: bytes,
         end: bytes,
@@ -175,19 +180,17 @@ class DirectGet:
         left = request.batch or (len(request.multi_last) and _SUBJECTS_MAX)
         left_bytes, last_sent = request.max_bytes or _BATCH_BYTES, 0
         room = target.room * 3 // 4  # who asks for more than it can be sent is sent that much
-        for message in messages:
-            headers = (
-                headers_of(stream, message, pending - 1, last_sent) if with_headers_too else b""
-            )
-            room -= len(reply) + len(headers) + len(message.payload) + _FRAME_BYTES
-            if last_sent and room < 0:
-                break
-            pending -= 1
-            target.send(reply, b"", headers, message.payload)
-            last_sent = message.sequence
-            left -= 1
-            left_bytes -= len(message.subject) + len(message.headers) + len(message.payload)
-            if left <= 0 or left_bytes <= 0:
+        for rows in pieces:
+            rows = rows[:left]
+            blocks = [b""] * len(rows)
+            if with_headers_too:
+                blocks = _blocks(stream, rows, pending - 1, last_sent)
+            sent = [(reply, b"", block, row[3]) for block, row in zip(blocks, rows, strict=True)]
+            count, room, left_bytes = _fitting(rows, sent, room, left_bytes, not last_sent)
+            target.send_many(sent[:count])
+            if count:
+                pending, left, last_sent = pending - count, left - count, rows[count - 1][0]
+            if count < len(rows) or left <= 0 or left_bytes <= 0:
                 break
         if not last_sent:
             target.send(reply, b"", none, b"")
@@ -197,6 +200,53 @@ class DirectGet:
 
     def _status(self, reply: bytes, block: bytes) -> None:
         self._context.bus.publish(reply, b"", block, b"")
+
+
+def _unexpired(stream: Stream, rows: list[StoredRow]) -> list[StoredRow]:
+    """Without those that are to leave before somebody gets them. Raises StoreReadError."""
+    if stream.take_out_expired(rows):
+        return [row for row in rows if stream.store.holds(row[0])]
+    return rows
+
+
+def _rows_at(store: StreamStore, sequences: list[int]) -> list[StoredRow]:
+    """The messages with these sequences. Raises StoreReadError."""
+    found = store.rows_at(sequences, _READ_BYTES)
+    if len(found) == len(sequences):
+        return [*found.values()]
+    each = (found.get(sequence) or store.get(sequence) for sequence in sequences)
+    return [row for row in each if row is not None]
+
+
+def _blocks(stream: Stream, rows: list[StoredRow], pending: int, before: int) -> list[bytes]:
+    """The headers of messages in a batch: with how many are left, and what was sent before each.
+
+    ``pending`` and ``before`` are those of the first.
+    """
+    place = _BATCHED.replace(b"%b", stream.name.encode().replace(b"%", b"%%"), 1)
+    befores = chain((before,), [row[0] for row in rows])
+    lines = [
+        place % (subject, sequence, format_time(time_ns).encode(), left, last)
+        for (sequence, subject, _, _, time_ns), left, last in zip(rows, count(pending, -1), befores)
+    ]
+    return with_own_places([row[2] for row in rows], lines, _BATCHED)
+
+
+def _fitting(
+    rows: list[StoredRow], sent: list[_Message], room: int, left_bytes: int, is_first: bool
+) -> tuple[int, int, int]:
+    """How many of these messages are sent; what is left of the room and of the bytes asked for.
+
+    The first of all is sent in any case.
+    """
+    for at, (row, (reply, _, block, payload)) in enumerate(zip(rows, sent, strict=True)):
+        room -= len(reply) + len(block) + len(payload) + _FRAME_BYTES
+        if room < 0 and not (is_first and at == 0):
+            return at, room, left_bytes
+        left_bytes -= len(row[1]) + len(row[2]) + len(payload)
+        if left_bytes <= 0:
+            return at + 1, room, left_bytes
+    return len(rows), room, left_bytes
 
 
 def last_of_each(store: StreamStore, scope: SubjectFilter, first: int, ceiling: int) -> list[int]:
@@ -265,12 +315,8 @@ def _check(request: DirectGetRequest) -> bytes | None:
     return None
 
 
-def headers_of(
-    stream: Stream, message: StoredMessage, pending: int | None = None, last_sent: int = 0
-) -> bytes:
-    """The headers of a message in an answer; in a batch with what is left, and what was sent before it."""
-    _sequence, subject, headers, _payload, timestamp_ns = message
-    place = stream.name.encode(), subject, message.sequence, format_time(timestamp_ns).encode()
-    if pending is None:
-        return with_place(headers, PLACE % place, PLACE)
-    return with_place(headers, _BATCHED % (*place, pending, last_sent), _BATCHED)
+def headers_of(stream: Stream, message: StoredMessage) -> bytes:
+    """The headers of a message in an answer that is no batch."""
+    sequence, subject, headers, _payload, timestamp_ns = message
+    place = stream.name.encode(), subject, sequence, format_time(timestamp_ns).encode()
+    return with_place(headers, PLACE % place, PLACE)
