@@ -86,7 +86,9 @@ async def test_every_page_has_a_title_of_its_own(shown: World, page: Any) -> Non
 
     for path, heading in PAGES:
         if "?" not in path:
-            await go(page, path, heading)  # a heading that the page before had, too, is there at once
+            await go(
+                page, path, heading
+            )  # a heading that the page before had, too, is there at once
             await until(is_new, f"a title of {path}", within=30)
             titles.add(await page.title())
     assert "ORDERS / messages · Headrace" in titles
