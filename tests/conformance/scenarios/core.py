@@ -162,6 +162,15 @@ ROUTING: Table = [
     ),
     Scenario("nobody listens", [raw("SUB inbox 1\nPUB nobody inbox 2\nhi\n"), drain()]),
     Scenario(
+        "that nobody listens is no delivery",
+        [
+            raw(
+                "SUB inbox 1\nUNSUB 1 1\nPUB nobody inbox 2\nhi\nPUB inbox 2\nho\nPUB inbox 2\nhu\n"
+            ),
+            drain(),
+        ],
+    ),
+    Scenario(
         "nobody listens and the client does not want to know",
         [connect(no_responders=False), raw("SUB inbox 1\nPUB nobody inbox 2\nhi\n"), drain()],
     ),

@@ -51,7 +51,7 @@ def say_nobody(router: Router, client_id: int, subject: bytes, reply: bytes) -> 
     for subscription in chain(route.plain, *route.groups):
         if subscription.client_id == client_id:
             status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
-            subscription.send(reply, b"", status, b"")
+            subscription.tell(reply, status)
             return
 
 

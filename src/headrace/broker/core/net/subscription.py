@@ -100,6 +100,13 @@ class Subscription:
         if delivered == self.messages_max:
             self._on_exhausted(self)
 
+    def tell(self, subject: bytes, status: bytes) -> None:
+        """Send a status of the broker's own, which is no delivery: it is not counted anywhere."""
+        counted = self.delivered, self.messages_max, self.output.payload_bytes
+        self.messages_max = -1
+        self.send(subject, b"", status, b"")
+        self.delivered, self.messages_max, self.output.payload_bytes = counted
+
     def send_stored(
         self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
     ) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -206,6 +207,20 @@ def test_a_pull_request_is_checked(client: Client, body: Any, status: str) -> No
     (answer,) = client.pull(body).take()
     assert answer.status.startswith(status)
     assert client.info()["num_waiting"] == 0
+
+
+def test_a_name_of_thousands_of_characters_is_answered_and_the_connection_stays(
+    client: Client,
+) -> None:
+    """In the subject as long as a line may be, in the body longer than that."""
+    for call, name in (
+        ("CONSUMER.CREATE.S." + "x" * 3900, "x" * 3900),
+        ("CONSUMER.CREATE.S", "x" * 5000),
+    ):
+        answer = client.api(call, {"stream_name": "S", "config": {"name": name}})
+        assert err_code(answer) == 10102
+        assert len(json.dumps(answer)) < 400
+    assert client.api("STREAM.INFO.S")["state"]["consumer_count"] == 0
 
 
 @pytest.mark.parametrize("body", [b"9" * 5000, b"five", b"-3", b"0"])
