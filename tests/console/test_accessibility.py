@@ -22,6 +22,7 @@ PAGES = (
     ("streams/ORDERS", "ORDERS"),
     ("streams/ORDERS/messages", "messages"),
     ("streams/ORDERS/messages?view=search&text=a", "messages"),
+    ("streams/DEAD/dead", "dead letters"),
     ("consumers", "Consumers"),
     ("streams/ORDERS/consumers/work", "work"),
     ("groups", "groups"),
@@ -46,6 +47,8 @@ DIALOGS = (
     ("streams/ORDERS", "ORDERS", "Delete …"),
     ("streams/ORDERS/messages", "messages", "Publish …"),
     ("objects/FILES", "FILES", "Upload …"),
+    ("streams/DEAD/dead", "dead letters", "Send all again …"),
+    ("streams/DEAD/dead", "dead letters", "Look at letter 2"),
 )
 
 
@@ -86,7 +89,9 @@ async def test_every_page_has_a_title_of_its_own(shown: World, page: Any) -> Non
 
     for path, heading in PAGES:
         if "?" not in path:
-            await go(page, path, heading)  # a heading that the page before had, too, is there at once
+            await go(
+                page, path, heading
+            )  # a heading that the page before had, too, is there at once
             await until(is_new, f"a title of {path}", within=30)
             titles.add(await page.title())
     assert "ORDERS / messages · Headrace" in titles
