@@ -14,7 +14,7 @@ from headrace.client import Connection, JetStream
 from headrace.console import ConsoleServer
 from jobs_world import PULL
 
-__all__ = ["ATTACK", "SUBJECT_ATTACK", "World", "fill", "kill_a_job", "tell_a_pipeline"]
+__all__ = ["ATTACK", "SUBJECT_ATTACK", "World", "bury", "fill", "kill_a_job", "tell_a_pipeline"]
 
 ATTACK = "<img/src=x/onerror=window.attacked=1><script>window.attacked=2</script>"
 """What stands in every text that a stranger may choose."""
@@ -69,6 +69,24 @@ async def fill(js: JetStream) -> None:
     await bucket.put("other", b'{"big": 12345678901234567890}')
     store = await js.create_object_store("FILES", description=ATTACK)
     await store.put(f"notes/{ATTACK}", b"content", description=ATTACK)
+
+
+async def bury(js: JetStream, subjects: tuple[str, ...], by: str = "billing") -> None:
+    """Letters as our clients write them, in stream DEAD, with an attack in every text."""
+    for number, subject in enumerate(subjects, 1):
+        await js.publish(
+            "dead.letters",
+            f"{ATTACK} {number}".encode(),
+            headers={
+                "Headrace-Failure": f"ValueError('{ATTACK}')",
+                "Headrace-Consumer": by,
+                "Headrace-Subject": subject,
+                "Headrace-Stream": "ORDERS",
+                "Headrace-Sequence": str(number),
+                "Headrace-Attempts": "3",
+                "Customer": f"{number} {ATTACK}",
+            },
+        )
 
 
 async def tell_a_pipeline(js: JetStream) -> None:

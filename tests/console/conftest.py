@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 import peers
-from console_world import ATTACK, World, fill, kill_a_job, tell_a_pipeline
+from console_world import ATTACK, SUBJECT_ATTACK, World, bury, fill, kill_a_job, tell_a_pipeline
 from headrace.client import JetStream, connect
 from headrace.console import ConsoleServer, Settings
 from headrace.groups import PartitioningFilter, elastic
@@ -161,6 +161,10 @@ async def shown(
         durable_name="query", metadata={"headrace.role": "spark-progress"}, description=ATTACK
     )
     await tell_a_pipeline(world.js)
+    await world.js.create_stream(name="DEAD", subjects=("dead.>",), allow_direct=True)
+    await world.js.publish("dead.letters", b"no letter")
+    await bury(world.js, ("orders.0", "orders.1", "orders.1"))
+    await bury(world.js, (SUBJECT_ATTACK,), ATTACK)
     await world.console.sources.watcher.refresh()
     await page.goto(world.console.url)
     return world

@@ -22,6 +22,7 @@ PAGES = (
     ("streams/ORDERS", "ORDERS"),
     ("streams/ORDERS/messages", "messages"),
     ("streams/ORDERS/messages?view=search&text=a", "messages"),
+    ("streams/DEAD/dead", "dead letters"),
     ("consumers", "Consumers"),
     ("streams/ORDERS/consumers/work", "work"),
     ("groups", "groups"),
@@ -46,6 +47,8 @@ DIALOGS = (
     ("streams/ORDERS", "ORDERS", "Delete …"),
     ("streams/ORDERS/messages", "messages", "Publish …"),
     ("objects/FILES", "FILES", "Upload …"),
+    ("streams/DEAD/dead", "dead letters", "Send all again …"),
+    ("streams/DEAD/dead", "dead letters", "Look at letter 2"),
 )
 
 

@@ -63,6 +63,7 @@ async def test_every_page_shows_its_texts_as_text(shown: World, page: Any) -> No
         ("streams", "Streams", SUBJECT_ATTACK.split("<", 1)[0].rstrip(".")),
         ("streams/ORDERS", "ORDERS", ATTACK),
         ("streams/ORDERS/messages", "messages", ATTACK),
+        ("streams/DEAD/dead", "dead letters", ATTACK),
         ("consumers", "Consumers", "work"),
         ("streams/ORDERS/consumers/work", "work", ATTACK),
         ("groups", "groups", "elastic"),

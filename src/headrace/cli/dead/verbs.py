@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from ...client import Stream, StreamMessage
+from ...client import StreamMessage
+from ...client.dead_letters import send_again
 from ...client.handlers.letters import Letter, letter_of
-from ...errors import JetStreamApiError
 from ..shared.asking import may_go_on
 from ..shared.messages import time_of
 from ..shared.names import STREAM
@@ -25,7 +25,6 @@ _SUBJECT = click.option(
 _CONSUMER = click.option(
     "--consumer", metavar="NAME", default="", help="only those of this consumer or group"
 )
-_GONE = 10037  # no message found
 
 
 @online(
@@ -66,7 +65,7 @@ async def count(session: Session, stream: str, subject: str, consumer: str) -> N
     """Count the dead letters of a stream by who gave them up, and by the error."""
     counts: Counter[tuple[str, str]] = Counter()
     async for _, letter in _letters(session, stream, subject, consumer):
-        counts[letter.by, letter.reason.partition("(")[0]] += 1
+        counts[letter.by, letter.error] += 1
     table = Table(
         ["From", "Error", "Letters"],
         right=frozenset({"Letters"}),
@@ -120,25 +119,11 @@ async def resend(
         return
     letters = await session.js.stream(stream)
     for message, letter in found:
-        await session.js.publish(
-            target or letter.subject,
-            message.payload,
-            headers=letter.headers,
-            msg_id=f"{stream}.{message.sequence}.again",
-        )
-        await _remove(letters, message)
+        await send_again(session.js, letters, message, letter, target)
     session.output.show(
         {"resent": len(found), "to": subjects},
         f"published {counted(len(found), 'message')} again to {where}",
     )
-
-
-async def _remove(letters: Stream, message: StreamMessage) -> None:
-    try:
-        await letters.delete_message(message.sequence)
-    except JetStreamApiError as error:
-        if error.err_code != _GONE:
-            raise
 
 
 async def _letters(

@@ -84,6 +84,11 @@ class Letter(NamedTuple):
     reason: str
     headers: dict[str, list[str]]
 
+    @property
+    def error(self) -> str:
+        """What kind of error the reason is: its name."""
+        return self.reason.partition("(")[0]
+
 
 def letter_of(message: Headed) -> Letter | None:
     """What the message says as a dead letter; None if it is none."""

@@ -102,11 +102,17 @@ async def payload(sources: Sources, request: Request) -> Any:
 
 
 async def _message(sources: Sources, request: Request) -> StreamMessage:
-    text = request.path_params["sequence"]
+    sequence = sequence_of(request)
+    stream = await sources.js.stream(request.path_params["stream"])
+    return await stream.get_message(sequence)
+
+
+def sequence_of(request: Request) -> int:
+    """The sequence in a path. Raises RefusedError."""
+    text: str = request.path_params["sequence"]
     if not text.isascii() or not text.isdigit() or len(text) > 19:
         raise RefusedError(400, "not_accepted", "a sequence is a whole number")
-    stream = await sources.js.stream(request.path_params["stream"])
-    return await stream.get_message(int(text))
+    return int(text)
 
 
 class Reader:

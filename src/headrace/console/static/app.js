@@ -6,6 +6,7 @@ import { Dialog, Problem } from "/parts.js";
 import { Overview } from "/pages/overview.js";
 import { Streams, Stream } from "/pages/streams.js";
 import { Messages } from "/pages/messages.js";
+import { DeadLetters } from "/pages/dead.js";
 import { Consumers, Consumer } from "/pages/consumers.js";
 import { Groups, Group } from "/pages/groups.js";
 import { Buckets, Bucket, Key, ObjectBucket } from "/pages/buckets.js";
@@ -25,6 +26,7 @@ const PAGES = [
 function pageOf(parts) {
   const [first = "overview", ...rest] = parts;
   if (first === "streams" && rest[1] === "messages") return [Messages, { stream: rest[0] }];
+  if (first === "streams" && rest[1] === "dead") return [DeadLetters, { stream: rest[0] }];
   if (first === "streams" && rest[1] === "consumers") return [Consumer, { stream: rest[0], name: rest[2] }];
   if (first === "streams" && rest.length) return [Stream, { name: rest[0] }];
   if (first === "groups" && rest.length === 3) return [Group, { kind: rest[0], stream: rest[1], group: rest[2] }];

@@ -48,7 +48,7 @@ export function Stream({ name, session }) {
       run: (body) => api(path, { method: "DELETE", body }).then(() => { location.hash = "#/streams"; return `${name} deleted`; }) },
   ];
   return html`<div class="bar"><h2>${name}</h2><span class="grow"></span>
-      <a href=${link`streams/${name}/messages`}><button class="primary">Messages</button></a>${!session.read_only && html`<button onClick=${() => setEditing(true)}>Edit …</button>`}<${Actions} readOnly=${session.read_only} actions=${actions} /></div>
+      <a href=${link`streams/${name}/messages`}><button class="primary">Messages</button></a><a class="button" href=${link`streams/${name}/dead`}>Dead letters</a>${!session.read_only && html`<button onClick=${() => setEditing(true)}>Edit …</button>`}<${Actions} readOnly=${session.read_only} actions=${actions} /></div>
     ${editing && html`<${Edit} path=${path} name=${name} config=${seen.config} onClose=${() => setEditing(false)} onDone=${reload} />`}
     ${row.lost && html`<p class="note bad" role="alert">Messages of this stream were lost to damage: ${JSON.stringify(seen.lost)}</p>`}
     <div class="tiles">${[["Messages", count(row.messages)], ["Size", bytes(row.bytes)], ["In", rate(row.in_per_s)], ["Subjects", count(row.subject_count)], ["Sequences", `${count(row.first_seq)} – ${count(row.last_seq)}`], ["Deleted within", count(row.deleted)], ["Last message", ago(row.last_time)]]
