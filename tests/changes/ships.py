@@ -231,7 +231,7 @@ class Ships:
             group = await static.get(js, stream, GROUP)
         except GroupNotFoundError:
             group = None
-        if group is not None:
+        if group is not None and self.joined:  # else it was drained, and they have left
             while not self.work.over.is_set() and not await self._is_drained(group):
                 self.work.say(f"group {GROUP} handles what is left in {stream}", _LANE)
                 await self.work.rest(_LOOK_S)

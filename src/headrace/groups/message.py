@@ -108,6 +108,12 @@ class GroupMessage(msgspec.Struct, eq=False):
         return self._message.is_answered
 
     @property
+    def _is_confirmed(self) -> bool:
+        """Whether another delivery of it, to this instance, is acknowledged, and that is confirmed."""
+        confirmed = self._generation.confirmed
+        return bool(confirmed) and self._message.metadata.stream_seq in confirmed
+
+    @property
     def _answered(self) -> bool | str:
         return self._message._answered
 
@@ -171,6 +177,7 @@ class GroupMessage(msgspec.Struct, eq=False):
                     generation.lease.end()
             else:
                 if generation.is_owned:
+                    generation.confirm(self._message.metadata.stream_seq)
                     return
                 raise self._not_owned("the confirmation came late", in_doubt=True)
         raise self._not_owned("it has another owner, or may have", in_doubt)

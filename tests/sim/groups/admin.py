@@ -192,6 +192,8 @@ class Admin:
         names = [name async for name in self.js.consumer_names(self.work_stream)]
         if names:
             self._world.ledger.usurp()
+            if self._world.cast.kind == "static":
+                self._world.ledger.forget()
             await self.js.delete_consumer(self.work_stream, rng.choice(names))
             self._world.ledger.usurp()
 

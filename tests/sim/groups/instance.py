@@ -106,7 +106,7 @@ class Instance:
                 await self._work(seconds)
             self._complete(message, run)
             if self.rng.random() < self.world.cast.sync_share:
-                await self._acknowledge(message)
+                await self._acknowledge(message, run)
             else:
                 message.ack()
         finally:
@@ -169,12 +169,14 @@ class Instance:
 
     async def _acknowledge_and_end(self, message: Any, run: Run) -> None:
         try:
-            await self._acknowledge(message)
+            await self._acknowledge(message, run)
         finally:
             self.world.ledger.end(run)
 
-    async def _acknowledge(self, message: Any) -> None:
+    async def _acknowledge(self, message: Any, run: Run) -> None:
         try:
             await message.ack_sync()
         except (HeadraceError, TimeoutError) as error:
             self.world.ledger.counts[f"ack_sync: {type(error).__name__}"] += 1
+        else:
+            self.world.ledger.acknowledge(run)

@@ -17,6 +17,8 @@ generation. Promised, and checked at every start and end of a run:
 5. A message says that it is owned when it is begun, and as long as it says so, no newer generation of its
    key has begun (with the exception of 3).
 6. In the end all that was confirmed is completed, and acknowledged.
+7. A message whose acknowledgement was confirmed is not begun again, unless an admin deletes the consumer of a
+   static group, which alone knows of it.
 """
 
 from __future__ import annotations
@@ -67,7 +69,10 @@ class Ledger:
         self.completed: dict[str, int] = defaultdict(int)
         """Of each key, up to which number all is done."""
         self._open = 0
+        self._keeps_acknowledged = True
         self.starts: Counter[tuple[str, int]] = Counter()
+        self.acknowledged: dict[tuple[str, int], Run] = {}
+        """Those whose handler was told that its acknowledgement is there."""
         self.runs: dict[str, list[Run]] = defaultdict(list)
         self.latest: dict[str, Run] = {}
         self.counts: Counter[str] = Counter()
@@ -87,6 +92,11 @@ class Ledger:
         self.usurpations.append(self._universe.monotonic_ns())
         self.disturb()
 
+    def forget(self) -> None:
+        """A static group's consumer is deleted, and with it what is acknowledged, from now on."""
+        self._keeps_acknowledged = False
+        self.acknowledged.clear()
+
     def confirm(self, key: str, number: int) -> None:
         """The stream has this message."""
         self.confirmed[key] = number
@@ -101,6 +111,10 @@ class Ledger:
         self._check_exclusion(run)
         self._check_generation(run)
         self._check_order(run)
+        if (before := self.acknowledged.get((key, number))) is not None:
+            self._broken(
+                f"begun again though its acknowledgement was confirmed: {before}, and {run}"
+            )
         self.starts[key, number] += 1
         self.counts["run"] += 1
         if self.starts[key, number] > 1:
@@ -122,6 +136,13 @@ class Ledger:
             self._open -= 1
         elif run.number > self.completed[run.key]:
             self._broken(f"{run}: completed when only {self.completed[run.key]} were")
+
+    def acknowledge(self, run: Run) -> None:
+        """Its acknowledgement is confirmed."""
+        self._universe.note("acknowledged", run.key, run.number, run.instance.name)
+        self.counts["acknowledgement confirmed"] += 1
+        if self._keeps_acknowledged:
+            self.acknowledged[run.key, run.number] = run
 
     def end(self, run: Run) -> None:
         """The handler returns, or raises."""

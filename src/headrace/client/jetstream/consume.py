@@ -349,6 +349,10 @@ class Consumption:
         """End without a word to anybody; what is in the buffer can still be taken."""
         self._feed.abandon()
 
+    def _give_back(self, taken: list[JetStreamMessage]) -> None:
+        """End: these go back, what is in the buffer, and what is on its way."""
+        self._feed.stop_now(taken=[message._frame for message in taken])
+
     async def __aenter__(self) -> Self:
         return self
 

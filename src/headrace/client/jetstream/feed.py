@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...api.names import CONSUMER_DELETED
@@ -159,10 +159,10 @@ class Feed(Hands):
 
     # Ending
 
-    def stop_now(self, error: Exception | None = None) -> None:
-        """End at once: what nobody took goes back, also if it had ended before."""
+    def stop_now(self, error: Exception | None = None, taken: Iterable[Frame] = ()) -> None:
+        """End at once: what nobody took goes back, also if it had ended before, behind ``taken``."""
         session = self.session
-        frames = [*self.held.take_back(), *self.frames]
+        frames = [*taken, *self.held.take_back(), *self.frames]
         self.frames.clear()
         if self.is_over:
             session.refuse(frames)

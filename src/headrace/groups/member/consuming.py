@@ -97,28 +97,41 @@ class Consuming:
 
     # The end
 
-    def _finish(self, event: Event) -> None:
-        """Begin nothing more, from this very moment."""
+    def _finish(self, event: Event, *, gives_back: bool = False) -> None:
+        """Begin nothing more, from this very moment; what was not begun may go to the next owner."""
         if self.outcome.done():
             return
         self.outcome.set_result(event)
         if self._work is not None:
             self._work.stop()
-        self._consumption._abandon()
+        if gives_back and self._may_return():
+            self._consumption._give_back(self._not_begun())
+        else:
+            self._consumption._abandon()
         if self._keeper is not None and self._keeper is not asyncio.current_task():
             self._keeper.cancel()
         if self.generation is not None:
             self.generation.lease.end()
             self._crew.ended(self.generation)
 
+    def _may_return(self) -> bool:
+        """Whether what was not begun can be sent back, without taking it from another owner."""
+        if not self._crew.settings.acks or self._crew.js.connection._session.link is None:
+            return False
+        return self.generation is None or self.generation.lease.may_return(self._time())
+
+    def _not_begun(self) -> list[JetStreamMessage]:
+        """What was taken from the consumption and not begun, the first of it first."""
+        messages = self._work.waiting() if self._work is not None else []
+        return messages if self._takeover is None else messages + self._takeover.in_order()
+
     def _on_pinned(self, pin_id: str) -> None:
         if self._pinned is not None:  # another pin: the one before was lost in between
             self._lose()
 
     def _lose(self) -> None:
-        self._finish(
-            Lost(forgotten=self._crew.js.connection._session.reconnects > self._reconnects)
-        )
+        forgotten = self._crew.js.connection._session.reconnects > self._reconnects
+        self._finish(Lost(forgotten=forgotten), gives_back=not self._leaving)
 
     def _trouble(self, error: Exception) -> None:
         """Of the consumption: what does not end it."""
@@ -418,10 +431,7 @@ class Consuming:
 
     def _send_back(self) -> int:
         """What was not begun is delivered to the next owner at once; the first of it first. How many."""
-        messages = self._work.waiting() if self._work is not None else []
-        if self._takeover is not None:
-            messages += self._takeover.in_order()
-        replies = [message._frame[3] for message in messages]
+        replies = [message._frame[3] for message in self._not_begun()]
         if replies and self._crew.settings.acks and self.is_active:
             self._consumption._session.send_back(replies)
         return len(replies)

@@ -44,7 +44,10 @@ class Handling:
         self.stopping = asyncio.Event()
 
     def ended_late(self, message: GroupMessage) -> None:
-        """Its handler ended when the lease was over."""
+        """Its handler ended when the lease was over. Unanswered, it goes to the next owner at once."""
+        now, lease = self._generation.time(), self._generation.lease
+        if not message.is_answered and self._crew.settings.acks and lease.may_return(now):
+            self._crew.js.connection._session.send_back([message._message._frame[3]])
         self._crew.watch.leases_lost += 1
         self._crew.emit(
             LeaseLost(

@@ -15,8 +15,11 @@ that one's answer and its deliveries in their order. With such messages a lease 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+CONFIRMED_MAX: Final = 16_384
+"""More than wait anywhere to be begun."""
 
 RENEWALS_PER_LEASE: Final = 3
 """Renewed when only a third of it is over, a lease survives an answer that takes the rest."""
@@ -30,12 +33,13 @@ class Lease:
         since: a pull was sent at this time, and the pin was given to it or to a later one.
     """
 
-    __slots__ = ("_asked", "_seconds", "until")
+    __slots__ = ("_asked", "_seconds", "_was_until", "until")
 
     def __init__(self, seconds: float, since: float) -> None:
         self._seconds = seconds
         self._asked = since
         self.until = since + seconds
+        self._was_until = float("-inf")
 
     def holds(self, now: float) -> bool:
         """Whether the pin is surely ours."""
@@ -59,7 +63,13 @@ class Lease:
 
     def end(self) -> None:
         """It was taken from us, or given back."""
+        self._was_until = max(self._was_until, self.until)
         self.until = float("-inf")
+
+    def may_return(self, now: float) -> bool:
+        """Whether what came by it can be sent back: its time is not over, so no server has delivered it to
+        another owner for that. Then it would be taken from that one."""
+        return now < max(self.until, self._was_until)
 
     def due_s(self, now: float) -> float:
         """Seconds until it is to be renewed: 0 once a third of it is over.
@@ -85,6 +95,7 @@ class Generation:
         lease: until when it is surely ours.
         time: the loop's clock.
         is_copied: whether what comes of it are copies of the stream's messages, as in an elastic group.
+        confirmed: the last messages whose acknowledgement was confirmed, by their sequence.
     """
 
     number: int
@@ -92,6 +103,15 @@ class Generation:
     lease: Lease
     time: Callable[[], float]
     is_copied: bool = False
+    confirmed: dict[int, None] = field(default_factory=dict)
+
+    def confirm(self, sequence: int) -> None:
+        """A message is acknowledged, and that is confirmed. A delivery of it that waits here, as the server
+        delivered it again meanwhile, is not to be handled."""
+        confirmed = self.confirmed
+        confirmed[sequence] = None
+        if len(confirmed) > CONFIRMED_MAX:
+            del confirmed[next(iter(confirmed))]
 
     @property
     def is_owned(self) -> bool:

@@ -180,6 +180,8 @@ class OnThreads:
                     return None
                 key, message = taken
                 running[message] = None
+            if message._is_confirmed:
+                continue
             try:
                 result = context.copy().run(handler, message)
             except BaseException as error:

@@ -126,7 +126,10 @@ class InTurn:
                 if now >= lease.until:
                     return False
                 count -= 1
-                self._current = message = GroupMessage(waiting.popleft(), generation)
+                message = GroupMessage(waiting.popleft(), generation)
+                if message._is_confirmed:
+                    continue
+                self._current = message
                 try:
                     await handler(message)  # type: ignore[misc]
                 except CALLBACK_ERRORS as error:
@@ -244,6 +247,8 @@ class Abreast:
                 if self._stopping or not self._generation.is_owned:
                     self._left.append(message)
                     return
+            if message._is_confirmed:
+                return
             is_begun = True
             await self._crew.handler(message)  # type: ignore[misc]
         except CALLBACK_ERRORS as error:
