@@ -254,6 +254,7 @@ def _publish(client: JobsClient, args: Args) -> Any:
         content_type=args.content_type,
         message_id=args.id,
         priority=args.priority,
+        subject=args.subject,
         scheduled_for=args.at,
     )
 
@@ -312,6 +313,9 @@ def _find(client: JobsClient, args: Args) -> Any:
     for job in found:
         waits = job["waits_for"]
         state = job["state"] if waits in (None, "READY") else f"{job['state']} ({waits.lower()})"
+        if blocker := job["blocked_by"]:
+            why = f": {blocker['last_error']}" if blocker["last_error"] else ""
+            state = f"QUEUED (blocked by {blocker['id']}{why})"
         if job["cancelled_at"] and job["state"] == "INFLIGHT":
             state += " (to be cancelled)"
         table.add(
@@ -396,6 +400,7 @@ _MESSAGE: Final[tuple[Declare, ...]] = (
     click.option("--content-type", default="application/octet-stream"),
     click.option("--id", help="a message id, unique in the channel"),
     click.option("--priority", type=int, default=0),
+    click.option("--subject", help="what it is about, such as orders.eu.paid; filters go by it"),
     click.option("--at", help="when to dispatch, RFC 3339"),
 )
 _STATES: Final = ("QUEUED", "INFLIGHT", "DELIVERED", "DEAD")

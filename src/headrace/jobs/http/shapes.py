@@ -329,6 +329,13 @@ class Attempt(msgspec.Struct):
     excerpt: str | None
 
 
+class Blocker(msgspec.Struct):
+    id: str
+    state: str
+    due_at: str | None
+    last_error: str | None
+
+
 class JobDetail(msgspec.Struct):
     id: str
     channel: str
@@ -342,6 +349,8 @@ class JobDetail(msgspec.Struct):
     due_at: str
     lease_expires_at: str | None
     last_error: str | None
+    waits_for: str | None
+    blocked_by: Blocker | None
     attempts: list[Attempt]
 
 
@@ -351,6 +360,7 @@ class FoundJob(msgspec.Struct):
     message: str
     state: str
     waits_for: str | None
+    blocked_by: Blocker | None
     priority: int
     retries: int
     claims: int
@@ -462,6 +472,7 @@ class BatchMessage(msgspec.Struct, forbid_unknown_fields=True):
     priority: int = 0
     ordering_key: str | None = None
     scheduled_for: str | None = None
+    subject: str | None = None
     headers: dict[str, str] = {}
 
 

@@ -24,6 +24,7 @@ WHERE channel.channel_id = :channel_id;
 -- One row for an existing channel; the producer's columns are null when there is no such producer.
 SELECT
     channel.seq AS channel_seq, channel.token_hash AS channel_token_hash, channel.draining,
+    channel.filtered,
     producer.seq AS producer_seq, producer.token_hash AS producer_token_hash
 FROM channel
 LEFT JOIN producer ON producer.producer_id = :producer_id
@@ -86,6 +87,16 @@ SELECT seq FROM consumer WHERE removed_us IS NOT NULL AND moves_to = :seq;
 
 -- name: drain_channel
 UPDATE channel SET draining = :draining, updated_us = :updated WHERE seq = :seq;
+
+-- name: hold_channel
+-- Whoever else changes it waits; publishers do not.
+UPDATE channel SET filtered = filtered WHERE seq = :seq;
+
+-- name: note_filtered
+UPDATE channel SET filtered = :filtered WHERE seq = :seq;
+
+-- name: filters_of_channel
+SELECT seq, settings FROM consumer WHERE channel_seq = :channel_seq AND removed_us IS NULL ORDER BY seq;
 
 -- name: next_hidden_channel
 SELECT seq FROM channel
