@@ -179,6 +179,7 @@ HOT: dict[str, dict[str, Any]] = {
     "oldest_ready_us": {"consumer_seq": 1},
     "job_at": {"seq": 1},
     "blockers": {"seqs": "[1]"},
+    "notices_of_jobs": {"seqs": "[1]"},
     "page_jobs_of_state_after": {
         "consumer_seq": 1,
         "state": 1001,

@@ -203,6 +203,15 @@ def _status(client: JobsClient, args: Args) -> Any:
     return table
 
 
+def _put_channel(client: JobsClient, args: Args) -> Any:
+    if args.events_to:
+        client.channel(args.events_to)  # before anything is made
+    answer = client.put_channel(args.channel, token=args.token, name=args.name)
+    if args.events_to is not None:
+        client.set_events_channel(args.channel, args.events_to or None)
+    return answer
+
+
 def _put_consumer(client: JobsClient, args: Args) -> Any:
     if args.max_retries is not None and not args.force:
         _ask_about_dying(client, args)
@@ -431,8 +440,9 @@ _CHANNEL_TOKEN: Final = click.option("--channel-token", required=True)
 REMOTE: Final[tuple[tuple[str, str, Call, tuple[Declare, ...]], ...]] = (
     ("status", "counts of every consumer", _status, ()),
     ("events", "the newest events of the service", _events, ()),
-    ("channel", "create or change a channel",
-        lambda c, a: c.put_channel(a.channel, token=a.token, name=a.name), (_CHANNEL, *_NAMED)),
+    ("channel", "create or change a channel", _put_channel, (_CHANNEL, *_NAMED,
+        click.option("--events-to", metavar="CHANNEL", help="tell this channel of jobs that fail, "
+                     "recover or die, and of consumers that are disabled; '' ends that"))),
     ("producer", "create or change a producer",
         lambda c, a: c.put_producer(a.producer, token=a.token, name=a.name),
         (click.argument("producer"), *_NAMED)),

@@ -131,6 +131,10 @@ class AsyncJobsClient:
         """Let a channel take no more messages (409); what it has is delivered. ``False`` ends that."""
         return await self._do(management.drain(channel, draining=draining))
 
+    async def set_events_channel(self, channel: str, told: str | None) -> dict[str, Any]:
+        """Tell channel ``told`` (None: no one) what happens to jobs of ``channel``, as messages."""
+        return await self._do(management.tell(channel, told))
+
     async def delete_channel(self, channel: str, *, discard: bool = False) -> None:
         """Delete a channel with its consumers and messages.
 

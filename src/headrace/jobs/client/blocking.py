@@ -132,6 +132,10 @@ class JobsClient:
         """Let a channel take no more messages (409); what it has is delivered. ``False`` ends that."""
         return self._do(management.drain(channel, draining=draining))
 
+    def set_events_channel(self, channel: str, told: str | None) -> dict[str, Any]:
+        """Tell channel ``told`` (None: no one) what happens to jobs of ``channel``, as messages."""
+        return self._do(management.tell(channel, told))
+
     def delete_channel(self, channel: str, *, discard: bool = False) -> None:
         """Delete a channel with its consumers and messages.
 

@@ -261,6 +261,7 @@ class ChannelDetail(msgspec.Struct):
     id: str
     name: str
     draining: bool
+    events_channel: str | None
     changed_at: str
     consumers: int
     messages: int
@@ -269,7 +270,8 @@ class ChannelDetail(msgspec.Struct):
 
 
 class ChannelPatch(msgspec.Struct, forbid_unknown_fields=True):
-    draining: bool
+    draining: bool | None = None
+    events_channel: str | None = None
 
 
 class ConsumerDetail(msgspec.Struct):

@@ -15,6 +15,7 @@ from ..models import Consumer, ConsumerSettings, Kind
 from ..store import Row, Tx
 from .definitions import Change, Precondition, find_channel, next_version
 from .filtering import note_filters
+from .notices import tell_of_consumer
 
 __all__ = [
     "DEFINITIONS",
@@ -179,6 +180,8 @@ def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int
     )
     if change.settings is not None and change.settings.filter != present.settings.filter:
         note_filters(tx, present.channel_seq)
+    if change.enable and present.disabled_us is not None:
+        tell_of_consumer(tx, present.seq, "enabled", None, now)
     tx.ring([present.seq, DEFINITIONS])
 
 

@@ -130,7 +130,7 @@ UPDATE job SET
 FROM json_to_recordset(:items::json) AS item (seq bigint, lease text)
 WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
 AND job.state = 1002
-RETURNING job.seq, job.ordering_key, job.created_us;
+RETURNING job.seq, job.ordering_key, job.created_us, job.retries;
 
 -- name: heartbeat_jobs
 UPDATE job SET lease_expires_us = least(:expires, lease_started_us + :total)
@@ -339,6 +339,19 @@ FROM job JOIN job AS other ON other.seq = (
     ORDER BY runner.seq LIMIT 1
 )
 WHERE job.seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value) AND job.state = 1001 AND job.hold = 2;
+
+-- name: notices_of_jobs
+-- Those of these jobs whose channel has one that is told, and which.
+SELECT job.seq, job.retries, job.last_error, message.message_id, consumer.consumer_id, channel.channel_id,
+    target.seq AS target_seq, target.filtered AS target_filtered
+FROM job
+JOIN consumer ON consumer.seq = job.consumer_seq
+JOIN channel ON channel.seq = consumer.channel_seq
+JOIN channel AS target ON target.seq = channel.events_seq AND target.removed_us IS NULL
+    AND target.draining = 0
+JOIN message ON message.seq = job.message_seq
+WHERE job.seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
+ORDER BY job.seq;
 
 -- name: attempts_of_jobs
 SELECT job_seq, number, kind, started_us, duration_us, status, error, excerpt FROM attempt

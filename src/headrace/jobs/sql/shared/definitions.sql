@@ -88,6 +88,27 @@ SELECT seq FROM consumer WHERE removed_us IS NOT NULL AND moves_to = :seq;
 -- name: drain_channel
 UPDATE channel SET draining = :draining, updated_us = :updated WHERE seq = :seq;
 
+-- name: set_events_channel
+UPDATE channel SET events_seq = :events_seq, updated_us = :updated WHERE seq = :seq;
+
+-- name: events_channel_of
+SELECT target.seq, target.channel_id FROM channel
+JOIN channel AS target ON target.seq = channel.events_seq AND target.removed_us IS NULL
+WHERE channel.seq = :seq;
+
+-- name: told_by
+-- A channel that tells this one.
+SELECT channel_id FROM channel WHERE events_seq = :seq AND removed_us IS NULL LIMIT 1;
+
+-- name: notices_of_consumer
+SELECT consumer.consumer_id, channel.channel_id, target.seq AS target_seq,
+    target.filtered AS target_filtered
+FROM consumer
+JOIN channel ON channel.seq = consumer.channel_seq
+JOIN channel AS target ON target.seq = channel.events_seq AND target.removed_us IS NULL
+    AND target.draining = 0
+WHERE consumer.seq = :seq;
+
 -- name: hold_channel
 -- Whoever else changes it waits; publishers do not.
 UPDATE channel SET filtered = filtered WHERE seq = :seq;
