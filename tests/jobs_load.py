@@ -35,6 +35,7 @@ import asyncio, sys, os
 from headrace.jobs.client import AsyncJobsClient, JobsError
 async def main(url, log, lease):
     file = open(log, "a", buffering=1)
+    print("ready", flush=True)
     async with AsyncJobsClient(url) as client:
         queue = client.queue("c", "k", channel_token="ct", consumer_token="kt")
         while True:
@@ -145,11 +146,16 @@ class Load:
             client.put_consumer("c", "k", kind="pull", token="kt")
 
     async def start_worker(self, number: int) -> asyncio.subprocess.Process:
+        """Returns when it works: one that is killed before, each time, would never do anything."""
         log = self.logs / f"{number}.log"
-        return await asyncio.create_subprocess_exec(
+        worker = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", WORKER, self.url, str(log), str(self.plan.lease_s)),
+            stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
         )
+        assert worker.stdout is not None
+        await worker.stdout.readline()
+        return worker
 
     async def every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
         while seconds and not self.over.is_set():

@@ -77,7 +77,7 @@ async def test_every_job_ends_once_whatever_is_killed(kind: str, tmp_path: Path)
         kill_service_s=2,
         kill_database_s=2.5,
         lease_s=1,
-        timeout_s=60,
+        timeout_s=240,
         pace_s=0.2,
     )
     if kind == "sqlite":

@@ -23,6 +23,7 @@ from ..client import Batch, Consumer, JetStream, JetStreamMessage, connect
 from ..errors import ConfigurationError
 from . import ids, limits
 from .config import FeedConfig, OutcomesConfig
+from .filters import SUBJECT
 from .http.broadcast import RESERVED_HEADERS, RESERVED_PREFIXES
 from .models import NewMessage, rfc3339, state_name
 from .runtime import Runtime
@@ -91,7 +92,7 @@ def message_of(prefix: str, message: JetStreamMessage) -> NewMessage:
         ):
             stored[storable(name)] = storable(value)
     sequence = message.metadata.stream_seq
-    stored["X-Headrace-Subject"] = storable(message.subject)
+    stored[SUBJECT] = storable(message.subject)
     stored["X-Headrace-Sequence"] = str(sequence)
     return NewMessage(
         payload=message.payload,

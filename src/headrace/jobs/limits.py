@@ -16,6 +16,10 @@ PAYLOAD_BYTES_MAX_DEFAULT: Final = 1024 * 1024  # a larger payload: 413
 DOCUMENT_BYTES_MAX: Final = 1024 * 1024  # a larger JSON or form body: 413
 METADATA_HEADERS_MAX: Final = 64  # more stored request headers: 400
 METADATA_BYTES_MAX: Final = 16 * 1024  # more bytes of them: 400
+SUBJECT_CHARS_MAX: Final = 1024  # a longer subject: 400
+FILTER_PATTERNS_MAX: Final = 64  # more patterns of subjects, or of a header, in a filter: 400
+FILTER_PATTERN_CHARS_MAX: Final = 1024  # a longer pattern, or name of a header, in a filter: 400
+FILTER_HEADERS_MAX: Final = 16  # more headers in a filter: 400
 PRIORITY_MAX: Final = 2**31 - 1  # a larger priority: 400
 
 # Pages.

@@ -12,6 +12,7 @@ import msgspec
 
 from . import limits
 from .errors import bad_request
+from .filters import MessageFilter
 from .policy import BreakerPolicy, RetryPolicy
 from .states import State
 
@@ -40,7 +41,7 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     ``timeout_s`` limits one push call. ``concurrency`` and ``rate_per_s`` limit the calls of one process
     (0: no rate limit). ``sign`` adds Standard Webhooks signatures. ``outcomes`` records the outcome of each
-    job, to be published to a stream.
+    job, to be published to a stream. ``filter`` says which messages of the channel become jobs.
     """
 
     retry: RetryPolicy = RetryPolicy()
@@ -50,11 +51,13 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     rate_per_s: float = 0.0
     sign: bool = True
     outcomes: bool = False
+    filter: MessageFilter = MessageFilter()
 
     def check(self) -> None:
         """Reject invalid settings: 400, with the field."""
         self.retry.check()
         self.breaker.check()
+        self.filter.check()
         if not 0 < self.timeout_s <= limits.PUSH_TIMEOUT_S_MAX:
             raise bad_request(
                 "invalid_timeout", f"above 0, at most {limits.PUSH_TIMEOUT_S_MAX:g} s", "timeout_s"

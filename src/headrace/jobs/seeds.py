@@ -44,6 +44,7 @@ class SeedConsumer(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_o
 class SeedChannel(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     token: str
     name: str | None = None
+    events_channel: str | None = None
     consumers: dict[str, SeedConsumer] = {}
 
 
@@ -109,6 +110,9 @@ def apply_seeds(tx: Tx, seeds: Seeds, options: Options, now: int) -> bool:
             definitions.put_channel(tx, channel_id, change, always, now)
             for consumer_id, consumer in channel.consumers.items():
                 _put(tx, channel_id, consumer_id, consumer, options, now)
+        for channel_id, channel in seeds.channels.items():
+            if channel.events_channel is not None:
+                definitions.tell_channel(tx, channel_id, channel.events_channel or None, now)
     except JobsError as error:
         raise ConfigurationError(f"definitions in the configuration: {error}") from None
     tx.run("put_meta", key="seed_digest", value=digest)

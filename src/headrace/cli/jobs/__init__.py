@@ -36,7 +36,7 @@ class _Jobs(LazyGroup):
 
 def _commands() -> dict[str, click.Command]:
     from . import commands as verbs
-    from . import deleting, moving
+    from . import deleting, filtering, moving
 
     made = {
         "serve": _verb(
@@ -85,7 +85,12 @@ def _commands() -> dict[str, click.Command]:
         help=f"the service (HEADRACE_JOBS_URL, or {verbs.URL})",
     )
     destroying = {"purge", "cancel", "replay", *(name for name, *_ in deleting.DESTROYING)}
-    for name, text, call, declare in (*verbs.REMOTE, deleting.DRAIN, *deleting.DESTROYING):
+    for name, text, call, declare in (
+        *verbs.REMOTE,
+        filtering.FILTER,
+        deleting.DRAIN,
+        *deleting.DESTROYING,
+    ):
 
         def ask(args: Args, call: verbs.Call = call) -> int:
             return verbs.speak(call, args)
@@ -136,6 +141,7 @@ jobs = _Jobs(
         "producer": Verb("create or change a producer", "-"),
         "consumer": Verb("create or change a consumer", "-"),
         "token": Verb("give a consumer another token", "-"),
+        "filter": Verb("which messages a consumer gets: shown, or set", "-"),
         "drain": Verb("let a channel take no more messages", "-"),
         "delete-channel": Verb("delete a channel with what hangs on it", "-"),
         "delete-producer": Verb("delete a producer", "-"),

@@ -203,6 +203,15 @@ def _status(client: JobsClient, args: Args) -> Any:
     return table
 
 
+def _put_channel(client: JobsClient, args: Args) -> Any:
+    if args.events_to:
+        client.channel(args.events_to)  # before anything is made
+    answer = client.put_channel(args.channel, token=args.token, name=args.name)
+    if args.events_to is not None:
+        client.set_events_channel(args.channel, args.events_to or None)
+    return answer
+
+
 def _put_consumer(client: JobsClient, args: Args) -> Any:
     if args.max_retries is not None and not args.force:
         _ask_about_dying(client, args)
@@ -254,6 +263,7 @@ def _publish(client: JobsClient, args: Args) -> Any:
         content_type=args.content_type,
         message_id=args.id,
         priority=args.priority,
+        subject=args.subject,
         scheduled_for=args.at,
     )
 
@@ -312,6 +322,9 @@ def _find(client: JobsClient, args: Args) -> Any:
     for job in found:
         waits = job["waits_for"]
         state = job["state"] if waits in (None, "READY") else f"{job['state']} ({waits.lower()})"
+        if blocker := job["blocked_by"]:
+            why = f": {blocker['last_error']}" if blocker["last_error"] else ""
+            state = f"QUEUED (blocked by {blocker['id']}{why})"
         if job["cancelled_at"] and job["state"] == "INFLIGHT":
             state += " (to be cancelled)"
         table.add(
@@ -396,6 +409,7 @@ _MESSAGE: Final[tuple[Declare, ...]] = (
     click.option("--content-type", default="application/octet-stream"),
     click.option("--id", help="a message id, unique in the channel"),
     click.option("--priority", type=int, default=0),
+    click.option("--subject", help="what it is about, such as orders.eu.paid; filters go by it"),
     click.option("--at", help="when to dispatch, RFC 3339"),
 )
 _STATES: Final = ("QUEUED", "INFLIGHT", "DELIVERED", "DEAD")
@@ -426,8 +440,9 @@ _CHANNEL_TOKEN: Final = click.option("--channel-token", required=True)
 REMOTE: Final[tuple[tuple[str, str, Call, tuple[Declare, ...]], ...]] = (
     ("status", "counts of every consumer", _status, ()),
     ("events", "the newest events of the service", _events, ()),
-    ("channel", "create or change a channel",
-        lambda c, a: c.put_channel(a.channel, token=a.token, name=a.name), (_CHANNEL, *_NAMED)),
+    ("channel", "create or change a channel", _put_channel, (_CHANNEL, *_NAMED,
+        click.option("--events-to", metavar="CHANNEL", help="tell this channel of jobs that fail, "
+                     "recover or die, and of consumers that are disabled; '' ends that"))),
     ("producer", "create or change a producer",
         lambda c, a: c.put_producer(a.producer, token=a.token, name=a.name),
         (click.argument("producer"), *_NAMED)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -72,7 +72,7 @@ class AsyncJobsClient:
             response = await self._http.request(
                 call.method,
                 call.path,
-                headers=dict(call.headers),
+                headers=call.sent_headers(),
                 content=call.content,
                 timeout=call.timeout_s(self._settings.timeout_s),
             )
@@ -130,6 +130,10 @@ class AsyncJobsClient:
     async def drain_channel(self, channel: str, *, draining: bool = True) -> dict[str, Any]:
         """Let a channel take no more messages (409); what it has is delivered. ``False`` ends that."""
         return await self._do(management.drain(channel, draining=draining))
+
+    async def set_events_channel(self, channel: str, told: str | None) -> dict[str, Any]:
+        """Tell channel ``told`` (None: no one) what happens to jobs of ``channel``, as messages."""
+        return await self._do(management.tell(channel, told))
 
     async def delete_channel(self, channel: str, *, discard: bool = False) -> None:
         """Delete a channel with its consumers and messages.
@@ -214,18 +218,16 @@ class AsyncJobsClient:
         channel_token: str,
         producer: str,
         producer_token: str,
-        content_type: str = "application/octet-stream",
-        message_id: str | None = None,
-        priority: int = 0,
-        ordering_key: str | None = None,
-        scheduled_for: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        idempotent: bool = False,
+        **message: Unpack[calls.MessageOptions],
     ) -> dict[str, Any]:
-        """Broadcast. With ``idempotent``, ``message_id`` is an idempotency key: the same message again is
-        accepted.
+        """Broadcast.
+
+        ``message`` may have a ``content_type``, ``message_id``, ``priority``, ``ordering_key``,
+        ``subject``, ``scheduled_for`` and ``metadata`` (headers). With ``idempotent``, ``message_id`` is an
+        idempotency key: the same message again is accepted.
         """
-        with tracing.publishing(channel, metadata) as headers:
+        with tracing.publishing(channel, message.get("metadata")) as headers:
+            message["metadata"] = headers
             return await self._do(
                 calls.publish(
                     channel,
@@ -233,13 +235,7 @@ class AsyncJobsClient:
                     channel_token=channel_token,
                     producer=producer,
                     producer_token=producer_token,
-                    content_type=content_type,
-                    message_id=message_id,
-                    priority=priority,
-                    ordering_key=ordering_key,
-                    scheduled_for=scheduled_for,
-                    metadata=headers,
-                    idempotent=idempotent,
+                    **message,
                 )
             )
 

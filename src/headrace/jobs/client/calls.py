@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypedDict, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -87,6 +87,13 @@ class Call(Generic[T]):
     def timeout_s(self, usual_s: float) -> float:
         """How long to wait for the answer."""
         return max(usual_s, self.timeout_min_s) + self.wait_s
+
+    def sent_headers(self) -> dict[bytes, bytes]:
+        """The headers as they are sent: text that is not ASCII as UTF-8."""
+        return {
+            name.encode(errors="surrogatepass"): value.encode(errors="surrogatepass")
+            for name, value in self.headers.items()
+        }
 
     def read(self, answer: Answer) -> T:
         """The parsed answer. Raises JobsError if the service rejected the request."""
@@ -181,6 +188,34 @@ def path_of(*parts: str) -> str:
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
+class MessageOptions(TypedDict, total=False):
+    """What ``publish`` may say of a message beside its payload."""
+
+    content_type: str
+    """``application/octet-stream``, if not given."""
+
+    message_id: str | None
+    """Unique in the channel; made by the service, if not given."""
+
+    priority: int
+    """Higher goes first; 0, if not given."""
+
+    ordering_key: str | None
+    """Jobs of one key are handed out one at a time, in order."""
+
+    subject: str | None
+    """What it is about, such as ``orders.eu.paid``: the filters of consumers go by it."""
+
+    scheduled_for: str | None
+    """When it is dispatched, RFC 3339; at once, if not given."""
+
+    metadata: Mapping[str, str] | None
+    """Headers that are stored, and handed on with its jobs."""
+
+    idempotent: bool
+    """Whether ``message_id`` is an idempotency key: the same message again is accepted."""
+
+
 def publish(
     channel: str,
     payload: bytes,
@@ -188,13 +223,14 @@ def publish(
     channel_token: str,
     producer: str,
     producer_token: str,
-    content_type: str,
-    message_id: str | None,
-    priority: int,
-    ordering_key: str | None,
-    scheduled_for: str | None,
-    metadata: Mapping[str, str] | None,
-    idempotent: bool,
+    content_type: str = "application/octet-stream",
+    message_id: str | None = None,
+    priority: int = 0,
+    ordering_key: str | None = None,
+    subject: str | None = None,
+    scheduled_for: str | None = None,
+    metadata: Mapping[str, str] | None = None,
+    idempotent: bool = False,
 ) -> Call[dict[str, Any]]:
     metadata = metadata or {}
     headers = {
@@ -208,6 +244,7 @@ def publish(
     optional = {
         "Idempotency-Key" if idempotent else "X-Broker-Message-ID": message_id,
         "X-Broker-Ordering-Key": ordering_key,
+        "X-Broker-Subject": subject,
         "X-Broker-Scheduled-For": scheduled_for,
         "X-Broker-Metadata-Headers": ",".join(metadata) or None,
     }
@@ -224,6 +261,7 @@ class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
     idempotent: bool = False
     priority: int = 0
     ordering_key: str | None = None
+    subject: str | None = None
     scheduled_for: str | None = None
     metadata: dict[str, str] = {}
 
@@ -250,6 +288,7 @@ def publish_batch(
             "idempotent": one.idempotent,
             "priority": one.priority,
             "ordering_key": one.ordering_key,
+            "subject": one.subject,
             "scheduled_for": one.scheduled_for,
             "headers": one.metadata,
         }

@@ -120,6 +120,11 @@ def drain(channel: str, *, draining: bool) -> Call[dict[str, Any]]:
     return Call("PATCH", path_of("v2", "channel", channel), mapping, content=content)
 
 
+def tell(channel: str, events_channel: str | None) -> Call[dict[str, Any]]:
+    content = msgspec.json.encode({"events_channel": events_channel or ""})
+    return Call("PATCH", path_of("v2", "channel", channel), mapping, content=content)
+
+
 def remove(path: str, version: str | None, **query: str | None) -> Call[None]:
     """Delete the definition at ``path``, which must have this version; 404 if there is none."""
     given = _form(**query).decode()

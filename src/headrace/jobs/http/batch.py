@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from .. import ids, limits
 from ..errors import JobsError, bad_request
+from ..filters import SUBJECT, checked_subject
 from ..models import NewMessage, Published
 from ..runtime import Runtime
 from ..service import publishing
@@ -69,7 +70,13 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
                 replay = body.messages[number].idempotent
                 published.append(
                     publishing.broadcast(
-                        tx, seq, allowed["producer_seq"], message, now, replay=replay
+                        tx,
+                        seq,
+                        allowed["producer_seq"],
+                        message,
+                        now,
+                        replay=replay,
+                        filtered=bool(allowed["filtered"]),
                     )
                 )
         return published
@@ -111,7 +118,9 @@ def _message(number: int, given: shapes.BatchMessage) -> NewMessage:
             content_type=given.content_type,
             message_id=None if given.id is None else ids.check_id(given.id, "id"),
             priority=given.priority,
-            headers=given.headers,
+            headers=given.headers
+            if given.subject is None
+            else {**given.headers, SUBJECT: checked_subject(given.subject, "subject")},
             ordering_key=given.ordering_key or None,
             scheduled_us=None
             if given.scheduled_for is None

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from .. import ids, limits
 from ..errors import JobsError, bad_request
+from ..filters import SUBJECT, checked_subject
 from ..models import NewMessage, Published
 from ..runtime import Runtime
 from ..service import publishing
@@ -116,7 +117,7 @@ def _message(request: Request, body: bytes) -> tuple[NewMessage, bool]:
         message_id=message_id,
         priority=_priority(header(request, "x-broker-message-priority")),
         headers=_metadata(request),
-        ordering_key=header(request, "x-broker-ordering-key") or None,
+        ordering_key=_text(header(request, "x-broker-ordering-key")) or None,
         scheduled_us=_schedule(header(request, "x-broker-scheduled-for")),
     )
     return message, key is not None
@@ -153,7 +154,19 @@ def _metadata(request: Request) -> dict[str, str]:
                 "X-Broker-Metadata-Headers",
             )
         stored[name] = request.headers[lower]
+    if subject := header(request, "x-broker-subject"):
+        stored[SUBJECT] = checked_subject(_text(subject), "X-Broker-Subject")
     return stored
+
+
+def _text(value: str) -> str:
+    """A header's value as it was meant: UTF-8, though HTTP reads single bytes."""
+    if value.isascii():
+        return value
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
 
 
 _BROADCAST: Final = (
@@ -166,6 +179,9 @@ _BROADCAST: Final = (
     ),
     Parameter(
         "X-Broker-Ordering-Key", "jobs of one key are handed out one at a time, in order", "header"
+    ),
+    Parameter(
+        "X-Broker-Subject", "what it is about, such as orders.eu.paid; filters go by it", "header"
     ),
     Parameter("X-Broker-Scheduled-For", "RFC 3339; when to dispatch", "header"),
     Parameter(

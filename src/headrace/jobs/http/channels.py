@@ -23,15 +23,17 @@ async def get_channel(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     channel_id = request.path_params["channelId"]
 
-    def read(tx: Tx) -> tuple[definitions.Definition, removing.Hanging]:
+    def read(tx: Tx) -> tuple[definitions.Definition, removing.Hanging, str | None]:
         channel = definitions.find_channel(tx, channel_id)
-        return channel, removing.hanging_on(tx, channel.seq)
+        told = definitions.events_channel_of(tx, channel.seq)
+        return channel, removing.hanging_on(tx, channel.seq), told
 
-    channel, hanging = await runtime.database.read(read)
+    channel, hanging, told = await runtime.database.read(read)
     shape = shapes.ChannelDetail(
         id=channel.public_id,
         name=channel.name,
         draining=channel.draining,
+        events_channel=told,
         changed_at=rfc3339(channel.updated_us),
         consumers=hanging.consumers,
         messages=hanging.messages,
@@ -45,9 +47,15 @@ async def patch_channel(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     body = await read_json(request, shapes.ChannelPatch)
     channel_id = request.path_params["channelId"]
-    await runtime.database.write(
-        lambda tx: definitions.drain_channel(tx, channel_id, body.draining, tx.now_us())
-    )
+
+    def write(tx: Tx) -> None:
+        if body.draining is not None:
+            definitions.drain_channel(tx, channel_id, body.draining, tx.now_us())
+        if body.events_channel is not None:
+            told = body.events_channel or None
+            definitions.tell_channel(tx, channel_id, told, tx.now_us())
+
+    await runtime.database.write(write)
     return await get_channel(runtime, request)
 
 
@@ -69,7 +77,7 @@ ENDPOINTS: Final = (
         method="PATCH",
         path=_PATH,
         handler=patch_channel,
-        summary="Drain a channel: it takes no more messages, and delivers what it has; or end that",
+        summary="Drain a channel, or end that; name the channel that is told what happens to its jobs",
         body=shapes.ChannelPatch,
         answers={200: shapes.ChannelDetail},
         tag="definitions",

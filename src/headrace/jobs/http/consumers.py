@@ -15,13 +15,14 @@ from ..models import Consumer, ConsumerSettings, rfc3339, state_name
 from ..policy import with_kind
 from ..push.signature import new_secret
 from ..runtime import Runtime
-from ..service import consumers, reads
-from ..states import State
+from ..service import consumers, finding, reads
+from ..states import Hold, State
 from ..store import Row, Tx
 from . import shapes
 from .definitions import refuse_inside
 from .endpoint import CONSUMER_TOKENS, Endpoint, reply
 from .incoming import consumer_tokens, is_admin, precondition, read_json, require_admin
+from .jobs import blocked_by
 
 __all__ = ["ENDPOINTS"]
 
@@ -175,7 +176,7 @@ async def get_job(runtime: Runtime, request: Request) -> Response:
     path = request.path_params
     seq = ids.job_number(path["jobId"])
 
-    def read(tx: Tx) -> tuple[Row, list[Row]]:
+    def read(tx: Tx) -> tuple[Row, list[Row], Row | None]:
         if is_admin(runtime, request):
             consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
         else:
@@ -185,9 +186,9 @@ async def get_job(runtime: Runtime, request: Request) -> Response:
         row, attempts = reads.get_job(tx, seq)
         if row["consumer_seq"] != consumer.seq:
             raise not_found("job", "jobId")
-        return row, list(attempts)
+        return row, list(attempts), finding.blockers_of(tx, [row]).get(seq)
 
-    row, attempts = await runtime.database.read(read)
+    row, attempts, blocker = await runtime.database.read(read)
     expires = row["lease_expires_us"]
     return reply(
         shapes.JobDetail(
@@ -203,6 +204,8 @@ async def get_job(runtime: Runtime, request: Request) -> Response:
             due_at=rfc3339(row["due_us"]),
             lease_expires_at=None if expires is None else rfc3339(expires),
             last_error=row["last_error"],
+            waits_for=Hold(row["hold"]).name if row["state"] == State.QUEUED else None,
+            blocked_by=blocked_by(blocker),
             attempts=[
                 shapes.Attempt(
                     number=attempt["number"],

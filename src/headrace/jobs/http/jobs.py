@@ -30,7 +30,7 @@ from .incoming import (
     seconds_between,
 )
 
-__all__ = ["ENDPOINTS"]
+__all__ = ["ENDPOINTS", "blocked_by"]
 
 _AGE_S_MAX: Final = 100 * 366 * 86_400
 _UNFINISHED: Final = (State.QUEUED, State.INFLIGHT)
@@ -64,7 +64,10 @@ async def find_jobs(runtime: Runtime, request: Request) -> Response:
 
     found, page = await runtime.database.read(read)
     base = f"/v2/channel/{channel_id}/consumer"
-    shown = [_shown(row, found.consumers[row["consumer_seq"]], base) for row in found.rows]
+    shown = [
+        _shown(row, found.consumers[row["consumer_seq"]], base, found.blockers.get(row["seq"]))
+        for row in found.rows
+    ]
     return reply(shapes.FoundJobs(shown, list_links(request.url.path, page, **given)))
 
 
@@ -77,7 +80,7 @@ def _states(named: list[str], default: tuple[State, ...]) -> tuple[State, ...]:
     return tuple(dict.fromkeys(State[word] for word in words)) or default
 
 
-def _shown(row: Row, consumer_id: str, base: str) -> shapes.FoundJob:
+def _shown(row: Row, consumer_id: str, base: str, blocker: Row | None) -> shapes.FoundJob:
     waits = row["state"] == State.QUEUED
     return shapes.FoundJob(
         id=str(row["seq"]),
@@ -85,6 +88,7 @@ def _shown(row: Row, consumer_id: str, base: str) -> shapes.FoundJob:
         message=row["message_id"],
         state=State(row["state"]).name,
         waits_for=Hold(row["hold"]).name if waits else None,
+        blocked_by=blocked_by(blocker),
         priority=row["priority"],
         retries=row["retries"],
         claims=row["claims"],
@@ -94,6 +98,19 @@ def _shown(row: Row, consumer_id: str, base: str) -> shapes.FoundJob:
         last_error=row["last_error"],
         cancelled_at=None if row["cancelled_us"] is None else rfc3339(row["cancelled_us"]),
         url=f"{base}/{consumer_id}/job/{row['seq']}",
+    )
+
+
+def blocked_by(blocker: Row | None) -> shapes.Blocker | None:
+    """How the job is shown that has the ordering key which another one waits for."""
+    if blocker is None:
+        return None
+    waits = blocker["state"] == State.QUEUED
+    return shapes.Blocker(
+        id=str(blocker["by_seq"]),
+        state=State(blocker["state"]).name,
+        due_at=rfc3339(blocker["due_us"]) if waits else None,
+        last_error=blocker["last_error"],
     )
 
 

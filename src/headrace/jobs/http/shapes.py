@@ -261,6 +261,7 @@ class ChannelDetail(msgspec.Struct):
     id: str
     name: str
     draining: bool
+    events_channel: str | None
     changed_at: str
     consumers: int
     messages: int
@@ -269,7 +270,8 @@ class ChannelDetail(msgspec.Struct):
 
 
 class ChannelPatch(msgspec.Struct, forbid_unknown_fields=True):
-    draining: bool
+    draining: bool | None = None
+    events_channel: str | None = None
 
 
 class ConsumerDetail(msgspec.Struct):
@@ -329,6 +331,13 @@ class Attempt(msgspec.Struct):
     excerpt: str | None
 
 
+class Blocker(msgspec.Struct):
+    id: str
+    state: str
+    due_at: str | None
+    last_error: str | None
+
+
 class JobDetail(msgspec.Struct):
     id: str
     channel: str
@@ -342,6 +351,8 @@ class JobDetail(msgspec.Struct):
     due_at: str
     lease_expires_at: str | None
     last_error: str | None
+    waits_for: str | None
+    blocked_by: Blocker | None
     attempts: list[Attempt]
 
 
@@ -351,6 +362,7 @@ class FoundJob(msgspec.Struct):
     message: str
     state: str
     waits_for: str | None
+    blocked_by: Blocker | None
     priority: int
     retries: int
     claims: int
@@ -462,6 +474,7 @@ class BatchMessage(msgspec.Struct, forbid_unknown_fields=True):
     priority: int = 0
     ordering_key: str | None = None
     scheduled_for: str | None = None
+    subject: str | None = None
     headers: dict[str, str] = {}
 
 

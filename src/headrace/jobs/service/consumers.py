@@ -14,6 +14,8 @@ from ..errors import JobsError, bad_request, forbidden, not_found
 from ..models import Consumer, ConsumerSettings, Kind
 from ..store import Row, Tx
 from .definitions import Change, Precondition, find_channel, next_version
+from .filtering import note_filters
+from .notices import tell_of_consumer
 
 __all__ = [
     "DEFINITIONS",
@@ -113,6 +115,8 @@ def put_consumer(
             now=now,
         )
         if made is not None:
+            if change.settings is not None:
+                note_filters(tx, channel.seq)
             tx.ring([made["seq"], DEFINITIONS])
             return find_consumer(tx, channel_id, consumer_id), True
     changed = change_consumer(tx, channel_id, consumer_id, lambda _: change, precondition, now)
@@ -174,6 +178,10 @@ def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int
         failing_since_us=None if change.enable else present.failing_since_us,
         updated=next_version(present.updated_us, now),
     )
+    if change.settings is not None and change.settings.filter != present.settings.filter:
+        note_filters(tx, present.channel_seq)
+    if change.enable and present.disabled_us is not None:
+        tell_of_consumer(tx, present.seq, "enabled", None, now)
     tx.ring([present.seq, DEFINITIONS])
 
 

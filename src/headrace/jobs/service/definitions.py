@@ -15,11 +15,13 @@ __all__ = [
     "Definition",
     "Precondition",
     "drain_channel",
+    "events_channel_of",
     "find_channel",
     "find_producer",
     "next_version",
     "put_channel",
     "put_producer",
+    "tell_channel",
 ]
 
 _SECOND_US: Final = 1_000_000
@@ -124,6 +126,48 @@ def drain_channel(tx: Tx, channel_id: str, draining: bool, now: int) -> None:
     if bool(row["draining"]) != draining:
         updated = next_version(row["updated_us"], now)
         tx.run("drain_channel", seq=row["seq"], draining=int(draining), updated=updated)
+
+
+def tell_channel(tx: Tx, channel_id: str, events_channel: str | None, now: int) -> None:
+    """Tell another channel what happens to the jobs of this one, or none; 404, 400 if it cannot be."""
+    channel = find_channel(tx, channel_id)
+    target = None if events_channel is None else _target(tx, events_channel)
+    for seq in sorted({channel.seq, *([] if target is None else [target.seq])}):
+        tx.run("hold_channel", seq=seq)
+    channel = find_channel(tx, channel_id)
+    if target is not None:
+        _refuse_a_chain(tx, channel, target)
+    updated = next_version(channel.updated_us, now)
+    events_seq = None if target is None else target.seq
+    tx.run("set_events_channel", seq=channel.seq, events_seq=events_seq, updated=updated)
+
+
+def events_channel_of(tx: Tx, channel_seq: int) -> str | None:
+    """The id of the channel that is told what happens to the jobs of this one."""
+    row = tx.one("events_channel_of", seq=channel_seq)
+    return None if row is None else str(row["channel_id"])
+
+
+def _target(tx: Tx, events_channel: str) -> Definition:
+    row = tx.one("get_channel", channel_id=events_channel)
+    if row is None:
+        raise JobsError(404, "not_found", "there is no such channel", "events_channel")
+    return _definition(row, "channel_id")
+
+
+def _refuse_a_chain(tx: Tx, channel: Definition, target: Definition) -> None:
+    """Otherwise a consumer of events that fails would make events without end."""
+    further = events_channel_of(tx, target.seq)
+    before = tx.one("told_by", seq=channel.seq)
+    if target.seq == channel.seq:
+        why = "name another channel than this one"
+    elif further is not None:
+        why = f"{target.public_id} tells {further}: a channel that is told tells no other"
+    elif before is not None:
+        why = f"{before['channel_id']} tells this channel: a channel that is told tells no other"
+    else:
+        return
+    raise bad_request("events_of_events", why, "events_channel")
 
 
 def _put(

@@ -6,6 +6,7 @@ shows, whatever the backlog.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Final
 
 from .. import limits
 from ..errors import JobsError, not_found
-from ..states import Event, State
+from ..states import Event, Hold, State
 from ..store import Row, Tx
 from .moves import Move, apply_moves, load
 from .reads import Paging
@@ -22,6 +23,7 @@ __all__ = [
     "Cancelled",
     "Filter",
     "Found",
+    "blockers_of",
     "cancel_job",
     "cancel_some",
     "count_some",
@@ -46,10 +48,13 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A page of jobs, newest first, and the ids of the channel's consumers by number."""
+    """A page of jobs, newest first, the ids of the channel's consumers by number, and by the number of a
+    job that waits for its ordering key the one that has it.
+    """
 
     rows: Sequence[Row]
     consumers: Mapping[int, str]
+    blockers: Mapping[int, Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,17 @@ def find(tx: Tx, channel_seq: int, wanted: Filter, asked: Paging, n: int) -> Fou
             )
     rows.sort(key=lambda row: int(row["seq"]), reverse=not asked.backwards)
     page = rows[:n]
-    return Found(page[::-1] if asked.backwards else page, consumers)
+    return Found(page[::-1] if asked.backwards else page, consumers, blockers_of(tx, page))
+
+
+def blockers_of(tx: Tx, rows: Sequence[Row]) -> dict[int, Row]:
+    """Of those jobs that wait for their ordering key, the one that has it, by their number."""
+    blocked = [
+        row["seq"] for row in rows if row["state"] == State.QUEUED and row["hold"] == Hold.BLOCKED
+    ]
+    if not blocked:
+        return {}
+    return {row["seq"]: row for row in tx.all("blockers", seqs=json.dumps(blocked))}
 
 
 def _kept(tx: Tx, consumers: Sequence[int], states: Sequence[State]) -> list[tuple[int, State]]:

@@ -12,6 +12,7 @@ from .. import ids
 from ..errors import JobsError
 from ..models import NewMessage, Options, Published
 from ..store import Outcome, Row, Tx
+from .filtering import Fanned, fan_out_filtered
 from .publishing import broadcast, check_message, digest_of, known_before, publisher
 
 __all__ = ["Publication", "publish_all", "publish_one"]
@@ -45,6 +46,7 @@ class _Taken:
     message: NewMessage
     digest: str
     replay: bool
+    filtered: bool
 
 
 def publish_all(tx: Tx, items: Sequence[Publication]) -> Sequence[Outcome]:
@@ -67,6 +69,7 @@ def publish_all(tx: Tx, items: Sequence[Publication]) -> Sequence[Outcome]:
                 message=message,
                 digest=digest_of(message),
                 replay=item.replay,
+                filtered=bool(allowed["filtered"]),
             )
         )
     seqs = _insert_all(tx, taken, now) if taken else {}
@@ -88,7 +91,13 @@ def publish_one(tx: Tx, item: Publication) -> Published:
     now = tx.now_us()
     allowed, message = _checked(tx, item, now)
     return broadcast(
-        tx, allowed["channel_seq"], allowed["producer_seq"], message, now, replay=item.replay
+        tx,
+        allowed["channel_seq"],
+        allowed["producer_seq"],
+        message,
+        now,
+        replay=item.replay,
+        filtered=bool(allowed["filtered"]),
     )
 
 
@@ -133,20 +142,28 @@ def _insert_all(tx: Tx, taken: Sequence[_Taken], now: int) -> dict[int, int]:
 
 def _fan_out_all(tx: Tx, taken: Sequence[_Taken], seqs: dict[int, int], now: int) -> Counter[int]:
     """How many jobs each of the new messages has, by its number."""
+    new = [one for one in taken if one.place in seqs and one.message.scheduled_us is None]
     shown = [
         {
             "seq": seqs[one.place],
             "channel_seq": one.channel_seq,
             "priority": one.message.priority,
         }
-        for one in taken
-        if one.place in seqs and one.message.scheduled_us is None
+        for one in new
+        if not one.filtered
     ]
+    chosen = [
+        Fanned(seqs[one.place], one.channel_seq, one.message.priority, one.message.headers)
+        for one in new
+        if one.filtered
+    ]
+    jobs = fan_out_filtered(tx, chosen, now) if chosen else Counter[int]()
     if not shown:
-        return Counter()
+        return jobs
     rows = tx.all("fan_out_messages", items=json.dumps(shown), now=now)
     tx.ring(sorted({row["consumer_seq"] for row in rows}))
-    return Counter(row["message_seq"] for row in rows)
+    jobs.update(row["message_seq"] for row in rows)
+    return jobs
 
 
 def _known(tx: Tx, one: _Taken) -> Outcome:

@@ -20,6 +20,7 @@ from ..policy import retry_delay_s
 from ..states import Event, State, failure_event
 from ..store import Row, Tx
 from .moves import Move, apply_moves, finish_keys, load, lock_keys, record_outcomes, storable
+from .notices import FAILING_FROM, tell_of_jobs
 
 __all__ = [
     "Failure",
@@ -185,6 +186,9 @@ def complete(tx: Tx, consumer: Consumer, items: Sequence[Held], now: int) -> lis
         finish_keys(tx, finished, now)
     if consumer.settings.outcomes:
         record_outcomes(tx, sorted(done), now)
+    tell_of_jobs(
+        tx, {row["seq"]: "recovered" for row in rows if row["retries"] >= FAILING_FROM}, now
+    )
     left = [item for item in items if item.seq not in done]
     states = _states(tx, left)
     return [

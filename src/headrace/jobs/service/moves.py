@@ -15,6 +15,7 @@ from .. import limits
 from ..errors import JobsError
 from ..states import TERMINAL, Event, Hold, State, follow
 from ..store import Row, Tx
+from .notices import FAILING_FROM, tell_of_jobs
 
 __all__ = [
     "CANCELLED",
@@ -77,6 +78,8 @@ def apply_moves(tx: Tx, moves: Sequence[Move], now: int) -> list[State]:
     ]
     finish_keys(tx, finished, now)
     record_outcomes(tx, [row["seq"] for row in finished], now)
+    told = ((item.seq, _told(move, item)) for move, item in zip(moves, stored, strict=True))
+    tell_of_jobs(tx, {seq: kind for seq, kind in told if kind is not None}, now)
     back = {item.seq for item in stored if item.state == State.QUEUED}
     tx.ring(sorted({move.row["consumer_seq"] for move in moves if move.row["seq"] in back}))
     return [State(item.state) for item in stored]
@@ -119,6 +122,16 @@ def _moved(tx: Tx, move: Move, now: int, opened: set[tuple[int, str]]) -> _Store
         last_error=row["last_error"] if error is None else storable(error),
         cancelled_us=cancelled_us,
     )
+
+
+def _told(move: Move, item: _Stored) -> str | None:
+    """What others are told of the job, if they are. What was cancelled is known to whoever did it."""
+    if item.state == State.DEAD:
+        return None if item.cancelled_us is not None else "dead"
+    if item.state == State.DELIVERED:
+        return "recovered" if item.retries >= FAILING_FROM else None
+    is_failing = move.event is Event.RETRY and item.retries == FAILING_FROM
+    return "failing" if is_failing else None
 
 
 def _hold(tx: Tx, row: Row, due_us: int, now: int, opened: set[tuple[int, str]]) -> Hold:

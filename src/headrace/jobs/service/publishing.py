@@ -12,6 +12,7 @@ from .. import ids, limits
 from ..errors import JobsError, bad_request, forbidden, not_found
 from ..models import NewMessage, Options, Published
 from ..store import Row, Tx
+from .filtering import Fanned, fan_out_filtered
 
 __all__ = [
     "Dispatched",
@@ -108,11 +109,13 @@ def broadcast(
     now: int,
     *,
     replay: bool,
+    filtered: bool = False,
 ) -> Published:
     """Store one message and create its jobs.
 
     A message id that exists already is 409. With ``replay`` (an ``Idempotency-Key``) the same message again
-    gets the first answer, and a different message under the same key is 422.
+    gets the first answer, and a different message under the same key is 422. ``filtered``: a consumer of the
+    channel may have a filter.
     """
     message_id = message.message_id or ids.new_message_id()
     digest = digest_of(message)
@@ -120,11 +123,12 @@ def broadcast(
     scheduled = message.scheduled_us is not None
     if seq is None:
         return known_before(tx, channel_seq, message_id, digest, replay=replay)
-    jobs = (
-        0
-        if scheduled
-        else _fan_out(tx, seq, channel_seq, message.priority, message.ordering_key, now)
-    )
+    if scheduled:
+        jobs = 0
+    elif filtered:
+        jobs = fan_out_filtered(tx, [_fanned(seq, channel_seq, message)], now)[seq]
+    else:
+        jobs = _fan_out(tx, seq, channel_seq, message.priority, message.ordering_key, now)
     return Published(message_id=message_id, scheduled=scheduled, jobs=jobs)
 
 
@@ -169,9 +173,14 @@ def feed(tx: Tx, channel_id: str, messages: Sequence[NewMessage], now: int) -> t
         seq = _insert(
             tx, channel["seq"], None, message.message_id, message, digest_of(message), now
         )
-        if seq is not None:
+        if seq is None:
+            continue
+        new += 1
+        if channel["filtered"]:
+            fanned = _fanned(seq, channel["seq"], message)
+            jobs += fan_out_filtered(tx, [fanned], now)[seq]
+        else:
             jobs += _fan_out(tx, seq, channel["seq"], message.priority, message.ordering_key, now)
-            new += 1
     return new, jobs
 
 
@@ -190,9 +199,15 @@ def dispatch_due(tx: Tx, now: int) -> Dispatched:
     late, jobs = 0, Counter[str]()
     for row in rows:
         tx.run("dispatch_message", seq=row["seq"], now=now)
-        jobs[row["channel_id"]] += _fan_out(
-            tx, row["seq"], row["channel_seq"], row["priority"], row["ordering_key"], now
+        seq, channel_seq, priority, key = (
+            row[column] for column in ("seq", "channel_seq", "priority", "ordering_key")
         )
+        if row["filtered"]:
+            fanned = Fanned(seq, channel_seq, priority, json.loads(row["headers"]), key)
+            made = fan_out_filtered(tx, [fanned], now)[seq]
+        else:
+            made = _fan_out(tx, seq, channel_seq, priority, key, now)
+        jobs[row["channel_id"]] += made
         late = max(late, now - row["scheduled_us"])
     return Dispatched(len(rows), late, jobs)
 
@@ -250,6 +265,10 @@ def _fan_out(tx: Tx, seq: int, channel_seq: int, priority: int, key: str | None,
         )
     tx.ring([row["consumer_seq"] for row in rows])
     return len(rows)
+
+
+def _fanned(seq: int, channel_seq: int, message: NewMessage) -> Fanned:
+    return Fanned(seq, channel_seq, message.priority, message.headers, message.ordering_key)
 
 
 def digest_of(message: NewMessage) -> str:

@@ -11,6 +11,7 @@ from ..store import Tx
 from .consumers import DEFINITIONS
 from .leases import Failure, Held, Result, complete, fail
 from .moves import storable
+from .notices import tell_of_consumer
 
 __all__ = ["Called", "Written", "write"]
 
@@ -120,5 +121,6 @@ def _judge(
         consumer_id=consumer.consumer_id,
         detail=reason,
     )
+    tell_of_consumer(tx, consumer.seq, "disabled", reason, now)
     tx.ring([DEFINITIONS])
     return reason

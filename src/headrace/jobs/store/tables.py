@@ -13,7 +13,7 @@ _NAMED: Final = ("name", "token_hash", "created_us", "updated_us", "removed_us")
 
 WHOLE: Final[dict[str, tuple[str, ...]]] = {
     "producer": ("seq", "producer_id", *_NAMED),
-    "channel": ("seq", "channel_id", *_NAMED, "draining"),
+    "channel": ("seq", "channel_id", *_NAMED, "draining", "filtered", "events_seq"),
     "consumer": (
         *("seq", "channel_seq", "consumer_id", "name", "token", "previous_token", "callback_url"),
         *("kind", "max_retries", "settings", "secrets", "paused", "disabled_us"),

@@ -4,7 +4,7 @@ import { read, write } from "/address.js";
 import { Actions, Problem, Table, Waiting, useDocument } from "/parts.js";
 
 const STATES = ["QUEUED", "INFLIGHT", "DELIVERED", "DEAD"];
-const waits = (row) => row.waits_for && row.waits_for !== "READY" ? ` (${row.waits_for.toLowerCase()})` : row.cancelled_at && row.state === "INFLIGHT" ? " (to be cancelled)" : "";
+const waits = (row) => row.blocked_by ? ` (blocked by ${row.blocked_by.id}${row.blocked_by.last_error ? `: ${row.blocked_by.last_error}` : ""})` : row.waits_for && row.waits_for !== "READY" ? ` (${row.waits_for.toLowerCase()})` : row.cancelled_at && row.state === "INFLIGHT" ? " (to be cancelled)" : "";
 const isOpen = (row) => row.state === "QUEUED" || (row.state === "INFLIGHT" && !row.cancelled_at);
 const told = (done) => `${count(done.waiting)} cancelled, ${count(done.running)} that run are told at their next heartbeat`;
 

@@ -33,6 +33,26 @@ JOIN consumer ON consumer.channel_seq = item.channel_seq AND consumer.removed_us
 ORDER BY item.seq, consumer.seq
 RETURNING message_seq, consumer_seq;
 
+-- name: fan_out_chosen
+-- One job of each message for each consumer that was chosen for it; one with an ordering key waits behind any
+-- unfinished one of its key.
+INSERT INTO job (
+    message_seq, consumer_seq, state, hold, priority, ordering_key, due_us, changed_us, created_us
+)
+SELECT item.seq, consumer.seq, 1001,
+    CASE WHEN item.ordering_key IS NOT NULL AND EXISTS (
+        SELECT 1 FROM job AS other
+        WHERE other.consumer_seq = consumer.seq AND other.ordering_key = item.ordering_key
+        AND other.state IN (1001, 1002)
+    ) THEN 2 ELSE 0 END,
+    item.priority, item.ordering_key, :now, :now, :now
+FROM json_to_recordset(:items::json) AS item (
+    seq bigint, consumer bigint, priority integer, ordering_key text
+)
+JOIN consumer ON consumer.seq = item.consumer AND consumer.removed_us IS NULL
+ORDER BY item.seq, consumer.seq
+RETURNING message_seq, consumer_seq;
+
 -- name: waiting_jobs
 -- Those of :consumers that have a job to claim, now or later.
 SELECT * FROM (
@@ -110,7 +130,7 @@ UPDATE job SET
 FROM json_to_recordset(:items::json) AS item (seq bigint, lease text)
 WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
 AND job.state = 1002
-RETURNING job.seq, job.ordering_key, job.created_us;
+RETURNING job.seq, job.ordering_key, job.created_us, job.retries;
 
 -- name: heartbeat_jobs
 UPDATE job SET lease_expires_us = least(:expires, lease_started_us + :total)
@@ -196,7 +216,7 @@ DELETE FROM message WHERE seq IN (
 
 -- name: due_messages
 SELECT message.seq, message.channel_seq, message.priority, message.ordering_key, message.scheduled_us,
-    channel.channel_id
+    message.headers, channel.channel_id, channel.filtered
 FROM message JOIN channel ON channel.seq = message.channel_seq
 WHERE message.status = 101 AND message.scheduled_us <= :now
 ORDER BY message.scheduled_us, message.seq LIMIT :n FOR UPDATE OF message SKIP LOCKED;
@@ -308,6 +328,30 @@ JOIN consumer ON consumer.seq = job.consumer_seq AND consumer.removed_us IS NULL
 WHERE job.message_seq = :message_seq AND job.seq > :at AND job.created_us <= :until_us
 AND (:consumer_seq = 0 OR job.consumer_seq = :consumer_seq) AND (:state = 0 OR job.state = :state)
 ORDER BY job.seq + 0 ASC LIMIT :n;
+
+-- name: blockers
+-- Of jobs that wait for their ordering key, the one that has it.
+SELECT job.seq, other.seq AS by_seq, other.state, other.due_us, other.last_error
+FROM job JOIN job AS other ON other.seq = (
+    SELECT runner.seq FROM job AS runner
+    WHERE runner.consumer_seq = job.consumer_seq AND runner.ordering_key = job.ordering_key
+    AND runner.state IN (1001, 1002) AND (runner.state = 1002 OR runner.hold <> 2)
+    ORDER BY runner.seq LIMIT 1
+)
+WHERE job.seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value) AND job.state = 1001 AND job.hold = 2;
+
+-- name: notices_of_jobs
+-- Those of these jobs whose channel has one that is told, and which.
+SELECT job.seq, job.retries, job.last_error, message.message_id, consumer.consumer_id, channel.channel_id,
+    target.seq AS target_seq, target.filtered AS target_filtered
+FROM job
+JOIN consumer ON consumer.seq = job.consumer_seq
+JOIN channel ON channel.seq = consumer.channel_seq
+JOIN channel AS target ON target.seq = channel.events_seq AND target.removed_us IS NULL
+    AND target.draining = 0
+JOIN message ON message.seq = job.message_seq
+WHERE job.seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
+ORDER BY job.seq;
 
 -- name: attempts_of_jobs
 SELECT job_seq, number, kind, started_us, duration_us, status, error, excerpt FROM attempt

@@ -24,6 +24,7 @@ WHERE channel.channel_id = :channel_id;
 -- One row for an existing channel; the producer's columns are null when there is no such producer.
 SELECT
     channel.seq AS channel_seq, channel.token_hash AS channel_token_hash, channel.draining,
+    channel.filtered,
     producer.seq AS producer_seq, producer.token_hash AS producer_token_hash
 FROM channel
 LEFT JOIN producer ON producer.producer_id = :producer_id
@@ -86,6 +87,37 @@ SELECT seq FROM consumer WHERE removed_us IS NOT NULL AND moves_to = :seq;
 
 -- name: drain_channel
 UPDATE channel SET draining = :draining, updated_us = :updated WHERE seq = :seq;
+
+-- name: set_events_channel
+UPDATE channel SET events_seq = :events_seq, updated_us = :updated WHERE seq = :seq;
+
+-- name: events_channel_of
+SELECT target.seq, target.channel_id FROM channel
+JOIN channel AS target ON target.seq = channel.events_seq AND target.removed_us IS NULL
+WHERE channel.seq = :seq;
+
+-- name: told_by
+-- A channel that tells this one.
+SELECT channel_id FROM channel WHERE events_seq = :seq AND removed_us IS NULL LIMIT 1;
+
+-- name: notices_of_consumer
+SELECT consumer.consumer_id, channel.channel_id, target.seq AS target_seq,
+    target.filtered AS target_filtered
+FROM consumer
+JOIN channel ON channel.seq = consumer.channel_seq
+JOIN channel AS target ON target.seq = channel.events_seq AND target.removed_us IS NULL
+    AND target.draining = 0
+WHERE consumer.seq = :seq;
+
+-- name: hold_channel
+-- Whoever else changes it waits; publishers do not.
+UPDATE channel SET filtered = filtered WHERE seq = :seq;
+
+-- name: note_filtered
+UPDATE channel SET filtered = :filtered WHERE seq = :seq;
+
+-- name: filters_of_channel
+SELECT seq, settings FROM consumer WHERE channel_seq = :channel_seq AND removed_us IS NULL ORDER BY seq;
 
 -- name: next_hidden_channel
 SELECT seq FROM channel

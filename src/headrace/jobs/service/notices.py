@@ -1,0 +1,134 @@
+"""What happens to the jobs of a channel, as messages of another: the channel that ``events_seq`` names.
+
+A notice is stored in the transaction of what it tells, so that it is told once, if that has happened. A
+channel that gets notices has no such channel itself: no notice is about the jobs of notices.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from .. import ids
+from ..filters import SUBJECT
+from ..models import NewMessage, rfc3339
+from ..store import Row, Tx
+from .filtering import Fanned, fan_out_filtered
+from .publishing import digest_of
+
+__all__ = ["FAILING_FROM", "tell_of_consumer", "tell_of_jobs"]
+
+FAILING_FROM: Final = 4
+"""A job is failing from this failure in a row on, and has recovered if it is delivered after that."""
+
+
+def tell_of_jobs(tx: Tx, kinds: Mapping[int, str], now: int) -> None:
+    """Tell that these jobs, by number, are ``failing``, ``dead``, or have ``recovered``."""
+    if not kinds:
+        return
+    rows = tx.all("notices_of_jobs", seqs=json.dumps(sorted(kinds)))
+    _store(
+        tx,
+        rows,
+        [
+            (
+                f"job.{kinds[row['seq']]}",
+                {
+                    "channel": row["channel_id"],
+                    "consumer": row["consumer_id"],
+                    "job": str(row["seq"]),
+                    "message": row["message_id"],
+                    "retries": row["retries"],
+                    "error": row["last_error"],
+                },
+            )
+            for row in rows
+        ],
+        now,
+    )
+
+
+def tell_of_consumer(tx: Tx, consumer_seq: int, kind: str, reason: str | None, now: int) -> None:
+    """Tell that a consumer was ``disabled``, or ``enabled`` again."""
+    rows = tx.all("notices_of_consumer", seq=consumer_seq)
+    _store(
+        tx,
+        rows,
+        [
+            (
+                f"consumer.{kind}",
+                {"channel": row["channel_id"], "consumer": row["consumer_id"], "error": reason},
+            )
+            for row in rows
+        ],
+        now,
+    )
+
+
+def _store(
+    tx: Tx, rows: Sequence[Row], told: Sequence[tuple[str, dict[str, Any]]], now: int
+) -> None:
+    """Store one message for each row, in the channel ``target_seq``."""
+    if not rows:
+        return
+    messages = [_message(kind, what, now) for kind, what in told]
+    shown, at = [], 0
+    for place, (row, message) in enumerate(zip(rows, messages, strict=True)):
+        size = len(message.payload)
+        shown.append(
+            {
+                "place": place,
+                "channel_seq": row["target_seq"],
+                "producer_seq": None,
+                "message_id": ids.new_message_id(),
+                "at": at,
+                "size": size,
+                "content_type": message.content_type,
+                "priority": 0,
+                "headers": json.dumps(message.headers),
+                "digest": digest_of(message),
+                "scheduled_us": None,
+            }
+        )
+        at += size
+    payloads = b"".join(message.payload for message in messages)
+    made = tx.all("insert_messages", items=json.dumps(shown), payloads=payloads, now=now)
+    places = {one["message_id"]: one["place"] for one in shown}
+    seqs = {places[row["message_id"]]: int(row["seq"]) for row in made}
+    _fan_out(tx, rows, messages, seqs, now)
+
+
+def _fan_out(
+    tx: Tx, rows: Sequence[Row], messages: Sequence[NewMessage], seqs: Mapping[int, int], now: int
+) -> None:
+    filtered = [
+        Fanned(seq, rows[place]["target_seq"], 0, messages[place].headers)
+        for place, seq in seqs.items()
+        if rows[place]["target_filtered"]
+    ]
+    fan_out_filtered(tx, filtered, now)
+    plain = [
+        {"seq": seq, "channel_seq": rows[place]["target_seq"], "priority": 0}
+        for place, seq in seqs.items()
+        if not rows[place]["target_filtered"]
+    ]
+    if plain:
+        made = tx.all("fan_out_messages", items=json.dumps(plain), now=now)
+        tx.ring(sorted(Counter(row["consumer_seq"] for row in made)))
+
+
+def _message(kind: str, what: dict[str, Any], now: int) -> NewMessage:
+    document = {"event": kind, "at": rfc3339(now), **what}
+    return NewMessage(
+        payload=msgspec.json.encode(document),
+        content_type="application/json",
+        headers={
+            SUBJECT: kind,
+            "X-Headrace-Channel": what["channel"],
+            "X-Headrace-Consumer": what["consumer"],
+        },
+    )
