@@ -23,11 +23,13 @@ __all__ = [
     "TooManyPatternsError",
     "are_apart",
     "are_literal",
+    "check_branches",
     "check_count",
 ]
 
 PATTERNS_MAX: Final = 5_000  # in one request: 50 ms to compare, in which no client is served
-STEPS_MAX: Final = 100_000  # some 25 ms; beyond: TooManyPatternsError
+TREE_TOKENS_MAX: Final = 12_500  # of patterns that only a tree can compare: some 15 ms
+STEPS_MAX: Final = 50_000  # some 12 ms; beyond: TooManyPatternsError
 SHAPES_MAX: Final = 8  # that are compared with each other; more are quicker in a tree
 STEPS_PER_TOKEN: Final = 4  # free steps, not counted
 
@@ -51,6 +53,15 @@ def check_count(count: int) -> None:
     if count > PATTERNS_MAX:
         raise TooManyPatternsError(
             f"too many subjects to compare with each other: {count}; accepted are {PATTERNS_MAX}"
+        )
+
+
+def check_branches(patterns: Collection[bytes]) -> None:
+    """Raise TooManyPatternsError for patterns of one request that make a tree too large to be quick."""
+    count = sum([pattern.count(b".") + 1 for pattern in patterns])
+    if count > TREE_TOKENS_MAX and not are_literal(patterns):
+        raise TooManyPatternsError(
+            f"too many tokens in subjects of many shapes: {count}; accepted are {TREE_TOKENS_MAX}"
         )
 
 

@@ -67,7 +67,7 @@ RULES = [{"src": f"a.{number}"} for number in range(501)]
         (sources(1001), "too many sources: 1001; accepted are 1000"),
         (
             sources(2, subject_transforms=RULES),
-            "too many subject transforms of sources: 1002; accepted are 1000",
+            "too many subject transforms of sources: 1002; accepted are 400",
         ),
         (
             [

@@ -50,13 +50,18 @@ class Call(msgspec.Struct):
     route: _Route | None = None
     """What the answer is like; set by the dispatcher."""
 
-    def read(self, kind: type[D]) -> D:
-        """The request body, strictly; an empty body is the default document."""
+    def read(self, kind: type[D], check_counts: Callable[[D], None] | None = None) -> D:
+        """The request body, strictly; an empty body is the default document.
+
+        ``check_counts`` refuses lists that are too long, before anything is looked at one by one.
+        """
         if not self.payload.strip():
             return kind()
         check_request_size(self.payload)
-        document = check_ranges(decode(self.payload, kind, strict=True))
-        return with_checked_texts(document, self.payload)
+        document = decode(self.payload, kind, strict=True)
+        if check_counts is not None:
+            check_counts(document)
+        return with_checked_texts(check_ranges(document), self.payload)
 
     def expect_empty(self) -> None:
         """Refuse a body other than nothing or ``{}``."""

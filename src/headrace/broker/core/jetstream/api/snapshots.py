@@ -24,6 +24,7 @@ from .....limits import RESTORE_IDLE_S, RESTORES_MAX, SNAPSHOTS_MAX
 from .....subjects import is_valid_subject
 from ...ports.bus import Origin
 from ..config.refused import Refused
+from ..config.sources import check_counts
 from ..context import Context
 from .dispatcher import ApiDispatcher, Call
 from .ports import Assets, stream_of
@@ -127,7 +128,7 @@ class SnapshotsApi:
     def _restore(self, call: Call) -> None:
         if call.payload.strip() in (b"", b"{}"):
             raise Refused(Errors.BAD_REQUEST)
-        request = call.read(RestoreRequest)
+        request = call.read(RestoreRequest, lambda asked: check_counts(asked.config))
         name = call.names[0]
         config = request.config
         if not config.name:

@@ -37,7 +37,7 @@ from ...ports.storage import Losses
 from ..config.features import check_republish, required_level
 from ..config.options import JetStreamOptions
 from ..config.refused import Refused, invalid
-from ..config.sources import check_copies, check_copies_update
+from ..config.sources import check_copies, check_copies_update, check_counts
 from ..config.stream import (
     check_pedantic,
     check_stream,
@@ -309,7 +309,7 @@ class StreamsApi:
         return StreamListResponse(**place, streams=infos)
 
     def _read_config(self, call: Call) -> StreamConfig:
-        config = call.read(StreamConfig)
+        config = call.read(StreamConfig, check_counts)
         if config.name != call.names[0]:
             raise Refused(Errors.STREAM_NAME_MISMATCH)
         return self.checked(config)

@@ -23,7 +23,7 @@ from .....limits import (
     NAME_CHARS_MAX,
     PINNED_TTL_S_DEFAULT,
 )
-from .....pattern_tree import PatternTree, are_apart, check_count
+from .....pattern_tree import PatternTree, are_apart, check_branches, check_count
 from .....subjects import SubjectFilter, is_valid_pattern
 from .durations import format_duration
 from .options import JetStreamOptions
@@ -247,6 +247,7 @@ def _any_subset(patterns: list[bytes]) -> bool:
         return False
     if len(set(patterns)) != len(patterns):
         return True
+    check_branches(patterns)
     tree = PatternTree(patterns)
     return any(tree.containing(pattern) is not None for pattern in patterns)
 

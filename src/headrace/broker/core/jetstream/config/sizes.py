@@ -14,7 +14,7 @@ from .....api.errors import Errors
 from .....api.streams import StreamConfig, SubjectTransformConfig
 from .....limits import (
     API_REQUEST_BYTES_MAX,
-    API_REQUEST_COMMAS_MAX,
+    API_REQUEST_VALUES_MAX,
     BACKOFF_STEPS_MAX,
     METADATA_ENTRIES_MAX,
     PLACEMENT_TAGS_MAX,
@@ -35,15 +35,26 @@ def check_request_size(payload: bytes) -> None:
         raise DocumentError(
             f"json: request of {len(payload)} bytes; accepted are {API_REQUEST_BYTES_MAX}"
         )
-    if len(payload) > TEXT_CHARS_MAX and payload.count(b",") > API_REQUEST_COMMAS_MAX:
-        raise DocumentError(f"json: too many values; accepted are {API_REQUEST_COMMAS_MAX}")
+    if len(payload) > TEXT_CHARS_MAX and _values_at_most(payload) > API_REQUEST_VALUES_MAX:
+        raise DocumentError(f"json: too many values; accepted are {API_REQUEST_VALUES_MAX}")
+
+
+def _values_at_most(payload: bytes) -> int:
+    """How many values JSON has, no more: each but the first is behind a comma, or the first of a list or an
+    object. Within texts these signs are counted, too."""
+    return payload.count(b",") + payload.count(b"[") + payload.count(b"{") + 1
 
 
 def with_checked_texts(document: D, payload: bytes) -> D:
     """The document read from ``payload``. Raises DocumentError for a text that is too long to look at."""
-    if len(payload) > TEXT_CHARS_MAX:
+    if len(payload) > TEXT_CHARS_MAX and _may_have_long_text(payload):
         _check_texts(document)
     return document
+
+
+def _may_have_long_text(payload: bytes) -> bool:
+    """False only if no text is too long: told at once where no quotation mark is within a text."""
+    return b'\\"' in payload or max(map(len, payload.split(b'"'))) > TEXT_CHARS_MAX
 
 
 def _check_texts(document: Document) -> None:

@@ -17,7 +17,7 @@ from .....api.errors import Errors, ErrorSpec
 from .....api.streams import StreamConfig, StreamSource, SubjectTransformConfig
 from .....api.times import parse_time
 from .....errors import InvalidSubjectError
-from .....limits import SOURCES_MAX
+from .....limits import SOURCE_RULES_MAX, SOURCES_MAX
 from .....pattern_tree import PatternTree
 from .....subjects import SubjectFilter, is_valid_pattern, is_valid_subject, overlaps
 from .....transforms import SubjectTransform
@@ -138,7 +138,7 @@ def check_copies(
     config: StreamConfig, streams: Mapping[str, Configured], random: Randomness
 ) -> StreamConfig:
     """The configuration as it is stored, or a refusal of its mirror or sources."""
-    _check_counts(config)
+    check_counts(config)
     if config.mirror is not None:
         _check_mirror(config)
         _check_consumer(config.mirror, _MIRROR)
@@ -168,14 +168,14 @@ def check_copies(
     return config
 
 
-def _check_counts(config: StreamConfig) -> None:
+def check_counts(config: StreamConfig) -> None:
     """Refuse more than can be looked at in one turn of the loop: each is checked, opened and shown."""
     if len(config.sources) > SOURCES_MAX:
         raise invalid(f"too many sources: {len(config.sources)}; accepted are {SOURCES_MAX}")
     rules = sum(len(source.subject_transforms) for source in copies(config))
-    if rules > SOURCES_MAX:
+    if rules > SOURCE_RULES_MAX:
         raise invalid(
-            f"too many subject transforms of sources: {rules}; accepted are {SOURCES_MAX}"
+            f"too many subject transforms of sources: {rules}; accepted are {SOURCE_RULES_MAX}"
         )
 
 

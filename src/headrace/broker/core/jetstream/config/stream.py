@@ -19,7 +19,7 @@ from .....limits import (
     METADATA_BYTES_MAX,
     NAME_CHARS_MAX,
 )
-from .....pattern_tree import PatternTree, are_apart, check_count
+from .....pattern_tree import PatternTree, are_apart, check_branches, check_count
 from .....subjects import is_subset, is_valid_pattern, overlaps
 from .....transforms import SubjectTransform
 from ...ports.bus import Randomness
@@ -171,12 +171,8 @@ def _check_subjects(config: StreamConfig) -> None:
     for pattern in patterns:
         if not is_valid_pattern(pattern):
             raise invalid("invalid subject")
-    tree = PatternTree()
-    for pattern in () if are_apart(patterns) else patterns:
-        other = tree.overlapping(pattern)
-        if other is not None:
-            raise invalid(f'subject "{other.decode()}" overlaps with "{pattern.decode()}"')
-        tree.add(pattern)
+    if not are_apart(patterns):
+        _check_apart(patterns)
     if config.no_ack:
         return
     if b">" in patterns:
@@ -188,6 +184,17 @@ def _check_subjects(config: StreamConfig) -> None:
             raise invalid("subjects that overlap with jetstream api require no-ack to be true")
         if overlaps(pattern, _SYSTEM) and not is_subset(pattern, _SYSTEM_ACCOUNTS):
             raise invalid("subjects that overlap with system api require no-ack to be true")
+
+
+def _check_apart(patterns: list[bytes]) -> None:
+    """Refuse subjects of which two have something in common."""
+    check_branches(patterns)
+    tree = PatternTree()
+    for pattern in patterns:
+        other = tree.overlapping(pattern)
+        if other is not None:
+            raise invalid(f'subject "{other.decode()}" overlaps with "{pattern.decode()}"')
+        tree.add(pattern)
 
 
 def _check_size(config: StreamConfig, options: JetStreamOptions) -> None:
