@@ -177,39 +177,50 @@ class Link:
         if _REPLIES_SID not in self._live:
             self.send(b"SUB %b.r.* %b\r\n" % (self._inbox, _REPLIES_SID))
             self._live.add(_REPLIES_SID)
-        waiting: dict[bytes, int] = {}
-        lines = []
-        for index, (subject, payload) in enumerate(requests):
-            reply = b"%b.r.%d" % (self._inbox, next(self._numbers))
-            waiting[reply] = index
-            if blocks is None:
-                lines.append(b"PUB %b %b %d\r\n" % (subject.encode(), reply, len(payload)))
-            else:
-                sizes = len(blocks[index]), len(blocks[index]) + len(payload)
-                lines.append(b"HPUB %b %b %d %d\r\n" % (subject.encode(), reply, *sizes))
-                lines.append(blocks[index])
-            lines.append(payload + _CRLF)
+        front = b"%b.r.%d-" % (self._inbox, next(self._numbers))
+        if blocks is None:
+            lines = [
+                b"PUB %b %b%d %d\r\n%b\r\n" % (subject.encode(), front, at, len(payload), payload)
+                for at, (subject, payload) in enumerate(requests)
+            ]
+        else:
+            lines = [
+                b"HPUB %b %b%d %d %d\r\n%b%b\r\n"
+                % (
+                    subject.encode(),
+                    front,
+                    at,
+                    len(block),
+                    len(block) + len(payload),
+                    block,
+                    payload,
+                )
+                for at, ((subject, payload), block) in enumerate(zip(requests, blocks, strict=True))
+            ]
         self.send(b"".join(lines))
+        return self._answers(front, [subject for subject, _ in requests])
+
+    def _answers(self, front: bytes, subjects: list[str]) -> list[Reply]:
+        """The answers to requests on these subjects: each came to ``front`` and which of them it is for."""
         timeout_s = self._connection.request_timeout_s
         deadline = time.monotonic() + timeout_s
-        answers: dict[int, Reply] = {}
-        while waiting:
+        answers: dict[bytes, Reply] = {}
+        cut, count = len(front), len(subjects)
+        while len(answers) < count:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise TimeoutError_(
-                    f"no answer to {requests[min(waiting.values())][0]} within {timeout_s:g} s"
-                )
+                missing = next(at for at in range(count) if b"%d" % at not in answers)
+                raise TimeoutError_(f"no answer to {subjects[missing]} within {timeout_s:g} s")
             for frame in self._receive(left):
                 _, to, sid, _, headers, body = frame
                 if sid == _REPLIES_SID:
-                    index = waiting.pop(to, -1)
-                    if index >= 0:
+                    if to.startswith(front):
                         if not body and headers.startswith(b"NATS/1.0 503"):
-                            raise NoRespondersError(f"nobody answers on {requests[index][0]}")
-                        answers[index] = Reply(headers, body)
+                            raise NoRespondersError(f"nobody answers on {subjects[int(to[cut:])]}")
+                        answers.setdefault(to[cut:], Reply(headers, body))
                 elif sid in self._live:
                     self._held.append(frame)
-        return [answers[index] for index in range(len(requests))]
+        return [answers[b"%d" % at] for at in range(count)]
 
     def poll(self, timeout_s: float) -> list[Frame]:
         """The messages that arrived for our inboxes; waits for the first, empty after ``timeout_s``."""

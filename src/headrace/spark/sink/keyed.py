@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Final, NamedTuple
 
 from ...api.envelope import decode_pub_ack
@@ -143,15 +144,16 @@ class KeyedPublisher:
             known = self._last.read(link, subjects, exact=exact)
             link = self._links.get()
         requests, blocks, sent = [], [], []
+        is_later, line_of = self._lines.is_later, self._lines.line
         for subject, stored in zip(subjects, known, strict=True):
             entry = left[subject]
             digest = digest_of(subject, entry.lines, entry.payload)
-            if not self._is_to_be_stored(stored, entry, digest):
+            if not (is_later(stored.headers) or self._is_to_be_stored(stored, entry, digest)):
                 del left[subject]
                 continue
             sent.append(subject)
             requests.append((subject.decode(), entry.payload))
-            line = self._lines.line(entry.order, entry.row, digest)
+            line = line_of(entry.order, entry.row, digest)
             blocks.append(
                 b"NATS/1.0\r\n%b: %d\r\n%b%b\r\n" % (_EXPECTED, stored.sequence, line, entry.lines)
             )
@@ -165,8 +167,6 @@ class KeyedPublisher:
         return self._last.take(asked) if asked is not None else None
 
     def _is_to_be_stored(self, stored: Stored, entry: Entry, digest: str) -> bool:
-        if self._lines.is_later(stored.headers):
-            return True
         writer = self._writer
         place = Place(entry.order, writer.partition, entry.row)
         mine = Version(writer.sink, writer.batch, writer.plan, place, digest)
@@ -204,11 +204,23 @@ _EXPECTED: Final = EXPECTED_LAST_SUBJECT_SEQ.encode()
 def _portions(held: dict[bytes, Entry], keys_max: int) -> list[dict[bytes, Entry]]:
     """The same in portions of so many keys, and not too many bytes."""
     portions: list[dict[bytes, Entry]] = []
-    size = PORTION_BYTES
+    entries = iter(held.items())
+    while portion := dict(islice(entries, keys_max)):
+        if sum([len(each.lines) + len(each.payload) for each in portion.values()]) > PORTION_BYTES:
+            portions += _cut(portion)
+        else:
+            portions.append(portion)
+    return portions
+
+
+def _cut(held: dict[bytes, Entry]) -> list[dict[bytes, Entry]]:
+    """The same in portions of not too many bytes, each of one entry at least."""
+    portions: list[dict[bytes, Entry]] = []
+    left = 0
     for subject, entry in held.items():
-        if size + entry.size > PORTION_BYTES or len(portions[-1]) >= keys_max:
+        left -= entry.size
+        if left < 0:
             portions.append({})
-            size = 0
+            left = PORTION_BYTES - entry.size
         portions[-1][subject] = entry
-        size += entry.size
     return portions

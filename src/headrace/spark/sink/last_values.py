@@ -78,7 +78,8 @@ class Asked:
                 if sid == self._sid and headers.startswith(_STATUS):
                     return self._whole(headers, found)
                 if sid == self._sid:
-                    found[_behind(headers, _SUBJECT)] = stored_of(headers)
+                    subject, sequence = _place_of(headers)
+                    found[subject] = Stored(sequence, headers)
 
     def _whole(self, end: bytes, found: dict[bytes, Stored]) -> list[Stored]:
         if end.startswith(_NOBODY):
@@ -92,7 +93,18 @@ class Asked:
 
 def stored_of(headers: bytes) -> Stored:
     """Of the header block of a direct answer that is a message."""
-    return Stored(int(_behind(headers, _SEQUENCE)), headers)
+    return Stored(_place_of(headers)[1], headers)
+
+
+def _place_of(headers: bytes) -> tuple[bytes, int]:
+    """Subject and sequence of a direct answer that is a message."""
+    at = headers.rfind(_SUBJECT)
+    begin = at + len(_SUBJECT)
+    end = headers.find(b"\r\n", begin)
+    if at < 0 or not headers.startswith(_SEQUENCE, end):  # as servers write them
+        return _behind(headers, _SUBJECT), int(_behind(headers, _SEQUENCE))
+    after = end + len(_SEQUENCE)
+    return headers[begin:end], int(headers[after : headers.index(b"\r\n", after)])
 
 
 def _behind(headers: bytes, name: bytes) -> bytes:

@@ -16,6 +16,7 @@ from .markers import FencedError, PlanId
 
 HEADER: Final = "Headrace-Version"
 LINE: Final = b"\nHeadrace-Version: "
+_FRONT_MAX: Final = 256  # bytes that sink, batch and time of a run take, if we wrote them
 
 
 class Place(NamedTuple):
@@ -49,7 +50,7 @@ class Writing:
     """The lines, and the quick judgement, of one task: what all its values have in common is made once."""
 
     def __init__(self, sink: str, batch: int, plan: PlanId, partition: int) -> None:
-        self._batch = batch
+        self._batch, self._made_ns = batch, plan.made_ns
         self._of_sink = LINE + f"{sink} ".encode()
         self._front = f"{HEADER}: {sink} {batch} {plan.made_ns} {plan.nonce} ".encode()
         self._partition = partition
@@ -70,11 +71,13 @@ class Writing:
         at = headers.find(LINE)
         if at < 0:
             return True  # it is nobody's
-        if not headers.startswith(self._of_sink, at):
+        mine = headers.startswith(self._of_sink, at)
+        fields = headers[at + len(LINE) : at + _FRONT_MAX].split(b" ", 3)
+        if len(fields) < 4:
             return False
-        begin = at + len(self._of_sink)
-        batch = headers[begin : headers.find(b" ", begin)]
-        return batch.isdigit() and int(batch) < self._batch
+        # Of another sink, the run that began later has the later value.
+        number, bound = (fields[1], self._batch) if mine else (fields[2], self._made_ns)
+        return number.isdigit() and int(number) < bound
 
 
 class Verdict(Enum):
