@@ -26,10 +26,11 @@ from .contents import (
 )
 from .documents import created, read
 from .highwayhash import HighwayHash
-from .records import BlockReader
+from .records import DELETED_MAX, BlockReader
 from .tar import BLOCK, EXTENDED, FILE, decimal, padding, read_extended, read_header
 
-_DELETED_MAX: Final = 1 << 24  # sequences, eight bytes each, kept until the end
+_PASSED_MAX: Final = 1 << 17  # records of what is known: as many as are there twice after a crash
+_BEHIND_MAX: Final = 1 << 20  # bytes of padding behind the end
 _EXTENDED_BYTES_MAX: Final = 64 << 10
 _WORK: Final = 150  # packets of hashing in one step: about a millisecond
 
@@ -52,6 +53,10 @@ class FilesReader:
         self._began = False
         self._deleted = array("Q")
         self._last = 0
+        self._passed = 0
+        self._block_number = 0
+        self._known: set[str] = set()
+        self._behind = 0
         self._ended = False
 
     @property
@@ -65,7 +70,7 @@ class FilesReader:
     def step(self) -> list[Content] | None:
         """Some of what is there; None when it needs more. Raises SnapshotFormatError."""
         if self._ended:
-            self._data.clear()
+            self._take_padding_behind()
             return None
         if self._block is not None:
             messages, hungry = self._block.read(_WORK)
@@ -84,6 +89,9 @@ class FilesReader:
             if message.sequence > self._last:
                 self._last = message.sequence
                 found.append(message)
+        self._passed += len(messages) - len(found)
+        if self._passed + (self._block.passed if self._block is not None else 0) > _PASSED_MAX:
+            raise SnapshotFormatError(f"more than {_PASSED_MAX} records repeat what is known")
         return found
 
     # -- the tar
@@ -96,6 +104,13 @@ class FilesReader:
         self._skip -= taken
         return []
 
+    def _take_padding_behind(self) -> None:
+        """The end may be padded, as tapes are."""
+        self._behind += len(self._data)
+        if any(self._data) or self._behind > _BEHIND_MAX:
+            raise SnapshotFormatError("there is something behind the end of the tar")
+        self._data.clear()
+
     def _take_header(self) -> list[Content] | None:
         if len(self._data) < BLOCK:
             return None
@@ -106,6 +121,8 @@ class FilesReader:
         name, size, kind = read_header(block)
         extended, self._extended = self._extended, {}
         if kind == EXTENDED:
+            if self._name == EXTENDED:
+                raise SnapshotFormatError("an extended tar header describes another one")
             self._name = EXTENDED
             if size > _EXTENDED_BYTES_MAX:
                 raise SnapshotFormatError(f"an extended tar header of {size} bytes")
@@ -124,10 +141,18 @@ class FilesReader:
         if folder == "msgs" and kind == "blk":
             if not self._began:
                 raise SnapshotFormatError("messages come before the stream's configuration")
-            self._block = BlockReader(self._stream, decimal(number.encode(), "a file's number"))
+            self._begin_block(decimal(number.encode(), "a file's number"))
         elif size > DOCUMENT_BYTES_MAX:
             raise SnapshotFormatError(f"{self._name} has {size} bytes")
         return []
+
+    def _begin_block(self, number: int) -> None:
+        if number <= self._block_number:
+            raise SnapshotFormatError(
+                f"message file {number} comes after message file {self._block_number}"
+            )
+        self._block_number = number
+        self._block = BlockReader(self._stream, number)
 
     def _take_body(self) -> list[Content] | None:
         if self._left and not self._data:
@@ -153,10 +178,11 @@ class FilesReader:
     def _end_block(self, block: BlockReader) -> None:
         if not block.at_end:
             raise SnapshotFormatError(f"{self._name} ends within a record")
-        self._last = max(self._last, block.last_seq)
+        self._last = max(self._last, block.last_seq, max(block.deleted, default=0))
+        self._passed += block.passed
         self._deleted.extend(block.deleted)
-        if len(self._deleted) > _DELETED_MAX:
-            raise SnapshotFormatError(f"more than {_DELETED_MAX} messages are deleted in it")
+        if len(self._deleted) > DELETED_MAX:
+            raise SnapshotFormatError(f"more than {DELETED_MAX} messages are deleted in it")
         self._block = None
         self._left = -1
 
@@ -166,6 +192,9 @@ class FilesReader:
         if name == EXTENDED:
             self._extended = read_extended(body)
             return []
+        if name in self._known:
+            raise SnapshotFormatError(f"{name} is there twice")
+        self._known.add(name)
         folder, _, file = name.rpartition("/")
         if name == "errors.txt":
             raise SnapshotFormatError(
@@ -210,8 +239,7 @@ class FilesReader:
             if name.startswith("obs/") and name.endswith("/meta.inf")
         ]
         self._ended = True
-        last = max(self._last, *self._deleted) if self._deleted else self._last
-        return [*consumers, Ended(last, 0, self._deleted)]
+        return [*consumers, Ended(self._last, 0, self._deleted)]
 
     def _consumer(self, name: str) -> ConsumerContent:
         meta = f"obs/{name}/meta.inf"

@@ -40,17 +40,41 @@ class HighwayHash:
 
     def digest(self, data: bytes) -> bytes:
         """The eight bytes of the hash of ``data``."""
-        state = _update(self._start, data)
-        rest = data[len(data) // _PACKET * _PACKET :]
-        if rest:
-            state = _update_remainder(state, rest)
-        for _ in range(_FINAL_ROUNDS):
-            turned = [(word >> 32 | word << 32) & _M64 for word in state[:4]]
-            state = _update(state, _LANES.pack(turned[2], turned[3], turned[0], turned[1]))
-        return ((state[0] + state[4] + state[8] + state[12]) & _M64).to_bytes(8, "little")
+        return _finished(_update(self._start, data), data[len(data) // _PACKET * _PACKET :])
+
+    def begin(self, data: bytes) -> PartialHash:
+        """The hash of ``data``, some packets at a time."""
+        return PartialHash(self._start, data)
 
 
-def _update(state: _State, data: bytes) -> _State:
+class PartialHash:
+    """The hash of something large, taken in a piece at a time."""
+
+    def __init__(self, start: _State, data: bytes) -> None:
+        self._state = start
+        self._data = memoryview(data)
+        self._at = 0
+
+    def run(self, count: int) -> bytes | None:
+        """Take in so many packets; the eight bytes of the hash when it is done."""
+        end = min(self._at + count * _PACKET, len(self._data) // _PACKET * _PACKET)
+        self._state = _update(self._state, self._data[self._at : end])
+        self._at = end
+        rest = self._data[end : end + _PACKET]
+        return _finished(self._state, bytes(rest)) if len(rest) < _PACKET else None
+
+
+def _finished(state: _State, rest: bytes) -> bytes:
+    """The hash when what is left is less than a packet."""
+    if rest:
+        state = _update_remainder(state, rest)
+    for _ in range(_FINAL_ROUNDS):
+        turned = [(word >> 32 | word << 32) & _M64 for word in state[:4]]
+        state = _update(state, _LANES.pack(turned[2], turned[3], turned[0], turned[1]))
+    return ((state[0] + state[4] + state[8] + state[12]) & _M64).to_bytes(8, "little")
+
+
+def _update(state: _State, data: bytes | memoryview) -> _State:
     """Take in the whole packets of ``data``."""
     a0, a1, a2, a3, b0, b1, b2, b3, m0, m1, m2, m3, n0, n1, n2, n3 = state
     pack, unpack, zipped = _LANES.pack, _LANES.unpack, _ZIPPED

@@ -10,18 +10,22 @@ record says of an earlier one that it was deleted.
 
 from __future__ import annotations
 
+from array import array
 from hashlib import sha256
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from .contents import MESSAGE_BYTES_MAX, MessageContent, SnapshotFormatError
-from .highwayhash import HighwayHash, packets
+from .highwayhash import HighwayHash, PartialHash, packets
 
 _HEAD: Final = Struct("<IQQH")
 _HASH_BYTES: Final = 8
 _HAS_HEADERS: Final = 1 << 31
 _ERASED: Final = 1 << 63
 _DELETES: Final = 1 << 62
+_OVERHEAD: Final = 1  # of reading a record, in packets
+_RECENT_MAX: Final = 200_000  # more than fit into what a frame may repeat
+DELETED_MAX: Final = 1 << 24  # sequences, eight bytes each, kept until the end
 _RECORD_BYTES_MAX: Final = MESSAGE_BYTES_MAX + (64 << 10) + 64
 
 
@@ -52,6 +56,14 @@ def encode_erased(hashes: HighwayHash, sequence: int, timestamp_ns: int) -> byte
     return encode_record(hashes, sequence | _ERASED, b"", b"", b"", timestamp_ns)
 
 
+class _Record(NamedTuple):
+    """A message that is read, and whether its checksum is right as far as that is known."""
+
+    message: MessageContent
+    expected: bytes
+    checksum: PartialHash
+
+
 class BlockReader:
     """Reads one file of records, as its bytes come."""
 
@@ -60,10 +72,14 @@ class BlockReader:
         self._number = number
         self._data = bytearray()
         self._at = 0
-        self.deleted: list[int] = []
+        self._record: _Record | None = None
+        self._recently_deleted: set[int] = set()
+        self.deleted = array("Q")
         """Sequences of which its records say that they were deleted."""
         self.last_seq = 0
         """The highest sequence a record was about."""
+        self.passed = 0
+        """How many records said nothing that was not known."""
 
     @property
     def at_end(self) -> bool:
@@ -82,13 +98,23 @@ class BlockReader:
         """
         found: list[MessageContent] = []
         while work > 0:
-            record = self._take()
-            if record is None:
-                return found, True
-            work -= packets(len(record))
-            message = self._decode(record)
-            if message is not None:
-                found.append(message)
+            if self._record is None:
+                taken = self._take()
+                if taken is None:
+                    return found, True
+                work -= _OVERHEAD
+                self._record = self._decode(taken)
+            size = max(work, 1)
+            digest = self._record.checksum.run(size)
+            work -= min(size, packets(len(self._record.message.payload)))
+            if digest is None:
+                continue
+            record, self._record = self._record, None
+            if digest != record.expected:
+                bare = record.message.sequence & ~(_ERASED | _DELETES)
+                raise SnapshotFormatError(f"the checksum of message {bare} is wrong")
+            if self._is_message(record.message.sequence):
+                found.append(record.message)
         return found, False
 
     def _take(self) -> bytes | None:
@@ -105,7 +131,7 @@ class BlockReader:
         self._at += size
         return record
 
-    def _decode(self, record: bytes) -> MessageContent | None:
+    def _decode(self, record: bytes) -> _Record:
         size, sequence, stamp_ns, subject_size = _HEAD.unpack_from(record)
         start = _HEAD.size + subject_size
         subject, end = record[_HEAD.size : start], len(record) - _HASH_BYTES
@@ -119,15 +145,30 @@ class BlockReader:
                 f"a record in message file {self._number} is shorter than its parts"
             )
         payload = record[start:end]
-        digest = self._hashes.digest(b"".join((record[4:20], subject, headers, payload)))
-        if digest != record[end:]:
-            bare = sequence & ~(_ERASED | _DELETES)
-            raise SnapshotFormatError(f"the checksum of message {bare} is wrong")
+        checksum = self._hashes.begin(b"".join((record[4:20], subject, headers, payload)))
+        message = MessageContent(sequence, subject, headers, payload, stamp_ns)
+        return _Record(message, record[end:], checksum)
+
+    def _is_message(self, sequence: int) -> bool:
+        """Whether a record of this sequence is one; notes what it says if it is none."""
         if sequence & _DELETES:
-            self.deleted.append(sequence & ~_DELETES)
-            return None
+            self._note_deleted(sequence & ~_DELETES)
+            return False
         bare = sequence & ~_ERASED
+        is_known = bare <= self.last_seq
         self.last_seq = max(self.last_seq, bare)
-        if sequence != bare or not sequence:
-            return None
-        return MessageContent(sequence, subject, headers, payload, stamp_ns)
+        is_message = sequence == bare and bool(sequence)
+        self.passed += is_known and not is_message
+        return is_message
+
+    def _note_deleted(self, sequence: int) -> None:
+        recent = self._recently_deleted
+        if sequence in recent:
+            self.passed += 1
+            return
+        if len(recent) >= _RECENT_MAX:
+            recent.clear()
+        recent.add(sequence)
+        self.deleted.append(sequence)
+        if len(self.deleted) > DELETED_MAX:
+            raise SnapshotFormatError(f"more than {DELETED_MAX} messages are deleted in it")

@@ -85,6 +85,7 @@ class Receiving:
         self._held: list[Origin] = []
         self._input_ended = False
         self._ended: Ended | None = None
+        self._removed = 0
         self._finished = False
         self._asked = False
         self._flying = False
@@ -167,7 +168,7 @@ class Receiving:
             self._found.extend(found)
             return True
         if not self._waiting:
-            return False
+            return self._input_ended and self._remove_some()
         chunk = self._waiting.popleft()
         self._waiting_bytes -= len(chunk)
         self._unpacker.feed(chunk)
@@ -236,13 +237,21 @@ class Receiving:
             store.append(subject, headers, payload, stamp_ns)
         return True
 
+    def _remove_some(self) -> bool:
+        """Whether there was something left to remove of what was deleted behind the messages."""
+        store, removed = self.store, () if self._ended is None else self._ended.removed
+        if store is None or self._removed >= len(removed):
+            return False
+        self._context.barrier.want(self)
+        store.remove(store.present(removed[self._removed : self._removed + _GAP_AT_ONCE]))
+        self._removed += _GAP_AT_ONCE
+        return True
+
     def _close(self) -> None:
-        """All messages are stored: what was deleted behind them is, too."""
+        """All messages are stored, and what was deleted behind them is removed."""
         store, ended = self.store, self._ended
         if store is None or ended is None:
             raise SnapshotFormatError("the backup is cut off")
-        if ended.removed:
-            store.remove(store.present(ended.removed))
         last_seq = max(ended.last_seq, self._first_seq - 1)
         if last_seq > store.last_seq:
             if not last_seq < _SEQUENCE_MAX:
