@@ -143,6 +143,8 @@ class KeyedPublisher:
         while known is None:
             known = self._last.read(link, subjects, exact=exact)
             link = self._links.get()
+        # Asked early: a server that reads the question by itself takes the writes together.
+        asked = self._last.ask(link, ahead)
         requests, blocks, sent = [], [], []
         is_later, line_of = self._lines.is_later, self._lines.line
         for subject, stored in zip(subjects, known, strict=True):
@@ -157,7 +159,6 @@ class KeyedPublisher:
             blocks.append(
                 b"NATS/1.0\r\n%b: %d\r\n%b%b\r\n" % (_EXPECTED, stored.sequence, line, entry.lines)
             )
-        asked = self._last.ask(link, ahead)
         replies = link.request_many(requests, blocks) if requests else []
         for subject, reply in zip(sent, replies, strict=True):
             if reply.payload.startswith(self._good) or self._is_done(

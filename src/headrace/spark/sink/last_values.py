@@ -7,7 +7,9 @@ or a user who may not ask so, is asked for each subject by itself.
 from __future__ import annotations
 
 import base64
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from ...api import base
 from ...api.envelope import decode_response
@@ -27,7 +29,7 @@ _STATUS: Final = b"NATS/1.0 "
 _ALL: Final = b"Nats-Num-Pending: 0\r\n"
 
 
-class Stored(NamedTuple):
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """What is stored on a subject: its sequence, 0 for nothing, and its header block."""
 
     sequence: int

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from .layout import Layout
 from .rows import BadRow, RowEncoder
@@ -15,8 +17,11 @@ DELETED: Final = b"KV-Operation: DEL\r\n"
 _ENTRY_BYTES: Final = 200  # about what an entry takes beside its value
 
 
-class Entry(NamedTuple):
-    """A message to be: the values of the columns that tell the order, and which row of the task it was."""
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A message to be: the values of the columns that tell the order, and which row of the task it was.
+
+    A task holds many, and nothing in them refers to one: the garbage collector need not look at them.
+    """
 
     order: tuple[int, ...]
     row: int
@@ -132,17 +137,18 @@ class Latest:
         values: dict[int, tuple[int, ...]] = (
             dict(zip(numbers, zip(*columns, strict=True), strict=True)) if columns else {}
         )
+        held = self._held
         for row, subject, lines, payload in zip(found, *made, strict=True):
             if row in deleted:
                 lines, payload = lines + DELETED, b""
             entry = Entry(values.get(row, ()), row, lines, payload)
-            before = self._held.get(subject)
+            before = held.get(subject)
             if before is not None:
-                if before[:2] > entry[:2]:
+                if (before.order, before.row) > (entry.order, row):
                     continue
                 self.bytes -= before.size
-            self._held[subject] = entry
-            self.bytes += entry.size
+            held[subject] = entry
+            self.bytes += len(lines) + len(payload) + _ENTRY_BYTES
         if len(found) == len(wanted):
             return []
         failed = [each for each in wanted if first + each not in set(found)]
