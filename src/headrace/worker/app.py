@@ -76,14 +76,21 @@ class Worker:
         servers: URLs; "" is what the command line, or ``NATS_URL``, says.
         lifespan: called with the connection before the first message; the async context manager that it
             returns is left when the last handler has ended. For pools, and what else handlers need.
+        tracing: whether its connection continues traces, and makes spans where OpenTelemetry is set up.
     """
 
     def __init__(
-        self, name: str = "worker", *, servers: str = "", lifespan: Lifespan | None = None
+        self,
+        name: str = "worker",
+        *,
+        servers: str = "",
+        lifespan: Lifespan | None = None,
+        tracing: bool = False,
     ) -> None:
         self.name = name
         self.servers = servers
         self.lifespan = check_plain("lifespan", lifespan)
+        self.tracing = tracing
         self._sources: list[Source] = []
         self._hooks: list[Hook] = []
 

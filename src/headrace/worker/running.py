@@ -221,6 +221,7 @@ async def run(
     settings = replace(
         given,
         name=given.name or worker.name,
+        tracing=given.tracing or worker.tracing,
         retry_first_connect=True,
         close_timeout=max(stop_timeout - AFTER_CLOSE_S, stop_timeout / 2),
     )
