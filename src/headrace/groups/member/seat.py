@@ -30,7 +30,8 @@ from .machine import (
     after,
     retry_s,
 )
-from .settlement import advice, change_times, is_in_use, remove_orphans
+from .patience import Patience
+from .settlement import advice, change_times, is_in_use, is_pulled_from, remove_orphans
 
 if TYPE_CHECKING:
     from ...api.consumers import ConsumerConfig, ConsumerInfo
@@ -70,7 +71,8 @@ class Seat:
         self._consumer: Consumer | None = None
         self._consuming: Consuming | None = None
         self._resume_at = 0.0
-        self._patient_until = 0.0  # with a consumer that differs and is in use
+        time, settings = asyncio.get_running_loop().time, crew.settings
+        self._patience = Patience(time, lease_s=settings.lease_s, pin_s=settings.pin_s)
         self._task = asyncio.get_running_loop().create_task(
             self._run(), name=f"{crew.label} at {name}"
         )
@@ -185,7 +187,7 @@ class Seat:
         except HeadraceError as error:
             crew.report(error)
             return Failed()
-        self._patient_until = 0.0
+        self._patience.end()
         return Created()
 
     async def _make_way(self, config: ConsumerConfig, error: JetStreamApiError) -> bool:
@@ -202,6 +204,11 @@ class Seat:
             )
         return False
 
+    def _say_it_waits(self, why: str) -> None:
+        if self._patience.is_to_be_told():
+            crew = self._crew
+            crew.report(GroupError(f"{crew.label} waits for its consumer {self._name!r}: {why}"))
+
     async def _there(self) -> ConsumerInfo | None:
         """The consumer that exists; None if it is gone."""
         try:
@@ -214,6 +221,7 @@ class Seat:
     async def _refused(self, config: ConsumerConfig, error: JetStreamApiError) -> Event:
         crew = self._crew
         if error.err_code == _OVERLAPS:
+            self._say_it_waits("another consumer of the group has some of its partitions still")
             return Overlaps()
         if error.err_code == _DIFFERS:
             if not crew.settings.is_static:
@@ -304,18 +312,21 @@ class Seat:
 
     async def _delete(self) -> Event:
         """Delete the consumer that differs, unless its pinned client may still be draining it."""
-        crew, time = self._crew, asyncio.get_running_loop().time
+        crew = self._crew
         try:
             other = await crew.js.consumer(crew.stream, self._name)
             info = other.cached_info
             if info is not None and info.config.metadata.get(ROLE) == QUERY_ROLE:
                 return InUse()  # however long: it is not there for its pin
             if info is not None and is_in_use(info):
-                if not self._patient_until:
-                    self._patient_until = time() + 2 * crew.settings.pin_s
-                if time() < self._patient_until:
+                is_pinned = is_pulled_from(info)
+                if not self._patience.is_over(is_pinned=is_pinned):
+                    self._say_it_waits(
+                        "the consumer has other settings, and a former owner may be handling "
+                        f"{info.num_ack_pending} messages of it"
+                    )
                     return InUse()
-            self._patient_until = 0.0
+            self._patience.end()
             await other.delete()
         except JetStreamApiError as error:
             if error.code != _NOT_FOUND:

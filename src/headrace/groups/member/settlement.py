@@ -41,6 +41,11 @@ def is_in_use(info: ConsumerInfo) -> bool:
     return is_pinned or info.num_ack_pending > 0
 
 
+def is_pulled_from(info: ConsumerInfo) -> bool:
+    """Whether somebody is pinned, or waits to be."""
+    return bool(info.num_waiting) or any(g.pinned_client_id for g in info.priority_groups)
+
+
 def differences(there: ConsumerConfig, ours: ConsumerConfig) -> list[str]:
     """The settings that are given in ``ours``, and others in ``there``."""
     plain = ConsumerConfig()

@@ -247,6 +247,14 @@ def test_limits_of_another_configuration_are_met() -> None:
     assert (state["messages"], state["first_seq"]) == (2, 499)
 
 
+@pytest.mark.parametrize("retention", ["limits", "workqueue"])
+def test_a_stream_that_refuses_new_messages_is_restored_with_more_than_fits(retention: str) -> None:
+    client = World().client()
+    limits = {**CONFIG, "retention": retention, "discard": "new", "max_msgs": 5}
+    assert "error" not in restore(client, backup(20), limits)
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 20
+
+
 DAMAGED = {
     "cut off": backup(50)[:-20],
     "a wrong checksum": backup(50)[:-10] + b"\0" + backup(50)[-9:],
