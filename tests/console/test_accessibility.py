@@ -18,6 +18,7 @@ pytestmark = [
 
 PAGES = (
     ("overview", "Overview"),
+    ("alerts", "Alerts"),
     ("streams", "Streams"),
     ("streams/ORDERS", "ORDERS"),
     ("streams/ORDERS/messages", "messages"),

@@ -60,6 +60,7 @@ async def curves(page: Any, count: int) -> None:
 async def test_every_page_shows_its_texts_as_text(shown: World, page: Any) -> None:
     pages = [
         ("overview", "Overview", "ORDERS"),
+        ("alerts", "Alerts", "worth knowing"),
         ("streams", "Streams", SUBJECT_ATTACK.split("<", 1)[0].rstrip(".")),
         ("streams/ORDERS", "ORDERS", ATTACK),
         ("streams/ORDERS/messages", "messages", ATTACK),

@@ -1,4 +1,4 @@
-"""What a consumer is for, where its maker has said so in its metadata. Pure."""
+"""What a consumer is for, and what happens to a stream, where somebody has said so in its metadata. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ SPARK_PROGRESS: Final = "spark-progress"
 """It shows how far a Spark query is, which reads the stream by other ways: nobody is to pull from it."""
 TOLD: Final = "headrace.told"
 """When its reader last said how far it is (RFC 3339), within seconds: nothing else of it moves then."""
+
+RENAMED_TO: Final = "headrace.rename.to"
+"""In a stream's metadata: it is being renamed to that."""
+REPARTITIONED_TO: Final = "headrace.repartition.to"
+"""In a stream's metadata: that one takes its messages, with other partitions."""
 
 
 def shows_progress(metadata: Mapping[str, str] | None) -> bool:

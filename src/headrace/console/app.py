@@ -20,6 +20,7 @@ from .guard import Guard
 from .logins import Logins
 from .routes import (
     accounts,
+    alerts,
     buckets,
     consumers,
     dead,
@@ -54,6 +55,7 @@ def create_app(settings: Settings, sources: Sources, clock: Callable[[], float])
     tables = (
         sessions,
         live,
+        alerts,
         streams,
         messages,
         search,

@@ -11,6 +11,7 @@ from ..client.connection import Connection
 from ..client.jetstream_context import JetStream
 from ..documents import DocumentError, read_json
 from ..errors import HeadraceError
+from .alerts import Alerts
 from .answers import RefusedError
 from .settings import Settings
 from .watcher import Watcher
@@ -37,6 +38,7 @@ class Sources:
         settings: what the console was told.
         connection, js: to the server.
         watcher: the newest look.
+        alerts: what is wrong in it.
         followers: browsers that follow a stream or the looks right now.
         uploads: objects that are being uploaded right now.
     """
@@ -53,6 +55,7 @@ class Sources:
         self.connection = connection
         self.js = js if js is not None else connection.jetstream()
         self.watcher = Watcher(connection, self.js, settings.interval_s)
+        self.alerts = Alerts(self.js, self.watcher)
         self.followers = self.uploads = 0
         self._given = monitoring
         self._stack = contextlib.AsyncExitStack()

@@ -1,3 +1,5 @@
+"""``headrace doctor`` about groups that messages cannot reach."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """``headrace doctor``: what is wrong here, and the command that mends it.
 
-``findings`` says what a finding is; ``machine`` looks at this machine, ``server`` at the server, ``streams``
-at what is in it.
+``machine`` looks at this machine, ``server`` at the server; ``headrace.doctor`` says what a finding is, and
+looks at streams and groups.
 """
 
 from __future__ import annotations

@@ -9,17 +9,17 @@ from typing import Any
 
 import click
 
+from ...doctor.findings import MARKS, Finding, Findings
+from ...doctor.groups import look_at_groups
+from ...doctor.streams import look_at_streams
 from ...errors import HeadraceError
 from ..server.pages import MONITOR
 from ..shared.errors import explain
 from ..shared.output import Output, output_options, printable, terminal
 from ..shared.verbs import command_of, connected, output_above, own_values, run_loop
 from ..shared.where import connection_options, given_above, where
-from .findings import MARKS, Finding, Findings
-from .groups import look_at_groups
 from .machine import look_at_machine, look_at_store
 from .server import look_at_server
-from .streams import look_at_streams
 
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
@@ -44,8 +44,8 @@ def _examine(context: click.Context, /, **values: Any) -> int:
     async def look() -> None:
         async with connected(where(given_above(context)), Output()) as session:
             if await look_at_server(findings, session, own["monitor"]):
-                await look_at_streams(findings, session)
-                await look_at_groups(findings, session)
+                await look_at_streams(findings, session.js)
+                await look_at_groups(findings, session.js)
 
     try:
         run_loop(look())

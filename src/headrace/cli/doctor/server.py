@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from ...doctor.findings import Findings
 from ...errors import HeadraceError
 from ..server.pages import page
 from ..shared.errors import Failure
 from ..shared.units import bytes_text, counted, duration_text, moment_of
 from ..shared.verbs import Session
-from .findings import Findings
 from .machine import look_at_store
 
 _PINGS: Final = 5

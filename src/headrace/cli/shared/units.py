@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ...quantities import bytes_text as bytes_text
+from ...quantities import counted as counted
+from ...quantities import duration_text as duration_text
+from ...quantities import moment_of as moment_of
+
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
 else:
@@ -84,44 +89,9 @@ SIZE: Final = Parsed("size", parse_size)
 MOMENT: Final = Parsed("time", lambda text: parse_moment(text, datetime.now(UTC)))
 
 
-def bytes_text(count: float) -> str:
-    """``1.5 MiB``."""
-    if count < 0:
-        return "unlimited"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if count < 1024 or unit == "TiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    raise AssertionError
-
-
 def count_text(count: float) -> str:
     """``1,234``."""
     return "unlimited" if count < 0 else f"{count:,.0f}"
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 message``, ``2 messages``."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def duration_text(seconds: float) -> str:
-    """``2d3h``, ``1m30s``, ``1.50s``, ``250ms``; two units at most."""
-    if seconds < 0:
-        return "never"
-    if seconds == 0:
-        return "0s"
-    if seconds < 1:
-        return f"{seconds * 1000:.3g}ms" if seconds >= 0.001 else f"{seconds * 1e6:.3g}µs"
-    if seconds < 60:
-        return f"{seconds:.2f}s" if seconds % 1 else f"{seconds:.0f}s"
-    parts: list[tuple[int, str]] = []
-    left = round(seconds)
-    for unit, size in (("y", 31_536_000), ("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
-        number, left = divmod(left, size)
-        if number or parts:
-            parts.append((number, unit))
-    return "".join(f"{number}{unit}" for number, unit in parts[:2] if number)
 
 
 def ago(text: str | None, now: datetime) -> str:
@@ -129,8 +99,3 @@ def ago(text: str | None, now: datetime) -> str:
     if not text or text.startswith("0001-"):
         return "never"
     return duration_text(max(0, round((now - moment_of(text)).total_seconds())))
-
-
-def moment_of(text: str) -> datetime:
-    """A time of the server's, RFC 3339 with nanoseconds."""
-    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text))

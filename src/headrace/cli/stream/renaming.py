@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from ...api.roles import RENAMED_TO
 from ...api.streams import StreamInfo
 from ...client import JetStream, Stream, TransferProgress
 from ...documents import DocumentError, read_typed
@@ -22,7 +23,7 @@ from ...errors import HeadraceError
 from ...groups import elastic, static
 from .copying import find, transfer
 
-TO: Final = "headrace.rename.to"
+TO: Final = RENAMED_TO
 SUBJECTS: Final = "headrace.rename.subjects"
 PAUSED: Final = "headrace.rename.paused"
 FROM: Final = "headrace.rename.from"

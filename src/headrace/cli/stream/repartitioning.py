@@ -21,13 +21,14 @@ from typing import Final
 
 import msgspec
 
+from ...api.roles import REPARTITIONED_TO
 from ...api.streams import StreamConfig, StreamInfo, StreamSource, SubjectTransformConfig
 from ...client import JetStream
 from ...documents import DocumentError, read_typed
 from ...errors import HeadraceError
 from .copying import find
 
-TO: Final = "headrace.repartition.to"
+TO: Final = REPARTITIONED_TO
 SUBJECTS: Final = "headrace.repartition.subjects"
 FROM: Final = "headrace.repartition.from"
 BOUNDARY: Final = "headrace.repartition.boundary"

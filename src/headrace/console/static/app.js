@@ -4,6 +4,7 @@ import { path } from "/address.js";
 import { start, useLive } from "/live.js";
 import { Dialog, Problem } from "/parts.js";
 import { Overview } from "/pages/overview.js";
+import { Alerts } from "/pages/alerts.js";
 import { Streams, Stream } from "/pages/streams.js";
 import { Messages } from "/pages/messages.js";
 import { DeadLetters } from "/pages/dead.js";
@@ -18,7 +19,7 @@ import { Connections } from "/pages/connections.js";
 import { Accounts } from "/pages/accounts.js";
 
 const PAGES = [
-  ["overview", "Overview", "o"], ["streams", "Streams", "s"], ["consumers", "Consumers", "c"], ["groups", "Groups", "g"],
+  ["overview", "Overview", "o"], ["alerts", "Alerts", "e"], ["streams", "Streams", "s"], ["consumers", "Consumers", "c"], ["groups", "Groups", "g"],
   ["buckets", "Buckets", "b"], ["jobs", "Jobs", "j"], ["pipelines", "Pipelines", "l"], ["spark", "Spark", "p"], ["connections", "Connections", "n"], ["accounts", "Accounts", "a"],
 ];
 
@@ -36,7 +37,7 @@ function pageOf(parts) {
   if (first === "jobs" && rest[2] === "job") return [Job, { channel: rest[0], consumer: rest[1], job: rest[3] }];
   if (first === "jobs" && rest.length === 1) return [FindJobs, { channel: rest[0] }];
   if (first === "jobs" && rest.length === 2) return [Dead, { channel: rest[0], consumer: rest[1] }];
-  const pages = { overview: Overview, streams: Streams, consumers: Consumers, groups: Groups, buckets: Buckets, jobs: Jobs, pipelines: Pipelines, spark: Spark, connections: Connections, accounts: Accounts };
+  const pages = { overview: Overview, alerts: Alerts, streams: Streams, consumers: Consumers, groups: Groups, buckets: Buckets, jobs: Jobs, pipelines: Pipelines, spark: Spark, connections: Connections, accounts: Accounts };
   return [Object.hasOwn(pages, first) && rest.length === 0 ? pages[first] : Nowhere, {}];
 }
 

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from ...api.errors import Errors
-from ...client import KeyValue
-from ...errors import JetStreamApiError
-from ...groups import ElasticGroup, GroupError, GroupNotFoundError, StaticGroup
-from ...groups.bucket import Records
-from ...groups.trouble import troubles
-from ..shared.units import counted
-from ..shared.verbs import Session
+from ..api.errors import Errors
+from ..client import JetStream, KeyValue
+from ..errors import JetStreamApiError
+from ..groups import ElasticGroup, GroupError, GroupNotFoundError, StaticGroup
+from ..groups.bucket import Records
+from ..groups.trouble import troubles
+from ..quantities import counted
 from .findings import Findings
 
 _NOT_FOUND = Errors.STREAM_NOT_FOUND.err_code
 
 
-async def look_at_groups(findings: Findings, session: Session) -> None:
-    """Each group of each stream, also of those that are gone."""
+async def look_at_groups(findings: Findings, js: JetStream, most: int | None = None) -> None:
+    """Each group of each stream, also of those that are gone; ``most`` of each kind, if that is said."""
     before, groups = len(findings.found), 0
-    groups += await _look_at(findings, session, Records(session.js, StaticGroup))
-    groups += await _look_at(findings, session, Records(session.js, ElasticGroup))
+    groups += await _look_at(findings, js, Records(js, StaticGroup), most)
+    groups += await _look_at(findings, js, Records(js, ElasticGroup), most)
     if groups and len(findings.found) == before:
         findings.ok("groups", f"messages reach {counted(groups, 'group')}")
 
 
 async def _look_at(
-    findings: Findings, session: Session, records: Records[StaticGroup] | Records[ElasticGroup]
+    findings: Findings,
+    js: JetStream,
+    records: Records[StaticGroup] | Records[ElasticGroup],
+    most: int | None,
 ) -> int:
-    groups = 0
-    for key in await _keys(records):
+    groups, keys = 0, await _keys(records)
+    for key in keys[:most]:
         stream, _, name = key.partition(".")
         what = f"group {stream} > {name}"
         try:
@@ -39,9 +41,12 @@ async def _look_at(
             findings.problem(what, str(error), f"headrace kv get {records.bucket} {key}")
             continue
         groups += 1
-        for each in await troubles(session.js, group):
+        for each in await troubles(js, group):
             tell = findings.problem if each.is_certain else findings.note
             tell(what, each.text, each.mend)
+    if most is not None and len(keys) > most:
+        left = counted(len(keys) - most, "group")
+        findings.note("groups", f"{left} more were not looked at", "headrace doctor")
     return groups
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from ...api.consumers import ConsumerInfo
-from ...api.roles import shows_progress
-from ...api.streams import StreamInfo
-from ..shared.units import bytes_text, counted, duration_text, moment_of
-from ..shared.verbs import Session
+from ..api.consumers import ConsumerInfo
+from ..api.roles import shows_progress
+from ..api.streams import StreamInfo
+from ..client.jetstream_context import JetStream
+from ..quantities import bytes_text, counted, duration_text, moment_of
 from .findings import Findings
 from .moving import look_at_moving
 
@@ -20,13 +20,13 @@ _BUCKETS: Final = ("KV_", "OBJ_")
 _ENDLESS_BYTES: Final = 1 << 30
 
 
-async def look_at_streams(findings: Findings, session: Session) -> None:
+async def look_at_streams(findings: Findings, js: JetStream) -> None:
     """Each stream, and each of its consumers."""
     now = datetime.now(UTC)
     streams, before = 0, len(findings.found)
-    async for stream in session.js.streams():
+    async for stream in js.streams():
         streams += 1
-        consumers = [each async for each in session.js.consumers(stream.config.name)]
+        consumers = [each async for each in js.consumers(stream.config.name)]
         look_at_stream(findings, stream, consumers)
         for consumer in consumers:
             look_at_consumer(findings, consumer, now)

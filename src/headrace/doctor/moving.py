@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...api.streams import StreamInfo
-from ..stream import renaming, repartitioning
+from ..api.roles import RENAMED_TO, REPARTITIONED_TO
+from ..api.streams import StreamInfo
 from .findings import Findings
 
 
@@ -12,10 +12,10 @@ def look_at_moving(findings: Findings, stream: StreamInfo, unhandled: int) -> No
     consumers have not handled yet."""
     name, told = stream.config.name, stream.config.metadata
     what = f"stream {name}"
-    if to := told.get(renaming.TO):
+    if to := told.get(RENAMED_TO):
         text = f"is being renamed to {to}: it takes no messages, and its consumers pause"
         findings.problem(what, text, f"headrace stream rename {name} {to}")
-    if to := told.get(repartitioning.TO):
+    if to := told.get(REPARTITIONED_TO):
         text = f"takes no messages any more: {to} takes them, with other partitions"
         if unhandled:
             findings.note(what, f"{text}; its consumers have {unhandled:,} left")

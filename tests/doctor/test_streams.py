@@ -15,8 +15,8 @@ from headrace.api.streams import (
     StreamSourceInfo,
     StreamStateInfo,
 )
-from headrace.cli.doctor.findings import Findings
-from headrace.cli.doctor.streams import look_at_consumer, look_at_stream
+from headrace.doctor.findings import Findings
+from headrace.doctor.streams import look_at_consumer, look_at_stream
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CONSUMER = ConsumerInfo(
