@@ -187,6 +187,7 @@ def _target(rng: random.Random, endpoint: Endpoint, shared: Shared) -> bytes:
         "producerId": rng.choice(("p", "p2")),
         "messageId": rng.choice(("m1", "m2", "none")),
         "jobId": rng.choice(shared.jobs)[0] if shared.jobs else "1",
+        "scheduleId": rng.choice(("s1", "s2")),
     }
     path = endpoint.path
     for name in re.findall(r"{(\w+)}", path):
@@ -337,10 +338,25 @@ def _struct(rng: random.Random, kind: type[msgspec.Struct], shared: Shared) -> d
         made["id"], made["lease"] = rng.choice(shared.jobs)
     if "wait_seconds" in made:
         made["wait_seconds"] = rng.choice((0, 0.01, -1, "1", 10**400, 61))
+    if "cron" in made and rng.random() < 0.7:
+        made["cron"] = rng.choice(
+            ("* * * * * *", "@daily", "0 0 29 2 *", "*/0 * * * *", "1-0 * * * *")
+        )
+    if "time_zone" in made and rng.random() < 0.7:
+        made["time_zone"] = rng.choice(("UTC", "Europe/Berlin", "../zone", "\0", ".", "/"))
     if "settings" in made and rng.random() < 0.7:
         made["settings"] = {
             rng.choice(
-                ("retry", "breaker", "timeout_s", "concurrency", "rate_per_s", "sign", "no")
+                (
+                    "retry",
+                    "breaker",
+                    "timeout_s",
+                    "concurrency",
+                    "rate_per_s",
+                    "sign",
+                    "filter",
+                    "no",
+                )
             ): (_anything(rng, 0))
         }
     return made
@@ -367,6 +383,8 @@ def _anything(rng: random.Random, depth: int) -> Any:
         "failures",
         "open_s",
         "disable_after_s",
+        "subjects",
+        "headers",
         "a",
     )
     return {rng.choice(names): _anything(rng, depth + 1) for _ in range(rng.randrange(4))}

@@ -22,7 +22,7 @@ from jobs_contract import ContractTransport
 from jobs_world import World
 
 # Those that refer to others come first.
-TABLES = ["attempt", "job", "message", "consumer", "channel", "producer"]
+TABLES = ["attempt", "job", "message", "schedule", "consumer", "channel", "producer"]
 TABLES += ["counter", "event", "outcome", "leader", "meta", "removed_jobs"]
 
 

@@ -32,6 +32,7 @@ async def test_definitions_and_operations_ask_for_the_admin_token(world: World) 
         "producerId": "p",
         "messageId": "m",
         "jobId": "1",
+        "scheduleId": "s",
     }
     for endpoint in ENDPOINTS:
         if not endpoint.admin:

@@ -31,6 +31,8 @@ async def full(world: World) -> None:
     await world.broadcast(
         X_Broker_Message_ID="later", X_Broker_Scheduled_For="2999-01-01T00:00:00.5Z"
     )
+    schedule = {"cron": "@daily", "message": {"payload": "AP8=", "encoding": "base64"}}
+    await world.http.put("/v2/channel/c/schedule/s", json=schedule)
     await world.http.patch("/v2/channel/c/consumer/k", json={"settings": {"outcomes": True}})
     done, dead, tried, *_ = await world.claim(5)
     await world.lease("complete", jobs=held(done))

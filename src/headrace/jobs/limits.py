@@ -84,6 +84,14 @@ STOP_MARGIN_S: Final = (
     0.25  # what the specification calls stopTimeout is connection timeout plus this
 )
 SCHEDULE_MIN_DELAY_S_DEFAULT: Final = 120.0  # a message scheduled sooner: 412
+SCHEDULES_MAX: Final = 1000  # more schedules of a channel: 409
+SCHEDULE_ID_CHARS_MAX: Final = (
+    200  # a longer id of a schedule, of which those of messages are made: 400
+)
+SCHEDULE_RUNS_MAX: Final = 100  # missed times of a schedule that one transaction carries out
+SCHEDULE_LATE_S: Final = 60.0  # a time that is later was missed
+SCHEDULE_UPCOMING: Final = 5  # times shown of a schedule
+CRON_CHARS_MAX: Final = 255  # a longer pattern: 400
 SWEEP_ROWS: Final = 1000  # rows that one maintenance transaction changes
 PAGES_GIVEN_BACK: Final = 4000  # SQLite: pages that one transaction takes off the file
 WINDOW_BYTES_MAX: Final = (

@@ -14,7 +14,7 @@ from . import counting, limits
 from .archive import Archive
 from .errors import JobsError
 from .runtime import Runtime
-from .service import publishing, removing, retention, upkeep
+from .service import publishing, removing, retention, scheduling, upkeep
 from .store import Tx
 
 __all__ = ["Maintenance"]
@@ -63,12 +63,14 @@ class Maintenance:
         if upcoming is None:
             self._leads_until_s = 0.0
             return
-        lease_due, schedule_due, removed, left_s = upcoming
+        lease_due, schedule_due, cron_due, removed, left_s = upcoming
         self._pause_s = min(self._pause_s_max, max(_TICK_S, left_s))
         if lease_due:
             await attempt("leases", self._expire)
         if schedule_due:
             await attempt("schedules", self._dispatch)
+        if cron_due:
+            await attempt("cron", self._fire)
         if removed:
             await attempt("removals", self._remove)
         if not await attempt("lead", self._lead):
@@ -147,6 +149,18 @@ class Maintenance:
             for channel, jobs in dispatched.jobs.items():
                 runtime.metrics.add("jobs_enqueued_total", jobs, channel=channel)
 
+    async def _fire(self) -> None:
+        """Some slices only, as of what is removed: a schedule may have missed a great many times."""
+        runtime = self._runtime
+        for _ in range(_SLICES):
+            fired = await runtime.database.write(lambda tx: scheduling.fire_due(tx, tx.now_us()))
+            for channel, count in fired.messages.items():
+                runtime.metrics.add("jobs_published_total", count, channel=channel)
+            for channel, count in fired.jobs.items():
+                runtime.metrics.add("jobs_enqueued_total", count, channel=channel)
+            if not fired.due:
+                return
+
     async def retain(self) -> retention.Removed:
         """Archive and remove expired messages. The archive is on disk before anything is removed."""
         runtime, keep, total = self._runtime, self._keep, retention.Removed()
@@ -185,8 +199,8 @@ class Maintenance:
                 self._runtime.metrics.add("prune_rows_total", count, table=table)
 
 
-def _upcoming(tx: Tx) -> tuple[bool, bool, bool, float]:
-    """Whether a lease has expired, a scheduled message is due, something was deleted.
+def _upcoming(tx: Tx) -> tuple[bool, bool, bool, bool, float]:
+    """Whether a lease has expired, a scheduled message or a schedule is due, something was deleted.
 
     The last are the seconds until there is something to do.
     """
@@ -194,13 +208,14 @@ def _upcoming(tx: Tx) -> tuple[bool, bool, bool, float]:
     if row is None:
         raise AssertionError("an aggregate has one row")
     now = tx.now_us()
-    times = [row[column] for column in ("lease_us", "scheduled_us")]
-    lease_due, schedule_due = (at is not None and at <= now for at in times)
+    times = [row[column] for column in ("lease_us", "scheduled_us", "cron_us")]
+    lease_due, schedule_due, cron_due = (at is not None and at <= now for at in times)
     removed = bool(row["removed"])
     left_us = 0 if removed else min((at - now for at in times if at is not None), default=None)
     return (
         lease_due,
         schedule_due,
+        cron_due,
         removed,
         float("inf") if left_us is None else left_us / 1e6,
     )

@@ -36,7 +36,7 @@ class _Jobs(LazyGroup):
 
 def _commands() -> dict[str, click.Command]:
     from . import commands as verbs
-    from . import deleting, filtering, moving
+    from . import deleting, filtering, moving, scheduling
 
     made = {
         "serve": _verb(
@@ -88,6 +88,7 @@ def _commands() -> dict[str, click.Command]:
     for name, text, call, declare in (
         *verbs.REMOTE,
         filtering.FILTER,
+        *scheduling.SCHEDULING,
         deleting.DRAIN,
         *deleting.DESTROYING,
     ):
@@ -142,6 +143,9 @@ jobs = _Jobs(
         "consumer": Verb("create or change a consumer", "-"),
         "token": Verb("give a consumer another token", "-"),
         "filter": Verb("which messages a consumer gets: shown, or set", "-"),
+        "schedule": Verb("publish a message again and again, by cron", "-"),
+        "schedules": Verb("what a channel publishes again and again", "-"),
+        "unschedule": Verb("delete a schedule", "-"),
         "drain": Verb("let a channel take no more messages", "-"),
         "delete-channel": Verb("delete a channel with what hangs on it", "-"),
         "delete-producer": Verb("delete a producer", "-"),

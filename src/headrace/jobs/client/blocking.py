@@ -262,6 +262,37 @@ class JobsClient:
             )
         )
 
+    # Schedules
+
+    def put_schedule(
+        self,
+        channel: str,
+        schedule: str,
+        cron: str,
+        payload: bytes,
+        **options: Unpack[management.ScheduleOptions],
+    ) -> dict[str, Any]:
+        """Publish ``payload`` again and again, by ``cron``: five fields (``0 6 * * mon-fri``), six (seconds
+        first) or ``@daily`` and its like. Replaces the schedule of this id.
+
+        ``options`` may have a ``time_zone``, ``missed`` (``once``, ``all``, ``skip``), ``paused``, and of
+        its messages what ``publish`` takes. Returns it with the times that come (``upcoming``).
+        """
+        call = management.put_schedule(channel, schedule, cron, payload, options)
+        return self._do(call)
+
+    def schedule(self, channel: str, schedule: str) -> dict[str, Any]:
+        """A schedule with its message and the times that come."""
+        return self._do(management.schedule(channel, schedule))
+
+    def schedules(self, channel: str) -> list[dict[str, Any]]:
+        """The schedules of a channel, by id, each with its next time and its last."""
+        return self._do(management.schedules(channel))
+
+    def delete_schedule(self, channel: str, schedule: str) -> None:
+        """Delete a schedule; what it has published stays."""
+        self._do(management.remove_schedule(channel, schedule))
+
     # Pulling
 
     def queue(
@@ -363,64 +394,28 @@ class JobsClient:
             path = page.next
 
     def cancel_jobs(
-        self,
-        channel: str,
-        *,
-        job: str | None = None,
-        consumer: str | None = None,
-        message: str | None = None,
-        states: Sequence[str] = (),
-        older_than_s: float = 0.0,
-        dry_run: bool = False,
+        self, channel: str, **wanted: Unpack[management.JobsToCancel]
     ) -> dict[str, Any]:
-        """Cancel one job, or all that are waiting or running and match. Needs a filter at least.
+        """Cancel one ``job``, or all that are waiting or running and match ``consumer``, ``message``,
+        ``states`` and ``older_than_s``. Needs a filter at least.
 
         A waiting job is DEAD at once, with the reason ``cancelled``. One that runs is told at its next
         heartbeat, and is DEAD when its claim ends, unless it is completed first. Returns how many were
         ``waiting`` and ``running``; with ``dry_run`` nothing is changed.
         """
-        return self._do(
-            management.cancel(
-                channel,
-                job=job,
-                consumer=consumer,
-                message=message,
-                states=list(states),
-                older_than_seconds=older_than_s,
-                dry_run=dry_run,
-            )
-        )
+        return self._do(management.cancel(channel, wanted))
 
     def replay_jobs(
-        self,
-        channel: str,
-        *,
-        consumer: str | None = None,
-        messages: Sequence[str] = (),
-        states: Sequence[str] = (),
-        since: str | None = None,
-        until: str | None = None,
-        rate_per_s: float = 0.0,
-        dry_run: bool = False,
+        self, channel: str, **wanted: Unpack[management.JobsToReplay]
     ) -> dict[str, Any]:
         """Hand out jobs again that were delivered or are dead, with all their retries.
 
         Of ``messages``, or made between ``since`` and ``until`` (RFC 3339; now, if it is not given); of one
-        consumer, or of each. ``states`` are DELIVERED, DEAD; none is both. ``rate_per_s`` spreads them; 0 is
-        all at once. Returns how many were ``delivered`` and ``dead``; with ``dry_run`` nothing is changed.
+        ``consumer``, or of each. ``states`` are DELIVERED, DEAD; none is both. ``rate_per_s`` spreads them;
+        0 is all at once. Returns how many were ``delivered`` and ``dead``; with ``dry_run`` nothing is
+        changed.
         """
-        return self._do(
-            management.replay(
-                channel,
-                consumer=consumer,
-                messages=list(messages),
-                states=list(states),
-                since=since,
-                until=until,
-                rate_per_s=rate_per_s,
-                dry_run=dry_run,
-            )
-        )
+        return self._do(management.replay(channel, wanted))
 
     def dead_jobs(self, channel: str, consumer: str) -> Iterator[dict[str, Any]]:
         """All dead jobs, newest first, page by page."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ __all__ = ["DeadPage"]
 
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 _PASSING: Final = frozenset({"moving", "running"})
+_OF_SCHEDULE: Final = frozenset({"time_zone", "missed", "paused"})
 _AGAIN_S: Final = 0.5  # a slice of what is moved takes about as long
 _LONG_S: Final = 600.0  # for calls about all dead jobs
 
@@ -208,16 +210,131 @@ def _jobs_page(answer: Answer) -> JobsPage:
     return JobsPage(page["jobs"], page["pages"].get("next"))
 
 
-def cancel(channel: str, **wanted: Any) -> Call[dict[str, Any]]:
-    content = msgspec.json.encode(wanted)
+class JobsToCancel(TypedDict, total=False):
+    """Which jobs ``cancel_jobs`` means; a filter at least."""
+
+    job: str | None
+    """This one."""
+
+    consumer: str | None
+    """Those of this consumer."""
+
+    message: str | None
+    """Those of this message."""
+
+    states: Sequence[str]
+    """QUEUED, INFLIGHT; both, if not given."""
+
+    older_than_s: float
+    """Those made so many seconds ago, or before."""
+
+    dry_run: bool
+    """True: change nothing."""
+
+
+class JobsToReplay(TypedDict, total=False):
+    """Which jobs ``replay_jobs`` means: of messages, or of a time."""
+
+    consumer: str | None
+    """Those of this consumer; of each, if not given."""
+
+    messages: Sequence[str]
+    """Those of these messages."""
+
+    states: Sequence[str]
+    """DELIVERED, DEAD; both, if not given."""
+
+    since: str | None
+    """Those made since then, RFC 3339."""
+
+    until: str | None
+    """Those made until then; until now, if not given."""
+
+    rate_per_s: float
+    """So many in a second; all at once, if not given."""
+
+    dry_run: bool
+    """True: change nothing."""
+
+
+def cancel(channel: str, wanted: Mapping[str, Any]) -> Call[dict[str, Any]]:
+    given = {
+        "older_than_seconds" if name == "older_than_s" else name: each
+        for name, each in wanted.items()
+    }
+    content = msgspec.json.encode(given)
     path = path_of("v2", "channel", channel, "jobs", "cancel")
     return Call("POST", path, mapping, content=content, timeout_min_s=_LONG_S)
 
 
-def replay(channel: str, **wanted: Any) -> Call[dict[str, Any]]:
+def replay(channel: str, wanted: Mapping[str, Any]) -> Call[dict[str, Any]]:
     content = msgspec.json.encode(wanted)
     path = path_of("v2", "channel", channel, "replay")
     return Call("POST", path, mapping, content=content, timeout_min_s=_LONG_S)
+
+
+# Schedules
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """What a schedule may have beside its pattern and its payload."""
+
+    time_zone: str
+    """Whose clock the pattern means, such as ``Europe/Berlin``; UTC, if not given."""
+
+    missed: Literal["once", "all", "skip"]
+    """What becomes of times at which no service ran: one message for all (if not given), each, none."""
+
+    paused: bool
+    """True: publish nothing until it is put again without."""
+
+    content_type: str
+    """``application/octet-stream``, if not given."""
+
+    priority: int
+    """Higher goes first; 0, if not given."""
+
+    ordering_key: str | None
+    """Jobs of one key are handed out one at a time, in order."""
+
+    subject: str | None
+    """What the messages are about: the filters of consumers go by it."""
+
+    metadata: Mapping[str, str]
+    """Headers of the messages."""
+
+
+def schedule_path(channel: str, schedule: str) -> str:
+    return path_of("v2", "channel", channel, "schedule", schedule)
+
+
+def put_schedule(
+    channel: str, schedule: str, cron: str, payload: bytes, options: Mapping[str, Any]
+) -> Call[dict[str, Any]]:
+    of_message = {name: value for name, value in options.items() if name not in _OF_SCHEDULE}
+    headers = of_message.pop("metadata", {})
+    encoded = base64.b64encode(payload).decode()
+    message = {"payload": encoded, "encoding": "base64", "headers": headers, **of_message}
+    own = {name: value for name, value in options.items() if name in _OF_SCHEDULE}
+    content = msgspec.json.encode({"cron": cron, "message": message, **own})
+    return Call("PUT", schedule_path(channel, schedule), mapping, content=content)
+
+
+def schedule(channel: str, schedule: str) -> Call[dict[str, Any]]:
+    return Call("GET", schedule_path(channel, schedule), mapping)
+
+
+def schedules(channel: str) -> Call[list[dict[str, Any]]]:
+    return Call("GET", path_of("v2", "channel", channel, "schedules"), _schedules)
+
+
+def _schedules(answer: Answer) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = mapping(answer)["schedules"]
+    return found
+
+
+def remove_schedule(channel: str, schedule: str) -> Call[None]:
+    return Call("DELETE", schedule_path(channel, schedule), lambda answer: None)
 
 
 def dead_path(channel: str, consumer: str) -> str:

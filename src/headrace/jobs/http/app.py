@@ -29,6 +29,7 @@ from . import (
     operations,
     pull,
     replay,
+    schedules,
 )
 from .endpoint import Endpoint
 from .front import Front
@@ -50,6 +51,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *leased.ENDPOINTS,
     *jobs.ENDPOINTS,
     *replay.ENDPOINTS,
+    *schedules.ENDPOINTS,
     *channels.ENDPOINTS,
     *consumers.ENDPOINTS,
     *operations.ENDPOINTS,

@@ -23,7 +23,7 @@ from .broadcast import RESERVED_HEADERS, RESERVED_PREFIXES
 from .endpoint import PRODUCER_TOKENS, Endpoint, reply
 from .incoming import header, moment_us, read_json
 
-__all__ = ["ENDPOINTS"]
+__all__ = ["ENDPOINTS", "At", "message_of"]
 
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _FIELDS: Final = {
@@ -52,12 +52,14 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
         raise bad_request(
             "invalid_batch", f"1 to {limits.BATCH_MAX} messages are accepted", "messages"
         )
-    messages = [_message(number, given) for number, given in enumerate(body.messages)]
+    messages = [
+        message_of(f"messages[{number}]", given) for number, given in enumerate(body.messages)
+    ]
 
     def write(tx: Tx) -> list[Published]:
         allowed, now = publishing.publisher(tx, channel_id, *tokens), tx.now_us()
         for number, message in enumerate(messages):
-            with _At(number):
+            with At(f"messages[{number}]"):
                 publishing.check_message(message, runtime.options, now)
         seq = allowed["channel_seq"]
         keys = {message.ordering_key for message in messages if message.ordering_key is not None}
@@ -66,7 +68,7 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
             tx.all("lock_keys", keys=json.dumps(sorted(f"{seq} {key}" for key in keys)))
         published = []
         for number, message in enumerate(messages):
-            with _At(number):
+            with At(f"messages[{number}]"):
                 replay = body.messages[number].idempotent
                 published.append(
                     publishing.broadcast(
@@ -93,23 +95,24 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
     return reply(shapes.PublishedBatch(shown), 201 if new else 200)
 
 
-class _At:
-    """A refusal within it names the message by its number."""
+class At:
+    """A refusal within it names the message by ``where`` it is in the body."""
 
-    def __init__(self, number: int) -> None:
-        self._number = number
+    def __init__(self, where: str) -> None:
+        self._where = where
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, JobsError) and error.field is not None:
-            field = f"messages[{self._number}].{_FIELDS.get(error.field, error.field)}"
+            field = f"{self._where}.{_FIELDS.get(error.field, error.field)}"
             raise JobsError(error.status, error.code, error.message, field) from error
 
 
-def _message(number: int, given: shapes.BatchMessage) -> NewMessage:
-    with _At(number):
+def message_of(where: str, given: shapes.BatchMessage) -> NewMessage:
+    """The message that is given at ``where`` in the body; 400 for one that cannot be."""
+    with At(where):
         if given.idempotent and given.id is None:
             raise bad_request("id_missing", "an idempotent message needs an id", "id")
         _check_headers(given)

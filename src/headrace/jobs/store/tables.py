@@ -14,6 +14,11 @@ _NAMED: Final = ("name", "token_hash", "created_us", "updated_us", "removed_us")
 WHOLE: Final[dict[str, tuple[str, ...]]] = {
     "producer": ("seq", "producer_id", *_NAMED),
     "channel": ("seq", "channel_id", *_NAMED, "draining", "filtered", "events_seq"),
+    "schedule": (
+        *("seq", "channel_seq", "schedule_id", "cron", "time_zone", "missed", "paused", "payload"),
+        *("content_type", "priority", "ordering_key", "headers", "next_us", "last_us"),
+        *("created_us", "updated_us"),
+    ),
     "consumer": (
         *("seq", "channel_seq", "consumer_id", "name", "token", "previous_token", "callback_url"),
         *("kind", "max_retries", "settings", "secrets", "paused", "disabled_us"),

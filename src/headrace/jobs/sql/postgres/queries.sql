@@ -221,6 +221,13 @@ FROM message JOIN channel ON channel.seq = message.channel_seq
 WHERE message.status = 101 AND message.scheduled_us <= :now
 ORDER BY message.scheduled_us, message.seq LIMIT :n FOR UPDATE OF message SKIP LOCKED;
 
+-- name: due_schedules
+SELECT schedule.*, channel.channel_id, channel.filtered
+FROM schedule JOIN channel ON channel.seq = schedule.channel_seq
+WHERE schedule.paused = 0 AND schedule.next_us <= :now
+AND channel.draining = 0 AND channel.removed_us IS NULL
+ORDER BY schedule.next_us LIMIT :n FOR UPDATE OF schedule SKIP LOCKED;
+
 -- name: jobs_of_messages
 SELECT job.*, consumer.consumer_id FROM job JOIN consumer ON consumer.seq = job.consumer_seq
 WHERE job.message_seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)

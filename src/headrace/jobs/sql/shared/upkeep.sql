@@ -71,9 +71,18 @@ DELETE FROM attempt WHERE seq IN (
 DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at_us < :before ORDER BY seq LIMIT :n);
 
 -- name: next_upkeep_us
--- When the next lease expires and the next scheduled message is due, and whether a consumer or channel was deleted.
+-- When the next lease expires, the next scheduled message and the next schedule are due, and whether a consumer or
+-- channel was deleted.
 SELECT
     (SELECT min(lease_expires_us) FROM job WHERE state = 1002) AS lease_us,
     (SELECT min(scheduled_us) FROM message WHERE status = 101) AS scheduled_us,
+    (
+        SELECT next_us FROM schedule
+        WHERE paused = 0 AND next_us IS NOT NULL AND EXISTS (
+            SELECT 1 FROM channel
+            WHERE channel.seq = schedule.channel_seq AND draining = 0 AND removed_us IS NULL
+        )
+        ORDER BY next_us LIMIT 1
+    ) AS cron_us,
     EXISTS (SELECT 1 FROM consumer WHERE removed_us IS NOT NULL)
     OR EXISTS (SELECT 1 FROM channel WHERE removed_us IS NOT NULL) AS removed;

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.jetstream.schedule.patterns import next_firing, parse_cron
+from headrace.broker.core.jetstream.schedule.patterns import next_firing
+from headrace.cron import parse_cron
 
 SECOND = 1_000_000_000
 BERLIN = ZoneInfo("Europe/Berlin")
