@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,14 +16,24 @@ from headrace.broker.core.peer import Peer
 from headrace.broker.store.storage.memory import MemoryStorage
 from headrace.clock import ManualClock
 from headrace.wire import encode
+from headrace.wire.frames import Frame
 
 HELLO = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 HEARD = b"SUB _R.> 1\r\nSUB plain 2\r\nSUB s.heard 3\r\n"
 STREAMS = [
-    (b"S", b'{"name":"S","subjects":["s.>"],"storage":"memory","allow_batched":true}'),
+    (
+        b"S",
+        b'{"name":"S","subjects":["s.>"],"storage":"memory","allow_batched":true,"allow_direct":true}',
+    ),
     (b"T", b'{"name":"T","subjects":["t.>"],"storage":"memory","max_msg_size":70}'),
 ]
 
+ASKED = [
+    encode.pub(b"$JS.API.DIRECT.GET.S", b"_R.asked", b"", b'{"last_by_subj":"s.a"}'),
+    encode.pub(b"$JS.API.DIRECT.GET.S", b"_R.asked", b"", b'{"multi_last":["s.a","s.b"]}'),
+    encode.pub(b"plain", b"_R.asked", b"", b"x"),
+    encode.pub(b"nobody", b"_R.asked", b"", b"x"),
+]
 ids = st.integers(0, 12).map(lambda number: b"NATS/1.0\r\nNats-Msg-Id: id.%02d\r\n\r\n" % number)
 other = st.sampled_from(
     [
@@ -59,7 +72,11 @@ chunks = st.one_of(
     st.tuples(st.one_of(*alike), publishes(subjects, replies, ids | other, 1)).map(
         lambda parts: parts[0] + parts[1]
     ),
-    st.tuples(st.one_of(*alike), st.just([b"PING\r\n"])).map(lambda parts: parts[0] + parts[1]),
+    st.tuples(
+        st.lists(st.sampled_from(ASKED), max_size=2),
+        st.one_of(*alike, publishes(subjects, replies, ids | other, 8)),
+        st.sampled_from([[], [b"PING\r\n"], [b"SUB _R.> 4\r\n"]]),
+    ).map(lambda parts: [*parts[0], *parts[1], *parts[2]]),
 )
 
 
@@ -95,3 +112,25 @@ def test_a_chunk_says_what_its_frames_say_one_by_one(work: list[list[bytes]]) ->
         one[1].receive(ask)
         other[1].receive(ask)
     assert said(*one) == said(*other)
+
+
+@pytest.mark.parametrize("behind", [b"", b"PING\r\n", encode.pub(b"plain", b"", b"", b"x")])
+@pytest.mark.parametrize("before", [b"", *ASKED])
+def test_messages_behind_a_request_or_before_a_line_are_taken_together(
+    before: bytes, behind: bytes
+) -> None:
+    hub, session = world()
+    taken: list[int] = []
+
+    def one(*_: Any) -> None:
+        taken.append(1)
+
+    def many(frames: Sequence[Frame], _: Any) -> list[Frame]:
+        taken.append(len(frames))
+        return []
+
+    session.router.add_sink(b"many.*", one, many)
+    messages = [encode.pub(b"many.%d" % (number % 3), b"_R.1", b"", b"x") for number in range(20)]
+    session.receive(b"".join([before, *messages, behind]))
+    said(hub, session)
+    assert taken == ([20] if behind in (b"", b"PING\r\n") else [1] * 20)

@@ -11,10 +11,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from ....wire.frames import PUB, Frame
+from .runs import with_runs
 
 if TYPE_CHECKING:
     from ..auth.permissions import Permissions
-    from ..ports.bus import Origin
+    from ..ports.bus import ManySink, Origin
     from .router import Router
 
     HandOver = Callable[[Router, Origin, list[Frame]], list[Frame]]
@@ -27,6 +28,8 @@ FAST_REPLY: Final = b".$FI"  # ends the replies of messages that are always wort
 GROUP_MIN: Final = 8  # so many of any kind are
 ACKS: Final = b"+"
 """The first of a frame no parser makes: ``(ACKS, frames)``, acknowledgements that stand together."""
+MESSAGES: Final = b"&"
+"""Likewise: ``(MESSAGES, frames)``, messages that are probably for one sink."""
 
 
 def is_refused(reply: bytes, router: Router, permissions: Permissions | None) -> bool:
@@ -63,8 +66,40 @@ def hand_over_groups(router: Router, origin: Origin, frames: list[Frame]) -> lis
     if frames[0][1].startswith(RESERVED_REPLY):
         return hand_over_acks(router, origin, frames)
     if len(frames) >= GROUP_MIN or frames[0][2].endswith(FAST_REPLY):
-        return _hand_over_messages(router, origin, frames)
+        return hand_over_messages(router, origin, frames)
     return frames
+
+
+def grouped(router: Router, frames: list[Frame]) -> list[Frame]:
+    """The same frames, with those as one that can probably be handled together."""
+    if len(frames) <= GROUP_MIN:
+        return with_runs(router, frames) if frames else frames
+    return with_runs(router, in_runs(_between(router, frames)))
+
+
+def _between(router: Router, frames: list[Frame]) -> list[Frame]:
+    """The same frames, with messages as one between a request before them and a line behind them.
+
+    A client asks for something and then writes, or writes and then wants to hear that it was read: neither
+    is a reason to take its messages one by one.
+    """
+    end = len(frames) if frames[-1][0] == PUB else len(frames) - 1
+    sink = _sink_of_many(router, frames[1])
+    begin = 0 if _sink_of_many(router, frames[0]) == sink else 1
+    if sink is None or not GROUP_MIN <= end - begin < len(frames):
+        return frames
+    for frame in (frames[end - 1], frames[(begin + end) // 2]):
+        if _sink_of_many(router, frame) != sink:
+            return frames
+    return [*frames[:begin], (MESSAGES, frames[begin:end]), *frames[end:]]
+
+
+def _sink_of_many(router: Router, frame: Frame) -> ManySink | None:
+    """What takes this message with others, if it is one for such a sink."""
+    if frame[0] != PUB or frame[1].startswith(RESERVED_REPLY):
+        return None
+    sink = router.find(frame[1]).only_sink
+    return None if sink is None else router.many_of(sink)
 
 
 def in_runs(frames: list[Frame]) -> list[Frame]:
@@ -108,8 +143,8 @@ def hand_over_acks(router: Router, origin: Origin, frames: list[Frame]) -> list[
     return [*many(frames[:end], origin), *frames[end:]]
 
 
-def _hand_over_messages(router: Router, origin: Origin, frames: list[Frame]) -> list[Frame]:
-    """Hand over a whole chunk if it is for one sink that takes batches."""
+def hand_over_messages(router: Router, origin: Origin, frames: list[Frame]) -> list[Frame]:
+    """Hand over messages, all or none, if they are for one sink that takes batches."""
     total, find = len(frames), router.find
     sink = find(frames[0][1]).only_sink
     many = None if sink is None else router.many_of(sink)
@@ -121,3 +156,10 @@ def _hand_over_messages(router: Router, origin: Origin, frames: list[Frame]) -> 
     if router.answers_others and any(f[2].startswith(ANOTHERS_REPLY) for f in frames):
         return frames
     return [*many(frames, origin)]
+
+
+HANDED_OVER: Final[dict[bytes, HandOver]] = {
+    ACKS: hand_over_acks,
+    MESSAGES: hand_over_messages,
+}
+"""How frames that stand together are handed over, by what they are."""

@@ -28,15 +28,14 @@ from .keepalive import KeepAlive
 from .login import Login
 from .output import Output
 from .publishing import (
-    ACKS,
+    HANDED_OVER,
     RESERVED,
-    hand_over_acks,
+    grouped,
     hand_over_groups,
-    in_runs,
     is_refused,
     say_nobody,
 )
-from .runs import RUN, hand_over_run, with_runs
+from .runs import RUN, hand_over_run
 from .session_input import SessionInput
 from .session_state import SessionEvent, SessionState, next_state
 from .session_subscriptions import SessionSubscriptions, shown
@@ -213,8 +212,7 @@ class Session:
         count = len(frames)
         self.in_bytes += sum([len(f[3]) + len(f[4]) for f in frames if f[0] == PUB])
         if count > 1 and self._relaxed and frames[0][0] == PUB:
-            left = in_runs(self._hand_over(hand_over_groups, frames))
-            frames = with_runs(self.router, left) if left else left
+            frames = grouped(self.router, self._hand_over(hand_over_groups, frames))
         self._handle_frames(iter(frames))
         return count
 
@@ -389,9 +387,9 @@ class Session:
             self._confirm()
         elif op == PING:
             self._keepalive.pinged()
-        elif op == ACKS:
-            acks = self._hand_over(hand_over_acks, frame[1]) if self._relaxed else frame[1]
-            self._handle_frames(iter(acks))
+        elif op in HANDED_OVER:
+            left = self._hand_over(HANDED_OVER[op], frame[1]) if self._relaxed else frame[1]
+            self._handle_frames(iter(left))
         elif op == BROADCAST:
             self._broadcast(frame)
         elif op == RUN:
