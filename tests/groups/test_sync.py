@@ -103,6 +103,20 @@ def test_every_verb(js: sync.JetStream) -> None:
     static.delete(js, "S", "h")
 
 
+def test_what_is_not_begun_says_how_it_is_begun_without_async(
+    js: sync.JetStream, group: str
+) -> None:
+    membership = join(js, group)
+    for call in (membership.wait, membership.wait_for_consuming, lambda: next(membership)):
+        with pytest.raises(GroupConfigurationError, match=r"in headrace\.sync: with … as membership"):
+            call()
+    with (
+        membership,
+        pytest.raises(GroupConfigurationError, match=r"in headrace\.sync: for message in"),
+    ):
+        membership.wait()
+
+
 def test_a_handler_runs_on_a_thread_of_its_own(js: sync.JetStream, group: str) -> None:
     seen: list[tuple[str, int]] = []
     threads: set[str] = set()
