@@ -269,7 +269,9 @@ def test_what_is_not_entered_says_how_it_is_entered_without_async(
     connection: sync.Connection, stream: sync.Stream
 ) -> None:
     js = connection.jetstream()
-    with pytest.raises(ConnectionClosedError, match=r"`async with`, or with `with` in headrace\.sync"):
+    with pytest.raises(
+        ConnectionClosedError, match=r"`async with`, or with `with` in headrace\.sync"
+    ):
         js.publisher().send("sync.a", b"x")
     store = js.create_object_store("UNENTERED", storage="memory")
     store.put("page", b"x")

@@ -108,7 +108,9 @@ def test_what_is_not_begun_says_how_it_is_begun_without_async(
 ) -> None:
     membership = join(js, group)
     for call in (membership.wait, membership.wait_for_consuming, lambda: next(membership)):
-        with pytest.raises(GroupConfigurationError, match=r"in headrace\.sync: with … as membership"):
+        with pytest.raises(
+            GroupConfigurationError, match=r"in headrace\.sync: with … as membership"
+        ):
             call()
     with (
         membership,
