@@ -64,12 +64,10 @@ async def test_replies_come_below_the_inbox_prefix_permitted() -> None:
 
 RESTRICTED = {
     "nats-server": (
-        peers.start_nats_server,
-        'authorization { users: [ { user: u, password: p, permissions: { subscribe: "_MINE.>" } } ] }',
+        'authorization { users: [ { user: u, password: p, permissions: { subscribe: "_MINE.>" } } ] }'
     ),
     "headrace": (
-        peers.start_headrace,
-        '[[users]]\nuser = "u"\npassword = "p"\n[users.permissions]\nsubscribe = "_MINE.>"',
+        '[[users]]\nuser = "u"\npassword = "p"\n[users.permissions]\nsubscribe = "_MINE.>"'
     ),
 }
 
@@ -79,10 +77,13 @@ RESTRICTED = {
 async def test_an_inbox_that_is_not_permitted_is_told_once_whatever_asks(
     tmp_path: Path, kind: str
 ) -> None:
-    start, config = RESTRICTED[kind]
-    server = start(tmp_path, config=config)
+    start = peers.start_headrace if kind == "headrace" else peers.start_nats_server
+    server = start(tmp_path, config=RESTRICTED[kind])
     try:
-        async with connect(server.url, user="u", password="p") as connection:
+        events: list[Event] = []
+        async with connect(
+            server.url, user="u", password="p", on_event=events.append
+        ) as connection:
             js = connection.jetstream()
             for ask in (lambda: connection.request("a"), js.account_info, js.account_info):
                 with pytest.raises(ServerError) as caught:
@@ -93,6 +94,19 @@ async def test_an_inbox_that_is_not_permitted_is_told_once_whatever_asks(
                     '*"; replies need a permitted subject, see option inbox_prefix'
                 )
                 assert len(said.split(";")) == 2
+            assert [type(event) for event in events] == [Connected]  # who asked was told
+            inbox = await connection.subscribe(
+                connection.new_inbox()
+            )  # as publishers and readers do
+            await until(lambda: len(events) == 2, "nobody was told", within=30)
+            assert isinstance(events[1], ErrorEvent)
+            told = str(events[1].error)
+            assert f'"{inbox.subject}"; replies need a permitted subject, see option' in told
+            assert len(told.split(";")) == 2
+            await connection.subscribe("elsewhere")  # which no option mends
+            await until(lambda: len(events) == 3, "nobody was told", within=30)
+            assert isinstance(events[2], ErrorEvent)
+            assert str(events[2].error).endswith('to "elsewhere"')
     finally:
         server.stop()
 
