@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -261,3 +262,25 @@ def test_a_failed_connect_leaves_no_thread(free_port: int) -> None:
     with pytest.raises(ConnectionClosedError, match=str(free_port)):
         sync.connect(f"nats://127.0.0.1:{free_port}")
     assert threading.active_count() == before
+
+
+@pytest.mark.peer
+def test_what_is_not_entered_says_how_it_is_entered_without_async(
+    connection: sync.Connection, stream: sync.Stream
+) -> None:
+    js = connection.jetstream()
+    with pytest.raises(
+        ConnectionClosedError, match=r"`async with`, or with `with` in headrace\.sync"
+    ):
+        js.publisher().send("sync.a", b"x")
+    store = js.create_object_store("UNENTERED", storage="memory")
+    store.put("page", b"x")
+    with pytest.raises(ConfigurationError, match=r"in headrace\.sync `with store\.open\(name\)`"):
+        store.open("page").read()
+    js.delete_object_store("UNENTERED")
+    js.publish("sync.a", b"x")
+    messages = stream.create_consumer().consume()
+    next(iter(messages))
+    with pytest.warns(ResourceWarning, match=r"`async with`, in headrace\.sync by `with`"):
+        del messages
+        gc.collect()

@@ -301,7 +301,8 @@ class HeartbeatMissedError(HeadraceError):
 
 
 class WrongLoopError(HeadraceError):
-    """A connection was used in another event loop than the one it was made in, or that one is closed.
+    """A connection was used in another event loop than the one it was made in, or that one is closed; or it
+    was to be made where no event loop of asyncio runs.
 
     Nothing was sent.
     """

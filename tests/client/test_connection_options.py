@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from headrace.client.events import (
 )
 from headrace.errors import (
     BufferFullError,
+    ConfigurationError,
     ConnectFailedError,
     ConnectionClosedError,
     ServerError,
@@ -58,6 +60,65 @@ async def test_replies_come_below_the_inbox_prefix_permitted() -> None:
         async with connect(broker.client_url, **login) as connection:
             with pytest.raises(ServerError, match="inbox_prefix"):
                 await connection.jetstream().account_info()
+
+
+RESTRICTED = {
+    "nats-server": (
+        'authorization { users: [ { user: u, password: p, permissions: { subscribe: "_MINE.>" } } ] }'
+    ),
+    "headrace": (
+        '[[users]]\nuser = "u"\npassword = "p"\n[users.permissions]\nsubscribe = "_MINE.>"'
+    ),
+}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("kind", RESTRICTED)
+async def test_an_inbox_that_is_not_permitted_is_told_once_whatever_asks(
+    tmp_path: Path, kind: str
+) -> None:
+    start = peers.start_headrace if kind == "headrace" else peers.start_nats_server
+    server = start(tmp_path, config=RESTRICTED[kind])
+    try:
+        events: list[Event] = []
+        async with connect(
+            server.url, user="u", password="p", on_event=events.append
+        ) as connection:
+            js = connection.jetstream()
+            for ask in (lambda: connection.request("a"), js.account_info, js.account_info):
+                with pytest.raises(ServerError) as caught:
+                    await ask()
+                said = str(caught.value)
+                assert said.lower().startswith('permissions violation for subscription to "_inbox.')
+                assert said.endswith(
+                    '*"; replies need a permitted subject, see option inbox_prefix'
+                )
+                assert len(said.split(";")) == 2
+            assert [type(event) for event in events] == [Connected]  # who asked was told
+            inbox = await connection.subscribe(
+                connection.new_inbox()
+            )  # as publishers and readers do
+            await until(lambda: len(events) == 2, "nobody was told", within=30)
+            assert isinstance(events[1], ErrorEvent)
+            told = str(events[1].error)
+            assert f'"{inbox.subject}"; replies need a permitted subject, see option' in told
+            assert len(told.split(";")) == 2
+            await connection.subscribe("elsewhere")  # which no option mends
+            await until(lambda: len(events) == 3, "nobody was told", within=30)
+            assert isinstance(events[2], ErrorEvent)
+            assert str(events[2].error).endswith('to "elsewhere"')
+    finally:
+        server.stop()
+
+
+def test_an_inbox_prefix_that_cannot_be_is_told_once() -> None:
+    for prefix in ("", "a.*", "a b", "a..b"):
+        with pytest.raises(ConfigurationError) as caught:
+            headrace.Options(inbox_prefix=prefix)
+        assert str(caught.value) == (
+            f"option inbox_prefix is {prefix!r}; accepted: a subject without wildcards of at most "
+            "512 bytes, as _INBOX"
+        )
 
 
 async def test_without_echo_one_does_not_hear_oneself() -> None:
@@ -157,6 +218,23 @@ async def test_a_drain_gives_up_on_who_does_not_take_its_messages() -> None:
         )
         with pytest.raises(ConnectionClosedError):
             await connection.drain()
+
+
+async def test_a_drain_gives_up_on_a_server_that_is_silent_and_says_so() -> None:
+    events: list[Event] = []
+    async with await asyncio.start_server(deaf, "127.0.0.1", 0) as server:
+        url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        connection = await connect(url, drain_timeout=0.1, on_event=events.append)
+        await connection.drain()
+        assert connection.is_closed
+        (late,) = [e.error for e in events if isinstance(e, ErrorEvent)]
+        assert isinstance(late, headrace.TimeoutError)
+        told = "drain gave up after 0.1 s (option drain_timeout): the server was silent"
+        assert str(late) == told
+        assert f"TimeoutError({told!r})" in str(
+            next(e for e in events if isinstance(e, ErrorEvent))
+        )
+        await asyncio.sleep(0)
 
 
 async def test_a_flush_that_is_not_answered_times_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,3 +38,11 @@ def test_the_guide_shows_what_it_prints() -> None:
     prints = [line for block in blocks for line in block.code.splitlines() if " print(" in line]
     assert len(blocks) > 15
     assert all("# → " in line or "lambda" in line for line in prints)
+
+
+def test_what_is_to_be_awaited_is_shown_with_await() -> None:
+    """In the text, too: who copies ``consumption.stop()`` has a coroutine that nobody runs."""
+    inline = re.findall(r"`([^`\n]+)`", re.sub(r"(?ms)^```.*?^```$", "", GUIDE.read_text()))
+    calls = [each for each in inline if re.search(r"\w\.(?:stop|drain|close|leave)\(", each)]
+    assert len(calls) > 5
+    assert [each for each in calls if not each.startswith("await ")] == []

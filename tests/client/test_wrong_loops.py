@@ -6,11 +6,12 @@ import asyncio
 import gc
 import threading
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
+import guides
 import peers
 from headrace import WrongLoopError
 from headrace.client import Connection, Consumer, JetStream, JetStreamMessage, connect
@@ -133,3 +134,26 @@ def test_each_call_says_that_another_loop_has_the_connection_which_goes_on(
 
     stored_as = asyncio.run_coroutine_threadsafe(used(), elsewhere).result(60)
     assert stored_as == of.sequence + 1  # nothing else was sent
+
+
+def stepped(coroutine: Coroutine[Any, Any, object]) -> None:
+    """Run it as trio and curio do: step by step, without a loop of asyncio."""
+    coroutine.send(None)
+
+
+def test_where_no_loop_of_asyncio_runs_connecting_says_that_the_client_is_asyncio_s() -> None:
+    async def awaits() -> None:
+        await connect("nats://127.0.0.1:4222")
+
+    async def enters() -> None:
+        async with connect("nats://127.0.0.1:4222"):
+            raise AssertionError("it is connected")
+
+    for program in (awaits, enters):
+        with pytest.raises(WrongLoopError, match=r"asyncio's.*trio and curio.*headrace\.sync"):
+            stepped(program())
+
+
+def test_the_page_of_the_client_says_with_what_it_does_not_run() -> None:
+    page = " ".join((guides.ROOT / "docs" / "client.md").read_text().split())
+    assert "The client is asyncio's; with trio or curio it does not run" in page

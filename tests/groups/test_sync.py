@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -103,6 +104,22 @@ def test_every_verb(js: sync.JetStream) -> None:
     static.delete(js, "S", "h")
 
 
+def test_what_is_not_begun_says_how_it_is_begun_without_async(
+    js: sync.JetStream, group: str
+) -> None:
+    membership = join(js, group)
+    for call in (membership.wait, membership.wait_for_consuming, lambda: next(membership)):
+        with pytest.raises(
+            GroupConfigurationError, match=r"in headrace\.sync: with … as membership"
+        ):
+            call()
+    with (
+        membership,
+        pytest.raises(GroupConfigurationError, match=r"in headrace\.sync: for message in"),
+    ):
+        membership.wait()
+
+
 def test_a_handler_runs_on_a_thread_of_its_own(js: sync.JetStream, group: str) -> None:
     seen: list[tuple[str, int]] = []
     threads: set[str] = set()
@@ -201,6 +218,23 @@ def test_a_handler_that_fails_ends_it_or_is_called_again(js: sync.JetStream, gro
         until_here(lambda: len(seen) == 41)
     assert seen[0] == seen[1]
     assert any("first" in repr(error) for error in reported)
+
+
+def test_a_failure_that_ends_it_is_logged_before_anybody_waits_for_it(
+    js: sync.JetStream, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(message: GroupMessage) -> None:
+        raise ValueError("oh")
+
+    failed = pytest.raises(HandlerFailedError)
+    with failed, join(js, group, fail):
+        (line,) = until_here(
+            lambda: [each for each in caplog.messages if "the membership ends" in each],
+            "nothing was logged",
+            within=30,
+        )
+        assert re.search(r"failed 1 time for message \d+ on 's\.\d' of member 'm'.*oh", line)
+        assert re.search(r"key \('\d',\), delivery 1; the membership ends", line)
 
 
 def test_what_is_told_is_told_on_the_background_thread(js: sync.JetStream, group: str) -> None:

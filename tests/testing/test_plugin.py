@@ -148,3 +148,72 @@ def test_a_broker_starts_in_less_than_a_tenth_of_a_second() -> None:
         with sync.Broker(sync="os"):
             costs.append(time.process_time() - began)
     assert min(costs) < 0.1
+
+
+COUNTED = """
+import time
+
+import pytest
+
+costs = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    began = time.process_time()  # of all threads: the broker's, too
+    try:
+        return (yield)
+    finally:
+        costs.append(time.process_time() - began)
+
+
+def pytest_unconfigure():
+    print("\\ncosts", *(f"{1000 * cost:.2f}" for cost in costs))
+"""
+
+CHEAP = """
+import pytest
+
+from headrace.testing import handled, made_message
+from headrace.worker import Worker
+
+
+@pytest.mark.parametrize("turn", range(20))
+def test_a_stream(headrace_published, headrace_sync_connection, turn):
+    seen = headrace_published("orders.>")
+    js = headrace_sync_connection.jetstream()
+    stream = js.create_stream(name="ORDERS", subjects=["orders.>"])
+    js.publish("orders.1", b"two apples")
+    assert stream.create_consumer(durable_name="billing").next(30).payload == b"two apples"
+    assert seen == [("orders.1", b"two apples")]
+
+
+@pytest.mark.parametrize("turn", range(20))
+async def test_a_stream_with_asyncio(headrace_connection, turn):
+    js = headrace_connection.jetstream()
+    await js.create_stream(name="ORDERS", subjects=["orders.>"])
+    assert (await js.publish("orders.1", b"two apples")).seq == 1
+
+
+@pytest.mark.parametrize("turn", range(20))
+def test_a_handler_by_itself(turn):
+    message = made_message({"customer": "eve"})
+    message.ack()
+    with handled(Worker("shop")) as seen:
+        assert seen == []
+    assert message.is_answered
+"""
+
+
+def test_a_test_takes_less_than_ten_milliseconds(tmp_path: Path) -> None:
+    """Of processor time, with all its fixtures: three quarters of each kind may be slowed by others."""
+    (tmp_path / "conftest.py").write_text(COUNTED)
+    (tmp_path / "test_it.py").write_text(CHEAP)
+    mode = ["-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"]
+    said = run(tmp_path, "-p", "no:cacheprovider", "-q", *mode)
+    (line,) = [each for each in said.splitlines() if each.startswith("costs ")]
+    costs = [float(each) for each in line.split()[1:]]
+    assert len(costs) == 60
+    for kind in range(3):
+        of_kind = sorted(costs[20 * kind : 20 * kind + 20])
+        assert of_kind[5] < 10, of_kind

@@ -19,7 +19,7 @@ from .metrics import ConnectionStats, stats_of
 from .net.handshake import ServerInfo, parse_servers
 from .net.lines import WORDS_BYTES_MAX, check_line
 from .net.options import Options
-from .net.own_loop import check_loop
+from .net.own_loop import check_loop, require_loop
 from .net.ports import Subscriber
 from .net.session import Session
 from .net.state import Change, State
@@ -79,6 +79,7 @@ class Connecting:
         return self._connect().__await__()
 
     async def _connect(self) -> Connection:
+        require_loop()
         session = self._make_session()
         await session.start()
         return Connection(session)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+import pydantic
 import pytest
 
 import peers
@@ -59,6 +60,17 @@ class Failing:
     def gaps(self, sequence: int) -> list[float]:
         times = self.calls[sequence]
         return [later - earlier for earlier, later in itertools.pairwise(times)]
+
+
+class Bill(pydantic.BaseModel):
+    amount: int
+
+
+async def until_stored(stream: Stream, count: int) -> None:
+    async def are_there() -> bool:
+        return (await stream.info()).state.messages == count
+
+    await until(are_there, "the letters were not stored", within=30)
 
 
 async def letters_of(js: JetStream, name: str) -> Stream:
@@ -117,6 +129,36 @@ async def test_what_fails_for_ever_becomes_a_dead_letter_that_says_why(
         "Headrace-Sequence": "1",
         "Headrace-Attempts": "3",
         "Headrace-Failure": r"ValueError('line one\nline two')",
+    }
+    await dead.delete()
+
+
+async def test_an_error_of_many_lines_is_one_line_of_a_dead_letter(
+    js: JetStream, stream: Stream, ack_pending: Pending
+) -> None:
+    """As pydantic's are: their ``repr`` has line breaks as they are."""
+    dead = await letters_of(js, f"{stream.name}DEAD")
+    await js.publish(f"{stream.name}.bad", b'{"amount": "many"}')
+    consumer = await stream.create_consumer(durable_name="c")
+
+    def typed(message: JetStreamMessage) -> None:
+        Bill.model_validate_json(message.payload)
+
+    with pytest.raises(pydantic.ValidationError) as caught:
+        Bill.model_validate_json(b'{"amount": "many"}')
+    assert len(repr(caught.value).splitlines()) > 2
+    policy = DeadLetter(f"{dead.name}.bills", after=1)
+    async with consumer.consume(typed, on_failure=policy, on_error=lambda error: None):
+        await until_stored(dead, 1)
+        await ack_pending(consumer, 0)
+    letter = await dead.get_message(1)
+    assert letter.payload == b'{"amount": "many"}'
+    reason = letter.headers["Headrace-Failure"]
+    assert reason == " ".join(repr(caught.value).split())[:500]
+    assert reason.startswith("1 validation error for Bill amount Input should be a valid integer")
+    assert set(letter.headers) == {
+        *("Nats-Msg-Id", "Headrace-Stream", "Headrace-Consumer", "Headrace-Subject"),
+        *("Headrace-Sequence", "Headrace-Attempts", "Headrace-Failure"),
     }
     await dead.delete()
 

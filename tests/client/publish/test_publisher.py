@@ -86,7 +86,7 @@ async def test_what_cannot_be_sent_is_refused_and_the_rest_goes_on(
             await publisher.send_many([(subject, b"1"), ("a b", b"2"), (subject, b"3")])
         assert await publisher.send(subject, b"4") == 1
     assert publisher.acked == 2
-    with pytest.raises(ConnectionClosedError, match="not open"):
+    with pytest.raises(ConnectionClosedError, match="not open: enter it with `async with`"):
         await publisher.send(subject, b"5")
     with pytest.raises(ConfigurationError):
         js.publisher(window=0)

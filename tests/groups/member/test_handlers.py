@@ -212,7 +212,6 @@ async def test_a_handler_that_fails_ends_the_membership_and_the_next_instance_ha
     assert world.seen.numbers() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("reference_server", ["headrace"], indirect=True)
 @pytest.mark.parametrize("concurrency", [1, 3])
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 async def test_a_failure_that_ends_the_membership_is_told_before_anybody_waits_for_it(
@@ -230,7 +229,7 @@ async def test_a_failure_that_ends_the_membership_is_told_before_anybody_waits_f
     handler = plain if kind == "plain" else coroutine
     membership = await world.join("a", handler, config=MANY, concurrency=concurrency).start()
     await world.publish(1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         failed = await anext(each async for each in events if isinstance(each, HandlerFailed))
     assert (failed.subject, failed.sequence, failed.delivered) == (f"{STREAM}.k0", 1, 1)
     assert failed.key == ("k0",)

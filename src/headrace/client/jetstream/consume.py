@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..handlers.failure import OnFailure
     from ..net.session import Session
 
-LEAVE_BY: Final = "leave it by `async with` or stop() it"
+LEAVE_BY: Final = "leave it by `async with`, in headrace.sync by `with`, or stop() it"
 
 MessageCallback = Callable[[JetStreamMessage], object]
 

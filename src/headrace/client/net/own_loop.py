@@ -1,4 +1,5 @@
-"""A connection works in the event loop that it was made in, and says so where another one calls it."""
+"""A connection works in the event loop that it was made in, and says so where another one calls it,
+or where none is there to make it in."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Final
 
 from ...errors import WrongLoopError
 
-__all__ = ["check_loop", "wrong_loop"]
+__all__ = ["check_loop", "require_loop", "wrong_loop"]
 
 _WHAT_TO_DO: Final = (
     "Each asyncio.run has a loop of its own, and so has each call of an async view under WSGI. Connect in "
@@ -39,3 +40,12 @@ def check_loop(loop: AbstractEventLoop) -> None:
     """Raises WrongLoopError: as ``wrong_loop``."""
     if running_loop() is not loop and (error := wrong_loop(loop)) is not None:
         raise error
+
+
+def require_loop() -> None:
+    """Raises WrongLoopError: nothing can be made here, as no event loop of asyncio runs."""
+    if running_loop() is None:
+        raise WrongLoopError(
+            "no event loop of asyncio runs here. The client is asyncio's, and does not run with trio and "
+            "curio: connect inside of asyncio.run, or use headrace.sync, which needs no loop"
+        )

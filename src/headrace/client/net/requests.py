@@ -168,10 +168,22 @@ class Requests:
             return False
         self._session.routes.remove(self._route)
         self._route = None  # the next request asks again
-        self.fail(ServerError(f"{text}; replies need a permitted subject, see option inbox_prefix"))
+        self.fail(ServerError(explained(text, self._session.options.inbox_prefix)))
         return True
 
 
 _NOT_PERMITTED: Final = re.compile(
     r'permissions violation for (Publish|Subscription) to "([^"]*)"', re.IGNORECASE
 )
+
+
+def explained(text: str, inbox_prefix: str) -> str:
+    """The text of an ``-ERR``, and what to do about it where it keeps replies from coming."""
+    found = _NOT_PERMITTED.match(text)
+    if (
+        found is None
+        or found[1].lower() == "publish"
+        or not found[2].startswith(f"{inbox_prefix}.")
+    ):
+        return text
+    return f"{text}; replies need a permitted subject, see option inbox_prefix"

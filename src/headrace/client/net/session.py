@@ -39,7 +39,7 @@ from .outbox import Outbox, Slip
 from .own_loop import check_loop
 from .ports import Counts, Observer, PublisherNumbers, Resident, Subscriber
 from .reconnect import Dial, Found, first_connection, restore
-from .requests import Requests
+from .requests import Requests, explained
 from .routes import Inboxes, Route, RouteTable
 from .servers import ServerPool
 from .state import Change, State, after
@@ -460,7 +460,7 @@ class Session:
             self.link.abort(frame[1])
 
     def _read_error(self, text: str) -> None:
-        error = server_error(text)
+        error = server_error(explained(text, self.options.inbox_prefix))
         if not self.requests.refused(text):  # those ask on and need not be told twice
             self.report(error)
         if not text.lower().startswith("permissions violation"):  # after anything else it closes

@@ -76,7 +76,10 @@ class ObjectReader:
         if self._over:
             raise StopAsyncIteration
         if not hasattr(self, "info"):
-            raise ConfigurationError("an object is read inside `async with store.open(name)`")
+            raise ConfigurationError(
+                "an object is read inside `async with store.open(name)`, in headrace.sync "
+                "`with store.open(name)`"
+            )
         if self._chunks >= self.info.chunks:
             self._over = True
             self._verify()

@@ -388,7 +388,7 @@ class Membership(Generic[G]):
         if self._iteration is not None and not self._iteration.is_used and not self._ending:
             raise GroupConfigurationError(
                 "a message handler must be provided; or iterate the membership: "
-                "async for message in membership"
+                "async for message in membership, in headrace.sync: for message in membership"
             )
         await asyncio.shield(self._ended)
         if self._error is not None:
@@ -475,4 +475,7 @@ class Membership(Generic[G]):
             raise self._error
 
 
-_NOT_BEGUN = "the membership has not begun; enter it: async with … as membership"
+_NOT_BEGUN = (
+    "the membership has not begun; enter it: async with … as membership, "
+    "in headrace.sync: with … as membership"
+)
