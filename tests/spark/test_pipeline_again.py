@@ -62,6 +62,13 @@ def once_for_a_while(numbers):
 """
 
 
+# The one consumer that a work queue has: nobody may make another one to look for times and to count.
+ONLY = {
+    "action": "create",
+    "config": {"name": "only", "durable_name": "only", "ack_policy": "explicit"},
+}
+
+
 def rows(folder: Path) -> list[int]:
     files = [file for file in folder.glob("part-*") if file.is_file()]
     lines = [line for file in files for line in file.read_text().splitlines()]
@@ -104,6 +111,14 @@ def test_a_replay_says_which_windows_at_its_edges_are_partial(
     (said,) = replayed("told", "told", "2", "5")
     assert said.startswith("windows of 10s, every 5s of timestamp_seconds(")
     assert said.endswith("are partial where rows of theirs lie before or behind the range")
+    config = {"name": feed.name, "subjects": [f"{feed.name}.>"], "retention": "workqueue"}
+    feed.call(f"STREAM.DELETE.{feed.name}")
+    feed.create(**config)
+    feed.call(f"CONSUMER.CREATE.{feed.name}.only", ONLY | {"stream_name": feed.name})
+    feed.publish_numbers(1, 6)
+    (said,) = replayed("stored", "queue", "2", "5")
+    assert said.startswith("windows of 18250d of timestamp are partial where rows of theirs lie")
+    assert rows(tmp_path / "out-queue") == [4]
 
 
 def test_duplicates_are_left_out_of_a_replay_or_it_is_refused_before_a_row_is_written(
