@@ -185,6 +185,10 @@ mode = "complete"
 [sinks.function]
 from = "orders"
 python = "sinks.py:write"
+[sinks.last]
+from = "orders"
+python = "sinks.py:seen"
+after = "function"
 """
 
 
@@ -195,11 +199,12 @@ def test_sql_is_named_too_and_what_cannot_be_searched_is_said_in_words(
     feed.publish(["n"] * 9, lambda index: b"%d" % index if index != 6 else b"six")
     (tmp_path / "sinks.py").write_text(
         "def write(rows, batch, run):\n    rows.count()\n    raise ValueError('full')\n"
+        "def seen(rows, batch, run):\n    open(__file__ + '.seen', 'w').close()\n"
     )
     file = tmp_path / "numbers.toml"
     file.write_text(OTHERS.format(stream=feed.name, url=feed.url))
     ended = run_here(read(file), spark, Heard(), once=True)
-    cast, state, function = (str(each.problem) for each in ended)
+    cast, state, function, last = (str(each.problem) for each in ended)
     assert f"message 7 of stream '{feed.name}', subject '{feed.name}.n', fails in view" in cast
     assert f"fails in view 'numbers' ({file}:7): [CAST_INVALID_INPUT] The value 'six'" in cast
     assert "the query keeps state, so a message alone is not what the query makes of it" in state
@@ -207,4 +212,7 @@ def test_sql_is_named_too_and_what_cannot_be_searched_is_said_in_words(
     assert (
         f"query 'function' failed: ValueError: full ({tmp_path}/sinks.py:3, in write)" in function
     )
+    assert last.endswith("query 'last' was not run: it is after 'function', which failed")
+    assert [each.state for each in ended][2:] == ["failed", "not run"]
+    assert not (tmp_path / "sinks.py.seen").exists()
     feed.close()
