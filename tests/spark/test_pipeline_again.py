@@ -26,6 +26,7 @@ pytestmark = pytest.mark.spark
 VIEWED = """[pipeline]
 name = "numbers"
 checkpoint = "checkpoint"
+restart = {{ attempts = 20, backoff = "100ms" }}
 [sources.orders]
 options = {{ stream = "{stream}", servers = "{url}" }}
 [views.numbers]
@@ -141,6 +142,7 @@ def test_duplicates_are_left_out_of_a_replay_or_it_is_refused_before_a_row_is_wr
 FUNCTION = """[pipeline]
 name = "numbers"
 checkpoint = "checkpoint"
+restart = {{ attempts = 20, backoff = "100ms" }}
 [sources.orders]
 options = {{ stream = "{stream}", servers = "{url}", durable = "shown" }}
 [sinks.out]
