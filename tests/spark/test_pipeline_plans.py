@@ -23,6 +23,7 @@ pytestmark = pytest.mark.spark
 FILE = """[pipeline]
 name = "numbers"
 checkpoint = "checkpoint"
+restart = {{ attempts = 20, backoff = "100ms" }}
 [sources.orders]
 options = {{ stream = "{stream}", servers = "{url}" }}
 [views.counted]
@@ -108,11 +109,11 @@ def test_columns_and_changes_of_state_are_told_in_lines_of_their_own(
     assert "it keeps state of count(1) by windows of 5m" in capsys.readouterr().out
     assert main(command) == 1
     (refused,) = capsys.readouterr().err.splitlines()
-    assert refused.startswith(f"{file}:10: query 'out' kept state of count(1) by windows of 5m")
+    assert refused.startswith(f"{file}:11: query 'out' kept state of count(1) by windows of 5m")
     assert "would now keep count(1) by windows of 10m of timestamp" in refused
     file.write_text(text.replace("count(*)", "count(amount)"))
     assert main(command) == 1
     (wrong,) = capsys.readouterr().err.splitlines()
-    assert wrong.startswith(f"{file}:6: ")
+    assert wrong.startswith(f"{file}:7: ")
     assert "amount" in wrong
     feed.close()
