@@ -43,6 +43,15 @@ def test_options_are_checked_in_their_lines(write: Write) -> None:
     assert check(declared) == ([problem], []), "no server is asked"
 
 
+def test_a_schema_among_the_options_is_told_where_it_belongs(write: Write) -> None:
+    text = TWO.format(stream="A", servers="nats://127.0.0.1:4222", other="B")
+    text = text.replace('stream = "B"', 'stream = "B"\nvalueFormat = "json"\nschema = "n INT"')
+    (problem,) = check_options(read(write(text)))
+    assert problem.place.line == 12
+    assert "the columns of the value are the option valueSchema (with valueFormat)" in problem.text
+    assert "the key schema of [sources.others]" in problem.text
+
+
 def test_a_missing_stream_is_told_with_those_there_are(write: Write, url: str, stream: str) -> None:
     declared = read(write(TWO.format(stream=stream, servers=url, other=f"{stream}S")))
     problems, found = check(declared)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.pipeline.plan_text import state_of
+from headrace.pipeline.plan_text import Window, is_only_for_streams, state_of, windows_of
 
 MODULO = "precisetimestampconversion(timestamp#0-T60000ms, TimestampType, LongType) - {begin}) % {slide})"
 START = f"((x - CASE WHEN ((({MODULO} < cast(0 as bigint)) THEN y END) - 0)"
@@ -68,3 +68,49 @@ def test_the_numbers_of_columns_do_not_count() -> None:
 )
 def test_what_keeps_state_and_what_does_not(plan: str, state: list[str]) -> None:
     assert state_of(plan) == state
+
+
+@pytest.mark.parametrize(
+    ("plan", "window"),
+    [
+        (tumbling(300), "windows of 5m of timestamp"),
+        (tumbling(86_400, 3600), "windows of 1d, every 1h of timestamp"),
+        (tumbling(300).replace("~", ""), "windows of 5m of timestamp"),
+        (tumbling(300).replace("[timestamp#0,", "[(a#70 + b#71) AS timestamp#0,"), "(a + b)"),
+    ],
+)
+def test_windows_that_a_stream_or_a_batch_groups_by_have_their_column(
+    plan: str, window: str
+) -> None:
+    (found,) = windows_of(plan)
+    assert found.text.endswith(window)
+
+
+def test_only_windows_that_rows_are_grouped_by_count() -> None:
+    assert windows_of(tumbling(300).replace("Aggregate [window#9, k#3L]", "Aggregate [k#3L]")) == []
+    assert windows_of("") == []
+
+
+@pytest.mark.parametrize(
+    ("window", "time", "starts"),
+    [
+        (Window("t", 10, 10, 0), 39, (30, 30)),
+        (Window("t", 10, 10, 0), 40, (40, 40)),
+        (Window("t", 10, 10, 3), 39, (33, 33)),
+        (Window("t", 10, 5, 0), 39, (30, 35)),
+        (Window("t", 10, 4, 0), 39, (32, 36)),
+        (Window("t", 10, 4, 1), 45, (37, 45)),
+    ],
+)
+def test_the_windows_that_hold_a_time_begin_from_one_to_another(
+    window: Window, time: int, starts: tuple[int, int]
+) -> None:
+    assert window.starts(time) == starts
+    every = range(window.begin, 80, window.slide)
+    holding = [each for each in every if each <= time < each + window.size]
+    assert (holding[0], holding[-1]) == starts
+
+
+def test_duplicates_within_a_watermark_are_left_out_of_streams_only() -> None:
+    assert is_only_for_streams("~DeduplicateWithinWatermark [k#3L]\n+- ~X [k#3L]\n")
+    assert not is_only_for_streams("~Deduplicate [k#3L]\n+- ~X [k#3L]\n")

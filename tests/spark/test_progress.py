@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.api.roles import TOLD
+from headrace.api.roles import TOLD, shows_progress
 from headrace.errors import ConfigurationError
 from headrace.spark.offsets import Offset
 from headrace.spark.options.pipeline import Use
@@ -36,6 +36,9 @@ def test_progress_is_shown_when_the_next_offset_is_asked_for(feed: Feed) -> None
     assert shown(feed, "d") == (40, 60)
     assert latest_offset(one, Offset(100, epoch), None).seq == 100
     assert shown(feed, "d") == (100, 0)
+    info = feed.control.consumer_info("d")
+    assert info is not None
+    assert shows_progress(info.config.metadata), "nobody asks it for messages, and no alert is due"
     one.close()
 
 

@@ -73,15 +73,20 @@ def of_frame(declared: Declared, sink: Sink, frame: DataFrame, spark: SparkSessi
     """What Spark knows of it, too."""
     from .plan_text import state_of
 
+    state = tuple(state_of(plan_of(frame, spark)))
+    known = of_file(declared, sink)
+    return Fingerprint(known.sources, known.views, known.sink, spark.version, state)
+
+
+def plan_of(frame: DataFrame, spark: SparkSession) -> str:
+    """Spark's text of an analysed plan, with nothing left out."""
     before = spark.conf.get(_FIELDS)
     spark.conf.set(_FIELDS, "1000000")
     try:
         inner: Any = frame._jdf
-        plan = str(inner.queryExecution().analyzed().toString())
+        return str(inner.queryExecution().analyzed().toString())
     finally:
         spark.conf.set(_FIELDS, before or "25")
-    known = of_file(declared, sink)
-    return Fingerprint(known.sources, known.views, known.sink, spark.version, tuple(state_of(plan)))
 
 
 def noted(generation: Generation, spark: SparkSession | None = None) -> Fingerprint | None:

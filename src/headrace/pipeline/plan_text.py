@@ -18,6 +18,11 @@ _WINDOW: Final = re.compile(
     r".*?\+ (\d+)\), LongType, TimestampType",
     re.DOTALL,
 )
+_WINDOW_OF: Final = re.compile(
+    r"^named_struct\(start, .*?precisetimestampconversion\((\w+#\d+L?(?:-T\d+ms)?), TimestampType, "
+    r"LongType\) - (\d+)\) % (\d+).*?\+ (\d+)\), LongType, TimestampType",
+    re.DOTALL,
+)
 _SESSION: Final = re.compile(
     r"^named_struct\(start, precisetimestampconversion\(precisetimestampconversion\((\w+), .*?"
     r"cast\((\d+ \w+) as interval\)",
@@ -39,6 +44,49 @@ class Node(NamedTuple):
     name: str
     rest: str
     is_streaming: bool
+
+
+class Window(NamedTuple):
+    """Windows over a column, in microseconds. ``column``: what makes it, without Spark's numbers."""
+
+    column: str
+    size: int
+    slide: int
+    begin: int
+
+    @property
+    def text(self) -> str:
+        more = "" if self.slide == self.size else f", every {_duration(str(self.slide))}"
+        column = self.column if len(self.column) <= 80 else f"{self.column[:77]}..."
+        return f"windows of {_duration(str(self.size))}{more} of {column}"
+
+    def starts(self, time: int) -> tuple[int, int]:
+        """When the first and the last of the windows that hold a time begin."""
+        passed = (time - self.begin) % self.slide
+        last = time - passed
+        return last - (self.size - 1 - passed) // self.slide * self.slide, last
+
+
+def windows_of(plan: str) -> list[Window]:
+    """The windows that a plan groups by, those of a batch as well; sessions are none."""
+    nodes = list(_nodes(plan))
+    made = _definitions(nodes)
+    found: dict[Window, None] = {}
+    for node in nodes:
+        lists = _lists(node.rest) if node.name == "Aggregate" else []
+        for key in _ATTRIBUTE.findall(lists[0]) if len(lists) > 1 else ():
+            value = made.get(key[1], "")
+            while (other := _ATTRIBUTE.fullmatch(value)) and other[2] in made:
+                value = made[other[2]]  # a name for another column
+            if window := _WINDOW_OF.match(value):
+                column, begin, slide, size = window.groups()
+                found[Window(_resolved(column, made), int(size), int(slide), int(begin))] = None
+    return list(found)
+
+
+def is_only_for_streams(plan: str) -> bool:
+    """Whether it leaves out duplicates within a watermark, which Spark does in no batch."""
+    return any(node.name == "DeduplicateWithinWatermark" for node in _nodes(plan))
 
 
 def state_of(plan: str) -> list[str]:

@@ -17,6 +17,7 @@ from . import backlog
 from .bindings import SPARK_LOG, newest
 from .checking import JETSTREAM
 from .checkpoints import Start, checkpoint_of, exclusively, interrupted, losses_of
+from .edges import partial_windows, refuse_only_for_streams
 from .failures.findings import Verdict
 from .failures.java import VARIABLE, JavaLost
 from .failures.poison import Search
@@ -24,6 +25,7 @@ from .failures.remedies import remedy
 from .failures.restarts import DEFAULT, NEVER
 from .failures.servers import Servers, servers_of
 from .failures.supervising import ONCE_WAITS_S, Supervisor
+from .fingerprints import plan_of
 from .folders import LocalFolder, is_local
 from .frames import FILE_FORMATS, Frames, loaded, options_of_sink, start
 from .handlers import Replay
@@ -171,7 +173,7 @@ def replay(
     name: str,
     begin: Start,
     end: Start,
-) -> None:
+) -> list[str]:
     """Write the rows that ``sink`` would get of a fixed range, as one batch; its checkpoint is not touched.
 
     Args:
@@ -179,8 +181,12 @@ def replay(
         name: sets the results apart: files go to ``<path>-<name>``, a ``sinkId`` becomes ``<sinkId>-<name>``.
         begin, end: both inclusive; ``end`` may be ``latest``.
 
+    Returns:
+        What the rows lack beside those of the query: windows that the range begins or ends in.
+
     Raises:
-        ConfigurationError: there are results of this name already, or a source cannot be read again.
+        ConfigurationError: there are results of this name already, or a source cannot be read again, or Spark
+            runs the query in streams only.
         PipelineError: it failed, in the line of what failed.
     """
     refuse_older_values(sink, into)
@@ -197,13 +203,16 @@ def replay(
             asked, lambda: {each.name: _bounds(begin, last_of(each, end)) for each in streams}
         )
     frame = Frames(spark, declared, sink.name, bounds=bounds).of_sink(sink)
+    plan = plan_of(frame, spark)
+    refuse_only_for_streams(declared, sink, plan)
+    lacking = partial_windows(plan, streams, bounds)
     options = options_of_sink(declared, into, f"-{name}")
     if into.format == JETSTREAM and "sinkid" in {each.lower() for each in options}:
         options["batchId"] = "0"  # a replay is one batch, and again the same one if it was killed
     try:
         if into.function is not None and again is not None:
             again.call(into.function, loaded(into.function), frame)
-            return
+            return lacking
         writer: Any = frame.write.format(into.format).mode(_mode(into, options)).options(**options)
         if into.partition_by:
             writer = writer.partitionBy(*into.partition_by)
@@ -212,6 +221,7 @@ def replay(
         raise
     except Exception as error:
         raise PipelineError([Problem(into.place, sentence_of(error))]) from error
+    return lacking
 
 
 def _bounds(begin: Start, end: Start) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import ConnectFailedError
+from headrace.pipeline import run
 from headrace.pipeline.failures.findings import Poison, Verdict
 from headrace.pipeline.failures.restarts import DEFAULT, NEVER, RestartSettings
 from headrace.pipeline.failures.supervising import ONCE_WAITS_S, Supervisor
@@ -289,6 +290,37 @@ def test_once_waits_two_minutes_and_the_error_names_the_option(declared: Declare
     )
     assert world.now - began == pytest.approx(123, abs=1)
     assert world.queries["out"][0].stopped_at is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "once", "expected"),
+    [
+        ("", False, (DEFAULT, math.inf)),
+        ("", True, (NEVER, ONCE_WAITS_S)),
+        ("restart = { attempts = 2 }", True, (RestartSettings(attempts=2), ONCE_WAITS_S)),
+        ('wait_for_server = "15m"', True, (NEVER, 900.0)),
+        ('wait_for_server = "15m"', False, (DEFAULT, 900.0)),
+        ("restart = false", False, (NEVER, 0.0)),
+    ],
+)
+def test_run_begins_again_and_waits_without_end_where_the_file_says_nothing_and_once_does_not(
+    write: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    once: bool,
+    expected: tuple[RestartSettings, float],
+) -> None:
+    given: list[tuple[RestartSettings, float]] = []
+
+    def noted(
+        restart: RestartSettings, servers: object, wait_s: float, *rest: Any, **more: Any
+    ) -> None:
+        given.append((restart, wait_s))
+
+    monkeypatch.setattr(run, "Supervisor", noted)
+    declared = read(write(ORDERS.replace("[pipeline]", f"[pipeline]\n{line}")))
+    run.supervisor_of(declared, Servers(), once=once)  # type: ignore[arg-type]
+    assert given == [expected]
 
 
 def test_without_restarts_a_server_that_is_away_is_what_the_query_makes_of_it(

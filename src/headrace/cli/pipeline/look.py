@@ -8,7 +8,8 @@ import click
 
 from ...pipeline import checking, resets, standing
 from ...pipeline.checkpoints import checkpoint_of
-from ...pipeline.fingerprints import mixture, noted, of_frame, tell_changes
+from ...pipeline.edges import why_not_replayed
+from ...pipeline.fingerprints import mixture, noted, of_frame, plan_of, tell_changes
 from ...pipeline.gaps import gaps
 from ...pipeline.model import Declared
 from ...pipeline.problems import PipelineError
@@ -49,7 +50,8 @@ def validate(output: Output, file: Path, profile: str, plan: bool, no_server: bo
 
         try:
             with apart(log_of(declared), errors=True):
-                columns = _plan(declared)
+                columns, said = _plan(declared)
+                found = found + said
         except PipelineError as error:
             problems = list(error.problems)
     if problems or not output.is_text:
@@ -76,14 +78,15 @@ def _summary(declared: Declared) -> str:
     return f"no mistakes found; {', '.join(parts)}"
 
 
-def _plan(declared: Declared) -> dict[str, str]:
-    """The columns of each sink, as Spark sees them."""
+def _plan(declared: Declared) -> tuple[dict[str, str], list[str]]:
+    """The columns of each sink, as Spark sees them; and what it would not do with a query."""
     from ...pipeline.frames import Frames
     from ...pipeline.run import session_of
     from ...spark.sink.layout import columns_of
 
     spark = session_of(declared)
-    found = {}
+    found: dict[str, str] = {}
+    said: list[str] = []
     try:
         for name, sink in declared.sinks.items():
             generation = checkpoint_of(declared, name).current()
@@ -94,8 +97,10 @@ def _plan(declared: Declared) -> dict[str, str]:
             now = of_frame(declared, sink, frame, spark)
             if before is not None and (problem := mixture(declared, sink, before, now)):
                 raise PipelineError([problem])
+            if text := why_not_replayed(declared, sink, plan_of(frame, spark)):
+                said.append(text)
             found[name] = ", ".join(f"{column.name} {column.type}" for column in columns)
-        return found
+        return found, said
     finally:
         spark.stop()
 

@@ -162,11 +162,12 @@ def replay(
     with exclusively(declared, replay=f"{target.name}-{name}"):
         spark = session_of(declared)
         try:
-            again(declared, spark, sink, target, name, first, last)
+            lacking = again(declared, spark, sink, target, name, first, last)
         except PipelineError as error:
             tell_problems(output, error.problems)
             return 1
         finally:
             spark.stop()
-    output.line({"query": query, "as": name, "from": str(first), "to": str(last)}, "done")
+    document = {"query": query, "as": name, "from": str(first), "to": str(last), "partial": lacking}
+    output.line(document, "\n".join(["done", *lacking]))
     return 0

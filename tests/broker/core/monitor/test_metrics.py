@@ -140,6 +140,13 @@ def test_dashboard_and_alerts_use_metrics_that_are_there() -> None:
         assert rule["annotations"]["summary"]
 
 
+def test_nobody_is_called_for_a_consumer_that_only_shows_how_far_a_spark_query_is() -> None:
+    """Nobody asks it for messages, and what it has pending is the query's lag."""
+    rules = yaml.safe_load((MONITORING / "headrace-alerts.yml").read_text())["groups"][0]["rules"]
+    (rule,) = [each for each in rules if each["alert"] == "HeadraceNobodyAsks"]
+    assert "and headrace_consumer_shows_progress == 0" in " ".join(rule["expr"].split())
+
+
 def test_promtool_takes_the_alerts() -> None:
     promtool.check("rules", str(MONITORING / "headrace-alerts.yml"))
 
