@@ -118,7 +118,7 @@ spark-cluster: env  ## a pipeline on a Spark cluster, beside three NATS servers;
 	@HEADRACE_SPARK_CLUSTER=1 $(BIN)/pytest -s tests/spark/test_spark_cluster.py --timeout=0 $(PYTEST_ARGS)
 
 standby: env  ## runners of a pipeline killed and frozen, under each kind of lease on each kind of server
-	@HEADRACE_EVERY_LEASE=1 $(BIN)/pytest -s tests/pipeline/test_whole_runs.py --timeout=0 $(PYTEST_ARGS)
+	@HEADRACE_EVERY_LEASE=1 $(BIN)/pytest -s tests/pipeline/test_whole_runs.py tests/pipeline/test_lost_java.py --timeout=0 $(PYTEST_ARGS)
 
 pipeline-memory: env  ## 10,000 short batches of a pipeline: what Java, workers and runner take (BENCH_ARGS="2000 10")
 	@$(BIN)/python bench/pipeline_memory.py $(BENCH_ARGS)
