@@ -5,7 +5,7 @@ import { Actions, Config, Curves, Part, Table, Waiting, useDocument } from "/par
 import { CONSUMERS, newConsumer } from "/pages/consumers.js";
 
 const COLUMNS = [
-  { id: "name", title: "Name", show: (row) => html`<a href=${link`streams/${row.name}`}>${row.name}</a>` },
+  { id: "name", title: "Name", wrap: true, show: (row) => html`<a href=${link`streams/${row.name}`}>${row.name}</a>` },
   { id: "kind", title: "Kind" },
   { id: "messages", title: "Messages", number: true, show: (row) => count(row.messages) },
   { id: "bytes", title: "Size", number: true, show: (row) => bytes(row.bytes) },
