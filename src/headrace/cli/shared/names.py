@@ -54,8 +54,9 @@ async def _groups(js: JetStream, given: dict[str, Any]) -> AsyncIterator[str]:
     from ...groups import elastic, static
 
     stream = given.get("stream") or ""
-    for each in (*await elastic.list(js, stream), *await static.list(js, stream)):
-        yield each.name
+    names = [each.name for each in await elastic.list(js, stream)]
+    for name in (*names, *[each.name for each in await static.list(js, stream)]):
+        yield name
 
 
 STREAMS: Final = _completing(lambda js, given: js.stream_names())
