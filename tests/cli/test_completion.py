@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from headrace import sync
+from headrace.sync.groups import elastic, static
 
 Run = Callable[..., Any]
 
@@ -22,9 +23,20 @@ def test_each_shell_has_its_script(headrace: Run) -> None:
         ("headrace str", ["stream"]),
         ("headrace stream pu", ["purge"]),
         ("headrace stream ls --js", ["--json", "--js-domain", "--js-api-prefix"]),
-        ("headrace stream info OR", ["ORDERS"]),
+        ("headrace stream info ORD", ["ORDERS", "ORDERS-mill"]),
         ("headrace consumer next ORDERS b", ["billing"]),
         ("headrace kv get se", ["settings"]),
+        ("headrace kv get settings co", ["colour"]),
+        ("headrace kv del settings ", ["colour", "size"]),
+        ("headrace object get FILES re", ["report.pdf"]),
+        ("headrace group elastic info ORDERS mi", ["mill"]),
+        ("headrace group static info PA", ["PARTS"]),
+        ("headrace group static info PARTS ", ["plain"]),
+        ("headrace server check me", ["message", "meta"]),
+        ("headrace server check consumer ORDERS b", ["billing"]),
+        ("headrace server check kv se", ["settings"]),
+        ("headrace serve --store_", ["--store_dir"]),
+        ("headrace serve --tlsc", ["--tlscacert", "--tlscert"]),
     ],
 )
 def test_words_are_completed(
@@ -35,10 +47,16 @@ def test_words_are_completed(
     expected: list[str],
 ) -> None:
     js.create_stream(name="ORDERS", subjects=["o"]).create_consumer(durable_name="billing")
-    js.create_key_value("settings")
+    settings = js.create_key_value("settings")
+    for key in ("colour", "size"):
+        settings.put(key, b"1")
+    js.create_object_store("FILES").put("report.pdf", b"x")
+    js.create_stream(name="PARTS", subjects=["0.parts", "1.parts"])
+    static.create(js, "PARTS", "plain", 2, members=["m"])
+    elastic.create(js, "ORDERS", "mill", 2)
     monkeypatch.setenv("_HEADRACE_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", words)
-    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
     done = at_server()
     assert sorted(line.partition(",")[2] for line in done.lines) == sorted(expected)
 

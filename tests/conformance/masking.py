@@ -27,7 +27,7 @@ IDENTITIES |= {"active"}
 IDENTITIES |= {"pinned_client_id", "pinned_id", "pause_remaining", "ack_time"}
 MACHINE = {"api", "max_memory", "max_storage", "reserved_memory", "reserved_storage"}
 # A single server may say who leads; clients must live without it.
-OPTIONAL = {"cluster", "git_commit", "xkey", "nonce", "connect_urls", "rtt"}
+OPTIONAL = {"headrace", "cluster", "git_commit", "xkey", "nonce", "connect_urls", "rtt"}
 
 _ACK = re.compile(r"(\$JS\.ACK\.[^.]+\.)([^.]+)(\.\d+\.\d+\.\d+\.)\d+(\.\d+)")
 _FLOW = re.compile(r"(\$JS\.FC\.[^.]+\.[^.]+\.)\w+")

@@ -38,6 +38,21 @@ def test_numbers_keep_their_digits() -> None:
     assert "12345678901234567890" in payloads.shown(b'{"n":12345678901234567890}')["pretty"]
 
 
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        (rb'{"city":"\u00c4nger\u00f6"}', '"Ängerö"'),
+        (rb'["\ud83d\ude00"]', '"😀"'),
+        (rb'["C:\\u00c4 \\\u00c4"]', r'"C:\\u00c4 \\Ä"'),
+        (rb'["\u0022 \u005c \u0000 \u202e \n"]', r'"\u0022 \u005c \u0000 \u202e \n"'),
+    ],
+)
+def test_letters_that_json_escapes_are_shown_as_themselves(payload: bytes, said: str) -> None:
+    pretty = payloads.shown(payload)["pretty"]
+    assert said in pretty
+    assert json.loads(pretty) == json.loads(payload)
+
+
 def test_json_that_indentation_would_blow_up_stays_a_line() -> None:
     deep = b"[" * 300 + b",".join([b"1"] * 60_000) + b"]" * 300
     shown = payloads.shown(deep)

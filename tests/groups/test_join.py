@@ -111,6 +111,31 @@ async def test_who_left_and_is_dropped_frees_its_partitions_at_once(
     assert set(seen) == {0, 1, 2, 3}
 
 
+@pytest.mark.parametrize("layout", ["interoperable", "per_partition"])
+async def test_a_planned_drop_is_no_error_to_any_member(js: JetStream, layout: Any) -> None:
+    await js.create_stream(name="S", subjects=["foo.*"], storage="memory")
+    by_key = [PartitioningFilter("foo.*", (1,))]
+    await elastic.create(
+        js, "S", "g", 4, partitioning_filters=by_key, members=["a", "b"], layout=layout
+    )
+    errors: list[Exception] = []
+
+    async def handle(message: GroupMessage) -> None:
+        await message.ack()
+
+    a, b = (elastic.join(js, "S", "g", name, handle, on_error=errors.append) for name in "ab")
+    async with a, b, asyncio.timeout(120):
+        for _ in range(3):
+            await a.wait_for_consuming()
+            await b.wait_for_consuming()
+            await elastic.drop_members(js, "S", "g", ["b"])
+            await until(lambda: not b.is_consuming, within=60)
+            await elastic.add_members(js, "S", "g", ["b"])
+        await a.wait_for_consuming()
+        await b.wait_for_consuming()
+    assert errors == []
+
+
 async def _waiting(js: JetStream, members: set[str], layout: str) -> bool:
     """Whether an instance of each member waits at its consumers."""
     found = {info.name async for info in js.consumers("S-g") if info.num_waiting}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import CompletionItem, get_completion_class
 
 from . import COMPLETE
 from .shared.output import Output
@@ -37,5 +37,27 @@ def complete(instruction: str) -> int:
     if kind is None or what not in ("complete", "source"):
         return 1
     asked = kind(root, {}, "headrace", COMPLETE)
+    if what == "complete":
+        words, begun = asked.get_completion_args()
+        if words[:1] == ["serve"]:
+            for flag in _flags_of_serve(begun):
+                print(asked.format_completion(CompletionItem(flag)))
+            return 0
     print(asked.complete() if what == "complete" else asked.source())
     return 0
+
+
+def _flags_of_serve(begun: str) -> list[str]:
+    """Those that begin so, each in its longest spelling; argparse reads them, not click."""
+    import argparse
+
+    from .serve.command import add_arguments
+
+    parser = argparse.ArgumentParser(add_help=False)
+    add_arguments(parser)
+    longest = (
+        max(action.option_strings, key=len)
+        for action in parser._actions
+        if action.option_strings and action.help != argparse.SUPPRESS
+    )
+    return sorted(flag for flag in longest if flag.startswith(begun)) if begun else sorted(longest)

@@ -18,6 +18,9 @@ PREVIEW_CHARACTERS: Final = 160
 SHOWN_BYTES: Final = 256 * 1024  # more is cut, and said to be
 PRETTY_BYTES_MAX: Final = 4 * 1024 * 1024
 _NESTING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]+|[\]}]+')
+_ESCAPED: Final = re.compile(
+    r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|[^u])"
+)
 _PRINTABLE_SHARE: Final = 0.95
 
 
@@ -81,7 +84,20 @@ def _pretty(data: bytes) -> str:
     lines = 2 * opened + data.count(b",")
     if 2 * lines * opened > PRETTY_BYTES_MAX and 2 * lines * _depth(data) > PRETTY_BYTES_MAX:
         return ""
-    return msgspec.json.format(data).decode()
+    return _ESCAPED.sub(_character, msgspec.json.format(data).decode())
+
+
+def _character(escaped: re.Match[str]) -> str:
+    """What an escape of JSON stands for, if that can be seen and means itself; otherwise the escape."""
+    high, low, single = escaped.groups()
+    if high:
+        code = 0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00
+    elif single:
+        code = int(single, 16)
+    else:
+        return escaped[0]
+    found = chr(code)
+    return found if found.isprintable() and found not in '"\\' else escaped[0]
 
 
 def _depth(data: bytes) -> int:

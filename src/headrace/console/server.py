@@ -79,7 +79,7 @@ class ConsoleServer:
                 )
             )
             serving = asyncio.create_task(server.serve(sockets=[listener]), name="console-http")
-            stack.push_async_callback(_end, server, serving)
+            stack.push_async_callback(_end, server, serving, self.sources)
             self._stack = stack.pop_all()
         return self
 
@@ -97,7 +97,8 @@ class ConsoleServer:
             ) from error
 
 
-async def _end(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
+async def _end(server: uvicorn.Server, serving: asyncio.Task[None], sources: Sources) -> None:
+    sources.ending.set()  # before: what still answers is cut off, with a traceback
     server.should_exit = True
     await serving
 

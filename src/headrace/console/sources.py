@@ -41,6 +41,7 @@ class Sources:
         alerts: what is wrong in it.
         followers: browsers that follow a stream or the looks right now.
         uploads: objects that are being uploaded right now.
+        ending: set when the console ends: pages that are kept up to date are let go.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Sources:
         self.watcher = Watcher(connection, self.js, settings.interval_s)
         self.alerts = Alerts(self.js, self.watcher)
         self.followers = self.uploads = 0
+        self.ending = asyncio.Event()
         self._given = monitoring
         self._stack = contextlib.AsyncExitStack()
         self._http = http

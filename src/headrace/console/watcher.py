@@ -156,8 +156,9 @@ class Watcher:
     def _server(self) -> dict[str, Any]:
         info = self._connection.server_info
         return {
-            "name": info.server_name,
+            "name": info.said_name,
             "version": info.version,
+            "headrace": info.headrace,
             "cluster": info.cluster,
             "url": self._connection.server.rpartition("@")[2],
             "connected": self._connection.is_connected,

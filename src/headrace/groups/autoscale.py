@@ -76,17 +76,22 @@ async def autoscale(
 
     Raises:
         GroupNotFoundError, GroupRecordError: the group is gone, or its record cannot be read.
-        GroupConfigurationError: the group distributes its partitions by hand.
+        GroupConfigurationError: the group distributes its partitions by hand, or there can never be as many
+            members as the policy's minimum: the names or the partitions are fewer.
         ConnectionClosedError: the connection is closed.
     """
     scaler = Autoscaler(policy, pool)
     records = Records(js, ElasticGroup)
     clock = asyncio.get_running_loop().time
+    begun = False
     while True:
         began = clock()
         try:
             record = await records.get(stream, group)
             _check(record)
+            if not begun:
+                _check_minimum(record, policy, pool)
+                begun = True
             look = await measure(js, record, troubles=False)
             decision = scaler.decide(look, None if live is None else await live())
             problem = "dry run" if dry_run else ""
@@ -112,6 +117,18 @@ def _check(record: ElasticGroup) -> None:
             f"group {record.name!r} of stream {record.stream!r} has member mappings, so its partitions "
             "are distributed by hand; delete them, and name members instead"
         )
+
+
+def _check_minimum(record: ElasticGroup, policy: Policy, pool: Sequence[str]) -> None:
+    names = len({*record.members, *pool})
+    for most, why in (
+        (names, f"the pool and the members of the group are {names} names"),
+        (record.max_members, f"the group has {record.max_members} partitions"),
+    ):
+        if policy.minimum > most:
+            raise GroupConfigurationError(
+                f"minimum is {policy.minimum}; accepted: at most {most}, for {why}"
+            )
 
 
 async def _apply(records: Records[ElasticGroup], record: ElasticGroup, decision: Decision) -> bool:

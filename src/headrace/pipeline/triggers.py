@@ -24,6 +24,9 @@ _PART: Final = re.compile(r"(\*|\d+)(?:-(\d+))?(?:/(\d+))?")
 _SEARCH_DAYS: Final = 4 * 366 + 1  # 29 February comes within that
 
 
+# Not headrace.cron, which is nats-server's: there 1-31 restricts the days, 7 is no Sunday, names and
+# empty parts are read, and what never comes is a pattern (the tests of both say so). A pipeline's file
+# says which field is wrong.
 @dataclass(frozen=True)
 class Cron:
     """``minute hour day month weekday``. If both days are given, either will do, as in cron."""

@@ -119,6 +119,18 @@ async def test_wrong_bounds_are_refused(js: JetStream) -> None:
         await autoscale_command(js, arguments("--min", "2", "--max", "1"))
 
 
+async def test_a_minimum_that_cannot_be_is_refused_with_its_reason(js: JetStream) -> None:
+    await elastic.add_members(js, "ORDERS", "g", ["old"])
+    for words, said in (
+        (("--members", "new", "--min", "3"), "minimum is 3; accepted: at most 2, for the pool"),
+        (("--min", "5"), "minimum is 5; accepted: at most 4, for the group has 4 partitions"),
+    ):
+        with pytest.raises(GroupConfigurationError, match=said):
+            async with asyncio.timeout(60):
+                await autoscale_command(js, arguments(*words))
+    assert (await elastic.get(js, "ORDERS", "g")).members == ("old",)
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [

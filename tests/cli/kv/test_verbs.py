@@ -80,3 +80,19 @@ def test_changes_are_watched(at_server: Run, js: sync.JetStream) -> None:
         for line in at_server("kv", "watch", "b", "l", "--count", "1", "--json").lines
     ]
     assert seen[0]["value_base64"] == "/w=="
+
+
+def test_a_bucket_that_is_not_there_is_met_with_those_of_its_kind(
+    at_server: Run, js: sync.JetStream
+) -> None:
+    js.create_object_store("FILES")
+    done = at_server("kv", "get", "nope", "k")
+    assert (done.status, done.out) == (1, "")
+    assert "there is no bucket 'nope', nor any other\n" in done.err
+    assert "headrace kv add nope" in done.err
+    js.create_key_value("settings")
+    done = at_server("kv", "get", "nope", "k")
+    assert "there is no bucket 'nope'; there are: settings\n" in done.err
+    for name in ("object", "obj"):
+        done = at_server(name, "ls", "nope")
+        assert "there is no bucket 'nope'; there are: FILES\n" in done.err

@@ -254,6 +254,9 @@ def test_the_format_is_told_by_the_name_or_the_content(
         ("jetstream { limits { batch { max: 5 } } }", "limits.batch.max: not a known limit; accepted are"),
         ("jetstream { limits { duplicate_window: -1 } }", "duplicate_window: not accepted"),
         ("tls: yes", "tls: not accepted; it must be a map"),
+        ("tls { cert_file: a, key_file: b }\nallow_non_tls: yes", ":2:1: allow_non_tls: not supported"),
+        ("allow_non_tls: 5", ":1:1: allow_non_tls: must be true or false"),
+        ("feature_flags: x", ":1:1: feature_flags: must be a map"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_or_unsafe_to_ignore_is_refused_with_its_place(
@@ -281,6 +284,18 @@ def test_what_is_harmless_to_ignore_is_warned_about_with_its_place(
         f"{path}:2:1: port: given before in this file, the last one counts"
     ]
     assert list(read("").assumed) == ["addr", "jetstream"]
+
+
+def test_what_changes_nothing_here_is_taken(read: Read, tmp_path: Path) -> None:
+    flags = "host: h\njetstream: on\nfeature_flags { js_ack_fc_v2: true }"
+    assert read(flags).warnings == [
+        f"{tmp_path / 'nats.conf'}:3:1: feature_flags: not supported, ignored"
+    ]
+    for text in (
+        "allow_non_tls: true",  # without TLS all are served without it
+        "allow_non_tls: false\ntls { cert_file: a, key_file: b }",
+    ):
+        assert read(f"host: h\njetstream: on\n{text}").warnings == []
 
 
 def test_an_included_file_stands_beside_the_one_that_names_it(read: Read, tmp_path: Path) -> None:
@@ -328,6 +343,10 @@ def test_no_complaint_repeats_a_secret(read: Read) -> None:
         "a {",
         "include 'nowhere.conf'",
         "port: 1 2",
+        "allow_non_tls: true",
+        "allow_non_tls: false",
+        "feature_flags { js_ack_fc_v2: true }",
+        "feature_flags: x",
     ],
 )
 def test_nats_server_accepts_and_refuses_the_same_files(

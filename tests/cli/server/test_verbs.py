@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import peers
-from headrace import sync
+from headrace import __version__, sync
 from headrace.cli.server.check import judge_meta, time_in
 from headrace.cli.server.verdict import Verdict
 from headrace.cli.shared.errors import Failure
@@ -73,6 +73,21 @@ def test_info_says_where_we_are_and_what_we_have(
     told = at_server("server", "info", "--json").told
     assert (told["account"]["streams"], told["server"]["jetstream"]) == (1, True)
     assert at_server("server", "ping", "--count", "2", "--json").told["median_ms"] > 0
+
+
+def test_versions_are_headrace_s_and_what_it_is_compatible_with(
+    at_server: Run, either_server: peers.ServerProcess
+) -> None:
+    with sync.connect(either_server.url) as connection:
+        info = connection.server_info
+    said = info.version
+    if either_server.name == "headrace":
+        assert (info.headrace, info.version) == (__version__, "2.14.0")
+        said = f"Headrace {__version__}, compatible with nats-server 2.14.0"
+    sheet = at_server("server", "info")
+    assert f"  Version:         {said}" in sheet.out
+    assert sheet.lines[0] == f"Server at {either_server.url}"
+    assert f"✓ server: {either_server.url} answers: {said}\n" in at_server("doctor").out
 
 
 def test_who_may_not_ask_is_told_what_to_do(

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from headrace import sync
+from headrace.api.base import to_wire
+from headrace.errors import StreamExistsError
 from waiting import until_here
 
 Run = Callable[..., Any]
@@ -26,7 +28,7 @@ def test_a_stream_is_created_from_options(at_server: Run, js: sync.JetStream) ->
     assert config.subjects == ("a.>", "b")
     assert (config.max_age, config.max_bytes, config.max_msgs) == (604_800, 1 << 30, 5)
     assert (config.retention, config.storage, config.discard) == ("workqueue", "memory", "new")
-    assert (config.duplicate_window, config.deny_delete, config.allow_direct) == (60, True, True)
+    assert (config.duplicate_window, config.deny_delete, config.allow_direct) == (60, True, False)
     assert config.metadata["team"] == "a"
     assert config.sources[0].name == "S"
 
@@ -200,3 +202,35 @@ def test_the_spellings_of_the_nats_tool_are_taken(at_server: Run, js: sync.JetSt
     assert (done.status, "--republish-source and --republish-destination" in done.err) == (1, True)
     done = at_server("stream", "add", "B", "--republish-headers")
     assert "--republish-headers needs" in done.err
+
+
+@pytest.mark.parametrize("first", ["client", "command"])
+def test_a_program_and_a_command_that_say_the_same_make_the_same_stream(
+    at_server: Run, js: sync.JetStream, first: str
+) -> None:
+    def program() -> object:
+        stream = js.create_stream(name="ORDERS", subjects=["orders.>"])
+        assert stream.cached_info is not None
+        return to_wire(stream.cached_info.config)
+
+    def command() -> object:
+        done = at_server("stream", "create", "ORDERS", "--subjects", "orders.>", "--json")
+        assert (done.status, done.err) == (0, "")
+        return json.loads(done.out)["config"]
+
+    ways = (program, command) if first == "client" else (command, program)
+    assert ways[0]() == ways[1]()
+
+
+def test_the_fields_that_differ_are_named_with_both_values(
+    at_server: Run, js: sync.JetStream
+) -> None:
+    js.create_stream(name="ORDERS", subjects=["orders.>"], allow_direct=True, max_msgs=5)
+    with pytest.raises(StreamExistsError) as caught:
+        js.create_stream(name="ORDERS", subjects=["orders.>"])
+    assert caught.value.differences == {"allow_direct": (True, False), "max_msgs": (5, -1)}
+    assert "10058" in str(caught.value)
+    assert "allow_direct is True, not False" in str(caught.value)
+    done = at_server("stream", "create", "ORDERS", "--no-allow-direct", "--max-msgs", "6")
+    assert done.status == 1
+    assert "other settings: max_msgs is 5, not 6; allow_direct is yes, not no\n" in done.err

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import msgspec
 
 from ... import wire
+from ..._version import __version__
 from ...clock import Clock, SteadyClock
 from ...errors import ConfigurationError
 from .account_options import SYSTEM_ACCOUNT, AccountOptions
@@ -125,6 +126,7 @@ class Hub:
             "server_id": self.server_id,
             "server_name": self.server_name,
             "version": COMPATIBLE_VERSION,
+            "headrace": __version__,
             "proto": 1,
             "go": "",
             "host": options.host,

@@ -27,9 +27,8 @@ async def look_at_server(findings: Findings, session: Session, monitor: str) -> 
     """Returns whether there is JetStream to look at."""
     connection = session.connection
     info = connection.server_info
-    findings.ok(
-        "server", f"{connection.server} answers; version {info.version}, {info.server_name}"
-    )
+    said = ", ".join(filter(None, (info.said_version, info.said_name)))
+    findings.ok("server", f"{connection.server} answers: {said}")
     await _look_at_time(findings, session)
     if info.ldm:
         findings.problem("server", "it is about to stop (lame duck mode)", "headrace serve -js")

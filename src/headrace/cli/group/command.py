@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from ..shared.lazy import LazyGroup, Verb
+from ..shared.names import GROUPS, STREAMS
 from ..shared.output import output_options
 from ..shared.units import Parsed
 from ..shared.verbs import Declare, command_of, connected, output_above, own_values, run_loop
@@ -36,8 +37,8 @@ _START: Final = click.option(
     help="where it begins: all, now, a sequence, a time, 1h ago, or where another one is: consumer:NAME, "
     "group:NAME (all)",
 )
-_STREAM: Final = click.argument("stream")
-_GROUP: Final = click.argument("group", metavar="NAME")
+_STREAM: Final = click.argument("stream", shell_complete=STREAMS)
+_GROUP: Final = click.argument("group", metavar="NAME", shell_complete=GROUPS)
 _MEMBER: Final = click.argument("member")
 _ONE_MEMBER: Final = (_STREAM, _GROUP, _MEMBER)
 _MEMBERS: Final = click.argument("members", nargs=-1, required=True, metavar="MEMBER…")

@@ -10,7 +10,7 @@ import click
 from ...client import Entry
 from ...wire.headers import Headers
 from ..shared.messages import document, payload_text, time_of
-from ..shared.names import BUCKET
+from ..shared.names import BUCKET, KEYS
 from ..shared.output import Table, printable
 from ..shared.units import bytes_text, duration_text
 from ..shared.verbs import Session, online
@@ -80,7 +80,7 @@ async def _buckets(session: Session, names: bool) -> None:
 
 @online(
     BUCKET,
-    click.argument("key"),
+    click.argument("key", shell_complete=KEYS),
     click.option("--revision", type=click.IntRange(0), default=0, help="an earlier one"),
     click.option("-r", "--raw", is_flag=True, help="the value alone"),
 )
@@ -95,7 +95,7 @@ async def get(session: Session, bucket: str, key: str, revision: int, raw: bool)
     session.output.show(entry_document(entry), f"{first}\n\n{payload_text(entry.value)}")
 
 
-@online(BUCKET, click.argument("key"))
+@online(BUCKET, click.argument("key", shell_complete=KEYS))
 async def history(session: Session, bucket: str, key: str) -> None:
     """Show the revisions of KEY that the bucket keeps, oldest first."""
     entries = await (await session.js.key_value(bucket)).history(key)

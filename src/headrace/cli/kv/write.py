@@ -7,11 +7,11 @@ import click
 from ..shared.asking import may_go_on
 from ..shared.buckets import delete_bucket
 from ..shared.messages import payload_of
-from ..shared.names import BUCKET
+from ..shared.names import BUCKET, KEYS
 from ..shared.units import DURATION
 from ..shared.verbs import Session, online
 
-_KEY = click.argument("key")
+_KEY = click.argument("key", shell_complete=KEYS)
 _VALUE = click.argument("value", required=False)
 _TTL = click.option(
     "--ttl", type=DURATION, default=0.0, help="remove it after this (needs --marker-ttl)"
@@ -53,7 +53,9 @@ async def revert(session: Session, bucket: str, key: str, revision: int) -> None
         _show(session, bucket, key, new)
 
 
-@online(BUCKET, click.argument("key", required=False), destroys=True, name="del")
+@online(
+    BUCKET, click.argument("key", required=False, shell_complete=KEYS), destroys=True, name="del"
+)
 async def delete(session: Session, bucket: str, key: str | None) -> None:
     """Delete KEY, its history stays; without KEY, the whole bucket."""
     if key is None:

@@ -11,7 +11,7 @@ from ...client import ObjectInfo, ObjectStoreStatus
 from ..shared.buckets import SETTINGS, options_of
 from ..shared.configuration import metadata_text
 from ..shared.messages import time_of
-from ..shared.names import OBJECTS
+from ..shared.names import OBJECT_NAMES, OBJECTS
 from ..shared.output import Sheet
 from ..shared.units import bytes_text, duration_text
 from ..shared.verbs import Session, online
@@ -28,7 +28,7 @@ async def add(session: Session, bucket: str, **given: Any) -> None:
     _show(session, await made.status())
 
 
-@online(OBJECTS, click.argument("name", required=False))
+@online(OBJECTS, click.argument("name", required=False, shell_complete=OBJECT_NAMES))
 async def info(session: Session, bucket: str, name: str | None) -> None:
     """Show a bucket; with NAME, an object of it."""
     store = await session.js.object_store(bucket)

@@ -10,7 +10,7 @@ import click
 from ..shared.asking import ask
 from ..shared.errors import Failure
 from ..shared.messages import time_of
-from ..shared.names import OBJECTS
+from ..shared.names import OBJECT_NAMES, OBJECTS
 from ..shared.output import Table, printable
 from ..shared.progress import progress
 from ..shared.units import bytes_text
@@ -67,7 +67,7 @@ async def _buckets(session: Session, names: bool) -> None:
 
 @online(
     OBJECTS,
-    click.argument("name"),
+    click.argument("name", shell_complete=OBJECT_NAMES),
     click.option(
         "-O", "--output", "target", metavar="FILE", default=None, help="(NAME); - prints it"
     ),

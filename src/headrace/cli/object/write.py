@@ -13,7 +13,7 @@ from ..shared.asking import may_go_on
 from ..shared.buckets import delete_bucket
 from ..shared.errors import Failure
 from ..shared.messages import HEADER, headers_of
-from ..shared.names import OBJECTS
+from ..shared.names import OBJECT_NAMES, OBJECTS
 from ..shared.progress import progress
 from ..shared.units import bytes_text
 from ..shared.verbs import Session, online
@@ -64,7 +64,12 @@ def _pieces(source: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]
         advance(len(piece))
 
 
-@online(OBJECTS, click.argument("name", required=False), destroys=True, name="del")
+@online(
+    OBJECTS,
+    click.argument("name", required=False, shell_complete=OBJECT_NAMES),
+    destroys=True,
+    name="del",
+)
 async def delete(session: Session, bucket: str, name: str | None) -> None:
     """Delete an object; without NAME, the whole bucket."""
     if name is None:

@@ -28,7 +28,7 @@ _HARMLESS: Final = frozenset({
     "lame_duck_grace_period", "max_closed_clients", "no_fast_producer_stall", "server_tags",
     "server_metadata", "http_base_path", "ping_first", "cluster", "gateway", "leafnodes",
     "leafnode", "leaf", "mqtt", "no_sys_acc",
-    "no_system", "no_system_account", "feature_flags", "no_sublist_cache", "write_timeout",
+    "no_system", "no_system_account", "no_sublist_cache", "write_timeout",
 })  # fmt: skip
 _HARMLESS_TLS: Final = frozenset({"connection_rate_limit"})
 _HARMLESS_JETSTREAM: Final = frozenset({
@@ -58,6 +58,7 @@ def read_nats_file(path: Path, text: str, environ: Mapping[str, str]) -> FileSet
         value = top.take(name)
         if value is not None:
             read(value, settings)
+    _beside_tls(top, settings)
     settings.put("trust", read_trust(top, lambda name: _read_operator(Path(name), path)))
     if "jetstream" not in settings.values:
         settings.values["jetstream"] = False
@@ -199,6 +200,26 @@ def _tls(value: ConfigValue, settings: FileSettings) -> None:
     settings.put("tls_timeout", fields.seconds("timeout"))
     settings.put("tls_handshake_first", fields.switch("handshake_first", "first", "immediate"))
     _leftovers(fields, settings, _HARMLESS_TLS, "tls.")
+
+
+def _beside_tls(top: Fields, settings: FileSettings) -> None:
+    """``allow_non_tls`` and ``feature_flags``: what of them can be without an effect."""
+    open_too = top.take("allow_non_tls")
+    if open_too is not None:
+        if not isinstance(open_too.content, bool):
+            refuse(open_too, "allow_non_tls", "must be true or false")
+        if open_too.content and "tls" in settings.values:
+            refuse(
+                open_too,
+                "allow_non_tls",
+                "not supported beside tls: one port serves clients with TLS, or without; run a second "
+                "broker or a proxy for the others",
+            )
+    flags = top.take("feature_flags")
+    if flags is not None:
+        if not isinstance(flags.content, ConfigMap):
+            refuse(flags, "feature_flags", "must be a map of names to true or false")
+        settings.warn_of("feature_flags", flags)
 
 
 def _jetstream(value: ConfigValue, settings: FileSettings) -> None:

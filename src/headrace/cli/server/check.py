@@ -14,6 +14,7 @@ import click
 from ...errors import HeadraceError
 from ..shared.errors import Failure
 from ..shared.lazy import LazyGroup, Verb
+from ..shared.names import BUCKETS, CONSUMERS, STREAMS
 from ..shared.output import Output
 from ..shared.units import DURATION, moment_of
 from ..shared.verbs import Declare, Session, command_of, connected, own_values, run_loop
@@ -146,7 +147,7 @@ async def jetstream(session: Session, verdict: Verdict, **limits: float | None) 
 
 
 @_checking(
-    click.argument("stream"),
+    click.argument("stream", shell_complete=STREAMS),
     click.option("--msgs-warn", type=int, default=None, help="warn below so many messages"),
     click.option("--msgs-critical", type=int, default=None, help="critical below so many messages"),
     *limits_of("lag", "messages that a mirror or source is behind", int),
@@ -189,8 +190,8 @@ async def stream(
 
 
 @_checking(
-    click.argument("stream"),
-    click.argument("consumer"),
+    click.argument("stream", shell_complete=STREAMS),
+    click.argument("consumer", shell_complete=CONSUMERS),
     *limits_of("unprocessed", "messages left", int),
     *limits_of("outstanding-ack", "messages without an answer", int),
     *limits_of("redelivery", "messages delivered again", int),
@@ -233,7 +234,7 @@ async def consumer(
 
 
 @_checking(
-    click.argument("bucket"),
+    click.argument("bucket", shell_complete=BUCKETS),
     click.option("--key", metavar="KEY", default="", help="that has to be there"),
     *limits_of("values", "values", int),
     name="kv",
@@ -286,7 +287,7 @@ async def server(session: Session, verdict: Verdict, monitor: str, **limits: Any
 
 
 @_checking(
-    click.argument("stream"),
+    click.argument("stream", shell_complete=STREAMS),
     click.option("--subject", metavar="PATTERN", default=">", help="the newest of these (>)"),
     click.option("--content", metavar="REGEX", default="", help="what its payload has to have"),
     click.option(

@@ -39,15 +39,18 @@ async def info(session: Session, monitor: str) -> None:
         if monitor:
             raise
         varz = {}
-    sheet = Sheet(f"Server {server.server_name} at {session.connection.server}")
+    sheet = Sheet(
+        " ".join(filter(None, ("Server", server.said_name, "at", session.connection.server)))
+    )
     sheet.section(
         "",
         [
             (
                 "Version",
-                server.version + (f" ({varz['git_commit']})" if varz.get("git_commit") else ""),
+                server.said_version
+                + (f" ({varz['git_commit']})" if varz.get("git_commit") else ""),
             ),
-            ("Server id", server.server_id if server.server_id != server.server_name else ""),
+            ("Server id", server.server_id),
             ("Uptime", varz.get("uptime")),
             ("Cluster", server.cluster),
             ("Login", "needed" if server.auth_required else "not needed"),

@@ -55,8 +55,8 @@ async def connections(session: Session, sort: str, top: int, monitor: str) -> No
 def connection_table(found: list[dict[str, Any]]) -> Table:
     """Connections for people."""
     table = Table(
-        ("CID", "NAME", "FROM", "ACCOUNT", "UP", "MSG IN", "MSG OUT", "IN", "OUT", "PENDING", "SUBS"),
-        right=frozenset(("CID", "MSG IN", "MSG OUT", "IN", "OUT", "PENDING", "SUBS")),
+        ("CID", "NAME", "FROM", "ACCOUNT", "UP", "MSG IN", "MSG OUT", "IN", "OUT", "UNSENT", "SUBS"),
+        right=frozenset(("CID", "MSG IN", "MSG OUT", "IN", "OUT", "UNSENT", "SUBS")),
         empty="nobody is connected",
     )  # fmt: skip
     for each in found:

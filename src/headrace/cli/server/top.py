@@ -94,10 +94,10 @@ def _head(look: dict[str, Any]) -> str:
 
 def _table(look: dict[str, Any]) -> Table:
     table = Table(
-        ("CID", "NAME", "FROM", "SUBS", "PENDING", "MSG IN/s", "MSG OUT/s", "IN/s", "OUT/s",
+        ("CID", "NAME", "FROM", "SUBS", "UNSENT", "MSG IN/s", "MSG OUT/s", "IN/s", "OUT/s",
          "UP"),
         right=frozenset(
-            ("CID", "SUBS", "PENDING", "MSG IN/s", "MSG OUT/s", "IN/s", "OUT/s")
+            ("CID", "SUBS", "UNSENT", "MSG IN/s", "MSG OUT/s", "IN/s", "OUT/s")
         ),
         empty="nobody is connected",
     )  # fmt: skip

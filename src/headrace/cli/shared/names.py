@@ -38,16 +38,37 @@ def _completing(listed: Listed) -> Callable[[click.Context, click.Parameter, str
     return complete
 
 
-STREAM: Final[Declare] = click.argument(
-    "stream", shell_complete=_completing(lambda js, given: js.stream_names())
-)
-CONSUMER: Final[Declare] = click.argument(
-    "consumer",
-    shell_complete=_completing(lambda js, given: js.consumer_names(given.get("stream") or "")),
-)
-BUCKET: Final[Declare] = click.argument(
-    "bucket", shell_complete=_completing(lambda js, given: js.key_values())
-)
+async def _keys(js: JetStream, given: dict[str, Any]) -> AsyncIterator[str]:
+    bucket = await js.key_value(given.get("bucket") or "")
+    for key in await bucket.keys():
+        yield key
+
+
+async def _objects(js: JetStream, given: dict[str, Any]) -> AsyncIterator[str]:
+    store = await js.object_store(given.get("bucket") or "")
+    for each in await store.list():
+        yield each.name
+
+
+async def _groups(js: JetStream, given: dict[str, Any]) -> AsyncIterator[str]:
+    from ...groups import elastic, static
+
+    stream = given.get("stream") or ""
+    names = [each.name for each in await elastic.list(js, stream)]
+    for name in (*names, *[each.name for each in await static.list(js, stream)]):
+        yield name
+
+
+STREAMS: Final = _completing(lambda js, given: js.stream_names())
+CONSUMERS: Final = _completing(lambda js, given: js.consumer_names(given.get("stream") or ""))
+BUCKETS: Final = _completing(lambda js, given: js.key_values())
+KEYS: Final = _completing(_keys)
+OBJECT_NAMES: Final = _completing(_objects)
+GROUPS: Final = _completing(_groups)
+
+STREAM: Final[Declare] = click.argument("stream", shell_complete=STREAMS)
+CONSUMER: Final[Declare] = click.argument("consumer", shell_complete=CONSUMERS)
+BUCKET: Final[Declare] = click.argument("bucket", shell_complete=BUCKETS)
 OBJECTS: Final[Declare] = click.argument(
     "bucket", shell_complete=_completing(lambda js, given: js.object_stores())
 )

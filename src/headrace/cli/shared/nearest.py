@@ -27,22 +27,19 @@ async def tell_nearest(js: JetStream, given: Mapping[str, Any], error: JetStream
         raise _failure("consumer", name, known, where, command) from error
     if error.err_code != _NO_STREAM:
         return
-    for what, parameter, listed in (
+    above = click.get_current_context().parent
+    kind = "object" if above is not None and above.command.name == "object" else "kv"
+    buckets = js.object_stores() if kind == "object" else js.key_values()
+    for what, listed in (
+        ("bucket", [name async for name in buckets]),
         (
-            "bucket",
-            "bucket",
-            [*[n async for n in js.key_values()], *[n async for n in js.object_stores()]],
-        ),
-        (
-            "stream",
             "stream",
             [n async for n in js.stream_names() if not n.startswith(("KV_", "OBJ_"))],
         ),
     ):
-        name = given.get(parameter)
+        name = given.get(what)
         if isinstance(name, str) and name and name not in listed:
-            kind = " ".join(click.get_current_context().command_path.split()[:2])
-            command = f"{kind} add" if what == "bucket" else "headrace stream create"
+            command = f"headrace {kind} add" if what == "bucket" else "headrace stream create"
             raise _failure(what, name, listed, "", f"{command} {name}") from error
 
 

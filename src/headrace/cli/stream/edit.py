@@ -40,7 +40,7 @@ async def create(
     Without --subjects a stream stores the subject of its own name. Creating it again with the same settings
     changes nothing.
     """
-    config = config_file(file, StreamConfig) if file else StreamConfig(allow_direct=True)
+    config = config_file(file, StreamConfig) if file else StreamConfig()
     changes = changes_of(given)
     if stream:
         changes["name"] = stream

@@ -80,7 +80,7 @@ async def report(session: Session, by: str, subject: str) -> None:
         right=numbers,
         empty="no streams; `headrace stream create NAME --subjects 'name.>'` creates one",
     )  # fmt: skip
-    copies = Table(("STREAM", "KIND", "FROM", "BEHIND", "ACTIVE"), right=frozenset(("BEHIND",)))
+    copies = Table(("STREAM", "KIND", "FROM", "LAG", "ACTIVE"), right=frozenset(("LAG",)))
     rows = []
     for each in found:
         config, state = each.config, each.state

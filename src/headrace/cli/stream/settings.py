@@ -65,7 +65,7 @@ SETTINGS: Final[tuple[Declare, ...]] = (
     click.option("--cluster", metavar="NAME", default=None, help="where to place it"),
     click.option("--tag", "--tags", "tag", multiple=True, metavar="TAG",
         help="place it at servers with these tags"),
-    _switch("allow-direct", "direct get (yes)"),
+    _switch("allow-direct", "direct get: many messages read at once, by any replica (no)"),
     _switch("allow-rollup", "messages that replace all before them"),
     _switch("allow-msg-ttl", "messages with a TTL"),
     _switch("allow-counter", "counters"),

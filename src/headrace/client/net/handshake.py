@@ -78,6 +78,9 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     server_id: str = ""
     server_name: str = ""
     version: str = ""
+    """The nats-server it is, or is compatible with: clients switch features by it."""
+    headrace: str = ""
+    """Headrace's own version; empty at another server."""
     proto: int = 0
     host: str = ""
     port: int = 0
@@ -96,6 +99,18 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     ldm: bool = False
     cluster: str = ""
     domain: str = ""
+
+    @property
+    def said_version(self) -> str:
+        """The version for people: Headrace's, with what it is compatible with; or nats-server's."""
+        if not self.headrace:
+            return self.version
+        return f"Headrace {self.headrace}, compatible with nats-server {self.version}"
+
+    @property
+    def said_name(self) -> str:
+        """The name somebody gave it; empty where it has only its key."""
+        return "" if self.server_name == self.server_id else self.server_name
 
 
 class _Connect(msgspec.Struct, omit_defaults=True, kw_only=True):

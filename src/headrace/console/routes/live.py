@@ -109,27 +109,38 @@ def _stream(sources: Sources, events: AsyncIterator[bytes]) -> StreamingResponse
             503, "too_many_followers", f"at most {FOLLOWERS_MAX} pages are kept up to date"
         )
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_kept_alive(events), headers=headers, media_type="text/event-stream")
+    return StreamingResponse(
+        _kept_alive(events, sources.ending), headers=headers, media_type="text/event-stream"
+    )
 
 
-async def _kept_alive(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The events, and a comment whenever none has come for a while."""
+async def _kept_alive(events: AsyncIterator[bytes], ending: asyncio.Event) -> AsyncIterator[bytes]:
+    """The events until the console ends, and a comment whenever none has come for a while."""
     coming: asyncio.Task[bytes] | None = None
+    ended = asyncio.ensure_future(ending.wait())
     try:
         while True:
             coming = asyncio.ensure_future(anext(events))
-            while not (await asyncio.wait({coming}, timeout=QUIET_S))[0]:
+            while not await _any_done(coming, ended):
                 yield b": still here\n\n"
+            if ended.done():
+                return
             try:
                 yield coming.result()
             except StopAsyncIteration:
                 return
     finally:
+        ended.cancel()
         if coming is not None and not coming.done():
             coming.cancel()
             with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
                 await coming
         await events.aclose()  # type: ignore[attr-defined]
+
+
+async def _any_done(*waited: asyncio.Future[Any]) -> bool:
+    done, _ = await asyncio.wait(waited, timeout=QUIET_S, return_when=asyncio.FIRST_COMPLETED)
+    return bool(done)
 
 
 ROUTES: Final = (

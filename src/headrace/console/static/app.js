@@ -142,7 +142,7 @@ function App() {
     <div class="frame"><nav aria-label="Pages"><h1>Headrace</h1>
       ${PAGES.map(([name, title]) => html`<a key=${name} href=${`#/${name}`} aria-current=${name === here ? "page" : undefined}>${title}</a>`)}
       <div class="foot">
-        ${server && html`<p><span class=${live.connected && server.connected ? "good" : "bad"}>●</span> ${server.name || server.url}<br />${server.version}${server.cluster ? html`<br />cluster ${server.cluster}` : ""}</p>`}
+        ${server && html`<p><span class=${live.connected && server.connected ? "good" : "bad"}>●</span> ${server.name || server.url}<br />${server.headrace ? html`Headrace ${server.headrace}<br />compatible with nats-server ${server.version}` : html`nats-server ${server.version}`}${server.cluster ? html`<br />cluster ${server.cluster}` : ""}</p>`}
         <p><button onClick=${toggle}>${theme === "dark" ? "Light" : "Dark"}</button> <button onClick=${() => setHelp(true)} aria-label="Keys">?</button></p>
         ${session.has_password && html`<p><button onClick=${leave}>Log out</button></p>`}
         <p>console ${session.version}${session.read_only ? ", read-only" : ""}</p>

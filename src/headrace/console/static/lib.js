@@ -75,6 +75,32 @@ export function seconds(value) {
   return value < 172800 ? `${Math.round(value / 3600)} h` : `${Math.round(value / 86400)} days`;
 }
 
+const DURATIONS = ["max_age", "duplicate_window", "subject_delete_marker_ttl", "ack_wait", "backoff", "max_expires", "idle_heartbeat", "inactive_threshold", "priority_timeout", "active"];
+const SIZES = ["max_bytes", "max_msg_size"];
+const SPAN_UNITS = [["d", 86400e9], ["h", 3600e9], ["m", 60e9], ["s", 1e9], ["ms", 1e6], ["µs", 1e3]];
+
+/** Nanoseconds as a span without loss: 120000000000 is 2m, 1500000000 is 1s 500ms. */
+function exactSpan(value) {
+  const parts = [];
+  for (const [unit, size] of SPAN_UNITS) {
+    const many = Math.floor(value / size);
+    if (many) parts.push(`${many}${unit}`);
+    value -= many * size;
+  }
+  if (value) parts.push(`${value}ns`);
+  return parts.join(" ") || "0s";
+}
+
+/** A value of a configuration as people read it. */
+export function setting(name, value) {
+  if (Array.isArray(value) && DURATIONS.includes(name)) return value.map(exactSpan).join(", ");
+  if (typeof value === "object" && value !== null) return JSON.stringify(value);
+  if (value === -1 || (value === 0 && name === "max_age")) return "no limit";
+  if (typeof value === "number" && DURATIONS.includes(name)) return exactSpan(value);
+  if (typeof value === "number" && SIZES.includes(name)) return bytes(value);
+  return typeof value === "number" ? value.toLocaleString("en") : String(value);
+}
+
 /** An RFC 3339 time in the reader's own zone, to the millisecond. */
 export function time(text) {
   if (!text || text.startsWith("0001-")) return "–";

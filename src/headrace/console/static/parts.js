@@ -1,5 +1,5 @@
 // Tables, dialogs, curves and messages that several pages use.
-import { html, api, count, useEffect, useMemo, useRef, useState } from "/lib.js";
+import { html, api, count, setting, useEffect, useMemo, useRef, useState } from "/lib.js";
 import { useAddress } from "/address.js";
 import { useLive } from "/live.js";
 import uPlot from "/vendor/uplot.js";
@@ -185,10 +185,9 @@ export function Actions({ readOnly, actions }) {
 
 export function toast(text, bad = false) { dispatchEvent(new CustomEvent("toast", { detail: { text, bad } })); }
 
-/** A value of a configuration, as text. */
+/** A configuration as people read it: with units, and "no limit" where there is none. */
 export function Config({ config }) {
-  const shown = (value) => typeof value === "object" && value !== null ? JSON.stringify(value) : String(value);
-  return html`<div class="panel"><dl>${Object.entries(config).map(([name, value]) => html`<dt key=${name}>${name}</dt><dd>${shown(value)}</dd>`)}</dl></div>`;
+  return html`<div class="panel"><dl>${Object.entries(config).map(([name, value]) => html`<dt key=${name}>${name}</dt><dd>${setting(name, value)}</dd>`)}</dl></div>`;
 }
 
 /** A payload as JSON, text or hexadecimal; always text, whatever is in it. */

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from ...api import names
 from ...api.acks import IN_PROGRESS
 from ...errors import (
     ConnectionClosedError,
@@ -160,7 +161,9 @@ class Consuming:
                 if not self._leaving:
                     self._lose()  # the lease ended, or the consumption
         except PullError as error:
-            self._crew.report(error)
+            is_deleted = error.description.startswith(names.CONSUMER_DELETED[1])
+            if not (self._leaving and is_deleted):  # who leaves deletes it, or the successor does
+                self._crew.report(error)
             self._finish(Gone(self._is_settled()))
         except NoRespondersError:
             self._finish(Gone(self._is_settled()))

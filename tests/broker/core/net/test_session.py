@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace import __version__
 from headrace.broker.core.auth.authentication import TokenAuthentication, User, UserAuthentication
 from headrace.broker.core.auth.permissions import Permissions
 from headrace.broker.core.hub import Hub
@@ -130,6 +131,8 @@ def test_the_greeting_says_who_and_what_the_server_is() -> None:
         b'"headers":true',
         b'"client_ip":"10.1.2.3"',
         b'"api_lvl":4',
+        b'"version":"2.14.0"',  # what clients switch their features by
+        b'"headrace":"' + __version__.encode() + b'"',  # what people ask for
     ):
         assert part in line
     assert b"auth_required" not in line

@@ -5,16 +5,16 @@ import { Actions, Config, Curves, Table, Waiting, useDocument } from "/parts.js"
 const state = (row) => html`${row.stuck && html`<span class="tag bad">nobody asks</span>`}${row.paused && html`<span class="tag warn">paused</span>`}${row.push && html`<span class="tag">push</span>`}${row.policy !== "none" && html`<span class="tag">${row.policy}</span>`}${row.pins.some((pin) => pin.client) && html`<span class="tag good">pinned</span>`}`;
 
 export const CONSUMERS = [
-  { id: "name", title: "Name", show: (row) => html`<a href=${link`streams/${row.stream}/consumers/${row.name}`}>${row.name}</a>` },
+  { id: "name", title: "Name", wrap: true, show: (row) => html`<a href=${link`streams/${row.stream}/consumers/${row.name}`}>${row.name}</a>` },
   { id: "pending", title: "Waiting", number: true, show: (row) => count(row.pending) },
   { id: "ack_pending", title: "Unacknowledged", number: true, show: (row) => count(row.ack_pending) },
   { id: "redelivered", title: "Redelivered", number: true, show: (row) => count(row.redelivered) },
   { id: "waiting", title: "Pulls", number: true, show: (row) => count(row.waiting) },
   { id: "acked_per_s", title: "Handled", number: true, show: (row) => rate(row.acked_per_s) },
   { id: "filters", title: "Filter", wrap: true, show: (row) => row.filters.join(", ") },
-  { id: "state", title: "State", value: (row) => `${row.stuck ? "nobody asks" : ""}${row.paused ? "paused" : ""}${row.policy}`, show: state },
+  { id: "state", title: "State", value: (row) => `${row.stuck ? "nobody asks" : ""}${row.paused ? "paused" : ""}${row.policy}`, wrap: true, show: state },
 ];
-const ALL = [CONSUMERS[0], { id: "stream", title: "Stream", show: (row) => html`<a href=${link`streams/${row.stream}`}>${row.stream}</a>` }, ...CONSUMERS.slice(1)];
+const ALL = [CONSUMERS[0], { id: "stream", title: "Stream", wrap: true, show: (row) => html`<a href=${link`streams/${row.stream}`}>${row.stream}</a>` }, ...CONSUMERS.slice(1)];
 
 /** The action that makes a consumer of a stream. */
 export const newConsumer = (stream) => ({ title: "Create a consumer", button: "Create",

@@ -158,11 +158,11 @@ function Pages({ path, filter, markers, place, onOpen }) {
   if (!state.loaded) return html`<${Waiting} />`;
   const all = rows.current;
   return html`<${Problem} error=${state.error} />
-    <p class="soft">${count(state.total)} messages, sequences ${count(state.first)} to ${count(state.last)}${filter ? `; shown are those of ${filter}` : ""}.</p>
+    ${state.version > 0 && html`<p class="soft">${count(state.total)} messages, sequences ${count(state.first)} to ${count(state.last)}${filter ? `; shown are those of ${filter}` : ""}.</p>`}
     ${HEAD}
     <div class="list" ref=${room} onScroll=${check} role="region" tabindex="0" aria-label="Messages"><div class="room" style=${{ height: `${all.length * LINE}px` }}>
       ${all.slice(view.first, view.last).map((row, index) => html`<${Line} key=${row.seq} row=${row} top=${(view.first + index) * LINE} onOpen=${onOpen} />`)}
-      ${all.length === 0 && html`<p class="waiting">No messages here.</p>`}
+      ${all.length === 0 && state.version > 0 && html`<p class="waiting">No messages here.</p>`}
     </div></div>`;
 }
 

@@ -22,7 +22,7 @@ export function Overview() {
     ["In", rate(seen.in_per_s)], ["Handled", rate(seen.acked_per_s)], ["Waiting", count(seen.pending)], ["Unacknowledged", count(seen.ack_pending)]];
   return html`<h2>Overview</h2>
     ${seen.lost.length > 0 && html`<p class="note bad" role="alert">Messages were lost to damage in: ${seen.lost.join(", ")}</p>`}
-    ${seen.unseen > 0 && html`<p class="note">${count(seen.unseen)} consumers are too many to look at and are not counted in pending and handled.</p>`}
+    ${seen.unseen > 0 && html`<p class="note">${count(seen.unseen)} consumers are too many to look at and are not counted in waiting and handled.</p>`}
     <div class="tiles">${tiles.map(([title, value]) => html`<div class="tile" key=${title}><b>${value}</b><span>${title}</span></div>`)}</div>
     <div class="plots">
       <${Curves} of="overview" title="Messages per second" series=${[{ name: "in_per_s", title: "in", color: "#0b8fb3" }, { name: "acked_per_s", title: "handled", color: "#2e9e62" }]} />

@@ -30,7 +30,7 @@ function Pipeline({ seen }) {
     ${told.map((row) => html`<p class=${`note ${row.error ? "bad" : ""}`} key=${row.name}>${row.name}: ${row.error ? `${row.error} (${at(row.error_at)}${row.failures > 1 ? `, ${count(row.failures)} times in a row` : ""})` : `waits ${row.why}`}</p>`)}
     <pre aria-label=${`graph of ${seen.key}`}>${seen.graph.join("\n")}</pre>
     ${behind.map((row) => html`<div class="plots" key=${row.name}>
-      <${Curves} of=${`pipeline/${seen.key}/${row.name}`} title=${`${row.name}: messages behind`} series=${[{ name: "behind", title: "behind", color: "#c27c0e" }]} />
+      <${Curves} of=${`pipeline/${seen.key}/${row.name}`} title=${`${row.name}: lag in messages`} series=${[{ name: "behind", title: "lag", color: "#c27c0e" }]} />
       <${Curves} of=${`pipeline/${seen.key}/${row.name}`} title=${`${row.name}: rows/s`} series=${[{ name: "rows_per_s", title: "rows/s", color: "#1a7f5a" }]} /></div>`)}</section>`;
 }
 

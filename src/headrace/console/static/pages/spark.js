@@ -18,6 +18,6 @@ export function Spark() {
     empty="No Spark query has told its progress yet. A query does so with the option durable." />
     ${seen.queries.length > PLOTTED && html`<p class="soft">Curves of the ${PLOTTED} that are furthest behind:</p>`}
     ${seen.queries.slice(0, PLOTTED).map((row) => html`<div class="plots" key=${`${row.stream}/${row.name}`}>
-      <${Curves} of=${`spark/${row.stream}/${row.name}`} title=${`${row.name}: messages behind`} series=${[{ name: "messages_behind", title: "behind", color: "#c27c0e" }]} />
-      <${Curves} of=${`spark/${row.stream}/${row.name}`} title=${`${row.name}: seconds behind`} format=${seconds} series=${[{ name: "seconds_behind", title: "behind", color: "#b3261e" }]} /></div>`)}`;
+      <${Curves} of=${`spark/${row.stream}/${row.name}`} title=${`${row.name}: lag in messages`} series=${[{ name: "messages_behind", title: "lag", color: "#c27c0e" }]} />
+      <${Curves} of=${`spark/${row.stream}/${row.name}`} title=${`${row.name}: lag in seconds`} format=${seconds} series=${[{ name: "seconds_behind", title: "lag", color: "#b3261e" }]} /></div>`)}`;
 }

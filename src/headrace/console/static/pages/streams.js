@@ -5,7 +5,7 @@ import { Actions, Config, Curves, Part, Table, Waiting, useDocument } from "/par
 import { CONSUMERS, newConsumer } from "/pages/consumers.js";
 
 const COLUMNS = [
-  { id: "name", title: "Name", show: (row) => html`<a href=${link`streams/${row.name}`}>${row.name}</a>` },
+  { id: "name", title: "Name", wrap: true, show: (row) => html`<a href=${link`streams/${row.name}`}>${row.name}</a>` },
   { id: "kind", title: "Kind" },
   { id: "messages", title: "Messages", number: true, show: (row) => count(row.messages) },
   { id: "bytes", title: "Size", number: true, show: (row) => bytes(row.bytes) },
@@ -21,8 +21,8 @@ const NEW = { title: "Create a stream", button: "Create",
   fields: [{ id: "name", title: "Name" }, { id: "subjects", title: "Subjects, separated by spaces", list: true },
     { id: "storage", title: "Storage", choices: ["file", "memory"], start: "file" },
     { id: "retention", title: "Messages stay until", choices: ["limits", "workqueue", "interest"], start: "limits" },
-    { id: "max_msgs", title: "At most so many messages", number: true }, { id: "max_bytes", title: "At most so many bytes", number: true }],
-  run: (config) => api("/streams", { method: "POST", body: { config: { allow_direct: true, ...config } } }).then((made) => { location.hash = link`streams/${made.name}`; return `${made.name} created`; }) };
+    { id: "allow_direct", title: "Direct get: many messages read at once", choices: ["no", "yes"], start: "no" }, { id: "max_msgs", title: "At most so many messages", number: true }, { id: "max_bytes", title: "At most so many bytes", number: true }],
+  run: ({ allow_direct, ...config }) => api("/streams", { method: "POST", body: { config: { ...config, allow_direct: allow_direct === "yes" } } }).then((made) => { location.hash = link`streams/${made.name}`; return `${made.name} created`; }) };
 
 export function Streams({ session }) {
   const [found, error] = useDocument("/streams");
