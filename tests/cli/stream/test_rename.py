@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import leftovers
 import peers
 from headrace import StreamSource, sync
 from headrace.cli.stream import rename, renaming
@@ -20,12 +20,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def new(js: sync.JetStream, either_server: peers.ServerProcess) -> None:
-    """nats-server removes the files of the test before later, and a new stream might find them."""
-    place = either_server.store_dir
-    until_here(
-        lambda: not any({"ORDERS", "SALES"} & {*folders} for _, folders, _ in os.walk(place)),
-        "the files of an earlier test stay",
-    )
+    leftovers.clear(either_server, {"ORDERS", "SALES"})
 
 
 def fill(js: sync.JetStream, **config: Any) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import leftovers
 import peers
 from headrace import StreamConfig, StreamSource, SubjectTransformConfig, sync
 from headrace.cli.stream import repartition, repartitioning
@@ -25,12 +25,7 @@ COMMAND = ("stream", "repartition", "SHIPPING", "SHIPPING8", "8", "--force")
 
 @pytest.fixture(autouse=True)
 def new(js: sync.JetStream, either_server: peers.ServerProcess) -> None:
-    """nats-server removes the files of the test before later, and a new stream might find them."""
-    place = either_server.store_dir
-    until_here(
-        lambda: not any(NAMES & {*folders} for _, folders, _ in os.walk(place)),
-        "the files of an earlier test stay",
-    )
+    leftovers.clear(either_server, NAMES)
 
 
 def numbered(dest: str = "{{partition(4,1)}}.ship.{{wildcard(1)}}.{{wildcard(2)}}") -> Any:
