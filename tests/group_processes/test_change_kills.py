@@ -126,7 +126,7 @@ class Rounds:
         return record
 
     async def _look_for_the_queue(self) -> None:
-        """nats-server that is killed while it writes a stream's configuration has not the stream after that."""
+        """nats-server that is killed while it writes a stream's configuration can lose the stream."""
         if self._server.name == "nats-server":
             names = [name async for name in self._js.stream_names()]
             if f"{STREAM}-{GROUP}" not in names:
