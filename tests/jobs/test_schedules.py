@@ -145,6 +145,20 @@ async def test_more_than_one_transaction_takes_of_missed_times_are_all_carried_o
     ]
 
 
+async def test_schedules_that_have_missed_much_share_no_long_transaction(noon: World) -> None:
+    for number in range(5):
+        await put(noon, name=f"s{number}", cron="* * * * *", missed="all")
+    noon.clock.advance(3 * 3600)
+    made = []
+    while True:
+        fired = await noon.runtime.database.write(lambda tx: scheduling.fire_due(tx, tx.now_us()))
+        if not fired.due:
+            break
+        made.append(sum(fired.messages.values()))
+    assert sum(made) == 5 * 180
+    assert max(made) < 2 * limits.SCHEDULE_RUNS_MAX
+
+
 async def test_a_year_of_missed_seconds_takes_no_time(noon: World) -> None:
     await put(noon, cron="* * * * * *")
     await go_to(noon, "2032-01-15T12:00:00+00:00")
