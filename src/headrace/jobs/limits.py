@@ -88,7 +88,9 @@ SCHEDULES_MAX: Final = 1000  # more schedules of a channel: 409
 SCHEDULE_ID_CHARS_MAX: Final = (
     200  # a longer id of a schedule, of which those of messages are made: 400
 )
-SCHEDULE_RUNS_MAX: Final = 100  # missed times of a schedule in one transaction, which ends with so many
+SCHEDULE_RUNS_MAX: Final = (
+    100  # missed times of a schedule in one transaction, which ends with so many
+)
 SCHEDULE_LATE_S: Final = 60.0  # a time that is later was missed
 SCHEDULE_UPCOMING: Final = 5  # times shown of a schedule
 CRON_CHARS_MAX: Final = 255  # a longer pattern: 400
