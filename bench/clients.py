@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import contenders
 import natspy
@@ -40,10 +41,35 @@ RAW = "bare socket that counts"
 
 @dataclass(frozen=True)
 class Work:
-    """``run(server, name of a durable consumer)`` gives messages/s of ``messages`` messages."""
+    """``run(the server's address, name of a durable consumer)`` gives messages/s of ``messages`` messages.
 
-    run: Callable[[peers.ServerProcess, str], float]
+    It is made of functions of modules, as it is measured in a process of its own.
+    """
+
+    run: Callable[[str, str], float]
     messages: int
+
+
+def publishing(
+    function: Callable[..., float], messages: int, *arguments: Any, **options: Any
+) -> Work:
+    """``function(url, messages, …)``: it needs no consumer."""
+    return Work(partial(_on_server, partial(function, **options), messages, *arguments), messages)
+
+
+def pulling(function: Callable[..., float], messages: int, *arguments: Any) -> Work:
+    """``function(url, stream, durable, messages, …)``."""
+    return Work(partial(_on_consumer, function, messages, *arguments), messages)
+
+
+def _on_server(function: Callable[..., float], *rest: Any) -> float:
+    *arguments, url, _durable = rest
+    return function(url, *arguments)
+
+
+def _on_consumer(function: Callable[..., float], *rest: Any) -> float:
+    *arguments, url, durable = rest
+    return function(url, STREAM, durable, *arguments)
 
 
 @dataclass
@@ -62,10 +88,9 @@ class Figures:
 
 
 def awaited(rounds: int) -> None:
-    size = PAYLOAD_BYTES
     works = {
-        NATS_PY: Work(lambda at, _: natspy.publish_awaited(at.url, AWAITED, size), AWAITED),
-        OURS: Work(lambda at, _: ourclient.publish_awaited(at.url, AWAITED, size), AWAITED),
+        NATS_PY: publishing(natspy.publish_awaited, AWAITED, PAYLOAD_BYTES),
+        OURS: publishing(ourclient.publish_awaited, AWAITED, PAYLOAD_BYTES),
     }
     figures = compare("js.publish, each awaited", works, rounds, FILE)
     claim("awaited publish, against nats-py", figures[OURS], figures[NATS_PY], 1.5)
@@ -75,24 +100,16 @@ def windowed(rounds: int) -> None:
     """Into memory, so that the server is not all that is measured. nats-py publishes fewer messages,
     so as not to take minutes; its rate does not depend on that. A fast batch has fewer in flight: the
     server says how many, at most 500 between two acknowledgements."""
-    fewer, size = WINDOWED_BY_NATS_PY, PAYLOAD_BYTES
+    sent = (WINDOWED, WINDOW, PAYLOAD_BYTES)
     send, many = f"{OURS}, publisher.send", f"{OURS}, publisher.send_many"
     fast_send, fast_many = f"{send}, fast batches", f"{many}, fast batches"
     works = {
-        NATS_PY: Work(lambda at, _: natspy.publish_windowed(at.url, fewer, WINDOW, size), fewer),
-        send: Work(
-            lambda at, _: ourclient.publish_windowed(at.url, WINDOWED, WINDOW, size), WINDOWED
-        ),
-        many: Work(lambda at, _: ourclient.publish_many(at.url, WINDOWED, WINDOW, size), WINDOWED),
-        fast_send: Work(
-            lambda at, _: ourclient.publish_windowed(at.url, WINDOWED, WINDOW, size, fast=True),
-            WINDOWED,
-        ),
-        fast_many: Work(
-            lambda at, _: ourclient.publish_many(at.url, WINDOWED, WINDOW, size, fast=True),
-            WINDOWED,
-        ),
-        RAW: Work(_raw_publish, WINDOWED),
+        NATS_PY: publishing(natspy.publish_windowed, WINDOWED_BY_NATS_PY, WINDOW, PAYLOAD_BYTES),
+        send: publishing(ourclient.publish_windowed, *sent),
+        many: publishing(ourclient.publish_many, *sent),
+        fast_send: publishing(ourclient.publish_windowed, *sent, fast=True),
+        fast_many: publishing(ourclient.publish_many, *sent, fast=True),
+        RAW: publishing(_raw_publish, WINDOWED),
     }
     title, config = f"publishing, {WINDOW:,} in flight", MEMORY | {"allow_batched": True}
     figures = compare(title, works, rounds, config)
@@ -108,10 +125,10 @@ def windowed(rounds: int) -> None:
         )
 
 
-def _raw_publish(server: peers.ServerProcess, _: str) -> float:
-    with RawConnection(server.host, server.port) as connection:
-        return WINDOWED / connection.publish_acked(
-            WINDOWED, WINDOW, PAYLOAD_BYTES, own_replies=True
+def _raw_publish(url: str, messages: int) -> float:
+    with RawConnection.to(url) as connection:
+        return messages / connection.publish_acked(
+            messages, WINDOW, PAYLOAD_BYTES, own_replies=True
         )
 
 
@@ -120,16 +137,9 @@ def consuming(rounds: int) -> None:
     pulled, pushed = f"{NATS_PY}, loop of fetch({BATCH})", f"{NATS_PY}, pushed, subscribe(cb=…)"
     ours = f"{OURS}, async for … consume()"
     works = {
-        pulled: Work(
-            lambda at, durable: natspy.pull(at.url, STREAM, durable, CONSUMED, BATCH), CONSUMED
-        ),
-        pushed: Work(
-            lambda at, durable: natspy.push(at.url, STREAM, durable, CONSUMED, 2 * BATCH), CONSUMED
-        ),
-        ours: Work(
-            lambda at, durable: ourclient.consume(at.url, STREAM, durable, CONSUMED, BATCH),
-            CONSUMED,
-        ),
+        pulled: pulling(natspy.pull, CONSUMED, BATCH),
+        pushed: pulling(natspy.push, CONSUMED, 2 * BATCH),
+        ours: pulling(ourclient.consume, CONSUMED, BATCH),
     }
     figures = compare("consuming continuously, explicit acks", works, rounds, FILE, CONSUMED)
     claim("consume with acks, against nats-py pulling", figures[ours], figures[pulled], 8)
@@ -139,10 +149,8 @@ def taking_single(rounds: int) -> None:
     """One message per pull, acknowledged before the next one is asked for."""
     theirs, ours = f"{NATS_PY}, fetch(1)", f"{OURS}, next()"
     works = {
-        theirs: Work(lambda at, durable: natspy.pull(at.url, STREAM, durable, SINGLE, 1), SINGLE),
-        ours: Work(
-            lambda at, durable: ourclient.take_single(at.url, STREAM, durable, SINGLE), SINGLE
-        ),
+        theirs: pulling(natspy.pull, SINGLE, 1),
+        ours: pulling(ourclient.take_single, SINGLE),
     }
     compare("taking messages one by one", works, rounds, FILE, SINGLE)
 
@@ -160,7 +168,7 @@ def compare(
         for number in range(rounds):
             for index, (name, work) in enumerate(works.items()):
                 durable = f"bench-{number}-{index}"
-                rate, spent = apart(partial(work.run, server, durable))
+                rate, spent = apart(partial(work.run, server.url, durable))
                 figures[name].rates.append(rate)
                 figures[name].client_us.append(1e6 * spent / work.messages)
                 print(f"  round {number + 1}: {name}: {rate:,.0f}/s")

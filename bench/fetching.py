@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import contenders
@@ -29,35 +30,35 @@ ONE_BY_ONE = "our client, await message.ack()"
 WHOLE = "our client, await batch.ack()"
 UNACKED = "our client"
 
-# Takes the server and the name of a consumer that exists; returns messages per second.
-Reader = Callable[[peers.ServerProcess, str], float]
+# Takes the server's address and the name of a consumer that exists; returns messages per second.
+Reader = Callable[[str, str], float]
 
 
-def by_nats_py(server: peers.ServerProcess, durable: str) -> float:
-    return natspy.fetch(server.url, contenders.STREAM, durable, MESSAGES, BATCH)
+def by_nats_py(url: str, durable: str) -> float:
+    return natspy.fetch(url, contenders.STREAM, durable, MESSAGES, BATCH)
 
 
-def one_by_one(server: peers.ServerProcess, durable: str) -> float:
-    return ourclient.fetch(server.url, contenders.STREAM, durable, MESSAGES, BATCH, acks="each")
+def one_by_one(url: str, durable: str) -> float:
+    return ourclient.fetch(url, contenders.STREAM, durable, MESSAGES, BATCH, acks="each")
 
 
-def whole_batches(server: peers.ServerProcess, durable: str) -> float:
-    return ourclient.fetch(server.url, contenders.STREAM, durable, MESSAGES, BATCH, acks="batch")
+def whole_batches(url: str, durable: str) -> float:
+    return ourclient.fetch(url, contenders.STREAM, durable, MESSAGES, BATCH, acks="batch")
 
 
-def unacked(server: peers.ServerProcess, durable: str) -> float:
-    return ourclient.fetch(server.url, contenders.STREAM, durable, MESSAGES, BATCH, acks="none")
+def unacked(url: str, durable: str) -> float:
+    return ourclient.fetch(url, contenders.STREAM, durable, MESSAGES, BATCH, acks="none")
 
 
-def raw_acked(server: peers.ServerProcess, durable: str) -> float:
-    with RawConnection(server.host, server.port) as reader:
+def raw_acked(url: str, durable: str) -> float:
+    with RawConnection.to(url) as reader:
         return MESSAGES / pull_all(
             reader, contenders.STREAM, durable, MESSAGES, BATCH, acks=True, in_flight=1
         )
 
 
-def raw_unacked(server: peers.ServerProcess, durable: str) -> float:
-    with RawConnection(server.host, server.port) as reader:
+def raw_unacked(url: str, durable: str) -> float:
+    with RawConnection.to(url) as reader:
         return MESSAGES / pull_all(
             reader, contenders.STREAM, durable, MESSAGES, BATCH, acks=False, in_flight=1
         )
@@ -105,7 +106,7 @@ def measured(
         body = {"stream_name": contenders.STREAM, "config": consumer}
         admin.request(call % "CREATE", body)
         theirs = cpu.of_process(server.process.pid)
-        rate, client = apart(lambda: reader(server, durable))
+        rate, client = apart(partial(reader, server.url, durable))
         # nats-server counts acknowledgements a little behind, so it is asked again.
         floor = "ack_floor" if acks else "delivered"
         until_here(

@@ -19,9 +19,10 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import cpu
 from jobs import define, fill, percentile, report, running
@@ -32,8 +33,10 @@ ROUNDS = 3
 PUBLISHERS = (1, 8, 32)
 WORKERS = 8
 BATCH, BATCH_WORKERS = 100, 4
+PUBLISHED = 500
 WAITERS = 1_000
 IDLE_S = 10.0
+WHAT = ("publish", "batches", "claims", "backlog", "pull", "push")
 ARRIVALS = 200
 TOKENS = "X-Broker-Channel-Token: ct\r\nX-Broker-Consumer-Token: kt\r\n"
 PRODUCER = (
@@ -41,28 +44,48 @@ PRODUCER = (
 )
 
 
-class Wire:
+class Wire(asyncio.Protocol):
     """One kept connection: a request's bytes go out, the body of its answer comes back."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self) -> None:
+        self._buffer = b""
+        self._transport: Any = None
+        self._answer: asyncio.Future[bytes] | None = None
 
     @classmethod
     async def open(cls, address: str) -> Wire:
         host, port = address.removeprefix("http://").split(":")
-        return cls(*await asyncio.open_connection(host, int(port)))
+        return (await asyncio.get_running_loop().create_connection(cls, host, int(port)))[1]
 
     async def ask(self, request: bytes) -> bytes:
-        self._writer.write(request)
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
-        body = await self._reader.readexactly(int(length or 0))
-        if head[9:10] != b"2":
-            raise RuntimeError((head + body).decode())
-        return body
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return await self._answer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(RuntimeError(f"the connection ended: {error}"))
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        end = self._buffer.find(b"\r\n\r\n") + 4
+        if end < 4:
+            return
+        head = self._buffer[:end].lower()
+        length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+        if len(self._buffer) < end + length or self._answer is None:
+            return
+        body, self._buffer = self._buffer[end : end + length], b""
+        if head[9:10] == b"2":
+            self._answer.set_result(body)
+        else:
+            self._answer.set_exception(RuntimeError((head + body).decode()))
 
     def close(self) -> None:
-        self._writer.close()
+        self._transport.close()
 
 
 def request(path: str, body: bytes, headers: str = TOKENS, method: str = "POST") -> bytes:
@@ -180,12 +203,43 @@ async def bench_publish(url: str, name: str, postmaster: int | None) -> None:
             )
 
 
-def take(count: int) -> Callable[[Wire], Awaitable[int]]:
-    """Claim ``count`` jobs, and complete them."""
+async def bench_batches(url: str, name: str, postmaster: int | None) -> None:
+    """Five hundred messages a request, in one transaction."""
+    async with running(url) as runtime:
+        await define(runtime)
+    body = json.dumps({"messages": [{"payload": '{"n": 1}'}] * PUBLISHED}).encode()
+    batch = request("/v2/channel/c/messages/batch", body, PRODUCER)
+
+    async def one(wire: Wire) -> int:
+        await wire.ask(batch)
+        return PUBLISHED
+
+    async with service(url) as (address, pid):
+        await rate_of(address, BATCH_WORKERS, 5_000, one)
+        meter = Meter(pid, postmaster)
+        rates = [await rate_of(address, BATCH_WORKERS, 20_000, one) for _ in range(ROUNDS)]
+        service_s, database_s = meter.seconds()
+    report(
+        bench=f"publish batches of {PUBLISHED}, over HTTP",
+        database=name,
+        connections=BATCH_WORKERS,
+        messages_per_s=round(statistics.median(rates)),
+        rates=[round(rate) for rate in rates],
+        service_us=round(service_s / ROUNDS / 20_000 * 1e6),
+        database_us=round(database_s / ROUNDS / 20_000 * 1e6),
+        load=os.getloadavg()[0],
+    )
+
+
+def take(count: int, claims: list[float] | None = None) -> Callable[[Wire], Awaitable[int]]:
+    """Claim ``count`` jobs, and complete them. The seconds of each claim go into ``claims``."""
     claim = request(f"{JOBS}/claim", json.dumps({"max": count}).encode())
 
     async def one(wire: Wire) -> int:
+        begun = time.perf_counter()
         jobs = json.loads(await wire.ask(claim))["jobs"]
+        if claims is not None:
+            claims.append(time.perf_counter() - begun)
         held = {"jobs": [{"id": job["id"], "lease": job["lease"]} for job in jobs]}
         if not jobs:
             raise RuntimeError("there are no jobs left")
@@ -218,6 +272,41 @@ async def bench_claims(url: str, name: str, postmaster: int | None, backlog: int
                 database_us=round(database_s / count / ROUNDS * 1e6),
                 load=os.getloadavg()[0],
             )
+
+
+async def bench_backlog(url: str, name: str, postmaster: int | None, backlog: int) -> None:
+    """The same one at a time, with a few waiting and with many: rates, and how long a claim takes."""
+    p99: list[float] = []
+    async with running(url) as runtime:
+        channel, consumer = await define(runtime)
+        for waiting in (1_000, backlog):
+            count = 1_500
+            fill(url, waiting + 4 * count, channel, consumer, f"b{waiting}", runtime.now_us())
+            claims: list[float] = []
+            async with service(url) as (address, pid):
+                await rate_of(address, WORKERS, count, take(1))
+                meter = Meter(pid, postmaster)
+                rates = [
+                    await rate_of(address, WORKERS, count, take(1, claims)) for _ in range(ROUNDS)
+                ]
+                service_s, database_s = meter.seconds()
+            p99.append(percentile(claims, 0.99))
+            report(
+                bench="claim+complete one at a time, over HTTP",
+                database=name,
+                workers=WORKERS,
+                waiting=waiting,
+                jobs_per_s=round(statistics.median(rates)),
+                rates=[round(rate) for rate in rates],
+                claim_p50_ms=round(percentile(claims, 0.5) * 1000, 2),
+                claim_p99_ms=round(p99[-1] * 1000, 2),
+                service_us=round(service_s / count / ROUNDS * 1e6),
+                database_us=round(database_s / count / ROUNDS * 1e6),
+                load=os.getloadavg()[0],
+            )
+    report(
+        bench="claim p99, many waiting against few", database=name, ratio=round(p99[1] / p99[0], 2)
+    )
 
 
 async def bench_idle(url: str, name: str, postmaster: int | None) -> None:
@@ -283,7 +372,7 @@ async def bench_push(url: str, name: str, postmaster: int | None) -> None:
 
 
 PROCRASTINATE = """
-import asyncio, json, statistics, sys, time, procrastinate
+import asyncio, json, os, statistics, sys, time, procrastinate
 async def main():
     connector = procrastinate.PsycopgConnector(conninfo=sys.argv[1], max_size=40)
     app = procrastinate.App(connector=connector)
@@ -310,14 +399,31 @@ async def main():
         await app.run_worker_async(concurrency=8, wait=False, listen_notify=False)
         print(json.dumps(["fetch and finish", 8, round(waiting / (time.perf_counter() - begun))]))
         assert done == waiting, done
+        if not (many := int(sys.argv[2])):
+            return
+        await connector.execute_query_async(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, args)"
+            " SELECT 'default', 't', jsonb_build_object('n', 1) FROM generate_series(1, %(n)s)", n=many)
+        await connector.execute_query_async("ANALYZE procrastinate_jobs")
+        work = app.run_worker_async(concurrency=8, wait=False, listen_notify=False)
+        working = asyncio.create_task(work)
+        rates = []
+        for _ in range(3):
+            begun, before = time.perf_counter(), done
+            while done < before + 1000:
+                await asyncio.sleep(0.002)
+            rates.append((done - before) / (time.perf_counter() - begun))
+        print(json.dumps([f"fetch and finish, {many} waiting", 8, round(statistics.median(rates))]))
+        sys.stdout.flush()
+        os._exit(0)
 asyncio.run(main())
 """
 
 
-def bench_procrastinate(url: str, python: str) -> None:
+def bench_procrastinate(url: str, python: str, many: int) -> None:
     """The same of procrastinate, whose clients are in one process and talk to the database themselves."""
     done = subprocess.run(
-        [python, "-W", "ignore", "-c", PROCRASTINATE, url],
+        [python, "-W", "ignore", "-c", PROCRASTINATE, url, str(many)],
         capture_output=True,
         text=True,
         check=False,
@@ -338,13 +444,24 @@ def bench_procrastinate(url: str, python: str) -> None:
 def run(make: Callable[[str], str], name: str, pid: int | None, args: argparse.Namespace) -> None:
     works: dict[str, Callable[[str], Awaitable[None]]] = {
         "publish": lambda url: bench_publish(url, name, pid),
+        "batches": lambda url: bench_batches(url, name, pid),
         "claims": lambda url: bench_claims(url, name, pid, args.backlog),
+        "backlog": lambda url: bench_backlog(url, name, pid, args.many),
         "pull": lambda url: bench_idle(url, name, pid),
         "push": lambda url: bench_push(url, name, pid),
     }
     for what, work in works.items():
         if args.what in (None, what):
-            asyncio.run(_wait(work(make(what))))
+            _run(_wait(work(make(what))))
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """By uvloop, where it is installed: clients take little of the machine then."""
+    try:
+        from uvloop import run
+    except ImportError:
+        from asyncio import run
+    run(work)
 
 
 async def _wait(work: Awaitable[None]) -> None:
@@ -354,8 +471,9 @@ async def _wait(work: Awaitable[None]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--only", choices=("sqlite", "postgresql"))
-    parser.add_argument("--what", choices=("publish", "claims", "pull", "push"))
+    parser.add_argument("--what", choices=WHAT)
     parser.add_argument("--backlog", type=int, default=80_000)
+    parser.add_argument("--many", type=int, default=1_000_000, help="waiting jobs of `backlog`")
     parser.add_argument("--procrastinate", metavar="PYTHON", help="a Python that has it installed")
     args = parser.parse_args()
     if args.only != "postgresql":
@@ -367,7 +485,8 @@ def main() -> None:
             server.start()
             run(server.create, "postgresql", server.pid, args)
             if args.procrastinate:
-                bench_procrastinate(server.create("procrastinate"), args.procrastinate)
+                many = args.many if args.what in (None, "backlog") else 0
+                bench_procrastinate(server.create("procrastinate"), args.procrastinate, many)
         finally:
             server.remove()
 

@@ -17,10 +17,13 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path[0] = str(Path(__file__).resolve().parents[1] / "tests")
+HERE = Path(__file__).resolve().parent
+sys.path[0] = str(HERE.parent / "tests")
+sys.path.append(str(HERE))
 
 import peers  # noqa: E402
 from headrace import sync  # noqa: E402
+from processes import is_java, share_mib, with_those_below  # noqa: E402
 
 HEAP = "700m"
 LOOKS = 20
@@ -142,39 +145,10 @@ def _watch(runner: subprocess.Popen[bytes], events: Path, batches: int) -> list[
 def _taken(pid: int, batches: int) -> Taken:
     """Of a runner and its processes. What the workers share with their daemon counts once."""
     java = python = 0.0
-    for each in _below(pid):
-        taken, is_java = _mebibytes(each), _is_java(each)
-        java, python = (java + taken, python) if is_java else (java, python + taken)
-    return Taken(batches, java, python, _mebibytes(pid))
-
-
-def _below(pid: int) -> list[int]:
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
-    parents = {int(a): int(b) for a, b in map(str.split, listed.stdout.splitlines())}
-
-    def is_below(each: int) -> bool:
-        while (each := parents.get(each, 0)) > 1:
-            if each == pid:
-                return True
-        return False
-
-    return [each for each in parents if is_below(each)]
-
-
-def _is_java(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
-    except OSError:  # it has just ended
-        return False
-
-
-def _mebibytes(pid: int) -> float:
-    """What a process takes, its part of what it shares with others (Pss)."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:  # it has just ended
-        return 0.0
-    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0) / 1024
+    for each in with_those_below((pid,))[1:]:
+        taken = share_mib(each)
+        java, python = (java + taken, python) if is_java(each) else (java, python + taken)
+    return Taken(batches, java, python, share_mib(pid))
 
 
 def _quarter(found: list[Taken], batches: int, number: int) -> tuple[float, ...]:

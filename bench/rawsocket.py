@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import select
 import socket
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 ACK_MARK = b'"seq":'
 RECEIVE_BYTES = 1 << 18
@@ -24,7 +26,7 @@ class RawConnection:
     _numbers = itertools.count()
 
     def __init__(self, host: str, port: int) -> None:
-        self.inbox = b"_INBOX.bench%d" % next(self._numbers)
+        self.inbox = b"_INBOX.bench%d-%d" % (os.getpid(), next(self._numbers))
         self.socket = socket.create_connection((host, port), timeout=30.0)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._rest = b""
@@ -34,6 +36,12 @@ class RawConnection:
         self.socket.sendall(b"SUB %b 1\r\nSUB %b.* 2\r\nPING\r\n" % (self.inbox, self.inbox))
         while self._read_line() != b"PONG":
             pass
+
+    @classmethod
+    def to(cls, url: str) -> RawConnection:
+        """One to the server at ``nats://host:port``."""
+        address = urlsplit(url)
+        return cls(str(address.hostname), address.port or 4222)
 
     def close(self) -> None:
         self.socket.close()

@@ -132,7 +132,7 @@ def _runs(arguments: argparse.Namespace) -> dict[str, Callable[[], object]]:
     """Each benchmark, as the arguments want it."""
     rounds, only = arguments.rounds or 5, arguments.only
     servers = [s for s in contenders.ALL if not arguments.server or s.name in arguments.server]
-    two = [s for s in servers if s is not contenders.NATS_ALWAYS]
+    two = [s for s in servers if arguments.server or s is not contenders.NATS_ALWAYS]
     publishers = arguments.publisher or list(publishing.PUBLISHERS)
     million = 100_000 if arguments.small else 1_000_000
     storages = [arguments.storage] if arguments.storage else removals.STORAGES
@@ -158,9 +158,7 @@ def _runs(arguments: argparse.Namespace) -> dict[str, Callable[[], object]]:
         "groups": lambda: groups.run(rounds, two, only),
         "spark": lambda: spark.run(rounds, only),
         "spark_sink": lambda: spark_sink.run(rounds, servers),
-        "survey": lambda: survey.run(
-            min(rounds, 3), two if not arguments.server else servers, only, arguments.beside
-        ),
+        "survey": lambda: survey.run(min(rounds, 3), two, only, arguments.beside),
         "takeover": lambda: takeover.run(arguments.rounds or 10, two, only),
     }
 

@@ -2,7 +2,9 @@
 
 Two runners of one pipeline, an exactly-once query from a stream into another, under each kind of lease on
 each server. The active one is killed, or ended, once its standby is ready; a new one takes the standby's
-place. Beside it: a plain start, from the command to the first row, without and with the archive of classes.
+place. Rows of `surplus` are of a query that takes the overflow of a worker, killed in a burst: all of its
+messages are to be handled, once. Beside it: a plain start, from the command to the first row, without and
+with the archive of classes.
 
 Each figure is told on standard error as it is measured, and each row printed when its rounds are done.
 Ctrl-C, or a runner that does not get on, ends it with what was measured so far.
@@ -11,34 +13,38 @@ Ctrl-C, or a runner that does not get on, ends it with what was measured so far.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
-from datetime import datetime
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import contenders
 import report
+import surplus
 from contenders import Contender
 from headrace import sync
 from headrace.pipeline.opening.classes import NO_CACHE
+from runners import (
+    EVERY_S,
+    LEASE,
+    SECONDS,
+    WRITTEN,
+    Run,
+    Takeover,
+    Written,
+    folder_of,
+    measured,
+    urgent,
+)
 
-SECONDS = 6.0
-WITHIN_S = 600.0
-EVERY_S = 0.02
 AFTER_LEASE_S = 2.0
 WORST_S = 3.0
 START_S = 9.0
-READ, WRITTEN = "TAKEN", "WRITTEN"
+READ = "TAKEN"
 
 FILE = """
 [pipeline]
@@ -63,94 +69,6 @@ subject = "written"
 delivery = "exactlyOnce"
 sinkId = "out"
 """
-LEASE = """
-[lease]
-servers = "{url}"
-kind = "{kind}"
-bucket = "takeover-{kind}"
-seconds = "{seconds:g}s"
-"""
-
-
-@dataclass(frozen=True)
-class Takeover:
-    """Seconds of one: until the lease was had, the query had started, its first row was stored."""
-
-    lease: float
-    plan: float
-    batch: float
-
-    @property
-    def after_lease(self) -> float:
-        return self.plan + self.batch
-
-    @property
-    def total(self) -> float:
-        return self.lease + self.after_lease
-
-
-class Run:
-    """A runner and the events it tells."""
-
-    def __init__(self, file: Path, number: int, **environment: str) -> None:
-        self.lines = file.with_name(f"{number}.jsonl")
-        self.began = time.time()
-        with self.lines.open("w") as lines:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "headrace", "pipeline", "run", str(file)],
-                stdout=lines,
-                start_new_session=True,
-                env={**os.environ, **environment},
-            )
-
-    def events(self, kind: str) -> list[dict[str, Any]]:
-        lines = self.lines.read_text().splitlines(keepends=True)
-        found = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [each for each in found if each["event"] == kind]
-
-    def at(self, kind: str) -> float:
-        """When it told the last event of a kind."""
-        return datetime.fromisoformat(self.events(kind)[-1]["time"]).timestamp()
-
-    def until(self, is_so: Callable[[], object]) -> None:
-        deadline = time.monotonic() + WITHIN_S
-        while not is_so():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the runner did not get on; see {self.lines}")
-            threading.Event().wait(EVERY_S)
-
-    @property
-    def is_ready(self) -> bool:
-        told = self.events("standby")
-        return bool(told) and bool(told[-1]["ready"])
-
-    def end(self, number: int = signal.SIGKILL) -> None:
-        """Java is in a group of its own; without its runner it ends, too."""
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, number)
-            self.process.wait(WITHIN_S)
-
-
-class Written:
-    """The stream that the query writes to."""
-
-    def __init__(self, js: sync.JetStream) -> None:
-        self._js = js
-
-    def messages(self) -> int:
-        found = self._js.stream(WRITTEN).info(subjects="written").state.subjects
-        return int((found or {}).get("written", 0))
-
-    def first_after(self, moment: float) -> float | None:
-        """When the first message was stored after a moment; None if none was."""
-        stream = self._js.stream(WRITTEN)
-        start = datetime.fromtimestamp(moment).astimezone()
-        consumer = stream.ordered_consumer(
-            filter_subjects=["written"], deliver_policy="by_start_time", opt_start_time=start
-        )
-        for message in consumer.fetch(1, max_wait=0.2):
-            return message.metadata.timestamp_ns / 1e9
-        return None
 
 
 @contextlib.contextmanager
@@ -178,16 +96,9 @@ def flowing(url: str) -> Iterator[Written]:
             thread.join()
 
 
-@contextlib.contextmanager
-def folder_of() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="headrace-takeover-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def takeovers(url: str, kind: str, rounds: int, number: int) -> Generator[Takeover, None, None]:
+def takeovers(
+    url: str, broker: int, rounds: int, *, kind: str, number: int
+) -> Generator[Takeover, None, None]:
     """Kill the active runner, again and again; ``number``: the signal. Each is given as it is measured."""
     with flowing(url) as written, folder_of() as folder:
         lease = LEASE.format(url=url, kind=kind, seconds=SECONDS)
@@ -200,27 +111,17 @@ def takeovers(url: str, kind: str, rounds: int, number: int) -> Generator[Takeov
                 active, standby = runs[-1], Run(file, each)
                 runs.append(standby)
                 standby.until(lambda standby=standby: standby.is_ready)
-                killed = time.time()
-                active.end(number)
-                standby.until(lambda standby=standby: standby.events("started"))
-                yield _measured(standby, written, killed)
+                # The active one, too: if it is not killed, it ends its batch first.
+                with urgent(broker, active.process.pid, standby.process.pid, os.getpid()):
+                    killed = time.time()
+                    active.end(number)
+                    standby.until(lambda standby=standby: standby.events("started"))
+                    found = measured(standby, written, killed)
+                yield found
                 standby.until(lambda standby=standby: standby.events("batch"))
         finally:
             for run in runs:
                 run.end()
-
-
-def _measured(standby: Run, written: Written, killed: float) -> Takeover:
-    active, started = standby.at("active"), standby.at("started")
-    first: list[float] = []
-
-    def is_stored() -> bool:
-        moment = written.first_after(active)
-        first.extend([] if moment is None else [moment])
-        return bool(first)
-
-    standby.until(is_stored)
-    return Takeover(active - killed, started - active, first[0] - started)
 
 
 def start(url: str, **environment: str) -> float:
@@ -299,29 +200,35 @@ def run(rounds: int, servers: list[Contender], only: list[str]) -> None:
         shown.write()
 
 
-Cell = tuple[str, Contender, str, int]
+Cell = tuple[str, Contender, Callable[[str, int, int], Generator[Takeover, None, None]]]
+"""What a row is called, its server, and what makes its takeovers: of its address, its process, how many."""
 HEAD = ["what", "lease", "plan", "first row", "after the lease", "rows again after"]
 WIDTHS = [48, 10, 10, 10, 15, 16]
 
 
 def _cells(servers: list[Contender]) -> list[Cell]:
-    return [
-        (f"{contender.name}, {kind}, {word}", contender, kind, number)
-        for contender in servers
-        for kind in ("bucket", "pinned")
-        for word, number in (("killed", signal.SIGKILL), ("ended", signal.SIGTERM))
-    ]
+    cells: list[Cell] = []
+    for contender in servers:
+        for kind in ("bucket", "pinned"):
+            name = f"{contender.name}, {kind}"
+            for word, number in (("killed", signal.SIGKILL), ("ended", signal.SIGTERM)):
+                making = partial(takeovers, kind=kind, number=number)
+                cells.append((f"{name}, {word}", contender, making))
+            cells.append(
+                (f"{name}, surplus", contender, partial(surplus.takeovers, kind=kind, say=_say))
+            )
+    return cells
 
 
 def _takeovers(shown: Shown, cells: list[Cell]) -> None:
     title = f"Takeovers, a lease of {SECONDS:g} s (median; worst of {shown.rounds})"
     report.head(title, HEAD, WIDTHS)
-    for name, contender, kind, number in cells:
+    for name, contender, making in cells:
         _say(f"{name}: begins")
         try:
             with (
                 contenders.running(contender) as server,
-                contextlib.closing(takeovers(server.url, kind, shown.rounds, number)) as found,
+                contextlib.closing(making(server.url, server.process.pid, shown.rounds)) as found,
             ):
                 for each in found:
                     shown.takeover(name, each)

@@ -15,10 +15,11 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2
 
 from headrace.errors import ConfigurationError
+from headrace.schemas.errors import NoSchemaError
+from headrace.schemas.framing import id_of_header, split_confluent
+from headrace.schemas.limits import REASON_CHARACTERS_MAX
 from headrace.spark.decoding import avros, protobufs
 from headrace.spark.decoding.decoded import Format
-from headrace.spark.decoding.limits import REASON_CHARACTERS_MAX
-from headrace.spark.decoding.schemas import NoSchemaError, id_of_header, split_confluent
 from mutation import Target
 
 SPLIT: Final = b"\0payload\0"

@@ -28,6 +28,8 @@ NAMES: Final = {
     "kind": ("static", "elastic"),
     "channel": ("c", "none"),
     "job": ("1", "none"),
+    "schedule": ("daily", "none"),
+    "server": ("none",),
 }
 """What there is, and what is not there, by the name of a part of a path."""
 

@@ -18,6 +18,7 @@ import pytest
 
 import java_start
 import peers
+import suite_order
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
@@ -65,6 +66,47 @@ def pytest_runtest_makereport() -> Generator[None, Any, Any]:
         (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
     ]
     return report
+
+
+_told: pytest.TerminalReporter | None = None
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Whom a failure is told to while the others go on."""
+    global _told
+    _told = session.config.pluginmanager.get_plugin("terminalreporter")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A failure is named when it happens: a run that is broken off has said what was wrong with it."""
+    if report.failed and _told is not None:
+        _told.write_line("")
+        _told.write_line(f"FAILED {report.nodeid}: {_reason(report)}", red=True)
+
+
+def _reason(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return crash.message.partition("\n")[0] if crash else report.longreprtext.rpartition("\n")[2]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """``--dist loadfile`` keeps together what ``suite_order`` says."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Sharing(LoadFileScheduling):  # type: ignore[misc]  # without types
+        def _split_scope(self, nodeid: str) -> str:
+            return suite_order.share_of(super()._split_scope(nodeid))
+
+    return Sharing(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Processes that share the tests begin the longest files first; a process alone keeps pytest's order."""
+    if hasattr(config, "workerinput"):
+        items[:] = suite_order.in_order(items)
 
 
 def pytest_collection_finish() -> None:

@@ -25,5 +25,13 @@ async def act(page: Any, button: str, confirm: str = "", **fields: str) -> None:
     await dialog.wait_for(state="detached")
 
 
+async def read(page: Any, said: str = "") -> None:
+    """See the word that something is done, and let it go at once: by itself it stays for seconds."""
+    if said:
+        await page.locator(".toast", has_text=said).wait_for()
+    await page.evaluate("dispatchEvent(new CustomEvent('toast', { detail: null }))")
+    await page.locator(".toast").wait_for(state="detached")
+
+
 def check(page: Any) -> None:
     assert page.complaints == []

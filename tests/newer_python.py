@@ -9,9 +9,11 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
@@ -57,15 +59,15 @@ def newer_python_or_reason() -> Path | str:
     return python
 
 
-def environment_of(minor: int) -> Path:
-    """The interpreter of an environment of Python 3.``minor`` with msgspec, as it is locked; skips the test
-    that asks where there can be none."""
+def environment_of(minor: int, packages: Collection[str] = ("msgspec",)) -> Path:
+    """The interpreter of an environment of Python 3.``minor`` with these packages, as they are locked; skips
+    the test that asks where there can be none."""
     base = _interpreter((3, minor), exactly=True)
     if base is None:
         pytest.skip(f"there is no Python 3.{minor} on PATH or below ~/.pyenv")
-    lines = (ROOT / "requirements" / "lock.txt").read_text()
-    wanted = lines[lines.index("\nmsgspec==") + 1 :].split("\n    #", 1)[0] + "\n"
-    place = Path(sys.prefix) / f"python-3.{minor}"
+    wanted = _locked(packages)
+    kind = "" if packages == ("msgspec",) else f"-{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
+    place = Path(sys.prefix) / f"python-3.{minor}{kind}"
     python, stamp, needed = place / "bin" / "python", place / "installed", place / "needed.txt"
     with (place.parent / f"{place.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -76,9 +78,20 @@ def environment_of(minor: int) -> Path:
             needed.write_text(wanted)
             _run([*PIP, "--python", python, "install", *OPTIONS, "-r", needed])
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            pytest.skip(f"msgspec could not be installed for Python 3.{minor}: {_words(error)}")
+            pytest.skip(f"packages could not be installed for Python 3.{minor}: {_words(error)}")
         stamp.write_text(f"{base}\n{wanted}")
     return python
+
+
+def _locked(packages: Collection[str]) -> str:
+    """The lines of the lock for these packages, with their hashes. Of a package that is locked in several
+    versions pip takes the one for its Python."""
+    lines = (ROOT / "requirements" / "lock.txt").read_text()
+    blocks = re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?(==(?:.*\\\n)+.*\n)", lines, re.MULTILINE)
+    wanted = "".join(name + rest for name, rest in blocks if name in packages)
+    missing = set(packages) - {name for name, _ in blocks}
+    assert not missing, f"not in requirements/lock.txt: {sorted(missing)}"
+    return wanted
 
 
 def _run(command: list[str | Path]) -> None:

@@ -22,9 +22,12 @@ from typing import Any, NoReturn
 
 import pytest
 
+from ports import Ports
+
 INSTALL_NATS_SERVER = "run make env"
 STARTUP_SECONDS = 60.0  # it says when it is ready; a busy machine takes long
 STOP_SECONDS = 10.0
+PORTS = Ports()
 
 __all__ = [
     "ServerProcess",
@@ -54,11 +57,8 @@ def nats_server_binary() -> Path | None:
 
 
 def free_port() -> int:
-    """A port nobody listens on now; for flags that cannot report the port they chose."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port nobody listens on; for flags that cannot report the port they chose."""
+    return PORTS.next()
 
 
 @dataclass

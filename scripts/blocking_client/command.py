@@ -17,11 +17,13 @@ __all__ = ["generated", "main"]
 def generated() -> dict[Path, str]:
     """The files as they ought to be. Raises ProblemError."""
     with TemporaryDirectory() as directory:
-        draft = Path(directory, str(plain.TARGET.relative_to(ROOT)))
-        draft.parent.mkdir(parents=True)
-        draft.write_text(plain.write_plain())
+        drafts = {}
+        for source, target in plain.WRITTEN.items():
+            drafts[target] = draft = Path(directory, str(target.relative_to(ROOT)))
+            draft.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(plain.write_plain(source))
         _format(directory)
-        return {plain.TARGET: draft.read_text()}
+        return {target: draft.read_text() for target, draft in drafts.items()}
 
 
 def _format(directory: str) -> None:

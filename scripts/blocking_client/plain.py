@@ -1,4 +1,4 @@
-"""Writes the blocking client of the job service: the asyncio source, without ``async``."""
+"""Writes the blocking client of the job service: the asyncio sources, without ``async``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from pathlib import Path
 from .source import ROOT, Function, ProblemError
 from .words import adapted, docstring_of
 
-__all__ = ["SOURCE", "TARGET", "write_plain"]
+__all__ = ["WRITTEN", "write_plain"]
 
 CLIENT = ROOT / "src" / "headrace" / "jobs" / "client"
-SOURCE = CLIENT / "aio.py"
-TARGET = CLIENT / "blocking.py"
+WRITTEN = {
+    CLIENT / "aio.py": CLIENT / "blocking.py",
+    CLIENT / "aio_access.py": CLIENT / "blocking_access.py",
+    CLIENT / "aio_operations.py": CLIENT / "blocking_operations.py",
+}
 
 _RENAMED = {
     "AsyncJobsClient": "JobsClient",
+    "AsyncAccess": "Access",
+    "AsyncOperations": "Operations",
+    "aio_access": "blocking_access",
+    "aio_operations": "blocking_operations",
     "AsyncClient": "Client",
     "AsyncBaseTransport": "BaseTransport",
     "AsyncIterator": "Iterator",
@@ -32,7 +39,7 @@ _ASYNC = re.compile(r"\b(async|await) ")
 _LEFT = re.compile(r"(?i)\b(async\w*|await\w*|asyncio\.\w+)\b")
 
 
-def write_plain(path: Path = SOURCE) -> str:
+def write_plain(path: Path) -> str:
     """The text of the module, not formatted yet."""
     text = path.read_text()
     tree = ast.parse(text)

@@ -166,15 +166,19 @@ _OTHERWISE = {
             "an awaitable that it returns is awaited.",
             "a coroutine function runs on the loop behind ``run``.",
         ),
+        ("a coroutine is cancelled.", "a handler on the loop is cancelled."),
+        (" Coroutine functions may have asynchronous context managers, too.", ""),
     ],
     "Worker.run": [
+        ("or by SIGTERM,", "or by SIGTERM or an interrupt (Ctrl-C),"),
+        ("A second SIGTERM gives", "A second one gives"),
         (
-            "Cancelling ends at once; others get the jobs when their leases expire.",
             (
-                "An interrupt ends at once; others get the jobs when their leases expire.\n\n"
-                "Raises ConfigurationError: it is running already, or an event loop runs in this thread."
+                "Cancelling ends at once, after the jobs were given back, if the service answers within 2 s; "
+                "otherwise others get them when their leases expire."
             ),
-        )
+            "Raises ConfigurationError: it is running already, or an event loop runs in this thread.",
+        ),
     ],
     "Transaction": [
         ("The methods may be plain or coroutine functions.", "The methods are plain functions.")

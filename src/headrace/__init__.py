@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from .client.connection import Connection, connect
     from .client.handlers.failure import DeadLetter, Retry, Stop
     from .client.health import ConsumptionStats, Health
-    from .client.jetstream.backup import Backup, BackupError, TransferProgress, read_backup
-    from .client.jetstream.consume import Consumption
     from .client.jetstream.consumer import Consumer
-    from .client.jetstream.direct_get import DirectBatch
+    from .client.jetstream.consuming.consume import Consumption
     from .client.jetstream.message import Batch, JetStreamMessage
     from .client.jetstream.ordered import OrderedConsumer
-    from .client.jetstream.push import PushSubscription
-    from .client.jetstream.stored_message import StreamMessage
+    from .client.jetstream.receiving.push import PushSubscription
+    from .client.jetstream.stored.backup import Backup, BackupError, read_backup
+    from .client.jetstream.stored.direct_get import DirectBatch
+    from .client.jetstream.stored.stored_message import StreamMessage
     from .client.jetstream.stream import Stream
     from .client.jetstream.watch import Watch
     from .client.jetstream_context import JetStream
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from .client.objects.reader import ObjectReader
     from .client.objects.store import ObjectStore
+    from .client.progress import ProgressBar, TransferProgress, progress_bar
     from .client.publish.atomic_batch import AtomicBatch, BatchRefusedError
     from .client.publish.publisher import Publisher, PublishError, PublishFailure
     from .client.services import (
@@ -164,6 +165,7 @@ __all__ = [
     "OrderedConsumer",
     "OrderedConsumerFields",
     "OutcomeUnknownError",
+    "ProgressBar",
     "ProtocolError",
     "PubAck",
     "PublishError",
@@ -199,6 +201,7 @@ __all__ = [
     "WrongLoopError",
     "__version__",
     "connect",
+    "progress_bar",
     "read_backup",
     "read_context",
 ]

@@ -87,6 +87,12 @@ __all__ = [
 class HeadraceError(Exception):
     """The root: ``except HeadraceError`` catches every error that Headrace raises on purpose."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints of it."""
+        from .notebook import traceback_lines
+
+        return traceback_lines(self)
+
 
 class ConfigurationError(HeadraceError, ValueError):
     """A setting is wrong. The text names the setting and what is accepted."""

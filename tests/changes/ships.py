@@ -18,9 +18,9 @@ from headrace import StreamConfig, SubjectTransformConfig
 from headrace.cli import main
 from headrace.errors import HeadraceError, JetStreamApiError, NoRespondersError
 from headrace.groups import GroupMessage, GroupNotFoundError, Membership, static
-from headrace.groups.consumers import consumers_of
 from headrace.groups.errors import MemberNotActiveError
-from headrace.groups.records import Layout, StaticGroup
+from headrace.groups.record.records import Layout, StaticGroup
+from headrace.groups.server.consumers import consumers_of
 
 GROUP = "packing"
 KEYS = 4

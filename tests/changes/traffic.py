@@ -29,7 +29,7 @@ from headrace.client import (
 from headrace.client.events import ErrorEvent, Event, Reconnected
 from headrace.errors import HeadraceError, JetStreamApiError
 from headrace.groups import GroupMessage, Membership, PartitioningFilter, elastic
-from headrace.groups.records import ElasticGroup
+from headrace.groups.record.records import ElasticGroup
 from headrace.jobs.client import JobsError, LeasedJob
 from jobs_endpoint import Call, answer
 

@@ -28,9 +28,12 @@ FIRST_STEPS = [
     ["jobs", "serve", "--config", "missing.toml"],
     ["jobs", "status", "--url", "http://127.0.0.1:1"],
     ["serve", "--version"],
+    ["auth", "operator", "create", "ACME", "--dir", "auth"],
     ["--help"],
 ]
 LINES = [[name, "--help"] for name in COMMANDS] + FIRST_STEPS
+pytestmark = pytest.mark.timeout(900)  # one test plays the commands with several extras
+
 PATH_OF_TESTS = str(Path(__file__).parent.parent)
 
 
@@ -45,7 +48,7 @@ def played(extras: str) -> dict[str, tuple[int, str]]:
             text=True,
             cwd=place,
             env={"PYTHONPATH": PATH_OF_TESTS, "PATH": "/usr/bin:/bin", "HOME": place},
-            timeout=120,
+            timeout=300,
             check=True,
         )
     return {
@@ -89,4 +92,5 @@ def test_a_package_that_is_not_ours_to_name_is_a_mistake_in_the_program() -> Non
     assert what_to_install("pipeline", "my_module") == ""
     assert "headrace[jobs,cli]" in what_to_install("jobs", "starlette.routing")
     assert "headrace[nkeys]" in what_to_install("pub", "cryptography.hazmat")
+    assert "headrace[nkeys,cli]" in what_to_install("auth", "cryptography.hazmat")
     assert "headrace[console]" in what_to_install("console", "click")

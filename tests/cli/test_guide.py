@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,8 +20,11 @@ GUIDE = ROOT / "docs" / "cli.md"
 ELSEWHERE = frozenset({"console", "demo", "group", "jobs", "pipeline", "serve"})
 
 
-def test_the_commands_of_the_guide_run(at_server: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_guide_run(
+    at_server: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("HEADRACE_AUTH_DIR", str(tmp_path / "auth"))
     commands = commands_of(GUIDE)
     assert len(commands) > 40
     for command in commands:

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
+from contextlib import ExitStack
 from functools import partial
 
 import pytest
@@ -35,15 +36,19 @@ def on_terminal(server: peers.ServerProcess, *words: str, typed: dict[str, str])
     environ.pop("NO_COLOR", None)
     command = [sys.executable, "-m", "headrace", *words]
     heeding = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
-    with subprocess.Popen(
-        command,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=environ,
-        preexec_fn=heeding,  # also where whoever runs the tests ignores it
-    ) as process:
+    with (
+        subprocess.Popen(
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environ,
+            preexec_fn=heeding,  # also where whoever runs the tests ignores it
+        ) as process,
+        ExitStack() as stack,
+    ):
         os.close(theirs)
+        stack.callback(process.kill)  # a command that hangs ends with the time limit of its test
         shown, waiting, seen = b"", list(typed.items()), 0
         while True:
             try:

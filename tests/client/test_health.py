@@ -12,7 +12,7 @@ import peers
 from headrace import DeadLetter, Retry, sync
 from headrace.client import Connection, JetStream, JetStreamMessage, Stream, connect
 from headrace.errors import ConsumerNotFoundError, PullError
-from waiting import until
+from waiting import until, until_pulling
 
 pytestmark = pytest.mark.peer
 
@@ -53,7 +53,8 @@ async def test_a_connection_and_its_consume_are_well_until_the_server_is_away_an
 async def test_a_consume_whose_consumer_is_deleted_says_so(js: JetStream, stream: Stream) -> None:
     consumer = await stream.create_consumer(durable_name="c")
     consumption = consumer.consume(lambda message: message.ack())
-    await until(consumption.health)
+    # A pull that came after the deletion would be answered by nobody, which takes two heartbeats to see.
+    await until_pulling(consumer)
     await consumer.delete()
     with pytest.raises((PullError, ConsumerNotFoundError)):
         await consumption.wait()

@@ -53,7 +53,10 @@ async def play(cluster: Cluster, name: str, fast: bool) -> None:
         stream = await js.stream(name)
         last = (await stream.info()).state.last_seq
         found = [await stream.get_message(sequence) for sequence in range(1, last + 1)]
-        assert [int(message.payload) for message in found] == [*range(BEFORE + BEHIND)]
+        numbers = [int(message.payload) for message in found]
+        assert numbers == [*range(BEFORE + BEHIND)], [
+            (each.sequence, each.payload, str(each.headers), each.timestamp_ns) for each in found
+        ]
         await js.delete_stream(name)
 
 

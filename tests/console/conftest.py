@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import httpx2
 import pytest
 
 import peers
+from browser import chromium, page
 from console_world import ATTACK, SUBJECT_ATTACK, World, bury, fill, kill_a_job, tell_a_pipeline
 from headrace.client import JetStream, connect
 from headrace.console import ConsoleServer, Settings
@@ -21,6 +20,8 @@ from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
 from headrace.jobs.runtime import Runtime
 from headrace.jobs.store import open_database
+
+__all__ = ["chromium", "page"]
 
 
 @pytest.fixture(scope="session", params=["headrace", "nats-server"])
@@ -70,11 +71,18 @@ async def world(make_world: Callable[..., Any]) -> World:
 
 
 @pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
-    """A job service with a queue that has a dead job."""
+async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
+    """What a job service is made of."""
     database = open_database(f"sqlite:///{tmp_path / 'jobs.db'}", threads=2)
-    runtime = Runtime(database, Options(), admin_token="admin")
-    await runtime.start()
+    made = Runtime(database, Options(), admin_token="admin")
+    await made.start()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def service(runtime: Runtime) -> AsyncIterator[httpx2.AsyncClient]:
+    """A job service with a queue that has a dead job."""
     transport = httpx2.ASGITransport(app=create_app(runtime))
     async with httpx2.AsyncClient(transport=transport, base_url="http://jobs") as client:
         admin = {"Authorization": "Bearer admin"}
@@ -85,48 +93,6 @@ async def service(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
         ):
             assert (await client.put(path, data=form, headers=admin)).status_code == 200
         yield client
-    await runtime.close()
-
-
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    """The system's Chromium."""
-    found = filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
-    return next(found, None) or peers.missing_peer("Chromium", "run scripts/install-chromium")
-
-
-@pytest.fixture
-async def page(chromium: str) -> AsyncIterator[Any]:
-    """A page of a fresh browser. What goes wrong in it, in its own words, is in ``page.complaints``."""
-    from playwright.async_api import async_playwright
-
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, args=arguments)
-        try:
-            opened: Any = await browser.new_page(viewport={"width": 1300, "height": 850})
-            opened.complaints = []
-            opened.on("pageerror", lambda error: opened.complaints.append(str(error)))
-            opened.on("dialog", lambda dialog: opened.complaints.append(f"dialog {dialog.message}"))
-            opened.on(
-                "console",
-                lambda said: (
-                    opened.complaints.append(said.text)
-                    if said.type == "error" and "Failed to load resource" not in said.text
-                    else None
-                ),
-            )
-            opened.on(
-                "request",
-                lambda asked: (
-                    opened.complaints.append(f"left the console: {asked.url}")
-                    if not asked.url.startswith(("http://127.0.0.1:", "data:"))
-                    else None
-                ),
-            )
-            yield opened
-        finally:
-            await browser.close()
 
 
 @pytest.fixture

@@ -454,7 +454,7 @@ async def test_a_long_list_of_keys_is_shown_in_parts(
     await page.get_by_text("give a pattern to see other keys").wait_for()
     await page.get_by_label("Pattern of keys").fill("user.6")
     await page.get_by_role("button", name="Show", exact=True).click()
-    await page.locator("main p", has_text="1 keys").wait_for()
+    await page.locator("main p", has_text="1 key;").wait_for()
     check(page)
 
 

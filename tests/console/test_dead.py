@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console_browser import act, check, go
+from console_browser import act, check, go, read
 from console_world import ATTACK, SUBJECT_ATTACK, World, bury
 from headrace.console.routes import dead
 
@@ -161,30 +161,28 @@ async def test_letters_are_looked_at_and_sent_again_in_a_browser(
     await dialog.locator("dd", has_text=f"1 {ATTACK}").wait_for()
     await dialog.locator("pre", has_text=f"{ATTACK} 1").wait_for()
     await act(page, "Send letter 2 again")
-    await page.locator(".toast", has_text="published 1 message again to orders.0").wait_for()
+    await read(page, "published 1 message again to orders.0")
     await expect(rows).to_have_count(3)
     assert (await orders.get_last_message("orders.0")).payload == f"{ATTACK} 1".encode()
 
     await page.get_by_role("button", name="Look at letter 5").click()
-    await page.locator(".toast").wait_for(state="detached")
     await act(page, "Send letter 5 again", to="in.again")
+    await read(page)
     await expect(rows).to_have_count(2)
     assert (await orders.get_last_message("in.again")).payload == f"{ATTACK} 1".encode()
 
     await bury(shown.js, (SUBJECT_ATTACK,), "shipping")
     await page.get_by_label("Consumer or group").fill("billing")
-    await page.locator(".toast").wait_for(state="detached")
     await page.get_by_role("button", name="Show").click()
     await page.get_by_text("2 dead letters in 4 messages; that is all").wait_for()
     await act(page, "Send all again", confirm="DEAD")
-    await page.locator(".toast", has_text="published 2 messages again to orders.1").wait_for()
+    await read(page, "published 2 messages again to orders.1")
     await page.get_by_text("Stream DEAD has no such dead letter").wait_for()
     assert await left(letters) == 2, "what is no letter, and that of another consumer"
     await page.get_by_label("Consumer or group").fill("")
     await page.get_by_role("button", name="Show").click()
     await expect(rows).to_have_count(1)
     await page.get_by_role("button", name="Look at letter 6").click()
-    await page.locator(".toast").wait_for(state="detached")
     await act(page, "Delete", confirm="6")
     await expect(rows).to_have_count(0)
     assert await page.evaluate("window.attacked") is None

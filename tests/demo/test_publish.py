@@ -10,7 +10,7 @@ from headrace.demo.errors import DemoError
 from headrace.demo.flights import find_data, load_flights, messages
 from headrace.demo.publish import GROUP, PARTITIONS, STREAM, FlightStream
 from headrace.errors import ConnectFailedError
-from headrace.groups.names import elastic_stream
+from headrace.groups.record.names import elastic_stream
 from headrace.subjects import partition
 from waiting import until
 

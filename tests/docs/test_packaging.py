@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from headrace.pipeline.keys import TABLES
 
 pytestmark = pytest.mark.usefixtures("logs_stay_as_they_were")
 
+IMAGES = ("Dockerfile", "Dockerfile.pipeline")
 PACKAGING = guides.ROOT / "src" / "headrace" / "packaging"
 
 
@@ -88,20 +91,40 @@ def test_the_unit_leaves_little_open() -> None:
         assert re.search(f"(?m)^{re.escape(line)}$", text), line
 
 
-def test_the_image_copies_only_what_is_there() -> None:
-    for line in (PACKAGING / "Dockerfile").read_text().splitlines():
+@pytest.mark.parametrize("name", IMAGES)
+def test_the_image_copies_only_what_is_there(name: str) -> None:
+    for line in (PACKAGING / name).read_text().splitlines():
         if line.startswith("COPY ") and "--from" not in line:
             for source in line.split()[1:-1]:
                 assert (guides.ROOT / source).exists(), source
 
 
-def test_both_stages_of_the_image_stand_on_one_base_that_can_be_chosen() -> None:
-    lines = (PACKAGING / "Dockerfile").read_text().splitlines()
+@pytest.mark.parametrize("name", IMAGES)
+def test_both_stages_of_the_image_stand_on_one_base_that_can_be_chosen(name: str) -> None:
+    lines = (PACKAGING / name).read_text().splitlines()
     assert [line for line in lines if line.startswith(("ARG ", "FROM "))] == [
         "ARG BASE=python:3.13-slim",
         "FROM ${BASE} AS build",
         "FROM ${BASE}",
     ]
+
+
+def test_the_image_of_a_pipeline_has_java_spark_a_command_that_there_is_and_a_place_for_checkpoints(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = (PACKAGING / "Dockerfile.pipeline").read_text()
+    (extras,) = re.findall(r"'\.\[([\w,]+)\]'", text)
+    project = tomllib.loads((guides.ROOT / "pyproject.toml").read_text())["project"]
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    assert "spark" in extras.split(",") and "apt-get install -y" in text and "jre-headless" in text
+    (command,) = re.findall(r"(?m)^CMD (\[.*\])$", text)
+    _takes(json.loads(command), capsys)
+    page = (guides.ROOT / "docs/how-to/deploy.md").read_text()
+    (place,) = re.findall(r"(?m)^VOLUME (\S+)$", text)
+    (mounted, waits) = re.findall(r"-v \w+:(\S+) --stop-timeout (\d+) headrace-pipeline", page)[0]
+    assert mounted == place
+    stop = next(key.default for key in TABLES["pipeline"] if key.name == "stop_timeout")
+    assert int(waits) > float(str(stop).removesuffix("s"))
 
 
 def test_the_command_knows_every_file_and_no_other() -> None:

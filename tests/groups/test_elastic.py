@@ -25,9 +25,9 @@ from headrace.groups import (
     PartitioningFilter,
     elastic,
 )
-from headrace.groups.bucket import Records
-from headrace.groups.consumers import consumers_of
 from headrace.groups.lag import measure
+from headrace.groups.server.bucket import Records
+from headrace.groups.server.consumers import consumers_of
 from headrace.transforms import SubjectTransform
 from waiting import elapse, until, until_pulling
 

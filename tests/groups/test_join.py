@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.api.consumers import ConsumerConfig
 from headrace.api.streams import SubjectTransformConfig
 from headrace.client import JetStream
 from headrace.groups import (
@@ -97,15 +98,16 @@ async def test_who_left_and_is_dropped_frees_its_partitions_at_once(
         for number in range(8):
             await js.publish(f"foo.{number}")
 
-    async with elastic.join(js, "S", "g", "a", handle):
-        async with elastic.join(js, "S", "g", "b", handle):
+    config = ConsumerConfig(ack_wait=30)
+    async with elastic.join(js, "S", "g", "a", handle, config):
+        async with elastic.join(js, "S", "g", "b", handle, config):
             await until(lambda: _waiting(js, {"a", "b"}, layout))
             if has_worked:
                 await publish()
                 await until(lambda: len(seen) == 8)
         seen.clear()
         await elastic.drop_members(js, "S", "g", ["b"])
-        async with asyncio.timeout(3):  # less than ack_wait, after which the server helps itself
+        async with asyncio.timeout(20):  # less than ack_wait, after which the server helps itself
             await publish()
             await until(lambda: len(seen) == 8)
     assert set(seen) == {0, 1, 2, 3}

@@ -3,8 +3,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from headrace.groups.look import GroupLag, MemberLag, PartitionLag, Pin
 from headrace.groups.metrics import METRICS, prometheus
+from headrace.groups.watching.progress import GroupLag, MemberLag, PartitionLag, Pin
 
 PIN = Pin("x", 5_000_000_000)
 LOOK = GroupLag(

@@ -24,9 +24,9 @@ from headrace.groups import (
     StaticGroup,
     static,
 )
-from headrace.groups.bucket import Records
-from headrace.groups.consumers import consumers_of
 from headrace.groups.lag import measure
+from headrace.groups.server.bucket import Records
+from headrace.groups.server.consumers import consumers_of
 from waiting import until, until_pulling
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]

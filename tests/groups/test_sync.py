@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -412,7 +413,8 @@ def test_what_it_owns_is_read_while_it_changes() -> None:
         is_owned: bool = True
 
     interval = sys.getswitchinterval()
-    inner: Any = groups.Membership(Any, groups.ElasticGroup, "S", "g", "m", print)  # type: ignore[arg-type]
+    js: Any = SimpleNamespace(connection=SimpleNamespace(_session=None))
+    inner: Any = groups.Membership(js, groups.ElasticGroup, "S", "g", "m", print)
     thread: Any = None
     membership = Membership(thread, inner)
     over = threading.Event()

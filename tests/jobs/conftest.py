@@ -22,8 +22,19 @@ from jobs_contract import ContractTransport
 from jobs_world import World
 
 # Those that refer to others come first.
-TABLES = ["attempt", "job", "message", "schedule", "consumer", "channel", "producer"]
-TABLES += ["counter", "event", "outcome", "leader", "meta", "removed_jobs"]
+TABLES = ["attempt", "job", "unique_keys", "message", "schedule", "consumer", "channel", "producer"]
+TABLES += [
+    "counter",
+    "event",
+    "outcome",
+    "leader",
+    "meta",
+    "removed_jobs",
+    "api_key",
+    "audit",
+    "push_node",
+    "push_calls",
+]
 
 
 @pytest.fixture(scope="session")

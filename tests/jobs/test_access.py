@@ -33,6 +33,7 @@ async def test_definitions_and_operations_ask_for_the_admin_token(world: World) 
         "messageId": "m",
         "jobId": "1",
         "scheduleId": "s",
+        "keyId": "0123456789abcdef",
     }
     for endpoint in ENDPOINTS:
         if not endpoint.admin:

@@ -155,7 +155,7 @@ async def test_the_command_asks_before_jobs_die_of_fewer_retries(
         asked.append(prompt)
         return "n\n"
 
-    monkeypatch.setattr("headrace.cli.shared.asking.answer_to", decline)
+    monkeypatch.setattr("headrace.cli.shared.asking.read_line", decline)
     await world.broadcast()
     (job,) = await world.claim()
     await world.lease("fail", jobs=[{**held(job)[0], "retry_in_seconds": 0}])

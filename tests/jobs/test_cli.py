@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from headrace.cli import jobs, main
+from headrace.cli.jobs.tokens import take_tokens
+from headrace.cli.shared.errors import Failure
 
 
 def test_every_operation_has_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,10 +41,68 @@ def test_purging_is_asked_about(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is sent: nobody listens there, and both end without an attempt."""
-    words = ["jobs", "purge", "c", "k", "--token", "t", "--channel-token", "t"]
-    words += ["--url", "http://127.0.0.1:9"]
+    words = ["jobs", "purge", "c", "k", "--url", "http://127.0.0.1:9"]
     assert main([*words, "--dry-run"]) == 0
     assert capsys.readouterr().out == "would delete all dead jobs of c/k\n"
     monkeypatch.setattr("sys.stdin.readline", lambda: "n\n")
     assert main(words) == 1
     assert "nothing was changed; answer y, or give --force" in capsys.readouterr().err
+
+
+def taken(**values: Any) -> tuple[dict[str, Any], list[str]]:
+    """What a command gets of what was typed, and what is said of it."""
+    whole = {"token": None, "token_file": None, **values}
+    said = take_tokens(whole)
+    return whole, said
+
+
+def test_a_token_comes_from_a_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("in-the-file\n")
+    monkeypatch.setenv("HEADRACE_JOBS_TOKEN", "in-the-environment")
+    assert taken() == ({"token": "in-the-environment"}, [])
+    assert taken(token_file=file) == ({"token": "in-the-file"}, [])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"typed\r\n")))
+    assert taken(token_file=Path("-")) == ({"token": "typed"}, [])
+    monkeypatch.delenv("HEADRACE_JOBS_TOKEN")
+    assert taken() == ({"token": None}, [])
+
+
+def test_a_token_as_an_argument_is_taken_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_JOBS_TOKEN", "other")
+    values, (sentence,) = taken(token="typed")
+    assert values == {"token": "typed"}
+    assert "--token shows the token to whoever lists this machine's processes" in sentence
+    assert "--token-file" in sentence
+    assert "HEADRACE_JOBS_TOKEN" in sentence
+    assert "typed" not in sentence
+
+
+def test_a_file_of_a_token_that_cannot_be_used_is_said_in_words(tmp_path: Path) -> None:
+    empty, binary = tmp_path / "empty", tmp_path / "binary"
+    empty.write_text("\n")
+    binary.write_bytes(b"\xff\xfe")
+    for path, words in (
+        (tmp_path / "none", "No such file"),
+        (empty, "nothing in it"),
+        (binary, "no text"),
+        (tmp_path, "Is a directory"),
+    ):
+        with pytest.raises(Failure, match=words):
+            taken(token_file=path)
+    with pytest.raises(Failure, match="goes without"):
+        taken(token="t", token_file=empty)
+    with pytest.raises(Failure, match="standard input is read once"):
+        taken(token_file=Path("-"), payload="-")
+
+
+def test_no_command_needs_a_token_among_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in jobs.jobs.verbs:
+        assert main(["jobs", command, "--help"]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        for option in ("--token", "--channel-token", "--producer-token"):
+            if f"{option} TEXT" in text:
+                assert f"{option} TEXT deprecated" in text, command
+                assert f"{option}-file FILE" in text, command

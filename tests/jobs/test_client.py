@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
@@ -146,6 +147,27 @@ async def test_a_handler_says_how_it_failed(world: World, queue: Queue) -> None:
 class _Unspeakable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
+
+
+async def test_a_log_that_fails_at_an_error_does_not_keep_it_from_being_reported(
+    world: World, queue: Queue, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PySpark's formatter makes a text of each error, and this one has none."""
+
+    def text(record: logging.LogRecord) -> bool:
+        return record.exc_info is None or bool(str(record.exc_info[1]))
+
+    async def work(job: LeasedJob) -> None:
+        raise _Unspeakable
+
+    monkeypatch.setattr(logging.getLogger("headrace.jobs.worker"), "filters", [text])
+    made = Worker(queue, work, wait_s=1)
+    task = asyncio.create_task(made.run())
+    await world.broadcast()
+    await until(lambda: made.failed >= 1)
+    made.stop()
+    await task
+    assert "failed: _Unspeakable, whose text cannot be made" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,8 @@ async def test_a_filter_that_is_given_replaces_its_parts_and_empty_ones_take_eve
 ) -> None:
     await set_filter(world, subjects=["a"], headers={"X": ["1"]})
     changed = await set_filter(world, subjects=["b"])
-    assert changed["settings"]["filter"] == {"subjects": ["b"], "headers": {"X": ["1"]}}
+    found = changed["settings"]["filter"]
+    assert found == {"subjects": ["b"], "headers": {"X": ["1"]}, "payload": {}}
     await world.broadcast("none")
     await set_filter(world, subjects=[], headers={})
     await world.broadcast("all")
@@ -252,5 +253,5 @@ def test_a_hostile_pattern_takes_no_time() -> None:
 
 
 def test_a_filter_without_conditions_takes_a_message_without_headers() -> None:
-    assert compiled(MessageFilter())({})
+    assert compiled(MessageFilter())({}, dict)
     assert MessageFilter().takes_all

@@ -20,6 +20,7 @@ from headrace.jobs.push.sender import Sender
 from headrace.jobs.push.signature import WebhookVerificationError, verify
 from headrace.jobs.runtime import Runtime
 from headrace.jobs.service.consumers import find_consumer
+from headrace.jobs.service.joined_push import PushClaim
 from headrace.jobs.store import Tx
 from jobs_endpoint import Call, Endpoint, answer
 from jobs_world import World
@@ -246,14 +247,14 @@ async def test_a_lane_whose_claim_was_by_an_old_definition_claims_again_when_it_
 
     runtime = world.runtime
     claims: list[int] = []
-    claim = runtime.claim
+    claim = runtime.claim_to_push
 
-    async def counted(consumer: Consumer, n: int, lease_s: float) -> list[ClaimedJob]:
-        jobs = await claim(consumer, n, lease_s)
+    async def counted(wanted: PushClaim) -> list[ClaimedJob]:
+        jobs = await claim(wanted)
         claims.append(len(jobs))
         return jobs
 
-    monkeypatch.setattr(runtime, "claim", counted)
+    monkeypatch.setattr(runtime, "claim_to_push", counted)
     before = await runtime.database.read(found)
     changed = await world.http.patch(
         "/v2/channel/c/consumer/h", json={"settings": {"concurrency": 1}}
@@ -400,19 +401,19 @@ async def test_settings_out_of_range_are_refused_with_their_field(world: World) 
 async def test_an_engine_that_stops_finishes_what_it_began(
     world: World, endpoint: Endpoint, clock: ManualClock
 ) -> None:
-    endpoint.delay_s = 0.2
+    endpoint.delay_s = 1.0
     await push_to(world, endpoint)
+    for number in range(5):  # before there is a lane, so that all are called at once
+        await world.broadcast(str(number))
     engine = PushEngine(world.runtime)
     task = asyncio.create_task(engine.run())
-    for number in range(5):
-        await world.broadcast(str(number))
 
     async def called() -> bool:
         return endpoint.running == 5
 
     await until(world, called)
     engine.stop()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await task
     assert await counts(world) == {"DELIVERED": 5}
 

@@ -215,7 +215,7 @@ async def test_the_command_asks_with_what_hangs_on_it(
         asked.append(prompt)
         return "n\n"
 
-    monkeypatch.setattr("headrace.cli.shared.asking.answer_to", decline)
+    monkeypatch.setattr("headrace.cli.shared.asking.read_line", decline)
     assert "nothing was changed" in await run("delete-consumer", "c", "k", expect=1)
     assert counted in asked[0]
     assert "takes no more messages: 1 waiting, 1 running" in await run("drain", "c")

@@ -128,7 +128,7 @@ async def test_the_command_counts_asks_and_replays(
     words = ["jobs", "replay", "c", "--since", begun, "--rate", "1", "--url", address]
     assert await asyncio.to_thread(main, [*words, "--dry-run"]) == 0
     assert capsys.readouterr().out == "would hand out 1 delivered and 1 dead jobs of c again\n"
-    monkeypatch.setattr("headrace.cli.shared.asking.answer_to", lambda prompt: "n\n")
+    monkeypatch.setattr("headrace.cli.shared.asking.read_line", lambda prompt: "n\n")
     assert await asyncio.to_thread(main, words) == 1
     assert await world.claim() == []
     assert await asyncio.to_thread(main, [*words, "--force"]) == 0

@@ -194,3 +194,24 @@ async def test_a_header_cannot_break_out(sender: Sender, endpoint: Endpoint) -> 
         await sender.post(endpoint.url, {"X-A": "b\r\nX-C: d"}, b"x", 2.0)
     await sender.post(endpoint.url + "&y=a b\u00e9", {}, b"x", 2.0)
     assert endpoint.calls[0].target == "/hook?x=1&y=a%20b%C3%A9"
+
+
+async def test_above_the_limit_the_connection_that_was_idle_longest_is_closed(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while another endpoint's only connection is in use, which had been idle before."""
+    monkeypatch.setattr(limits, "PUSH_CONNECTIONS_IDLE_MAX", 2)
+    async with Endpoint() as busy, Endpoint() as old, Endpoint() as new:
+        await post(sender, busy)
+        busy.respond = lambda call: b""
+        waiting = asyncio.create_task(post(sender, busy))
+        await busy.wait_for(2)
+        await post(sender, old)
+        answers = await asyncio.gather(*(post(sender, new) for _ in range(2)))
+        assert [answer.status for answer in answers] == [200, 200]
+        for endpoint, connections in ((new, 2), (old, 2)):
+            await post(sender, endpoint)
+            assert endpoint.connections == connections
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert busy.connections == 1

@@ -22,7 +22,7 @@ from headrace.jobs.parts import Parts
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.push.sender import Answer, Sender
 from headrace.jobs.server import tell_of_loop
-from headrace.jobs.service import push_results
+from headrace.jobs.service import joined_push, push_results
 from headrace.jobs.service.push_results import Called, Written
 from headrace.jobs.service.retention import Keep
 from headrace.jobs.store import Tx
@@ -142,6 +142,7 @@ async def test_a_result_that_cannot_be_stored_holds_back_no_other(
         return write(tx, consumer, calls, *rest, **more)
 
     monkeypatch.setattr(push_results, "write", picky)
+    monkeypatch.setattr(joined_push.note_all, "parts", lambda *_: [])
     endpoint.respond = lambda call: answer(
         500 if call.body == b"bad" else 200, b"odd" if call.body != b"good" else b""
     )

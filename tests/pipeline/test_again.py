@@ -82,6 +82,14 @@ def test_a_query_that_goes_on_is_not_asked(query: Query) -> None:
     assert query.refusal() == ""
 
 
+def test_a_checkpoint_that_is_newer_than_durable_and_sums_is_not_asked(query: Query) -> None:
+    query.runs(4)
+    ended = (query.folder / "offsets" / "0").read_text()
+    (query.folder / "offsets" / "1").write_text(ended.replace('"seq": 4', '"seq": 10'))
+    (query.folder / "commits" / "1").write_text("v1\n{}")
+    assert query.refusal() == ""
+
+
 def test_a_checkpoint_that_is_gone_is_noticed_by_the_durable_and_asked_for(
     query: Query, capsys: pytest.CaptureFixture[str]
 ) -> None:

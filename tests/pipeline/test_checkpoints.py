@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,15 @@ from headrace.pipeline.checkpoints import (
     checkpoint_of,
     exclusively,
     interrupted,
+    losses_of,
+    notes_of,
     read_end,
     read_log,
 )
 from headrace.pipeline.model import Declared
 from headrace.pipeline.reading import read
 from headrace.pipeline.totals import Batch, Totals, ViewRows
+from headrace.spark.lost import Loss, read_losses, tell
 
 from .conftest import ORDERS
 
@@ -50,6 +54,20 @@ def test_a_start_replaces_that_of_the_options() -> None:
     assert by_time == {"stream": "S", "startingTimestamp": "2026-01-01T00:00:00Z"}
     assert Start("sequence", "9").options(given) == {"stream": "S", "startingOffsets": "9"}
     assert Start("earliest").options({}) == {"startingOffsets": "earliest"}
+
+
+def test_what_a_query_notes_has_a_folder_also_with_a_checkpoint_elsewhere(
+    declared: Declared,
+) -> None:
+    """Losses were not noted there: there was no folder, and the status had none of them."""
+    elsewhere = replace(declared, checkpoint="s3a://bucket/checkpoints")
+    generation = checkpoint_of(elsewhere, "out").current()
+    losses = notes_of(elsewhere, generation, "out")
+    assert losses == losses_of(elsewhere, generation, "out")
+    tell(Loss("ORDERS", 1, 7, 7), str(losses))
+    assert [each.last for each in read_losses(losses)[0]] == [7]
+    blocked = replace(elsewhere, file=losses)  # a file where a folder would be
+    notes_of(blocked, generation, "out")
 
 
 def test_what_spark_has_written_is_read(declared: Declared) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,22 @@ def test_a_query_without_a_batch_or_a_readable_note_has_no_changes(
     assert tell_changes(read(file))[1]
     (folder / FILE).write_text('{"v": 2}')
     assert tell_changes(read(file)) == ([], [])
+
+
+def test_a_note_that_is_missing_or_older_and_one_that_came_with_another_s_checkpoint(
+    run: Callable[..., Path],
+) -> None:
+    file = run()
+    declared = read(file)
+    folder = Path(checkpoint_of(declared, "out").current().path)
+    copy = replace(declared, name="copied")
+    shutil.copytree(folder, checkpoint_of(copy, "out").current().path)
+    file.write_text(TEXT.replace("a > 1", "a > 2"))
+    for name in ("orders", "copied"):  # it is what ran before the change: of the copy, its model
+        (said,) = tell_changes(replace(read(file), name=name))[1]
+        assert "view 'paid' has changed" in said
+    (folder / FILE).unlink()
+    assert tell_changes(read(file)) == ([], []), "nothing is compared"
 
 
 def test_what_spark_refuses_of_a_changed_query_is_told_with_the_remedy() -> None:

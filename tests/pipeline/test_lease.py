@@ -73,7 +73,7 @@ class Runner:
         self.is_active = False
         self.is_leaving = False
         self.lost: list[str] = []
-        self.process.create_task(self._live())
+        self.task = self.process.create_task(self._live())
 
     @property
     def believes(self) -> bool:
@@ -163,6 +163,28 @@ def test_a_standby_takes_over_at_once_when_the_lease_is_given_back(
     first.leave()
     within = 1.0 if kind == "bucket" else SECONDS / 2
     assert world.until(lambda: second.is_active, 10) < within
+
+
+@pytest.mark.parametrize("delay_ms", range(0, 12, 2))
+def test_a_lease_is_given_back_in_the_middle_of_a_renewal_too(
+    make_world: Any, delay_ms: int
+) -> None:
+    world = make_world(7)
+    first = world.add()
+    world.until(lambda: world.active(), 10)
+    second = world.add()
+    world.run(5)
+    renew, asked = first.lease._renew, []
+
+    async def end_meanwhile() -> None:
+        asked.append(world.universe.now)
+        first.is_leaving = True
+        asyncio.get_running_loop().call_later(delay_ms / 1000, first.task.cancel)
+        await renew()
+
+    first.lease._renew = end_meanwhile
+    world.until(lambda: asked, 3)
+    assert world.until(lambda: second.is_active, 10) < 1.0
 
 
 def test_a_standby_takes_over_from_the_dead_when_their_time_is_over(

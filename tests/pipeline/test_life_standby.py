@@ -17,7 +17,7 @@ from headrace.pipeline import life
 from headrace.pipeline.model import Declared, LeaseSettings
 from headrace.pipeline.problems import Place, Problem
 from headrace.pipeline.reading import read
-from headrace.pipeline.standby import Standby
+from headrace.pipeline.standby import Standby, holder_of, who_we_are
 from waiting import until_here
 
 from .conftest import ORDERS
@@ -137,3 +137,23 @@ def test_a_rehearsal_that_hangs_keeps_nobody_from_taking_over(
         other.__exit__(None, None, None)
         until_here(lambda: heard.of("active"), "it does not take over", within=WITHIN_S)
     assert rehearsal.given_up.is_set()
+
+
+def test_spark_ends_before_the_lease_is_given_back_when_a_run_breaks_off(
+    declared: Declared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert declared.lease is not None
+    lease, holders = declared.lease, list[str]()
+
+    class Session:
+        def stop(self) -> None:
+            holders.append(holder_of(lease, declared.name))
+
+    def break_off(*given: object, **more: object) -> None:
+        raise OSError("nobody expected this")
+
+    monkeypatch.setattr(life, "session_of", lambda declared: Session())
+    monkeypatch.setattr(life, "run_here", break_off)
+    with pytest.raises(OSError, match="nobody expected this"):
+        life.Life(declared, Heard()).run()
+    assert holders == [who_we_are(), ""]

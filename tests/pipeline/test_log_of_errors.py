@@ -54,7 +54,7 @@ def test_what_pyspark_says_of_an_error_beside_raising_it_goes_to_the_log(
     assert capsys.readouterr() == ("", "")
 
 
-def test_what_py4j_says_goes_to_the_log_and_our_own_warnings_stay_where_they_were(
+def test_what_py4j_and_the_lease_s_thread_say_goes_to_the_log_and_other_warnings_of_ours_stay(
     tmp_path: Path,
 ) -> None:
     """In a process of its own: pytest gives the root handlers, and then nothing is added."""
@@ -62,7 +62,9 @@ def test_what_py4j_says_goes_to_the_log_and_our_own_warnings_stay_where_they_wer
     code = """
 import logging, sys
 from pathlib import Path
+from headrace.pipeline.model import LeaseSettings
 from headrace.pipeline.session import _log_errors_to
+from headrace.pipeline.standby import Standby
 
 _log_errors_to(Path(sys.argv[1]))
 _log_errors_to(Path(sys.argv[1]))
@@ -70,6 +72,10 @@ logging.exception("Exception while sending command.")
 logging.getLogger("py4j.java_gateway").error("no answer")
 logging.getLogger("headrace.client").warning("disconnected")
 logging.getLogger("headrace.client").info("nobody reads this")
+lease = Standby(LeaseSettings(place=None), "p", print)._thread
+lease.run = lambda: logging.getLogger("headrace.client").warning("the event loop stood still")
+lease.start()
+lease.join()
 """
     log = tmp_path / "spark.log"
     done = subprocess.run(
@@ -79,4 +85,5 @@ logging.getLogger("headrace.client").info("nobody reads this")
     assert done.stdout == ""
     told = log.read_text()
     assert told.count("Exception while sending command.") == told.count("no answer") == 1
+    assert told.count("the event loop stood still") == 1
     assert "nobody" not in told

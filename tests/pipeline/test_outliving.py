@@ -1,7 +1,8 @@
 """What lies beside Spark's checkpoints, when it is older, newer, missing, damaged or another's.
 
 Results, durables and the notes of queries have tests of their own (``test_bindings``, ``test_again``,
-``test_fingerprints``); the table is in ``docs/how-to/changing-a-pipeline.md``.
+``test_fingerprints``); the table is in ``docs/how-to/changing-a-pipeline.md``, and ``test_page_of_changes``
+says which test proves which of its fields.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ import pytest
 from headrace.cli import main
 from headrace.pipeline.bindings import OF_CHECKPOINT, OF_RESULTS, SPARK_LOG
 from headrace.pipeline.checkpoints import Checkpoint, Start, checkpoint_of, exclusively
+from headrace.pipeline.failures.skipped import Skipped, read_skipped, skip
 from headrace.pipeline.model import Declared
 from headrace.pipeline.numbers import Numbers
 from headrace.pipeline.reading import read
+from headrace.pipeline.seen.notes import Notes, file_of, this_process
+from headrace.pipeline.seen.notes import write as write_notes
 from headrace.pipeline.standing import refusal
 from headrace.pipeline.status import status_of
 from headrace.pipeline.totals import Batch, Totals
+from headrace.spark.aside import Aside, tell
 
 
 @pytest.fixture
@@ -143,6 +148,19 @@ def test_a_ledger_of_numbers_that_is_older_or_another_s_gives_none_again(
     assert numbers.number_of("another run", 6, 1) >= NOW
 
 
+def test_a_ledger_of_numbers_that_is_newer_than_the_checkpoint_goes_on_behind_all_it_gave(
+    declared: Declared,
+) -> None:
+    checkpoint = checkpoint_of(declared, "seen")
+    numbers = Numbers(checkpoint, lambda: NOW)
+    numbers.open()
+    given = [numbers.number_of("run", batch, 1) for batch in range(5)]
+    ran(declared, "seen", 3)  # a copy of the checkpoint from before batch 3
+    numbers.check("run", checkpoint.current())
+    again = [numbers.number_of("run", batch, 1) for batch in (3, 4)]
+    assert given + again == [*range(7)]
+
+
 def test_a_checkpoint_that_was_copied_does_not_write_to_the_results_of_its_model(
     declared: Declared,
 ) -> None:
@@ -169,6 +187,51 @@ def test_a_lock_that_a_dead_process_left_is_none(declared: Declared) -> None:
     lock.write_text("1")
     with exclusively(declared):
         assert lock.read_text() != "1"
+
+
+def test_notes_of_a_runner_that_are_missing_or_of_other_queries_tell_no_state(
+    declared: Declared,
+) -> None:
+    assert [each.state for each in status_of(declared)] == ["", ""]
+    others = replace(declared, name="others")
+    notes = Notes(this_process(), 1.0, ended=2.0).with_query("theirs", state="failed", error="boom")
+    write_notes(file_of(others), notes)
+    shutil.copytree(file_of(others).parent, file_of(declared).parent)
+    for each in status_of(declared):
+        assert (each.state, each.told.error, each.notes) == ("", "", ())
+
+
+def test_what_was_set_aside_is_told_as_far_as_its_file_goes(declared: Declared) -> None:
+    file = Path(f"{checkpoint_of(declared, 'seen').current().path}.aside.jsonl")
+    file.parent.mkdir(parents=True)
+    tell([Aside("malformed", "S", "0-5:", 3)], str(file))
+    older = file.read_text()
+    tell([Aside("malformed", "S", "5-9:", 4)], str(file))
+    assert status_of(declared)[1].aside == {"malformed": 7}
+    file.write_text(older)
+    assert status_of(declared)[1].aside == {"malformed": 3}
+    file.unlink()
+    assert status_of(declared)[1].aside == {}
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_messages_whose_line_was_lost_are_put_aside_again_and_no_other_checkpoint_s_are_left_out(
+    declared: Declared, lost: int
+) -> None:
+    generation = checkpoint_of(declared, "seen").current()
+    bad = [Skipped("orders", "S", number, "s", "v", "it is bad") for number in (1, 2)]
+    for each in bad:
+        skip(generation, each)
+    file = Path(f"{generation.path}.skipped.jsonl")
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-lost]))
+    assert read_skipped(generation) == bad[:-lost], "the others fail again"
+    for each in bad[-lost:]:
+        skip(generation, each)
+    assert read_skipped(generation) == bad
+    copy = replace(declared, name="copied")
+    assert read_skipped(checkpoint_of(copy, "seen").current()) == []
+    shutil.copytree(file.parent, Path(checkpoint_of(copy, "seen").current().path).parent)
+    assert read_skipped(checkpoint_of(copy, "seen").current()) == bad, "it goes with the checkpoint"
 
 
 def test_losses_that_are_missing_or_damaged_leave_the_status(

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from headrace.pipeline.queries import SparkQuery, batch_of, behind
+from headrace.pipeline.failures.causes import cause_of
+from headrace.pipeline.queries import SparkQuery, batch_of, behind, status_of_java
 from headrace.pipeline.reading import read
 from headrace.pipeline.spark_errors import sentence_of
 from headrace.pipeline.totals import ViewRows
@@ -72,13 +75,50 @@ class Gone:
 
 def test_spark_s_death_is_the_error_of_its_queries(write: Callable[..., Path]) -> None:
     gone: Any = Gone()
-    query = SparkQuery(read(write(ORDERS)), gone)
+    query = SparkQuery(read(write(ORDERS)), gone, ended=lambda: None)
     assert not query.is_active()
     assert query.batches(-1) == []
     assert str(query.error()) == (
         "Spark's Java has gone: it was killed, or has crashed; spark.log may say why"
     )
     query.stop()
+
+
+def test_a_java_that_ended_without_memory_says_so_and_what_helps(
+    write: Callable[..., Path],
+) -> None:
+    gone: Any = Gone()
+    query = SparkQuery(read(write(ORDERS)), gone, ended=lambda: 52)
+    error = query.error()
+    assert error is not None
+    cause = cause_of(error)
+    assert cause.kind == "java", "it is begun again, in a Java of its own"
+    assert cause.text.startswith("Java has run out of memory")
+    assert '"spark.driver.memory"' in cause.text
+
+
+class Process:
+    """Java, which ends with a status, or does not."""
+
+    def __init__(self, status: int | None) -> None:
+        self._status = status
+
+    def wait(self, timeout: float) -> int:
+        if self._status is None:
+            raise subprocess.TimeoutExpired("java", timeout)
+        return self._status
+
+
+@pytest.mark.parametrize("status", [52, -9, None])
+def test_the_status_of_java_is_that_of_its_process(
+    monkeypatch: pytest.MonkeyPatch, status: int | None
+) -> None:
+    from pyspark import SparkContext
+
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=Process(status)))
+    assert status_of_java() == status
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace())
+    assert status_of_java() is None, "it was not started here"
 
 
 PAGES = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted

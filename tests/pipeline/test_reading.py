@@ -307,3 +307,35 @@ def test_restarts_waits_and_quarantine_are_read(write: Write) -> None:
     both = 'otherwise = "quarantine"\nletters = "dead.*"\n'
     ((_, said),) = problems(write(ORDERS + view.replace('letters = "dead"\n', both)))
     assert "letters is 'dead.*', which is no subject" in said
+
+
+def test_what_is_rehearsed_is_read_and_has_to_be_python(write: Write) -> None:
+    write("def tenfold(orders): ...\ndef mine(frame, batch): ...\n", "code.py")
+    text = """
+[pipeline]
+name = "orders"
+checkpoint = "checkpoint"
+
+[sources.orders]
+options = { stream = "ORDERS" }
+
+[views.tenfold]
+python = "code.py:tenfold"
+rehearse = true
+
+[sinks.out]
+from = "tenfold"
+python = "code.py:mine"
+rehearse = true
+"""
+    declared = read(write(text))
+    assert declared.views["tenfold"].rehearse
+    assert declared.sinks["out"].rehearse
+    text = text.replace('python = "code.py:tenfold"', 'sql = "SELECT * FROM orders"')
+    text = text.replace('python = "code.py:mine"', 'format = "noop"')
+    with pytest.raises(PipelineError) as refused:
+        read(write(text))
+    assert [(each.place.line, each.text) for each in refused.value.problems] == [
+        (11, "view 'tenfold' has no python to rehearse"),
+        (16, "sink 'out' has no python to rehearse"),
+    ]

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -11,7 +11,7 @@ from headrace.errors import ConfigurationError, ConnectFailedError
 from headrace.pipeline.model import Declared, Sink
 from headrace.pipeline.problems import PipelineError, Problem
 from headrace.pipeline.reading import read
-from headrace.pipeline.running import Ended, Runner
+from headrace.pipeline.running import ASKING_S, Ended, Phase, Runner
 from headrace.pipeline.totals import Batch, Totals
 from headrace.pipeline.triggers import Trigger, parse_trigger
 from headrace.spark.lost import Loss
@@ -88,16 +88,19 @@ class FakeQuery:
         self.trigger = trigger
         self.active = True
         self.in_batch = False
+        self.asking: Literal["", "asking"] = ""
         self.failure: BaseException | None = None
         self.finished: list[Batch] = []
         self.lost: list[Loss] = []
         self.stopped_at: float | None = None
+        self.heeds = False
+        self.told_to_finish = False
 
     def is_active(self) -> bool:
         return self.active
 
-    def is_in_a_batch(self) -> bool:
-        return self.in_batch
+    def phase(self) -> Phase:
+        return self.asking or ("batch" if self.in_batch else "idle")
 
     def error(self) -> BaseException | None:
         return self.failure
@@ -109,10 +112,14 @@ class FakeQuery:
         found, self.lost = self.lost, []
         return found
 
+    def finish(self) -> bool:
+        self.told_to_finish = True
+        return self.heeds
+
     def stop(self) -> None:
         self.active, self.stopped_at = False, self.world.now
 
-    def finish(self, number: int, rows: int = 5) -> None:
+    def did(self, number: int, rows: int = 5) -> None:
         self.finished.append(Batch(self.name, number, rows, 0.1))
         self.in_batch = False
 
@@ -139,8 +146,8 @@ def test_once_ends_when_every_query_has_and_counts_the_last_batch(declared: Decl
         assert query.trigger.kind == "available now"
 
         def do() -> None:
-            query.finish(0)
-            query.finish(1, rows=2)
+            query.did(0)
+            query.did(1, rows=2)
             query.end()  # with its last batch
 
         world.after(1, do)
@@ -157,7 +164,7 @@ def test_ctrl_c_waits_for_the_running_batch_and_for_no_other(declared: Declared)
 
     def busy(query: FakeQuery) -> None:
         query.in_batch = True
-        world.after(7, lambda: query.finish(0))
+        world.after(7, lambda: query.did(0))
 
     world.plans = {"out": busy}
     world.after(2, lambda: world.runner.stop("interrupted"))
@@ -169,6 +176,59 @@ def test_ctrl_c_waits_for_the_running_batch_and_for_no_other(declared: Declared)
     assert stopped["out"] == pytest.approx(began + 7, abs=0.3)
     assert stopped["other"] == pytest.approx(began + 2, abs=0.3), "it was between two batches"
     assert ("stopping", "interrupted") in world.heard
+
+
+def test_sources_that_offer_nothing_more_let_a_query_end_after_its_batch(
+    declared: Declared,
+) -> None:
+    """The last one too, which moves a watermark and reads nothing: it is not cut off."""
+    world = World(declared)
+
+    def busy(query: FakeQuery) -> None:
+        query.in_batch = query.heeds = True
+        world.after(7, lambda: query.did(0))
+        world.after(7, lambda: setattr(query, "in_batch", True))
+        world.after(9, lambda: query.did(1))
+
+    world.plans = {"out": busy}
+    world.after(2, lambda: world.runner.stop("interrupted"))
+    began = world.now
+    assert world.run()["out"].batches == 2
+    (query,) = world.queries["out"]
+    assert query.told_to_finish
+    assert query.stopped_at == pytest.approx(began + 9, abs=0.3)
+
+
+def test_a_query_that_asks_its_sources_may_begin_a_batch(declared: Declared) -> None:
+    world = World(declared)
+    began = world.now
+
+    def asks(query: FakeQuery) -> None:
+        query.asking = "asking"
+        if query.name == "out":
+            world.after(2.1, lambda: setattr(query, "asking", ""))
+            world.after(2.1, lambda: setattr(query, "in_batch", True))
+            world.after(5, lambda: query.did(0))
+
+    world.plans = {"out": asks, "other": asks}
+    world.after(2, lambda: world.runner.stop("interrupted"))
+    assert world.run()["out"].batches == 1
+    stopped = {name: queries[0].stopped_at for name, queries in world.queries.items()}
+    assert stopped["out"] == pytest.approx(began + 5, abs=0.3)
+    assert stopped["other"] == pytest.approx(began + 2 + ASKING_S, abs=0.3), "it waits for rows"
+
+
+def test_a_bounded_query_that_is_told_to_finish_has_not_read_all(declared: Declared) -> None:
+    world = World(declared)
+
+    def bounded(query: FakeQuery) -> None:
+        query.in_batch = query.heeds = True
+        world.after(7, lambda: query.did(0))
+        world.after(7, query.end)  # Spark ends it: there is nothing more
+
+    world.plans = {"out": bounded}
+    world.after(2, lambda: world.runner.stop("interrupted"))
+    assert world.run(once=True)["out"].state == "stopped"
 
 
 @pytest.mark.parametrize(("again_after", "stops_after"), [(3.0, 3.0), (None, 62.0)])
@@ -274,7 +334,7 @@ def test_a_schedule_starts_bounded_runs_at_its_times(declared: Declared) -> None
 
     def plan(query: FakeQuery) -> None:
         starts.append(world.now)
-        world.after(5, lambda: query.finish(len(starts)))
+        world.after(5, lambda: query.did(len(starts)))
         world.after(6, query.end)
 
     world.plans = {"out": plan}

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from headrace import sync
-from headrace.errors import BucketNotFoundError, ConfigurationError, ConnectFailedError
+from headrace.errors import (
+    BucketNotFoundError,
+    ConfigurationError,
+    ConnectFailedError,
+    StreamNotFoundError,
+)
 from headrace.pipeline import life
 from headrace.pipeline.checkpoints import Start
 from headrace.pipeline.model import LeaseSettings
@@ -30,8 +35,12 @@ WITHIN_S = 10.0
 def settings(url: str) -> Iterator[LeaseSettings]:
     place = Place(Path("orders.toml"))
     yield LeaseSettings(place, servers=(url,), bucket="leases", seconds=SECONDS)
-    with sync.connect(url) as connection, contextlib.suppress(BucketNotFoundError):
-        connection.jetstream().delete_key_value("leases")
+    with sync.connect(url) as connection:
+        js = connection.jetstream()
+        with contextlib.suppress(BucketNotFoundError):
+            js.delete_key_value("leases")
+        with contextlib.suppress(StreamNotFoundError):
+            js.delete_stream("PINNED")  # others of its kind have the same subjects
 
 
 def test_the_second_gets_the_lease_when_the_first_gives_it_back(settings: LeaseSettings) -> None:

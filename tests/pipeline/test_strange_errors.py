@@ -114,3 +114,34 @@ def test_a_file_that_raises_something_strange_is_a_problem_at_its_line(
     (problem,) = caught.value.problems
     assert said in problem.text
     assert problem.place.line == len(code.splitlines())
+
+
+class CarriedError(Exception):
+    """As PySpark's: what Java says of it is no part of its text."""
+
+    def __init__(self, text: str, trace: str, cause: Exception | None = None) -> None:
+        super().__init__(text)
+        self._stackTrace = trace
+        self._cause = cause
+
+
+def test_a_full_disk_and_too_little_memory_are_named_where_java_says_so_of_a_cause_alone() -> None:
+    written = "[TASK_WRITE_FAILED] Task failed while writing rows to file:/data/out."
+
+    def carried(by: str) -> str:
+        cause = CarriedError(
+            "Job aborted.", f"{written}\n\tat a.b(C.java:1)\nCaused by: {by}\n\tat x"
+        )
+        return sentence_of(CarriedError(written, "\tat q", CarriedError("b", "", cause)))
+
+    assert carried("java.io.IOException: No space left on device") == "no space is left on the disk"
+    assert carried("java.lang.OutOfMemoryError: Java heap space").startswith(
+        "Java has run out of memory (Java heap space). Give it more"
+    )
+    assert "TASK_WRITE_FAILED" in carried("java.io.IOException: Permission denied")
+
+
+def test_a_cause_that_is_its_own_cause_ends() -> None:
+    error = CarriedError("boom", "at x")
+    error._cause = error
+    assert "boom" in sentence_of(error)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from headrace.client.handlers.lanes import Lanes
+from headrace.client.handlers.key_order import Lanes
 from sim.groups.coverage import EVENTS, PATHS
 from sim.groups.loop import SECOND, Process
 from sim.groups.network import Wire
@@ -66,6 +66,12 @@ KEPT: list[tuple[int, dict[str, Any]]] = [
     (765, _REFORMED),
     # Who changes groups had a dozen changes in hand, and was given the time of one.
     (7750, _REFORMED),
+    # An acknowledgement was confirmed to the former owner of a consumer that was deleted and made again: the
+    # server took it for that of the next owner, who handled the message all the same.
+    (7434, {}),
+    (11868, {}),  # … and so to one who was leaving
+    # A handler that had failed was called again when a thread was free, whoever owned the message by then.
+    (4639, {}),
     (1235, _SLOW),  # two of the answers that a renewal waits for came late
 ]
 
@@ -78,7 +84,11 @@ def test_keys_stay_in_order_whatever_happens_to_members_and_broker() -> None:
     with watched(PATHS) as paths:
         for first in range(FIRST, FIRST + SEEDS, TOLD_EVERY):
             last = min(first + TOLD_EVERY, FIRST + SEEDS)
-            events += simulate_many(range(first, last))
+            try:
+                events += simulate_many(range(first, last))
+            except AssertionError as error:
+                print(error, flush=True)  # at once: whoever ends a long run has not seen its end
+                raise
             each = (time.process_time() - begun) / (last - FIRST) * 1000
             print(f"seeds {FIRST} to {last - 1}: {each:.0f} ms each, {events['run']} runs")
         if SEEDS >= COVERED_FROM:

@@ -18,16 +18,17 @@ import pytest
 import peers
 from headrace.api.times import parse_time
 from headrace.message import StoredMessage
+from headrace.pipeline.opening.quick_path import FOLDER as QUICK_PATH
 from headrace.pipeline.session import FAST_LOCAL_CHECKPOINT
+from headrace.schemas.registry import SchemaRegistry
 from headrace.spark.control import Control
 from headrace.spark.gets import MessageGets
 from headrace.spark.link import Link
 from headrace.spark.link_pool import POOL
 from headrace.spark.options import Connection
-from headrace.spark.registry.schemas import SchemaRegistry
+from registry_server import RegistryServer
 
 from .losses import Losses
-from .registry_server import RegistryServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,6 +123,10 @@ def server_url(request: pytest.FixtureRequest) -> str:
     return server.url
 
 
+ON_OURS = pytest.mark.parametrize("server_url", ["headrace"], indirect=True)
+"""For what Spark or the pipeline decides, whatever the server: played on one of them."""
+
+
 @pytest.fixture
 def make_feed(server_url: str) -> Iterator[Callable[..., Feed]]:
     """``make_feed(retention=…)``: a stream of its own, on each of the servers."""
@@ -169,12 +174,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     home = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as environment:
         warnings.simplefilter("ignore")
         from pyspark.sql import SparkSession
 
         # As the demo and the pipelines do; Connect and Declarative Pipelines have Spark's own way.
         builder = SparkSession.builder
+        # Java's workers find PySpark compiled, as those of a pipeline do: each of them would compile it anew.
+        environment.setenv("PYTHONPATH", QUICK_PATH, prepend=os.pathsep)
         for key, value in FAST_LOCAL_CHECKPOINT.items():
             builder = builder.config(key, value)
         session = (
@@ -189,6 +196,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.log.level", "OFF")
             .getOrCreate()
         )
+        environment.undo()
         yield session
         session.stop()
 

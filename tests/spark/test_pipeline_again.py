@@ -16,7 +16,7 @@ from headrace.pipeline.model import Consent, Declared
 from headrace.pipeline.reading import read
 from headrace.pipeline.run import replay, run_here
 
-from .conftest import Feed
+from .conftest import ON_OURS, Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,6 +88,7 @@ def viewed(feed: Feed, tmp_path: Path) -> Callable[[str], Declared]:
     return make
 
 
+@ON_OURS
 def test_a_replay_says_which_windows_at_its_edges_are_partial(
     spark: SparkSession, feed: Feed, viewed: Callable[[str], Declared], tmp_path: Path
 ) -> None:

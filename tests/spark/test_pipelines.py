@@ -27,7 +27,7 @@ from headrace.pipeline.totals import Batch, Totals
 from headrace.pipeline.triggers import AVAILABLE_NOW
 from headrace.spark.lost import Loss
 
-from .conftest import Feed
+from .conftest import ON_OURS, Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +83,7 @@ def rows(folder: Path) -> list[dict[str, object]]:
     return sorted(found, key=lambda row: row["sequence"])
 
 
+@ON_OURS
 @pytest.mark.parametrize(
     ("change", "line", "said"),
     [
@@ -108,6 +109,7 @@ def test_what_spark_refuses_has_the_line_of_that_part(
     assert "\n" not in problem.text
 
 
+@ON_OURS
 def test_a_row_that_must_not_fail_ends_the_query_with_its_expectation(
     spark: SparkSession, declare: Callable[..., Declared], feed: Feed
 ) -> None:
@@ -194,6 +196,7 @@ def seen(rows, number):
 """
 
 
+@ON_OURS
 def test_rows_out_watermarks_and_late_rows_are_summed(
     spark: SparkSession, feed: Feed, tmp_path: Path
 ) -> None:
@@ -215,6 +218,7 @@ def test_rows_out_watermarks_and_late_rows_are_summed(
     assert (times.totals.late, times.totals.watermark) == (0, "")
 
 
+@ON_OURS
 def test_a_batch_that_only_a_killed_runner_has_written_is_told_as_missing_in_the_sums(
     spark: SparkSession, declare: Callable[..., Declared], feed: Feed
 ) -> None:
@@ -241,6 +245,7 @@ def test_a_batch_that_only_a_killed_runner_has_written_is_told_as_missing_in_the
     assert found == [10, 20, 30, 50, 60, 50, 60], "nothing was written twice"
 
 
+@ON_OURS
 def test_a_range_goes_through_a_query_again_into_results_of_its_own(
     spark: SparkSession, declare: Callable[..., Declared]
 ) -> None:
@@ -373,6 +378,7 @@ options = {{ path = "out" }}
 """
 
 
+@ON_OURS
 def test_sources_that_changed_places_or_streams_are_refused_with_their_cause(
     spark: SparkSession, feed: Feed, make_feed: Callable[..., Feed], tmp_path: Path
 ) -> None:
@@ -434,6 +440,7 @@ def test_a_source_with_a_durable_is_joined_with_itself(
     assert (state.sequence, state.durable) == (8, 2)
 
 
+@ON_OURS
 def test_results_are_never_written_by_a_query_with_another_checkpoint(
     spark: SparkSession, declare: Callable[..., Declared], feed: Feed
 ) -> None:
@@ -495,6 +502,7 @@ def three(rows, number, run):
 """
 
 
+@ON_OURS
 @pytest.mark.parametrize("function", ["two", "three"])
 def test_a_function_that_knows_its_batches_misses_no_run(
     spark: SparkSession,
@@ -565,6 +573,7 @@ COUNTED = (
 )
 
 
+@ON_OURS
 def test_a_change_of_what_state_is_kept_by_is_refused_and_other_changes_are_said(
     spark: SparkSession, feed: Feed, tmp_path: Path
 ) -> None:

@@ -42,6 +42,18 @@ def test_progress_is_shown_when_the_next_offset_is_asked_for(feed: Feed) -> None
     one.close()
 
 
+def test_a_durable_that_is_older_is_moved_to_where_the_query_is(feed: Feed) -> None:
+    feed.publish_numbers(1, 100)
+    first = driver(feed, durable="d")
+    start = first.initial_offset()
+    latest_offset(first, start._replace(seq=40), None)
+    first.close()
+    later = driver(feed, durable="d")  # its checkpoint has what the durable never heard of
+    assert latest_offset(later, start._replace(seq=70), None).seq == 100
+    assert shown(feed, "d") == (70, 30)
+    later.close()
+
+
 def test_a_query_begun_anew_takes_its_durable_back_to_the_start(feed: Feed) -> None:
     feed.publish_numbers(1, 100)
     first = driver(feed, durable="d", startingOffsets="50")

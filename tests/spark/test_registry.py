@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import socket
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigurationError
+from headrace.schemas import http
+from headrace.schemas import registry as schemas
+from headrace.schemas.address import Registry
+from headrace.schemas.avro_names import inlined
+from headrace.schemas.errors import NoSchemaError, RegistryAwayError
+from headrace.schemas.http import Answer
+from headrace.schemas.registry import REFERENCES_MAX, SchemaRegistry
 from headrace.spark.decoding import protobufs
 from headrace.spark.decoding.columns import source_schema
-from headrace.spark.decoding.schemas import NoSchemaError
 from headrace.spark.options import parse_options
-from headrace.spark.options.registry import Registry
+from headrace.spark.options.registry import WORDS
 from headrace.spark.patience import Patience
-from headrace.spark.registry import http, schemas
-from headrace.spark.registry.avro_names import inlined
-from headrace.spark.registry.http import Answer, RegistryAwayError
-from headrace.spark.registry.schemas import REFERENCES_MAX, SchemaRegistry
+from registry_server import RegistryServer
 
 from .conftest import Feed
-from .registry_server import RegistryServer
 from .test_decoding import publish, read, schema
 from .test_decoding_formats import V1, V2, avro
 
@@ -47,8 +50,8 @@ class Moments:
         self.now_s += seconds
 
 
-def asking(server: RegistryServer, kind: schemas.Kind = "AVRO", **more: str) -> SchemaRegistry:
-    return SchemaRegistry(Registry(server.url, **more), kind, Moments().patience())
+def asking(server: RegistryServer, kind: schemas.Kind = "AVRO", **more: Any) -> SchemaRegistry:
+    return SchemaRegistry(Registry(server.url, words=WORDS, **more), kind, Moments().patience())
 
 
 def confluent(number: int, value: bytes) -> bytes:
@@ -240,6 +243,24 @@ def test_a_registry_that_cannot_serialize_protobuf_is_explained(registry: Regist
         asking(registry).get("1")
 
 
+def test_the_authorities_of_the_machine_are_read_once_for_all_requests(
+    registry: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_again: list[Any] = []
+    made = ssl.create_default_context
+
+    def make(**options: Any) -> Any:
+        read_again.append(options)
+        return made(**options)
+
+    monkeypatch.setattr("headrace.schemas.http.ssl.create_default_context", make)
+    for number in (1, 2, 3):
+        registry.register("s", json.dumps(POINT), number=number)
+        assert asking(registry).get(str(number))
+    assert len(registry.asked) == 3
+    assert len(read_again) <= 1, "they may have been read before"
+
+
 def test_references_without_end_are_refused(registry: RegistryServer) -> None:
     text = json.dumps(POINT)
     registry.register("self", text, number=1, references=(("a", "self", 1),))
@@ -357,7 +378,10 @@ def test_user_and_password_are_sent_and_only_to_the_registry(registry: RegistryS
 
 def test_a_certificate_is_checked(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"'schemaRegistryCa'.*none\.pem"):
-        http.ask(Registry("https://127.0.0.1:1", ca=str(tmp_path / "none.pem")), "/schemas/ids/1")
+        http.ask(
+            Registry("https://127.0.0.1:1", ca=str(tmp_path / "none.pem"), words=WORDS),
+            "/schemas/ids/1",
+        )
 
 
 AVRO = {"valueFormat": "avro"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,15 +11,17 @@ import pytest
 
 from headrace.pipeline.model import Declared
 from headrace.pipeline.reading import read
+from headrace.pipeline.ready.dry import DRY
 from headrace.pipeline.ready.rehearsal import FRONT, GivenUpError, Rehearsal
 
-from .conftest import Feed
+from .conftest import ON_OURS, Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [
     pytest.mark.spark,
+    ON_OURS,
     pytest.mark.filterwarnings("ignore:PySpark does not yet"),  # as a session of ours does
 ]
 
@@ -34,6 +37,7 @@ sql = "SELECT subject, count(*) AS many FROM orders GROUP BY subject"
 
 [views.called]
 python = "code.py:called"
+rehearse = {view}
 
 [views.lines]
 sql = "{sql}"
@@ -56,12 +60,15 @@ options = {{ path = "files" }}
 [sinks.mine]
 from = "orders"
 python = "code.py:mine"
+rehearse = {sink}
 """
 SQL = "SELECT CAST(data AS string) AS text FROM orders"
 GOOD: dict[str, str] = {
     "checkpoint": "checkpoint",
     "sql": SQL,
     "kind": "noop",
+    "view": "false",
+    "sink": "false",
     "exactly": 'delivery = "exactlyOnce", sinkId = "n"',
 }
 
@@ -69,6 +76,7 @@ CODE = """
 import pathlib
 
 CALLS = pathlib.Path({calls!r})
+FAILS = {fails}
 
 
 def called(orders):
@@ -81,9 +89,18 @@ def rows(batches):
         yield batch.select(["sequence"])
 
 
-def mine(frame, batch):
-    CALLS.write_text("mine")
+def mine(frame, batch, run):
+    if FAILS:
+        raise ValueError("the table is not there")
+    CALLS.write_text(f"mine {{frame.count()}} {{batch}} {{run}}")
 """
+
+
+@pytest.fixture(autouse=True)
+def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Temporary files lie apart: rehearsals of the machine take turns by a lock among them, and tests that
+    run beside this one would be waited for, and their folders be taken for its own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
 
 
 class World:
@@ -92,7 +109,11 @@ class World:
     def __init__(self, folder: Path, source: Feed, target: Feed) -> None:
         self.folder, self.source, self.target = folder, source, target
         self.calls = folder / "calls"
-        (folder / "code.py").write_text(CODE.format(calls=str(self.calls)))
+        self.write_code()
+
+    def write_code(self, *, fails: bool = False) -> None:
+        text = CODE.format(calls=str(self.calls), fails=fails)
+        (self.folder / "code.py").write_text(text)
 
     def declared(self, **changed: str) -> Declared:
         given = {"stream": self.source.name, **GOOD, **changed}
@@ -148,8 +169,8 @@ def test_it_runs_every_plan_and_nothing_is_seen_outside_nor_code_of_the_user_cal
     ("changed", "line", "said"),
     [
         ({"stream": "NOWHERE"}, 5, "NOWHERE"),
-        ({"sql": "SELECT nothing FROM orders"}, 14, "nothing"),
-        ({"kind": "kafka"}, 22, "kafka"),
+        ({"sql": "SELECT nothing FROM orders"}, 15, "nothing"),
+        ({"kind": "kafka"}, 23, "kafka"),
         ({"checkpoint": "code.py"}, 1, "checkpoints cannot be written into"),
     ],
 )
@@ -162,6 +183,43 @@ def test_what_would_keep_it_from_taking_over_is_told_with_its_line(
     assert abs(found[0].place.line - line) <= 1
 
 
+@pytest.mark.parametrize(("asks", "called"), [("view", "rows"), ("sink", "mine 0 -1 rehearsal")])
+def test_code_of_the_user_that_asks_for_it_is_called_without_rows(
+    spark: SparkSession, world: World, asks: str, called: str
+) -> None:
+    before = world.outside()
+    assert Rehearsal(world.declared(**{asks: "true"}), spark).run() == []
+    assert world.calls.read_text() == called
+    after = world.outside()
+    for feed in (world.source, world.target):
+        assert after[feed.name] == before[feed.name]
+
+
+def test_code_that_asks_to_be_called_and_fails_is_why_a_runner_is_not_ready(
+    spark: SparkSession, world: World
+) -> None:
+    world.write_code(fails=True)
+    (problem,) = Rehearsal(world.declared(sink="true"), spark).run()
+    assert "the table is not there" in problem.text
+    assert problem.place.line == 33
+
+
+def test_its_python_workers_are_those_of_the_pipelines_sources_and_sinks(
+    spark: SparkSession, world: World
+) -> None:
+    session: Any = Rehearsal(world.declared(), spark)._session
+    known = session._jsparkSession.sessionState().dataSourceManager()
+
+    def workers_of(name: str) -> tuple[dict[str, str], str]:
+        function = known.lookupDataSource(name).dataSourceCls()
+        given = dict(function.envVars())
+        # Spark adds its own to a function that has been used; they are the same for all.
+        env = {name: value for name, value in given.items() if not name.startswith("SPARK_")}
+        return env, function.pythonExec()
+
+    assert workers_of(DRY) == workers_of("jetstream")
+
+
 def test_one_that_is_given_up_ends_soon(spark: SparkSession, world: World) -> None:
     rehearsal = Rehearsal(world.declared(), spark)
     rehearsal.give_up()
@@ -170,8 +228,6 @@ def test_one_that_is_given_up_ends_soon(spark: SparkSession, world: World) -> No
 
 
 def test_what_it_needed_for_itself_is_removed(spark: SparkSession, world: World) -> None:
-    import tempfile
-
     folder = Path(tempfile.gettempdir())
     before = set(folder.glob(f"{FRONT}*"))
     Rehearsal(world.declared(), spark).run()

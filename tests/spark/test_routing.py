@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -141,6 +142,57 @@ def test_a_task_that_runs_again_when_all_have_ended_reads_again(tmp_path: Path) 
     found = [rows(routed(piece, source.read, tmp_path)) for piece in both]
     assert rows(routed(both[1], source.read, tmp_path)) == found[1]
     assert len(source.reads) == 4
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_frame_that_is_read_twice_at_the_same_time_has_all_rows_in_both(
+    tmp_path: Path, seed: int
+) -> None:
+    """Both have the same tasks: who ends first removes the files that the other one is reading."""
+    choose, source = random.Random(seed), Source()
+    piece_of = pieces(0, 300, 3)
+    reads: dict[tuple[int, int], list[int]] = {(use, t): [] for use in (0, 1) for t in range(3)}
+    running = {each: routed(piece_of[each[1]], source.read, tmp_path) for each in reads}
+    while running:
+        each = choose.choice(sorted(running))
+        batch = next(running[each], None)
+        if batch is None:
+            del running[each]
+        else:
+            reads[each] += batch.column("sequence").to_pylist()
+    for use in (0, 1):
+        assert sorted(n for t in range(3) for n in reads[use, t]) == [*range(1, 301)]
+    assert all(found == sorted(found) for found in reads.values())
+
+
+def test_two_reads_of_a_frame_on_threads_have_all_rows_in_both(tmp_path: Path) -> None:
+    source = Source()
+    tasks_of_both = [*pieces(0, 2000, 4), *pieces(0, 2000, 4)]
+
+    def read(piece: Slice) -> list[int]:
+        return rows(routed(piece, source.read, tmp_path))
+
+    for _ in range(6):
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(read, tasks_of_both))
+        for half in (found[:4], found[4:]):
+            assert sorted(n for each in half for n in each) == [*range(1, 2001)]
+
+
+def test_a_task_whose_files_are_always_removed_reads_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Source()
+    first, _ = pieces(0, 100, 2)
+    replace = Path.replace
+
+    def replace_and_lose(path: Path, target: Path) -> Path:
+        made = replace(path, target)
+        shutil.rmtree(made.parent)
+        return made
+
+    monkeypatch.setattr(Path, "replace", replace_and_lose)
+    assert rows(routed(first, source.read, tmp_path)) == list(range(2, 101, 2))
 
 
 def test_files_of_killed_tasks_are_removed_by_a_later_batch(

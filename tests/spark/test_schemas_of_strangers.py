@@ -12,8 +12,9 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from headrace.errors import ConfigurationError
+from headrace.schemas.limits import NOTHINGS_MAX
 from headrace.spark.decoding import avros, protobufs
-from headrace.spark.decoding.limits import COLUMNS_MAX, NOTHINGS_MAX
+from headrace.spark.decoding.limits import COLUMNS_MAX
 
 from .conftest import Feed
 from .test_decoding import read, schema

@@ -14,6 +14,7 @@ from .conftest import Feed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 pytestmark = [
     pytest.mark.spark,
     # Spark's own: its advice about pandas, and sockets its workers leave to the collector.
@@ -21,9 +22,15 @@ pytestmark = [
 ]
 
 
+BOTH = pytest.mark.parametrize(
+    "server_url", [pytest.param("nats-server", marks=pytest.mark.peer), "headrace"], indirect=True
+)
+"""For what depends on what a server does: positions, subjects that it writes, losses."""
+
+
 @pytest.fixture
 def server_url(request: pytest.FixtureRequest) -> str:
-    """One server is enough here: what differs between servers is tested below Spark."""
+    """One server is enough for what is not marked with ``BOTH``: columns, options, sentences."""
     return best_server(request)
 
 
@@ -32,6 +39,8 @@ def best_server(request: pytest.FixtureRequest) -> str:
 
     import peers
 
+    if getattr(request, "param", "") == "headrace":
+        return str(request.getfixturevalue("headrace_process").url)
     if peers.nats_server_binary() is None and importlib.util.find_spec("headrace.cli.serve"):
         return str(request.getfixturevalue("headrace_process").url)
     return str(request.getfixturevalue("reference_server").url)
@@ -93,6 +102,7 @@ def test_a_batch_read_is_bounded_split_pruned_and_filtered(spark: SparkSession, 
     assert empty.count() == 0
 
 
+@BOTH
 def test_a_stream_continues_from_its_checkpoint_with_exactly_the_new_messages(
     spark: SparkSession, feed: Feed, checkpoint: str
 ) -> None:
@@ -124,6 +134,7 @@ def test_a_stream_continues_from_its_checkpoint_with_exactly_the_new_messages(
     assert feed.consumers() == 1, "only the progress consumer is left"
 
 
+@BOTH
 def test_splitting_by_partition_keeps_each_key_s_order_inside_one_task(
     spark: SparkSession, make_feed: Callable[..., Feed], checkpoint: str, tmp_path: Path
 ) -> None:
@@ -159,6 +170,7 @@ def test_splitting_by_partition_keeps_each_key_s_order_inside_one_task(
     assert set().union(*owners) == {0, 1, 2, 3}
 
 
+@BOTH
 def test_lost_messages_end_the_query_with_a_sentence_about_them(
     spark: SparkSession, feed: Feed, checkpoint: str
 ) -> None:
@@ -209,28 +221,28 @@ def test_a_stream_made_again_is_noticed_between_two_actions_and_by_a_checkpoint(
     assert run() == list(range(61, 91))
 
 
-def test_filters_shorten_the_read_where_spark_s_switch_is_on_and_fail_nothing_where_it_is_off(
+def test_what_one_query_asks_of_a_frame_takes_no_rows_from_another(
     spark: SparkSession, feed: Feed
 ) -> None:
-    feed.publish_numbers(1, 3000)
-    switch = "spark.sql.python.filterPushdown.enabled"
+    """Spark keeps one plan of a read for all queries of a frame, and that of the last filters it has told.
 
-    def tail() -> DataFrame:
-        df = batch(spark, feed, minMessagesPerTask=1000).filter(
-            "sequence > 2500 and subject <> 'x'"
-        )
-        return df.select("sequence")
-
-    expected = list(range(2501, 3001))
-    assert [row[0] for row in tail().collect()] == expected
-    assert tail().rdd.getNumPartitions() == 3
-    spark.conf.set(switch, "true")
+    So the source must not read less for them, though Spark's switch is on.
+    """
+    feed.publish_numbers(1, 100)
+    spark.conf.set(PUSHDOWN, "true")
     try:
-        assert [row[0] for row in tail().collect()] == expected
-        assert tail().rdd.getNumPartitions() == 1, "the other tasks have nothing to read"
-        assert batch(spark, feed).count() == 3000
+        rows = batch(spark, feed)
+        early = rows.where("sequence <= 20")
+        early.explain()
+        assert rows.where("sequence > 90").count() == 10
+        assert len(early.collect()) == 20
+        assert rows.count() == 100
+        rows.createOrReplaceTempView("twice")
+        parts = [f"SELECT {n} AS part FROM twice WHERE sequence <= {n}" for n in (90, 50, 10)]
+        counts = spark.sql(" UNION ALL ".join(parts)).groupBy("part").count().collect()
+        assert {tuple(row) for row in counts} == {(90, 90), (50, 50), (10, 10)}
     finally:
-        spark.conf.set(switch, "false")
+        spark.conf.set(PUSHDOWN, "false")
 
 
 def test_a_misspelt_stream_is_said_where_it_is_named_in_one_sentence(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -304,6 +305,27 @@ def test_frames_come_back_whole_split_and_byte_by_byte(
         parser = MAKERS[side]()
         assert feed_all(parser, chunks) == frames
         assert parser.held_bytes == 0
+        assert parser.message_bytes == message_bytes(frames)
+
+
+def message_bytes(frames: Sequence[Any]) -> int:
+    """Of header blocks and payloads."""
+    return sum(len(f[-2]) + len(f[-1]) for f in frames if f[0] in (PUB, MSG))
+
+
+@given(sizes=st.lists(st.integers(0, 30) | st.just(5), max_size=60), cuts=CUTS)
+def test_the_bytes_of_messages_are_counted_whichever_way_they_are_read(
+    sizes: list[int], cuts: list[int]
+) -> None:
+    block = encode_headers([("a", "b")])
+    data = b"".join(
+        encode.pub(b"a", b"", block if size == 7 else b"", bytes(size)) for size in sizes
+    )
+    for chunks in ways(data + b"NONSENSE\r\n", cuts):
+        parser = Parser.for_server()
+        got = feed_all(parser, chunks)
+        assert got[-1][0] == BAD  # type: ignore[index]
+        assert parser.message_bytes == sum(sizes) + len(block) * sizes.count(7)
 
 
 NEARLY = st.lists(
@@ -330,6 +352,7 @@ def test_garbage_never_raises_and_reads_the_same_however_it_is_cut(
             assert parser.held_bytes <= 64 + 40 + len(b"CONNECT \r\n\r\n") + len(chunk)
         assert expected is None or got == expected
         assert all(frame[0] != BAD for frame in got[:-1])  # type: ignore[index]
+        assert parser.message_bytes == message_bytes(got)
         expected = got
 
 

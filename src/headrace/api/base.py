@@ -10,6 +10,7 @@ as in Go.
 from __future__ import annotations
 
 import typing
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
@@ -18,15 +19,33 @@ import msgspec
 from ..documents import DocumentError as DocumentError
 from ..documents import read_json as read_json
 from ..documents import read_typed as read_typed
+from ..notebook import table
 
 NS_PER_S = 1_000_000_000
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of every JSON document of the API."""
+    """Base of every JSON document of the API. Printed, it shows what differs from the defaults."""
 
     durations: ClassVar[tuple[str, ...]] = ()
     always: ClassVar[tuple[str, ...]] = ()
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name}={value!r}" for name, value in _shown(self))
+        return f"{type(self).__name__}({told})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        rows = ((name, repr(value)) for name, value in _shown(self))
+        return table(("field", "value"), rows, type(self).__name__)
+
+
+def _shown(document: Document) -> Iterator[tuple[str, Any]]:
+    """The fields that are not as they are by default."""
+    for name, _, default, *_ in _columns(type(document)):
+        value = getattr(document, name)
+        if value != default and value != {}:
+            yield name, value
 
 
 D = TypeVar("D", bound=Document)

@@ -59,6 +59,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "rtt": Entry("measure the time to the server and back", "server.info:ping"),
         "doctor": Entry("find what is wrong here, and the command that mends it", "doctor:doctor"),
         "store": Entry("check, repair and export the store of a stopped broker", "store:store"),
+        "auth": Entry("make operators, accounts and users of decentralised logins", "auth:auth"),
         "context": Entry(
             "remember how to connect, as the nats tool does", "context:context", ("ctx",)
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 _OF_COMMANDS: Final = {
+    "auth": "nkeys,cli",
     "console": "console",
     "demo": "demo",
     "jobs": "jobs,cli",
@@ -37,8 +38,9 @@ def what_to_install(command: str, module: str) -> str:
     extra = _OF_PACKAGES.get(package, "")
     if not extra:
         return ""
-    if extra in _SHARED:
-        extra = _OF_COMMANDS.get(command, extra)
+    whole = _OF_COMMANDS.get(command, extra)
+    if extra in (*_SHARED, *whole.split(",")):
+        extra = whole
     name = f"headrace {command}".strip()
     return (
         f"{name}: needs the package {package}, which is not installed\n"

@@ -19,6 +19,7 @@ FILES: Final = {
     "headrace-jobs.service": "systemd: the job service",
     "headrace-pipeline@.service": "systemd: a pipeline, an instance for each file",
     "Dockerfile": "an image with broker, command, console and jobs",
+    "Dockerfile.pipeline": "an image with a pipeline's Spark and Java",
     "container.toml": "settings of the broker in the image",
     "compose.yaml": "broker, jobs on PostgreSQL and console, in containers",
     "kubernetes.yaml": "the broker on Kubernetes, with its disk",

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from .connection import Connection, connect
     from .handlers.failure import DeadLetter, OnFailure, Retry, Stop
     from .health import ConsumptionStats, Health
-    from .jetstream.backup import Backup, BackupError, TransferProgress, read_backup
-    from .jetstream.consume import Consumption
     from .jetstream.consumer import Consumer
-    from .jetstream.direct_get import DirectBatch
+    from .jetstream.consuming.consume import Consumption
     from .jetstream.message import Batch, JetStreamMessage
     from .jetstream.ordered import OrderedConsumer
-    from .jetstream.push import PushSubscription
-    from .jetstream.stored_message import StreamMessage
+    from .jetstream.receiving.push import PushSubscription
+    from .jetstream.stored.backup import Backup, BackupError, read_backup
+    from .jetstream.stored.direct_get import DirectBatch
+    from .jetstream.stored.stored_message import StreamMessage
     from .jetstream.stream import Stream
     from .jetstream.watch import Watch
     from .jetstream_context import JetStream
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from .objects.reader import ObjectReader
     from .objects.store import ObjectStore
+    from .progress import ProgressBar, TransferProgress, progress_bar
     from .publish.atomic_batch import AtomicBatch, BatchRefusedError
     from .publish.publisher import Publisher, PublishError, PublishFailure
     from .subscription import Subscription
@@ -81,6 +82,7 @@ __all__ = [
     "OnFailure",
     "Options",
     "OrderedConsumer",
+    "ProgressBar",
     "PublishError",
     "PublishFailure",
     "Publisher",
@@ -93,6 +95,7 @@ __all__ = [
     "TransferProgress",
     "Watch",
     "connect",
+    "progress_bar",
     "read_backup",
     "read_context",
 ]
@@ -101,14 +104,14 @@ _MODULES = {
     "connection": ("Connection", "connect"),
     "handlers.failure": ("DeadLetter", "OnFailure", "Retry", "Stop"),
     "health": ("ConsumptionStats", "Health"),
-    "jetstream.backup": ("Backup", "BackupError", "TransferProgress", "read_backup"),
-    "jetstream.consume": ("Consumption",),
+    "jetstream.stored.backup": ("Backup", "BackupError", "read_backup"),
+    "jetstream.consuming.consume": ("Consumption",),
     "jetstream.consumer": ("Consumer",),
-    "jetstream.direct_get": ("DirectBatch",),
+    "jetstream.stored.direct_get": ("DirectBatch",),
     "jetstream.message": ("Batch", "JetStreamMessage"),
     "jetstream.ordered": ("OrderedConsumer",),
-    "jetstream.push": ("PushSubscription",),
-    "jetstream.stored_message": ("StreamMessage",),
+    "jetstream.receiving.push": ("PushSubscription",),
+    "jetstream.stored.stored_message": ("StreamMessage",),
     "jetstream.stream": ("Stream",),
     "jetstream.watch": ("Watch",),
     "jetstream_context": ("JetStream",),
@@ -129,6 +132,7 @@ _MODULES = {
     ),
     "objects.reader": ("ObjectReader",),
     "objects.store": ("ObjectStore",),
+    "progress": ("ProgressBar", "TransferProgress", "progress_bar"),
     "publish.atomic_batch": ("AtomicBatch", "BatchRefusedError"),
     "publish.publisher": ("PublishError", "PublishFailure", "Publisher"),
     "subscription": ("Subscription",),

@@ -13,11 +13,11 @@ from ..wire.encode import pub
 from .ending import begin_to_leave, until_left, wind_up
 from .events import Event
 from .health import WELL, ConnectionState, Health, unwell
-from .jetstream.feed import Feed
+from .jetstream.consuming.feed import Feed
 from .message import HeadersLike, Message, Payload, header_block, payload_bytes, raise_if_failed
 from .metrics import ConnectionStats, stats_of
 from .net.handshake import ServerInfo, parse_servers
-from .net.lines import WORDS_BYTES_MAX, check_line
+from .net.line_limit import WORDS_BYTES_MAX, check_line
 from .net.options import Options
 from .net.own_loop import check_loop, require_loop
 from .net.ports import Subscriber
@@ -295,7 +295,7 @@ class Connection:
                 function one message after the other. Without it, iterate the subscription.
             pending_messages, pending_bytes: how much may wait to be taken; see ``Subscription``.
             answer_errors: whether a callback that raises answers whoever asked, with ServiceError; None:
-                if there is a queue, or ``subject`` has no wildcards. False is for who only listens.
+                if there is a queue, or ``subject`` has no wildcards. Give False if the callback only listens.
         """
         check_pattern(subject.encode())
         is_literal = is_valid_subject(subject.encode())

@@ -1,12 +1,12 @@
-"""A dead letter that a stream keeps is sent again, and removed. What one says: ``handlers.letters``."""
+"""Sends a dead letter again that a stream keeps, or removes it. What one says: ``dead_letter_headers``."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from ..errors import JetStreamApiError
-from .handlers.letters import Letter
-from .jetstream.stored_message import StreamMessage
+from .handlers.dead_letter_headers import Letter
+from .jetstream.stored.stored_message import StreamMessage
 from .jetstream.stream import Stream
 from .jetstream_context import JetStream
 

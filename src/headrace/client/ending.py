@@ -7,8 +7,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConnectionClosedError, TimeoutError_
-from .jetstream.feed import Feed
-from .jetstream.fetch import Fetch
+from .jetstream.consuming.feed import Feed
+from .jetstream.receiving.fetch import Fetch
 from .subscription import Subscription
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ class LeaderWaitOver(Event):
 
 @dataclass(frozen=True, slots=True)
 class ConsumptionEnded(Event):
-    """A running consume is over although nobody ended it: ``consumer`` was deleted, or is there no more."""
+    """A running consume is over although nobody ended it: ``consumer`` was deleted, or is gone."""
 
     consumer: str
     error: Exception
@@ -153,7 +153,7 @@ class EventHub:
                 queue.end()
 
     def events(self) -> AsyncIterator[Event]:
-        """Events from now on, until the connection is closed. Who lets go of the iterator gets no more."""
+        """Events from now on, until the connection is closed. They end when the iterator is let go of."""
         queue = _EventQueue()
         if self._ended:
             queue.end()

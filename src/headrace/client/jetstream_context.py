@@ -14,12 +14,12 @@ from ..api.names import API_PREFIX
 from ..api.streams import StreamConfig, StreamInfo
 from ..errors import ConfigurationError
 from ..subjects import is_valid_subject
-from .jetstream.backup import TransferProgress, restore_stream
 from .jetstream.calls import Api, check_name
 from .jetstream.configuration import known_bucket, seconds, time_text
 from .jetstream.consumer import Consumer
 from .jetstream.consumers import Consumers
 from .jetstream.ordered import OrderedConsumer
+from .jetstream.stored.backup import restore_stream
 from .jetstream.stream import Stream
 from .jetstream.streams import Streams
 from .kv import buckets
@@ -31,6 +31,7 @@ from .objects import stores
 from .objects.config import ObjectStoreOptions, object_bucket_config
 from .objects.info import ObjectStoreStatus, object_stream_name
 from .objects.store import ObjectStore
+from .progress import TransferProgress
 from .publish.atomic_batch import AtomicBatch
 from .publish.awaited import publish_awaited
 from .publish.headers import PublishOptions, duration_text, with_pairs

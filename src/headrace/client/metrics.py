@@ -205,7 +205,7 @@ class MetricsServer:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Listen no more."""
+        """Stop listening."""
         assert self._server is not None
         self._server.close()
         await self._server.wait_closed()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .app import create_app
 from .server import ConsoleServer
+from .servers import OtherServer
 from .settings import Settings
 
-__all__ = ["ConsoleServer", "Settings", "create_app"]
+__all__ = ["ConsoleServer", "OtherServer", "Settings", "create_app"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -25,6 +25,8 @@ from .routes import (
     consumers,
     dead,
     groups,
+    job_access,
+    job_schedules,
     jobs,
     live,
     messages,
@@ -38,8 +40,12 @@ from .routes import (
     streams,
     writing,
 )
+from .servers import Servers
 from .settings import Settings
 from .sources import Sources
+
+AT: Final = "/api/at/{server}/"
+"""Before the paths of one of the other servers."""
 
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -49,11 +55,19 @@ _TYPES: Final = {
 }
 
 
-def create_app(settings: Settings, sources: Sources, clock: Callable[[], float]) -> ASGIApp:
-    """The application. ``sources`` is opened and closed by the caller; ``clock`` is monotonic seconds."""
+def create_app(
+    settings: Settings,
+    sources: Sources,
+    clock: Callable[[], float],
+    servers: Servers | None = None,
+) -> ASGIApp:
+    """The application. ``sources`` is opened and closed by the caller; ``clock`` is monotonic seconds.
+
+    Of ``servers``, each has the same routes under ``/api/at/NAME``.
+    """
+    servers = servers or Servers(sources, (), clock)
     logins = Logins(settings.password, clock) if settings.password else None
     tables = (
-        sessions,
         live,
         alerts,
         streams,
@@ -66,14 +80,20 @@ def create_app(settings: Settings, sources: Sources, clock: Callable[[], float])
         buckets,
         objects,
         jobs,
+        job_access,
+        job_schedules,
         pipelines,
         spark,
         server,
         accounts,
-        metrics,
     )
     routes = [
         answers.route(method, path, partial(handler, sources))
+        for table in (sessions, metrics, *tables)
+        for method, path, handler in table.ROUTES
+    ]
+    routes += [
+        answers.route(method, path.replace("/api/", AT, 1), partial(_at, servers, handler))
         for table in tables
         for method, path, handler in table.ROUTES
     ]
@@ -82,8 +102,13 @@ def create_app(settings: Settings, sources: Sources, clock: Callable[[], float])
         routes=routes,
         exception_handlers={404: _no_page, 405: _no_page, Exception: answers.unexpected},
     )
-    app.state.settings, app.state.logins = settings, logins
+    app.state.settings, app.state.logins, app.state.servers = settings, logins, servers
     return Guard(app, names=_names(settings), logins=logins, read_only=settings.read_only)
+
+
+async def _at(servers: Servers, handler: Callable[..., Any], request: Request) -> Any:
+    """What a handler answers of the server that the path names."""
+    return await handler(await servers.of(request.path_params["server"]), request)
 
 
 def _names(settings: Settings) -> Names | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -48,7 +49,7 @@ _OPEN: Final = ("/api/session",)
 
 _METRICS: Final = "/metrics"
 _API: Final = "/api/"
-_OBJECTS: Final = "/api/objects/"
+_OBJECT: Final = re.compile("/api/(at/[^/]+/)?objects/")
 _CLOSED: Final = (_API, _METRICS)
 """What needs the password; scrapers, who have no cookie, give it with each request (HTTP basic)."""
 
@@ -127,7 +128,7 @@ class Guard:
 
 def _most(method: str, path: str) -> int:
     """How many bytes a request's body may have."""
-    return UPLOAD_BYTES_MAX if method == "PUT" and path.startswith(_OBJECTS) else BODY_BYTES_MAX
+    return UPLOAD_BYTES_MAX if method == "PUT" and _OBJECT.match(path) else BODY_BYTES_MAX
 
 
 def _length(headers: Headers, most: int) -> int:

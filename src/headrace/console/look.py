@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 from ..api.consumers import ConsumerInfo
 from ..api.roles import shows_progress
 from ..api.streams import StreamInfo
-from ..groups.look import GroupLag, rates
-from ..groups.records import ElasticGroup, StaticGroup
+from ..groups.record.records import ElasticGroup, StaticGroup
+from ..groups.watching.progress import GroupLag, rates
 from .history import rate
 from .pipelines import Pipelines, queries_of
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, Self
 
 import uvicorn
 
 from ..client.connection import Connection
-from ..client.events import ErrorEvent, Event
 from ..client.jetstream_context import JetStream
-from ..errors import ConfigurationError, HeadraceError
+from ..errors import ConfigurationError
 from .app import create_app
+from .servers import OtherServer, Servers, note, stop
 from .settings import Settings
 from .sources import Monitoring, Sources
 
-_LOG: Final = logging.getLogger("headrace.console")
 BACKLOG: Final = 128
 CONNECTIONS_MAX: Final = 500  # one more is answered 503
 
@@ -36,7 +34,16 @@ class _Server(uvicorn.Server):
 class ConsoleServer:
     """``async with ConsoleServer(settings, connection) as console``: serves until it is left.
 
-    Takes the arguments of ``Sources``. Raises ConfigurationError if the port cannot be had.
+    Args:
+        settings: where it listens, and what it may do.
+        connection: to the server it shows; the caller closes it.
+        js: the connection's context; None for the usual one.
+        monitoring: answers for the server's monitoring where it is in the same process.
+        http: an ``httpx2.AsyncClient`` for job service and monitoring port, instead of one of its own.
+        others: more servers to show, each connected to when a browser first asks for it.
+
+    Raises:
+        ConfigurationError: the port cannot be had, or the others are too many or have names twice.
     """
 
     def __init__(
@@ -46,9 +53,11 @@ class ConsoleServer:
         js: JetStream | None = None,
         monitoring: Monitoring | None = None,
         http: Any = None,
+        others: Iterable[OtherServer] = (),
     ) -> None:
         self.settings = settings
         self.sources = Sources(settings, connection, js, monitoring, http)
+        self.servers = Servers(self.sources, others, time.monotonic)
         self._connection = connection
         self._stack = contextlib.AsyncExitStack()
         self._port = 0
@@ -64,9 +73,10 @@ class ConsoleServer:
             listener = stack.enter_context(self._listen())
             self._port = listener.getsockname()[1]
             await stack.enter_async_context(self.sources)
-            noting = asyncio.create_task(_note(self._connection.events()), name="console-errors")
-            stack.push_async_callback(_cancel, noting)
-            app = create_app(self.settings, self.sources, time.monotonic)
+            noting = asyncio.create_task(note(self._connection.events()), name="console-errors")
+            stack.push_async_callback(stop, noting)
+            stack.push_async_callback(self.servers.close)
+            app = create_app(self.settings, self.sources, time.monotonic, self.servers)
             server = _Server(
                 uvicorn.Config(
                     app,
@@ -79,12 +89,18 @@ class ConsoleServer:
                 )
             )
             serving = asyncio.create_task(server.serve(sockets=[listener]), name="console-http")
-            stack.push_async_callback(_end, server, serving, self.sources)
+            stack.push_async_callback(self._end, server, serving)
             self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
+
+    async def _end(self, server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
+        self.sources.ending.set()  # before: what still answers is cut off, with a traceback
+        self.servers.end()
+        server.should_exit = True
+        await serving
 
     def _listen(self) -> socket.socket:
         host, port = self.settings.host, self.settings.port
@@ -95,25 +111,3 @@ class ConsoleServer:
             raise ConfigurationError(
                 f"console: cannot listen on {host}:{port}: {error.strerror or error}; --port takes another"
             ) from error
-
-
-async def _end(server: uvicorn.Server, serving: asyncio.Task[None], sources: Sources) -> None:
-    sources.ending.set()  # before: what still answers is cut off, with a traceback
-    server.should_exit = True
-    await serving
-
-
-async def _note(events: AsyncIterator[Event]) -> None:
-    """Log what failed with nobody waiting: what a server says in a line, anything else with its traceback."""
-    async for event in events:
-        if isinstance(event, ErrorEvent):
-            error = event.error
-            about = f"{event.about}: " if event.about else ""
-            _LOG.warning(
-                "%s%s", about, error, exc_info=None if isinstance(error, HeadraceError) else error
-            )
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

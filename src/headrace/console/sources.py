@@ -73,6 +73,11 @@ class Sources:
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
 
+    @property
+    def http(self) -> Any:
+        """The client it was given, or has made by now."""
+        return self._http
+
     async def monitoring(self, page: str, options: dict[str, Any]) -> dict[str, Any]:
         """A document of the server's monitoring. Raises RefusedError (503)."""
         if self._given is not None:
@@ -125,7 +130,7 @@ class Sources:
         document = _document(reply.payload, "the server")
         found = document.get("data", document) if isinstance(document, dict) else None
         if not isinstance(found, dict):
-            raise _unavailable("what the server told is no JSON object")
+            raise _unavailable("what the server answered is not a JSON object")
         return found
 
     async def _request(self, method: str, url: str, **keywords: Any) -> Any:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..api.streams import StreamInfo, StreamInfoRequest
-from ..client.jetstream.stored_message import if_found
+from ..client.jetstream.stored.stored_message import if_found
 from ..client.jetstream.stream import Stream
 from ..client.jetstream_context import JetStream
+from ..client.seam import api_of
 from ..limits import SUBJECTS_PER_PAGE
 
 SHOWN: Final = 500
@@ -84,12 +85,12 @@ async def subjects_of(
 
 async def _page(js: JetStream, name: str, pattern: str, offset: int) -> _Page:
     request = StreamInfoRequest(subjects_filter=pattern, offset=offset)
-    return await js._api.call(_Page, ("STREAM", "INFO", name), request, repeatable=True)
+    return await api_of(js).call(_Page, ("STREAM", "INFO", name), request, repeatable=True)
 
 
 async def _first(js: JetStream, info: StreamInfo, every: str) -> Subjects:
     """The subjects of a stream's first messages: many by one question if it allows direct gets, or a few."""
-    stream = Stream(js._api, info.config.name)
+    stream = Stream(api_of(js), info.config.name)
     begin = max(1, info.state.first_seq)
     counts: dict[str, int | None] = {}
     if info.config.allow_direct:

@@ -93,6 +93,11 @@ class Watcher:
             self.number += 1
             self._changed.notify_all()
 
+    async def first_look(self) -> None:
+        """Wait until there was a look, or until one has failed."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.number > 0)
+
     def _failed(self, told: str, fault: Exception | None = None) -> None:
         """Tell the pages, and the log once."""
         if told != self.error:
@@ -153,6 +158,10 @@ class Watcher:
             if stream in ("", owner)
         ]
 
+    def address(self) -> str:
+        """Where the server is, without who we are there."""
+        return self._connection.server.rpartition("//")[2].rpartition("@")[2]
+
     def _server(self) -> dict[str, Any]:
         info = self._connection.server_info
         return {
@@ -160,7 +169,7 @@ class Watcher:
             "version": info.version,
             "headrace": info.headrace,
             "cluster": info.cluster,
-            "url": self._connection.server.rpartition("@")[2],
+            "url": self.address(),
             "connected": self._connection.is_connected,
         }
 

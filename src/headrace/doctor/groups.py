@@ -6,8 +6,8 @@ from ..api.errors import Errors
 from ..client import JetStream, KeyValue
 from ..errors import JetStreamApiError
 from ..groups import ElasticGroup, GroupError, GroupNotFoundError, StaticGroup
-from ..groups.bucket import Records
-from ..groups.trouble import troubles
+from ..groups.server.bucket import Records
+from ..groups.watching.trouble import troubles
 from ..quantities import counted
 from .findings import Findings
 

@@ -2,17 +2,16 @@
 
 The room decides which member reads which partition, when an owner may begin and must stop, and what a
 handler sees. It is handed a JetStream context (``connection.jetstream()``) of the client, and stands on
-the client alone, so it runs on any server. Begin reading at ``records`` (what a group is) and
-``assignment`` (who owns what), then ``static`` and ``elastic`` (what users call), then ``member`` (a
-member at work). Source: the partitioned consumer groups document.
+the client alone, so it runs on any server. Begin reading at ``record`` (what a group is, and who owns what),
+then ``static`` and ``elastic`` (what users call), then ``member`` (a member at work). ``server`` is what a
+group has there, ``changing`` how one is changed, ``watching`` whether it gets on, ``scaling`` how many
+members it should have. Source: the partitioned consumer groups document.
 """
 
 from __future__ import annotations
 
 from . import elastic, static
-from .assignment import MemberMapping
-from .change import ChangeProgress
-from .change_record import GroupChange
+from .changing.change import ChangeProgress
 from .errors import (
     GroupChangedError,
     GroupConfigurationError,
@@ -28,7 +27,9 @@ from .errors import (
 )
 from .member import DeadLetter, Membership, OnFailure, Retry, Stop
 from .message import GroupMessage
-from .records import ElasticGroup, Layout, PartitioningFilter, StaticGroup
+from .record.assignment import MemberMapping
+from .record.change import GroupChange
+from .record.records import ElasticGroup, Layout, PartitioningFilter, StaticGroup
 from .start import AfterConsumer, AfterGroup
 
 __all__ = [

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..client import KeyExistsError
 from ..errors import DisconnectedError, JetStreamApiError, NoRespondersError, TimeoutError_
-from .autoscaler import Autoscaler, Decision, Policy, pool_of
-from .bucket import Records
 from .errors import GroupConfigurationError
 from .lag import measure
-from .records import ElasticGroup
+from .record.records import ElasticGroup
+from .scaling.autoscaler import Autoscaler, Decision, Policy, pool_of
+from .server.bucket import Records
 
 if TYPE_CHECKING:
     from ..client import JetStream

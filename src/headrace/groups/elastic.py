@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Unpack
 
 from ..api.consumers import ConsumerConfig
 from ..client import JetStream, KeyExistsError
-from . import change as under_way
-from . import consumers, trouble, work_queue
-from .assignment import MemberMapping
-from .bucket import ATTEMPTS, Records
-from .change import OnProgress
-from .changing import CLOSED_BYTES
-from .errors import GroupConfigurationError, GroupError
-from .member import Membership, OnFailure
-from .member.crew import Handler
+from .changing import change as under_way
+from .changing.change import OnProgress
+from .creation import Creation, remove
+from .errors import GroupConfigurationError
+from .member import Membership
+from .member.joining import JoinOptions
+from .member.shared import Handler
 from .message import GroupMessage
-from .names import check_group_name
-from .records import LIMITS, ElasticGroup, Layout, PartitioningFilter
-from .start import Beginning, Start, beginning, check_start
-from .validation import mappings_given, texts_given
+from .record.assignment import MemberMapping
+from .record.change import CLOSED_BYTES
+from .record.names import check_group_name
+from .record.records import LIMITS, ElasticGroup, Layout, PartitioningFilter
+from .record.validation import mappings_given, texts_given
+from .server import consumers, work_queue
+from .server.bucket import ATTEMPTS, Records
+from .start import Start
+from .watching import trouble
 
 __all__ = [
     "active_members",
@@ -98,36 +101,8 @@ async def create(
         mappings_given(member_mappings),
         layout,
     )
-    wanted.validate()
-    check_start(start)
-    origin = await consumers.origin_of(js, stream, "elastic")
-    work_queue.config_of(wanted, origin)
-    found: builtins.list[Beginning] = []
-
-    async def first() -> Beginning:
-        if not found:
-            found.append(await beginning(js, origin, start))
-        return found[0]
-
-    records = Records(js, ElasticGroup)
-    await records.make(origin.config.num_replicas)
-
-    async def prepare() -> ElasticGroup:
-        if (buried := await records.buried(stream, group)) is not None:
-            await _remove(js, records, buried)
-        await trouble.check_new(js, wanted, origin)
-        await first()
-        await work_queue.prepare(js, wanted, origin)
-        return wanted
-
-    stored, created = await records.create_or_get(wanted, prepare)
-    try:
-        await work_queue.ensure(js, stored, origin, first)
-    except GroupError:
-        if created:
-            await records.delete(stream, group, revision=stored.revision)
-        raise
-    return stored
+    creation = Creation(js, wanted, start)
+    return await creation.write(await creation.check())
 
 
 async def update(
@@ -286,7 +261,7 @@ async def delete(js: JetStream, stream: str, group: str) -> None:
     """
     records = Records(js, ElasticGroup)
     record = await records.bury(stream, group)
-    await _remove(js, records, record)
+    await remove(js, records, record)
 
 
 async def active_members(js: JetStream, stream: str, group: str) -> builtins.list[str]:
@@ -323,13 +298,7 @@ def join(
     member: str,
     handler: Handler | None = None,
     config: ConsumerConfig | None = None,
-    *,
-    concurrency: int = 1,
-    key: Callable[[GroupMessage], Hashable] | None = None,
-    on_failure: OnFailure | None = None,
-    on_active: Callable[[int], object] | None = None,
-    on_standby: Callable[[], object] | None = None,
-    on_error: Callable[[Exception], object] | None = None,
+    **options: Unpack[JoinOptions[GroupMessage]],
 ) -> Membership[ElasticGroup]:
     """One instance of a member at work: ``async with elastic.join(…) as membership``.
 
@@ -345,12 +314,7 @@ def join(
         member,
         handler,
         config,
-        concurrency=concurrency,
-        key=key,
-        on_failure=on_failure,
-        on_active=on_active,
-        on_standby=on_standby,
-        on_error=on_error,
+        **options,
     )
 
 
@@ -405,7 +369,7 @@ async def drop_members(
 async def set_mappings(
     js: JetStream, stream: str, group: str, mappings: Iterable[MemberMapping]
 ) -> ElasticGroup:
-    """Distribute the partitions by hand. Members that were added by name are none any more.
+    """Distribute the partitions by hand. Members that were added by name are members no longer.
 
     Raises as ``add_members``.
     """
@@ -477,12 +441,3 @@ def _filter_given(given: PartitioningFilter) -> PartitioningFilter:
         )
     pattern, wildcards = given
     return PartitioningFilter(pattern, None if wildcards is None else tuple(wildcards))
-
-
-# Creation and deletion
-
-
-async def _remove(js: JetStream, records: Records[ElasticGroup], record: ElasticGroup) -> None:
-    """Delete what belongs to a group whose record is buried."""
-    await work_queue.remove(js, record)
-    await records.forget(record)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..api.errors import Errors
 from ..client import Stream
+from ..client.seam import api_of
 from ..errors import JetStreamApiError
 from .errors import GroupConfigurationError, NotOwnedError
 
@@ -109,7 +110,7 @@ async def was_acknowledged(js: JetStream, stream: str, sequence: int, consumer: 
         info = await (await js.consumer(stream, consumer)).info()
         return info.ack_floor.stream_seq >= sequence
     try:
-        await Stream(js._api, stream).get_message(sequence)  # of the leader: a copy may lag
+        await Stream(api_of(js), stream).get_message(sequence)  # of the leader: a copy may lag
     except JetStreamApiError as error:
         if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
             raise

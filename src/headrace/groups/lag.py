@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from ..api.errors import Errors
 from ..errors import JetStreamApiError, NoRespondersError
 from ..limits import INFOS_PER_PAGE
-from . import names
-from .consumers import stream_of
 from .errors import GroupNotFoundError
-from .look import (
+from .record import names
+from .record.records import ElasticGroup, StaticGroup, first_of
+from .server.consumers import stream_of
+from .watching.progress import (
     First,
     GroupLag,
     MemberLag,
@@ -31,9 +32,8 @@ from .look import (
     lag_of,
     rates,
 )
-from .reach import Trouble
-from .records import ElasticGroup, StaticGroup, first_of
-from .trouble import troubles as _troubles
+from .watching.reach import Trouble
+from .watching.trouble import troubles as _troubles
 
 if TYPE_CHECKING:
     from ..api.consumers import ConsumerInfo

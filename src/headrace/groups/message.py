@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..client.message import preview
+from ..client.seam import answer_of, confirm, is_decided_elsewhere
 from ..errors import (
     AckUnknownError,
     DisconnectedError,
+    HeadraceError,
     NoRespondersError,
     ProtocolError,
     TimeoutError_,
 )
 from .errors import NotConfirmedError, NotOwnedError
-from .names import split_subject
+from .record.names import SOURCE, split_subject
 
 if TYPE_CHECKING:
     from ..api.acks import AckTokens
     from ..client import JetStreamMessage
     from ..client.jetstream.message import Queued
     from ..client.message import Headers
-    from .member.lease import Generation
+    from .member.ownership.lease import Generation
 else:
     JetStreamMessage = Generation = Any  # msgspec evaluates the annotations of a struct
-
-
-SOURCE: Final = "Nats-Stream-Source"
-"""The header that says where a copy comes from."""
 
 
 class GroupMessage(msgspec.Struct, eq=False):
@@ -39,7 +37,7 @@ class GroupMessage(msgspec.Struct, eq=False):
     be awaited or not; ``ack_sync`` waits until the server has it on disk.
     """
 
-    # A struct, because one is made per message: it costs a third of what a class with slots does.
+    # A struct, because one is made per message: it costs a third of what a class with limit does.
     _message: JetStreamMessage
     _generation: Generation
 
@@ -108,14 +106,8 @@ class GroupMessage(msgspec.Struct, eq=False):
         return self._message.is_answered
 
     @property
-    def _is_confirmed(self) -> bool:
-        """Whether another delivery of it, to this instance, is acknowledged, and that is confirmed."""
-        confirmed = self._generation.confirmed
-        return bool(confirmed) and self._message.metadata.stream_seq in confirmed
-
-    @property
     def _answered(self) -> bool | str:
-        return self._message._answered
+        return answer_of(self._message)
 
     def __repr__(self) -> str:
         where = f"partition {self.partition}"
@@ -160,7 +152,7 @@ class GroupMessage(msgspec.Struct, eq=False):
         generation, in_doubt = self._generation, False
         while generation.is_owned:
             try:
-                await self._message._confirm(timeout, must_be_current=True)
+                await confirm(self._message, timeout)
             except NoRespondersError as error:
                 generation.lease.end()
                 raise self._not_owned("its consumer is gone", in_doubt) from error
@@ -173,10 +165,10 @@ class GroupMessage(msgspec.Struct, eq=False):
                 if timeout is not None:
                     raise
                 in_doubt = True
-                if self._message._is_decided_elsewhere():
+                if is_decided_elsewhere(self._message):
                     generation.lease.end()
             else:
-                if generation.is_owned:
+                if await _is_still_ours(generation):
                     generation.confirm(self._message.metadata.stream_seq)
                     return
                 raise self._not_owned("the confirmation came late", in_doubt=True)
@@ -191,3 +183,32 @@ class GroupMessage(msgspec.Struct, eq=False):
         whose = f"partition {self.partition} is not ours any more (generation {self.generation})"
         text = f"{whose}: {why}; {then}"
         return NotConfirmedError(text) if in_doubt else NotOwnedError(text)
+
+
+async def _is_still_ours(generation: Generation) -> bool:
+    """Whether it surely was when the server answered. A consumer that was deleted and made again would take
+    our acknowledgement for that of another one's delivery. Who pulls hears of it; who leaves asks."""
+    if generation.asks is not None and generation.is_owned:
+        try:
+            is_ours = await generation.asks()
+        except HeadraceError:  # the consumer is gone, or nobody can tell
+            is_ours = False
+        if not is_ours:
+            generation.lease.end()
+    return generation.is_owned
+
+
+def delivered(message: GroupMessage) -> JetStreamMessage:
+    """The message as the consumer delivered it."""
+    return message._message
+
+
+def owner_of(message: GroupMessage) -> Generation:
+    """The generation that it was delivered to."""
+    return message._generation
+
+
+def is_confirmed(message: GroupMessage) -> bool:
+    """Whether another delivery of it, to this instance, is acknowledged, and that is confirmed."""
+    confirmed = message._generation.confirmed
+    return bool(confirmed) and message._message.metadata.stream_seq in confirmed

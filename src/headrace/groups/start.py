@@ -11,17 +11,19 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 from ..api.errors import Errors
 from ..client import Stream
 from ..client.jetstream.configuration import time_text
+from ..client.seam import api_of
 from ..errors import JetStreamApiError
-from .bucket import Records
-from .consumers import consumers_of, existing, stream_of
 from .errors import GroupConfigurationError, GroupError, GroupNotFoundError
-from .message import SOURCE
-from .records import ElasticGroup, StaticGroup
+from .record.names import SOURCE
+from .record.records import ElasticGroup, StaticGroup
+from .server.bucket import Records
+from .server.consumers import consumers_of, existing, stream_of
+from .server.work_queue import Beginning
 
 if TYPE_CHECKING:
     from ..api.streams import StreamInfo
@@ -62,13 +64,6 @@ Start = int | datetime | Literal["all", "now"] | AfterConsumer | AfterGroup
 where a consumer or another group is."""
 
 
-class Beginning(NamedTuple):
-    """The first message, by its sequence or its time; neither: the first there is."""
-
-    sequence: int = 0
-    time: str | None = None
-
-
 def check_start(start: object) -> None:
     """Raises GroupConfigurationError."""
     if isinstance(start, (AfterConsumer, AfterGroup)) or start in ("all", "now"):
@@ -107,7 +102,7 @@ async def first_sequence(js: JetStream, origin: StreamInfo, start: Start) -> int
     if not isinstance(start, datetime):
         return (await beginning(js, origin, start)).sequence
     check_start(start)
-    stream = Stream(js._api, origin.config.name, origin)
+    stream = Stream(api_of(js), origin.config.name, origin)
     try:
         return (await stream.get_next_message(">", start_time=start)).sequence
     except JetStreamApiError as error:

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
+from typing import Unpack
 
 from ..api.consumers import ConsumerConfig
 from ..client import JetStream
-from . import consumers, trouble
-from .assignment import MemberMapping
-from .bucket import Found, Records
 from .errors import GroupExistsError
-from .member import Membership, OnFailure
-from .member.crew import Handler
+from .member import Membership
+from .member.joining import JoinOptions
+from .member.shared import Handler
 from .message import GroupMessage
-from .names import check_group_name
-from .records import Layout, StaticGroup
+from .record.assignment import MemberMapping
+from .record.names import check_group_name
+from .record.records import Layout, StaticGroup
+from .record.validation import mappings_given, texts_given
+from .server import consumers
+from .server.bucket import Found, Records
 from .start import Start, check_start, first_sequence
-from .validation import mappings_given, texts_given
+from .watching import trouble
 
 __all__ = ["active_members", "create", "delete", "get", "is_active", "join", "list", "step_down"]
 
@@ -156,13 +159,7 @@ def join(
     member: str,
     handler: Handler | None = None,
     config: ConsumerConfig | None = None,
-    *,
-    concurrency: int = 1,
-    key: Callable[[GroupMessage], Hashable] | None = None,
-    on_failure: OnFailure | None = None,
-    on_active: Callable[[int], object] | None = None,
-    on_standby: Callable[[], object] | None = None,
-    on_error: Callable[[Exception], object] | None = None,
+    **options: Unpack[JoinOptions[GroupMessage]],
 ) -> Membership[StaticGroup]:
     """One instance of a member at work: ``async with static.join(…) as membership``.
 
@@ -178,12 +175,7 @@ def join(
         member,
         handler,
         config,
-        concurrency=concurrency,
-        key=key,
-        on_failure=on_failure,
-        on_active=on_active,
-        on_standby=on_standby,
-        on_error=on_error,
+        **options,
     )
 
 

@@ -13,6 +13,8 @@ from ..visitors import LOOPBACK_NAMES, Names, is_loopback, name_of
 from . import limits
 from .models import Options
 from .policy import RetryPolicy
+from .tls import TlsConfig
+from .vault import Vault, read_keys
 
 __all__ = ["Config", "load_config"]
 
@@ -69,7 +71,11 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     keep_messages_days: float | None = None
     keep_dead_days: float | None = None
     keep_attempts_days: float | None = 7.0
+    keep_audit_days: float | None = 90.0
+    encryption_keys_file: str = ""
+    encryption_keys: tuple[str, ...] = ()
     archive_directory: str = ""
+    tls: TlsConfig | None = None
     gateway: GatewayConfig | None = None
     outcomes: OutcomesConfig | None = None
     feeds: list[FeedConfig] = []
@@ -93,6 +99,10 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             raise ConfigurationError("payload_bytes_max: 1 to 67108864")
         if not 1 <= self.database_threads <= 64:
             raise ConfigurationError("database_threads: 1 to 64")
+        if self.encryption_keys and self.encryption_keys_file:
+            raise ConfigurationError(
+                "encryption_keys_file: accepted is this, or HEADRACE_JOBS_ENCRYPTION_KEYS, but not both"
+            )
         for name in self.allowed_hosts:
             if not name or name != name_of(name) or "/" in name:
                 raise ConfigurationError(
@@ -122,6 +132,12 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         if not self.admin_token:
             return Names(own, local=True)
         return Names(own, local=True) if self.allowed_hosts else None
+
+    def vault(self) -> Vault:
+        """What seals secrets in the database, with the keys of the file or of the environment."""
+        if self.encryption_keys_file:
+            return Vault(read_keys(Path(self.encryption_keys_file)))
+        return Vault(self.encryption_keys)
 
     def options(self) -> Options:
         """The options of the service itself."""

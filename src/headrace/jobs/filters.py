@@ -1,9 +1,9 @@
-"""Which messages of a channel a consumer gets: by the message's subject, and by its headers. Pure."""
+"""Which messages of a channel a consumer gets: by the message's subject, its headers, its payload. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -11,8 +11,10 @@ from ..errors import InvalidSubjectError
 from ..subjects import SubjectFilter, check_subject
 from . import limits
 from .errors import JobsError, bad_request
+from .patterns import fits_parts
+from .payloads import check_paths, fitting_paths
 
-__all__ = ["SUBJECT", "MessageFilter", "checked_subject", "compiled", "fits"]
+__all__ = ["SUBJECT", "MessageFilter", "Takes", "checked_subject", "compiled", "fits"]
 
 SUBJECT: Final = "X-Headrace-Subject"
 """The stored header that has a message's subject."""
@@ -25,16 +27,18 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     ``subjects`` are patterns as of NATS (``*`` is one token, ``>`` the rest); one that fits is enough, and a
     message without a subject fits none. ``headers`` has, for each name, patterns of its value (``*`` is any
-    text, also none); of each name one has to fit, and a message without that header does not.
+    text, also none); of each name one has to fit, and a message without that header does not. ``payload`` has
+    the same for each path into its JSON, such as ``$.order.id``.
     """
 
     subjects: tuple[str, ...] = ()
     headers: dict[str, tuple[str, ...]] = {}
+    payload: dict[str, tuple[str, ...]] = {}
 
     @property
     def takes_all(self) -> bool:
         """Whether every message fits."""
-        return not self.subjects and not self.headers
+        return not self.subjects and not self.headers and not self.payload
 
     def check(self) -> None:
         """Reject an invalid filter: 400, with the field."""
@@ -56,6 +60,7 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             if not patterns:
                 raise _invalid("one or more patterns are accepted; `*` is any value", field)
             _check_list(patterns, limits.FILTER_PATTERNS_MAX, field)
+        check_paths(self.payload, "filter.payload")
 
 
 def checked_subject(subject: str, field: str) -> str:
@@ -71,8 +76,14 @@ def checked_subject(subject: str, field: str) -> str:
     return subject
 
 
-def compiled(wanted: MessageFilter) -> Callable[[Mapping[str, str]], bool]:
-    """Tells by the headers of a message (their names in lower case) whether it fits."""
+Takes = Callable[[Mapping[str, str], Callable[[], Any]], bool]
+"""Tells of a message whether it fits: by its headers (their names in lower case), and by what returns the
+payload's JSON (or ``MISSING``), which is asked if it matters.
+"""
+
+
+def compiled(wanted: MessageFilter) -> Takes:
+    """Tells whether a message fits."""
     by_subject = (
         SubjectFilter(pattern.encode() for pattern in wanted.subjects).matches
         if wanted.subjects
@@ -83,39 +94,25 @@ def compiled(wanted: MessageFilter) -> Callable[[Mapping[str, str]], bool]:
         for name, patterns in wanted.headers.items()
     ]
 
-    def takes(headers: Mapping[str, str]) -> bool:
+    by_payload = fitting_paths(wanted.payload) if wanted.payload else None
+
+    def takes(headers: Mapping[str, str], document: Callable[[], Any]) -> bool:
         if by_subject is not None:
             subject = headers.get(SUBJECT.lower())
             if subject is None or not by_subject(subject.encode()):
                 return False
         for name, patterns in by_header:
             value = headers.get(name)
-            if value is None or not any(_fits(parts, value) for parts in patterns):
+            if value is None or not any(fits_parts(parts, value) for parts in patterns):
                 return False
-        return True
+        return by_payload is None or by_payload(document())
 
     return takes
 
 
 def fits(pattern: str, value: str) -> bool:
     """Whether ``value`` is like ``pattern``, in which ``*`` is any text."""
-    return _fits(pattern.split(_ANY), value)
-
-
-def _fits(parts: Sequence[str], value: str) -> bool:
-    """Each part where it is found first: no pattern takes longer than its length times the value's."""
-    if len(parts) == 1:
-        return value == parts[0]
-    first, *between, last = parts
-    at, end = len(first), len(value) - len(last)
-    if at > end or not value.startswith(first) or not value.endswith(last):
-        return False
-    for part in between:
-        found = value.find(part, at, end)
-        if found < 0:
-            return False
-        at = found + len(part)
-    return True
+    return fits_parts(pattern.split(_ANY), value)
 
 
 def _check_list(patterns: Sequence[str], most: int, field: str) -> None:

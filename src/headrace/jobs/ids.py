@@ -18,6 +18,8 @@ __all__ = [
     "hash_token",
     "is_job_number",
     "job_number",
+    "key_id_of",
+    "new_key",
     "new_lease",
     "new_message_id",
     "new_token",
@@ -28,6 +30,8 @@ __all__ = [
 
 _ID: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.ID_CHARS_MAX}}}\Z")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_KEY: Final = re.compile(r"hrk_([0-9a-f]{16})_[A-Za-z0-9_-]{32}\Z")
+_KEY_PREFIX: Final = "hrk_"
 _JOB: Final = re.compile(r"[1-9][0-9]{0,17}\Z")
 
 
@@ -71,6 +75,20 @@ def job_number(value: str) -> int:
 def new_token() -> str:
     """A random token of 192 bits."""
     return secrets.token_urlsafe(24)
+
+
+def new_key() -> tuple[str, str]:
+    """The id of a new API key, and the key itself, of 192 random bits."""
+    key_id = secrets.token_hex(8)
+    return key_id, f"{_KEY_PREFIX}{key_id}_{new_token()}"
+
+
+def key_id_of(given: str) -> str | None:
+    """The id in a text that looks like an API key; empty if only its beginning does; None: no key."""
+    if not given.startswith(_KEY_PREFIX):
+        return None
+    found = _KEY.match(given)
+    return "" if found is None else found[1]
 
 
 def new_lease() -> str:

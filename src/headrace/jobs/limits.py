@@ -30,7 +30,26 @@ JOBS_OF_MESSAGE_MAX: Final = (
 QUEUED_JOBS_DEFAULT: Final = 25
 QUEUED_JOBS_MAX: Final = 100  # a larger `limit` is clipped, as specified
 
+PATH_CHARS_MAX: Final = 255  # a longer path into a payload: 400
+PATH_STEPS_MAX: Final = 16  # more names and indexes in it: 400
+PAYLOAD_PATHS_MAX: Final = 16  # more paths in a filter or a search by payload: 400
+SEARCH_ROWS: Final = 1000  # jobs whose payloads one page, or one slice, of a search looks into
+SEARCH_BYTES_MAX: Final = 8 * 1024 * 1024  # and bytes of these payloads; one in any case
+UNIQUE_PARTS_MAX: Final = 16  # more parts by which a message is unique: 400
+UNIQUE_S_MAX: Final = 366 * 86_400.0  # unique for longer: 400
+
+# Access.
+KEYS_MAX: Final = 1000  # more keys, with those that are over and not removed yet: 409
+KEY_CHANNELS_MAX: Final = 64  # more patterns of channels in a key: 400
+KEY_S_MIN: Final = 1.0  # a key that is valid for less: 400
+KEY_S_MAX: Final = 10 * 366 * 86_400.0  # or for more: 400
+KEY_SEEN_S: Final = 1.0  # so long a process goes on with what it has read of a key
+KEYS_SEEN_MAX: Final = 1000  # keys that a process keeps so; more: it forgets all
+AUDIT_REFUSALS_PER_MINUTE: Final = 120  # of one process; more are counted, not written
+AUDIT_TEXT_CHARS_MAX: Final = 1024  # a longer text in the audit log is cut
+
 # Leases.
+PROGRESS_NOTE_CHARS_MAX: Final = 255  # a longer note about how far a job is: 400
 CLAIM_MAX: Final = 500  # more jobs in one claim: 400
 CLAIM_BYTES_MAX: Final = (
     16
@@ -62,6 +81,10 @@ PUSH_CONCURRENCY_DEFAULT: Final = 20
 PUSH_CONCURRENCY_MAX: Final = 1000
 PUSH_CONNECTIONS_IDLE_MAX: Final = 256  # kept alive per process; the oldest is closed for one more
 PUSH_CONNECTION_IDLE_S: Final = 30.0
+PUSH_NODE_S: Final = 8.0  # a process that has said nothing for so long pushes no more: others do
+PUSH_BEAT_S: Final = 2.0  # it says so as often
+CALLS_SLOT_S: Final = 300  # calls of an endpoint are counted by as many seconds
+CALLS_KEPT_S: Final = 86_400  # and so long; asked for more: 400
 RETRY_AFTER_S_MAX: Final = 3600.0  # a longer Retry-After is treated as this
 
 # Retries. By default an endpoint may be down for a day: 5 s doubled up to 6 h, each up to a fifth shorter,

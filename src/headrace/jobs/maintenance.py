@@ -14,7 +14,7 @@ from . import counting, limits
 from .archive import Archive
 from .errors import JobsError
 from .runtime import Runtime
-from .service import publishing, removing, retention, scheduling, upkeep
+from .service import calls, publishing, removing, retention, scheduling, upkeep
 from .store import Tx
 
 __all__ = ["Maintenance"]
@@ -27,6 +27,7 @@ _LEAD_S: Final = 10.0
 _RENEW_S: Final = 3.0
 _FOLD_S: Final = 5.0
 _RETAIN_S: Final = 60.0
+_CALLS_S: Final = 10.0
 _SLICES: Final = 10  # of removals in a tick
 
 
@@ -39,6 +40,7 @@ class Maintenance:
         self._runtime = runtime
         self._keep = keep or retention.Keep()
         self._archive = archive
+        self._calls = calls.Teller(runtime.metrics)
         self._leads_until_s = 0.0
         self._last_s: dict[str, float] = {}
         # A lease, and what is scheduled, is at least so long: nothing that begins meanwhile is overlooked.
@@ -73,6 +75,10 @@ class Maintenance:
             await attempt("cron", self._fire)
         if removed:
             await attempt("removals", self._remove)
+        if self._is_time("keys", _FOLD_S):
+            await attempt("keys", self._note_keys)
+        if self._is_time("calls", _CALLS_S):
+            await attempt("calls", self._tell_calls)
         if not await attempt("lead", self._lead):
             self._leads_until_s = 0.0
             return
@@ -87,6 +93,11 @@ class Maintenance:
     async def resign(self) -> None:
         """Let another process lead at once; if the database is away, it does when our time is over."""
         node = self._runtime.node
+        try:
+            await self._note_keys()
+            await self._tell_calls()
+        except JobsError as error:
+            _LOG.warning("the last use of API keys, or the last calls, are not stored: %s", error)
         if self._leads_until_s:
             self._leads_until_s = 0.0
             try:
@@ -116,6 +127,17 @@ class Maintenance:
             return False
         self._last_s[what] = now_s
         return True
+
+    async def _note_keys(self) -> None:
+        """Store when this process's API keys were last used."""
+        await self._runtime.keys.note_used()
+
+    async def _tell_calls(self) -> None:
+        """Add what this process has called since it last told."""
+        items, counted = self._calls.news()
+        if items:
+            await self._runtime.database.write(lambda tx: calls.add(tx, items))
+            self._calls.told(counted)
 
     async def _remove(self) -> None:
         """Some slices only: leases must not wait until a large consumer is gone."""

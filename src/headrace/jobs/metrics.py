@@ -11,7 +11,7 @@ from typing import Final
 
 from ..exposition import Labels, described, label_text
 
-__all__ = ["HELP", "Metrics"]
+__all__ = ["BOUNDS_S", "HELP", "Metrics"]
 
 HELP: Final[dict[str, tuple[str, str]]] = {
     "jobs_published_total": ("counter", "Messages taken, by channel."),
@@ -39,13 +39,17 @@ HELP: Final[dict[str, tuple[str, str]]] = {
         "Push attempts that ended in an error nobody expected; the log has it.",
     ),
     "push_breaker_state": ("gauge", "0 closed, 1 half open, 2 open."),
+    "jobs_audit_left_out_total": (
+        "counter",
+        "Refusals that the audit log does not tell: too many in a minute.",
+    ),
     "jobs_part_failures_total": ("counter", "Failures of what works by itself, by part."),
     "jobs_part_failing": ("gauge", "1 while a part fails and waits to be tried again."),
     "scheduler_lag_seconds": ("gauge", "How late the last scheduled message was."),
     "prune_rows_total": ("counter", "Rows removed by retention, by table."),
 }
 
-_BOUNDS: Final = (
+BOUNDS_S: Final = (
     0.001,
     0.0025,
     0.005,
@@ -67,7 +71,7 @@ class _Histogram:
     __slots__ = ("counts", "total")
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(_BOUNDS) + 1)
+        self.counts = [0] * (len(BOUNDS_S) + 1)
         self.total = 0.0
 
 
@@ -98,8 +102,20 @@ class Metrics:
         histogram = self._histograms.get(key)
         if histogram is None:
             histogram = self._histograms[key] = _Histogram()
-        histogram.counts[bisect_left(_BOUNDS, seconds)] += 1
+        histogram.counts[bisect_left(BOUNDS_S, seconds)] += 1
         histogram.total += seconds
+
+    def numbers(self, name: str) -> dict[Labels, float]:
+        """The values of a counter or a gauge, by its labels."""
+        return {labels: value for (found, labels), value in self._numbers.items() if found == name}
+
+    def histograms(self, name: str) -> dict[Labels, tuple[int, ...]]:
+        """How often each part of a histogram was met, by its labels: up to a bound, and above the last."""
+        return {
+            labels: tuple(histogram.counts)
+            for (found, labels), histogram in self._histograms.items()
+            if found == name
+        }
 
     def text(self) -> str:
         """All metrics, in Prometheus's text format 0.0.4."""
@@ -119,7 +135,7 @@ class Metrics:
 
 def _histogram_lines(name: str, labels: Labels, histogram: _Histogram) -> Iterable[str]:
     below = 0
-    for bound, count in zip((*map(str, _BOUNDS), "+Inf"), histogram.counts, strict=True):
+    for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), histogram.counts, strict=True):
         below += count
         yield f"{name}_bucket{label_text((*labels, ('le', bound)))} {below}"
     yield f"{name}_sum{label_text(labels)} {histogram.total:.10g}"

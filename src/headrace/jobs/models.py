@@ -15,6 +15,7 @@ from .errors import bad_request
 from .filters import MessageFilter
 from .policy import BreakerPolicy, RetryPolicy
 from .states import State
+from .unique import UniqueKey
 
 __all__ = [
     "ClaimedJob",
@@ -106,16 +107,20 @@ class NewMessage:
     headers: dict[str, str] = field(default_factory=dict)
     ordering_key: str | None = None
     scheduled_us: int | None = None
+    unique: UniqueKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """The result of a broadcast. ``replayed``: the same message was stored before."""
+    """The result of a broadcast. ``replayed``: the same message was stored before; ``duplicate``: one that is
+    the same by what had to be unique, and whose id this is.
+    """
 
     message_id: str
     scheduled: bool
     jobs: int
     replayed: bool = False
+    duplicate: bool = False
 
 
 class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):

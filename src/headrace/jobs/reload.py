@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +15,7 @@ from .models import Options
 from .push.engine import PushEngine
 from .runtime import Runtime
 from .seeds import Left, Seeds, apply_seeds, left_over
+from .service import auditing
 from .service.retention import Keep
 from .store import Tx
 
@@ -21,12 +23,16 @@ __all__ = ["Reloader", "apply_definitions", "keep_of", "needs_restart"]
 
 _LOG: Final = logging.getLogger("headrace.jobs")
 _DAY_S: Final = 86_400.0
+_APPLIED: Final = auditing.Entry(
+    who="configuration", action="apply definitions", object="producers, channels and consumers"
+)
 _RELOADED: Final = frozenset(
     {
         *("max_retries", "retry_delays_seconds", "rational_delay_seconds"),
         *("connection_timeout_seconds", "schedule_min_delay_seconds", "payload_bytes_max"),
         *("token_header", "user_agent", "allow_networks", "https_only", "admin_token"),
-        *("keep_messages_days", "keep_dead_days", "keep_attempts_days", "producers", "channels"),
+        *("tls", "keep_messages_days", "keep_dead_days", "keep_attempts_days", "keep_audit_days"),
+        *("producers", "channels"),
     }
 )
 
@@ -41,6 +47,7 @@ def keep_of(config: Config) -> Keep:
         messages_s=seconds(config.keep_messages_days),
         dead_s=seconds(config.keep_dead_days),
         attempts_s=seconds(config.keep_attempts_days),
+        audit_s=seconds(config.keep_audit_days),
     )
 
 
@@ -51,6 +58,8 @@ def needs_restart(before: Config, after: Config) -> list[str]:
         for name in Config.__struct_fields__
         if name not in _RELOADED and getattr(before, name) != getattr(after, name)
     ]
+    if (before.tls is None) != (after.tls is None):
+        differing.append("tls")
     if bool(before.admin_token) != bool(after.admin_token):
         differing.append(
             "admin_token"
@@ -66,7 +75,10 @@ async def apply_definitions(runtime: Runtime, config: Config, options: Options) 
     seeds = Seeds.read({"producers": config.producers, "channels": config.channels})
 
     def write(tx: Tx) -> tuple[bool, list[Left]]:
-        return apply_seeds(tx, seeds, options, tx.now_us()), left_over(tx)
+        is_new = apply_seeds(tx, seeds, options, tx.now_us())
+        if is_new:
+            auditing.note(tx, _APPLIED, tx.now_us())
+        return is_new, left_over(tx)
 
     is_new, left = await runtime.database.write(write)
     if is_new and (seeds.producers or seeds.channels):
@@ -85,12 +97,14 @@ class Reloader:
         read: Callable[[], Config] | None,
         maintenance: Maintenance,
         engine: PushEngine | None,
+        context: ssl.SSLContext | None = None,
     ) -> None:
         self._runtime = runtime
         self._config = config
         self._read = read
         self._maintenance = maintenance
         self._engine = engine
+        self._context = context
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
@@ -119,8 +133,13 @@ class Reloader:
             return
         config = await asyncio.to_thread(self._read)
         options = config.options()
+        tls = config.tls if self._context is not None else None
+        if tls is not None:
+            tls.context()  # a certificate that cannot be used changes nothing
         await apply_definitions(self._runtime, config, options)
         left_alone = needs_restart(self._config, config)
+        if tls is not None and self._context is not None:
+            tls.load(self._context)
         self._runtime.options = options
         if "admin_token" not in left_alone:
             self._runtime.admin_token = config.admin_token or None

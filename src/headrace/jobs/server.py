@@ -45,7 +45,7 @@ class _Server(uvicorn.Server):
 def make_runtime(config: Config) -> Runtime:
     """The runtime for ``config``, not yet started."""
     return Runtime(
-        open_database(config.database, threads=config.database_threads),
+        open_database(config.database, threads=config.database_threads, vault=config.vault()),
         config.options(),
         admin_token=config.admin_token or None,
     )
@@ -77,12 +77,13 @@ async def serve(
     """
     asyncio.get_running_loop().set_exception_handler(tell_of_loop)
     runtime = make_runtime(config)
+    context = None if config.tls is None else config.tls.context()
     listener = _listen(config)
     with listener:
         await runtime.start()
         try:
             await apply_definitions(runtime, config, runtime.options)
-            await _serve_on(runtime, config, listener, ready, read_again, stopping)
+            await _serve_on(runtime, config, listener, context, ready, read_again, stopping)
         finally:
             await runtime.close()
 
@@ -117,14 +118,15 @@ async def _serve_on(
     runtime: Runtime,
     config: Config,
     listener: socket.socket,
+    context: ssl.SSLContext | None,
     ready: Callable[[str], None],
     read_again: Callable[[], Config] | None,
     stopping: Callable[[], None],
 ) -> None:
-    server = _make_server(runtime, config)
+    server = _make_server(runtime, config, context)
     engine = PushEngine(runtime) if config.push else None
     maintenance = make_maintenance(runtime, config)
-    reloader = Reloader(runtime, config, read_again, maintenance, engine)
+    reloader = Reloader(runtime, config, read_again, maintenance, engine, context)
     tasks = [
         asyncio.create_task(maintenance.run(), name="jobs-maintenance"),
         asyncio.create_task(reloader.run(), name="jobs-reload"),
@@ -146,7 +148,8 @@ async def _serve_on(
     with _signals(drain, reloader.ask):
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         host, port = listener.getsockname()[:2]
-        ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+        scheme = "http" if context is None else "https"
+        ready(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
         watched = [serving, *tasks, *([push] if push is not None else [])]
         try:
             done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
@@ -163,7 +166,7 @@ async def _serve_on(
     _raise_defects(done, ended)
 
 
-def _make_server(runtime: Runtime, config: Config) -> _Server:
+def _make_server(runtime: Runtime, config: Config, context: ssl.SSLContext | None) -> _Server:
     gateway = None
     if config.gateway is not None:
         gateway = Gateway(
@@ -173,19 +176,20 @@ def _make_server(runtime: Runtime, config: Config) -> _Server:
             v2_only=config.gateway.v2_only,
         )
     connections_max = _connections_max()
-    return _Server(
-        uvicorn.Config(
-            create_app(runtime, gateway, config.names()),
-            lifespan="off",
-            http=make_protocol(connections_max),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            limit_concurrency=connections_max + 1,  # uvicorn answers 503 at this number
-            timeout_graceful_shutdown=max(1, round(config.drain_seconds)),
-        )
+    made = uvicorn.Config(
+        create_app(runtime, gateway, config.names()),
+        lifespan="off",
+        http=make_protocol(connections_max),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        limit_concurrency=connections_max + 1,  # uvicorn answers 503 at this number
+        timeout_graceful_shutdown=max(1, round(config.drain_seconds)),
     )
+    made.load()
+    made.ssl = context  # ours: its certificate is changed while it listens
+    return _Server(made)
 
 
 def _connections_max() -> int:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from ..client import KeyExistsError, KeyNotFoundError
+from ..client.seam import api_of
 from ..errors import (
     ConfigurationError,
     ConnectionClosedError,
@@ -113,7 +114,7 @@ class Lock:
         if self._held is not None:
             raise ConfigurationError(f"lock {self._name!r} is held already by this object")
         loop = asyncio.get_running_loop()
-        self._value = f"{self._holder} {self._bucket._api.session.nuid.next()}".encode()
+        self._value = f"{self._holder} {api_of(self._bucket).session.nuid.next()}".encode()
         tenure = await self._acquired(loop.time)
         self._held = held = Held(self._name, tenure, loop.time)
         self._task = asyncio.current_task()

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from ..spark.control import Control
 from ..spark.link import Link
-from ..spark.plans import locate
+from ..spark.positions import locate
 from .backlog import position, streams_of_sink
 from .checking import JETSTREAM, sink_options, source_options
 from .checkpoints import Generation, read_end

@@ -21,7 +21,7 @@ from ..subjects import SubjectFilter
 from .checking import JETSTREAM, sink_options, source_options
 from .checkpoints import checkpoint_of, read_end
 from .frames import options_of_source
-from .graph import quarantined, sources_of
+from .graph import streaming_of
 from .model import Declared, Sink, Source
 
 
@@ -69,8 +69,7 @@ def of_sources(declared: Declared, sink: Sink) -> Iterator[SourceState]:
 
 def streams_of_sink(declared: Declared, sink: Sink) -> list[Source]:
     """The streams that a query reads as such."""
-    found = sources_of(declared, sink.of or quarantined(declared, sink)[0])
-    return [each for each in found if each.streaming and each.format == JETSTREAM]
+    return [each for each in streaming_of(declared, sink) if each.format == JETSTREAM]
 
 
 def _states(

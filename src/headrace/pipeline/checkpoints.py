@@ -7,12 +7,14 @@
     <root>/<pipeline>/<query>/0001.totals.json      what its batches did, in sum
     <root>/<pipeline>/<query>/0001.losses.jsonl     messages that were gone before they were read
     <root>/<pipeline>/<query>/0001.aside.jsonl      what its sources have set aside
+    <root>/<pipeline>/<query>/0001.ending           there while its last batch is finished
 
 A reset adds a generation; what was there before stays. Everything here is read and written without Spark.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -159,6 +161,14 @@ def losses_of(declared: Declared, generation: Generation, query: str) -> Path:
     if declared.is_local_checkpoint:
         return Path(f"{generation.path}.losses.jsonl")
     return declared.file.parent.absolute() / declared.name / f"{query}.losses.jsonl"
+
+
+def notes_of(declared: Declared, generation: Generation, query: str) -> Path:
+    """``losses_of`` of a query that begins: its folder is there, if it can be made."""
+    losses = losses_of(declared, generation, query)
+    with contextlib.suppress(OSError):  # said when there is something to note
+        losses.parent.mkdir(parents=True, exist_ok=True)
+    return losses
 
 
 def read_log(generation: Generation, kind: Literal["offsets", "commits"]) -> LogEntry | None:

@@ -15,7 +15,8 @@ from ..errors import ConfigurationError, HeadraceError
 from ..spark.control import Control
 from ..spark.link import Link
 from ..spark.options import SourceOptions, StartPosition, parse_options
-from ..spark.plans import counter, locate
+from ..spark.plans import counter
+from ..spark.positions import locate
 from .model import Declared, Sink, Source
 from .plan_text import Window, is_only_for_streams, windows_of
 

@@ -48,6 +48,7 @@ class Frames:
     Args:
         bounds: options of the sources that replace theirs, by source, for a run over a fixed range.
         skipped: messages that are left out.
+        run: the same for all sources of one start of the query, and for no other.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Frames:
         generation: Generation | None = None,
         bounds: Mapping[str, Mapping[str, str]] | None = None,
         skipped: Sequence[Skipped] = (),
+        run: str = "",
     ) -> None:
         self._spark = spark
         self._declared = declared
@@ -65,7 +67,7 @@ class Frames:
         self._generation = generation
         self._bounds = bounds
         self._skipped = skipped
-        self._run = secrets.token_hex(8)
+        self._run = run or secrets.token_hex(8)
         self._made: dict[str, DataFrame] = {}
 
     def of(self, name: str) -> DataFrame:
@@ -244,10 +246,16 @@ def place_of_results(declared: Declared, sink: Sink, suffix: str) -> str:
 
 
 class Started(NamedTuple):
-    """A query that runs. ``note``: called when it has finished a batch, writes down what it is."""
+    """A query that runs.
+
+    Attributes:
+        note: called when it has finished a batch, writes down what it is.
+        run: what its sources know this start of it by.
+    """
 
     query: StreamingQuery
     note: Callable[[], None]
+    run: str
 
 
 def start(
@@ -261,14 +269,15 @@ def start(
 ) -> Started:
     """Start a sink's query. Raises PipelineError."""
     options = options_of_sink(declared, sink, generation.suffix)
+    run = secrets.token_hex(8)
     try:
-        frame, now = _checked(spark, declared, sink, generation, consent)
+        frame, now = _checked(spark, declared, sink, generation, consent, run)
     except HeadraceError:
         raise
     except Exception as error:
         raise PipelineError([Problem(sink.place, sentence_of(error))]) from error
     if conditions.is_counted(sink):
-        frame = _counted(frame)
+        frame = counted(frame)
     writer = frame.writeStream.queryName(sink.name).outputMode(sink.mode)
     writer = writer.option("checkpointLocation", generation.path)
     if sink.partition_by:
@@ -288,10 +297,10 @@ def start(
             query = writer.format(sink.format).options(**options).start()
     except Exception as error:
         raise PipelineError([Problem(sink.place, sentence_of(error))]) from error
-    return Started(query, partial(note, generation, now, spark))
+    return Started(query, partial(note, generation, now, spark), run)
 
 
-def _counted(frame: DataFrame) -> DataFrame:
+def counted(frame: DataFrame) -> DataFrame:
     """The rows of a sink, counted on their way to it."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -299,14 +308,19 @@ def _counted(frame: DataFrame) -> DataFrame:
 
 
 def _checked(
-    spark: SparkSession, declared: Declared, sink: Sink, generation: Generation, consent: Consent
+    spark: SparkSession,
+    declared: Declared,
+    sink: Sink,
+    generation: Generation,
+    consent: Consent,
+    run: str,
 ) -> tuple[DataFrame, Fingerprint]:
     """The rows of a query whose checkpoint and results are its own, noted as such; and what it is now."""
     place = place_of_results(declared, sink, generation.suffix)
     if place and (problem := check_results(declared, sink, generation, place, spark)):
         raise PipelineError([problem])
     skipped = read_skipped(generation)
-    frame = Frames(spark, declared, sink.name, generation, skipped=skipped).of_sink(sink)
+    frame = Frames(spark, declared, sink.name, generation, skipped=skipped, run=run).of_sink(sink)
     now, before = of_frame(declared, sink, frame, spark), noted(generation, spark)
     mixed = mixture(declared, sink, before, now) if before is not None else None
     if mixed is not None and not consent.changes:

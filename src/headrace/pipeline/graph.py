@@ -51,6 +51,12 @@ def sources_of(declared: Declared, name: str) -> list[Source]:
     return [each for each in found if each is not None]
 
 
+def streaming_of(declared: Declared, sink: Sink) -> list[Source]:
+    """The sources that a sink's rows come from as streams."""
+    found = sources_of(declared, sink.of or quarantined(declared, sink)[0])
+    return [each for each in found if each.streaming]
+
+
 def quarantined(declared: Declared, sink: Sink) -> tuple[str, list[Expectation]]:
     """The view whose rejected rows a sink gets, and by which expectations; "" if there is none."""
     for view in declared.views.values():

@@ -189,7 +189,7 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
     "sources": (
         Key("format", _filled_text, "Any format that Spark knows.", "jetstream"),
         Key("schema", _filled_text, "The columns, as DDL.", ""),
-        Key("streaming", _flag, "false: a table that is read once.", default=True),
+        Key("streaming", _flag, "false: a table, which each batch reads anew.", default=True),
         Key("options", _options, "Options of the format.", {}),
     ),
     "views": (
@@ -208,6 +208,7 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
             "fail",
         ),
         Key("letters", _filled_text, "With quarantine: the subject of the dead letters.", ""),
+        Key("rehearse", _flag, "A standby calls its Python for no rows, too.", default=False),
     ),
     "expect": (
         Key("name", _filled_text, "What it is called in reports."),
@@ -232,6 +233,7 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
         Key("partition_by", _texts, "Columns that make folders.", ()),
         Key("trigger", parse_trigger, "When this query runs."),
         Key("after", _texts, "Sinks whose queries end first, in a run that ends.", ()),
+        Key("rehearse", _flag, "A standby calls its function with no rows, too.", default=False),
         Key("options", _options, "Options of the format.", {}),
     ),
     "metrics": (

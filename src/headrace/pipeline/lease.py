@@ -174,9 +174,20 @@ class BucketLease:
             return
         self.until = float("-inf")
         try:
-            await self._kv.delete(self.name, revision=self._revision)
+            await self._give_back(self._kv)
+        except KeyNotFoundError:
+            pass  # it ran out
         except HeadraceError as error:
             self.on_trouble(error)  # it ends by itself
+
+    async def _give_back(self, kv: KeyValue) -> None:
+        """The key may be newer than we know: a renewal is stored whose answer nobody waited for any more."""
+        try:
+            await kv.delete(self.name, revision=self._revision)
+        except KeyExistsError:
+            entry = await kv.get(self.name)
+            if entry.value == self._value:
+                await kv.delete(self.name, revision=entry.revision)
 
     async def _try(self) -> bool:
         """One attempt to get it."""

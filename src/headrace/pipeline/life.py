@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
+from ..errors import ConfigurationError
+from .checkpoints import checkpoint_of, interrupted
 from .failures.java import JavaLost
-from .model import NO_CONSENT, Consent, Declared, LeaseSettings
+from .model import NO_CONSENT, Consent, Declared, LeaseSettings, Sink
 from .problems import Problem
 from .ready.in_turn import in_turn
 from .ready.readiness import Readiness
@@ -84,7 +86,7 @@ class Life:
             self._watcher.starting("Spark")
             try:
                 spark = self._session()
-            except (PySparkRuntimeError, Py4JError):
+            except (ConfigurationError, PySparkRuntimeError, Py4JError):
                 if self._why:  # the same signal has reached Java before it was shielded
                     return []
                 raise
@@ -94,8 +96,7 @@ class Life:
                     return self._turn(spark)
                 return self._turns_under(self._declared.lease, spark)
             finally:
-                with contextlib.suppress(Py4JNetworkError, OSError):  # its process has gone already
-                    spark.stop()
+                _stop(spark)
 
     def _session(self) -> SparkSession:
         """With a lease one runner of a machine starts at a time: an active one there needs its processors."""
@@ -128,7 +129,7 @@ class Life:
         """The queries whenever the lease is ours; the session is warm already when it is won."""
         name = self._declared.name
         ended: list[Ended] = []
-        with Standby(settings, name, self._lost) as standby:
+        with Standby(settings, name, self._lost) as standby, self._ending_tasks(spark):
             while not self._why:
                 token = self._wait(standby, spark)
                 if not token:
@@ -139,6 +140,25 @@ class Life:
                 if standby.token == token and not self._lost_why:
                     break
         return ended
+
+    @contextmanager
+    def _ending_tasks(self, spark: SparkSession) -> Iterator[None]:
+        """End what a cut-off batch has left: Spark does not wait for its tasks when it stops a query.
+
+        They would write on while another runner has the lease, so Spark ends before it is given back. That
+        takes a moment, so it is done only where a batch is not finished, or that is not known.
+        """
+        is_over = False
+        try:
+            yield
+            sinks = self._declared.sinks.values()
+            is_over = self._declared.is_local_checkpoint and not any(map(self._is_cut_off, sinks))
+        finally:
+            if not is_over:
+                _stop(spark)
+
+    def _is_cut_off(self, sink: Sink) -> bool:
+        return interrupted(checkpoint_of(self._declared, sink.name).current()) is not None
 
     def _wait(self, standby: Standby, spark: SparkSession) -> int:
         """Stand by, and get ready meanwhile. Returns the token; 0 if it is to end."""
@@ -199,6 +219,11 @@ class Life:
             if threading.current_thread() is threading.main_thread():
                 for number, handler in before.items():
                     signal.signal(number, handler)
+
+
+def _stop(spark: SparkSession) -> None:
+    with contextlib.suppress(Py4JNetworkError, OSError):  # its process has gone already
+        spark.stop()
 
 
 def _rehearsal(declared: Declared, spark: SparkSession) -> Rehearsal:

@@ -71,7 +71,8 @@ class View:
     ``otherwise``: what happens to a message on which it fails; ``letters``: the subject that quarantined ones
     go to, as dead letters.
 
-    ``inputs`` are their names; those of a function stand in the order of its parameters.
+    ``inputs`` are their names; those of a function stand in the order of its parameters. ``rehearse``: a
+    standby may call for no rows what the function hands to Spark.
     """
 
     name: str
@@ -82,13 +83,15 @@ class View:
     expectations: tuple[Expectation, ...] = ()
     otherwise: Literal["fail", "quarantine"] = "fail"
     letters: str = ""
+    rehearse: bool = False
 
 
 @dataclass(frozen=True)
 class Sink:
     """Where the rows of ``of`` go: one streaming query. "" means that expectations send rows here.
 
-    ``after``: the queries that are done before this one begins, in a run that ends.
+    ``after``: the queries that are done before this one begins, in a run that ends. ``rehearse``: a standby
+    may call the function with no rows.
     """
 
     name: str
@@ -101,6 +104,7 @@ class Sink:
     function: Function | None = None
     trigger: Trigger = CONTINUOUS
     after: tuple[str, ...] = ()
+    rehearse: bool = False
     lines: Mapping[str, Place] = field(default_factory=dict, compare=False)
 
 

@@ -17,7 +17,8 @@ from ..errors import StreamNotFoundError
 from ..groups import static
 from ..groups.errors import GroupNotFoundError
 from ..groups.member import Membership
-from ..groups.records import StaticGroup
+from ..groups.message import owner_of
+from ..groups.record.records import StaticGroup
 from .lease import LeaseLostError
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class PinnedLease:
         await self.release()
 
     def is_ours_at(self, now: float) -> bool:
-        return self._message is not None and self._message._generation.lease.holds(now)
+        return self._message is not None and owner_of(self._message).lease.holds(now)
 
     def holder(self) -> str:
         return self.owner if self._message is not None else ""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from ..spark.ending import announce, forget
 from ..spark.lost import Loss, read_losses
 from . import conditions
-from .failures.causes import GONE, SparkGoneError
+from .failures.causes import SparkGoneError, gone
 from .model import Declared
+from .running import Phase
 from .totals import Batch, ViewRows
 
 if TYPE_CHECKING:
@@ -20,14 +23,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PROCESSING: Final = "Processing new data"
+_END_S: Final = 5.0  # how long a Java that answers no more may take to end
+_ASKING: Final = "Getting offsets"
+
+
+def status_of_java() -> int | None:
+    """With what Spark's Java has ended; None if it was not started here, or does not end."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    try:
+        return None if process is None else int(process.wait(_END_S))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 class SparkQuery:
     """One started query.
 
     ``again``: the batch that was interrupted before, and runs again. ``losses``: where its sources note what
-    they found missing. ``on_first_batch``: called when one has ended.
+    they found missing. ``on_first_batch``: called when one has ended. ``ended``: the status with which Java
+    has ended. ``run``: what its sources know this start of it by; ``heeds``: whether they all are ours, and
+    offer nothing more once the end is announced.
     """
 
     def __init__(
@@ -37,6 +54,9 @@ class SparkQuery:
         again: int | None = None,
         losses: Path | None = None,
         on_first_batch: Callable[[], object] | None = None,
+        ended: Callable[[], int | None] = status_of_java,
+        run: str = "",
+        heeds: bool = False,
     ) -> None:
         self._declared = declared
         self._query = query
@@ -45,18 +65,22 @@ class SparkQuery:
         self._gone: SparkGoneError | None = None
         self._losses = losses
         self._on_first_batch = on_first_batch
+        self._ended = ended
+        self._run, self._heeds = run, heeds
         self._told: set[Loss] = set()
         self._read_up_to = read_losses(losses)[1] if losses is not None else 0
 
     def is_active(self) -> bool:
         return self._ask(lambda: bool(self._query.isActive), otherwise=False)
 
-    def is_in_a_batch(self) -> bool:
-        def look() -> bool:
+    def phase(self) -> Phase:
+        def look() -> Phase:
             status = self._query.status
-            return bool(status["isTriggerActive"]) and status["message"] == _PROCESSING
+            if not status["isTriggerActive"]:
+                return "idle"
+            return "asking" if status["message"].startswith(_ASKING) else "batch"
 
-        return self._ask(look, otherwise=False)
+        return self._ask(look, otherwise="idle")
 
     def error(self) -> BaseException | None:
         return self._ask(lambda: self._query.exception(), otherwise=None) or self._gone
@@ -72,8 +96,15 @@ class SparkQuery:
         self._told.update(new)
         return new
 
+    def finish(self) -> bool:
+        if self._losses is None or not self._run:
+            return False
+        return announce(str(self._losses), self._run) and self._heeds
+
     def stop(self) -> None:
         self._ask(lambda: self._query.stop(), otherwise=None)
+        if self._losses is not None and self._run:
+            forget(str(self._losses))
 
     def _batches(self, after: int) -> list[Batch]:
         last = self._query.lastProgress
@@ -98,7 +129,7 @@ class SparkQuery:
         except Py4JJavaError:
             raise
         except (Py4JError, OSError):  # no Java, or none that answers
-            self._gone = SparkGoneError(f"{GONE}; spark.log may say why")
+            self._gone = gone(self._ended())
             return otherwise
 
 

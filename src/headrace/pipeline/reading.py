@@ -158,8 +158,18 @@ def _view(reader: Reader, name: str, raw: Any, known: list[str]) -> View:
         reader.note(path, "otherwise = 'quarantine' and letters = '<subject>' belong together")
     elif letters and not is_valid_subject(letters.encode()):
         reader.note((*path, "letters"), f"letters is {letters!r}, which is no subject")
+    if values["rehearse"] and function is None:
+        reader.note((*path, "rehearse"), f"view {name!r} has no python to rehearse")
     return View(
-        name, place, values["sql"] or "", function, inputs, expectations, otherwise, letters
+        name,
+        place,
+        values["sql"] or "",
+        function,
+        inputs,
+        expectations,
+        otherwise,
+        letters,
+        values["rehearse"],
     )
 
 
@@ -188,6 +198,8 @@ def _sink(reader: Reader, name: str, raw: Any, trigger: Trigger) -> Sink:
             "of a batch, its number and, if it has a third, the identity of the run"
         )
         reader.note((*path, "python"), text)
+    if values["rehearse"] and function is None:
+        reader.note((*path, "rehearse"), f"sink {name!r} has no python to rehearse")
     return Sink(
         name=name,
         place=reader.document.place(*path),
@@ -199,6 +211,7 @@ def _sink(reader: Reader, name: str, raw: Any, trigger: Trigger) -> Sink:
         function=function,
         trigger=values["trigger"] or trigger,
         after=values["after"],
+        rehearse=values["rehearse"],
         lines=_lines(reader, path, values["options"]),
     )
 

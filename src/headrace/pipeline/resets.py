@@ -17,7 +17,7 @@ from .checking import JETSTREAM, source_options
 from .checkpoints import Generation, Start, checkpoint_of, exclusively, suffix_of
 from .folders import folder_of
 from .frames import FILE_FORMATS, place_of_results
-from .graph import quarantined, sources_of
+from .graph import streaming_of
 from .model import Declared, Sink, Source
 from .problems import did_you_mean
 from .standby import holder_of
@@ -80,8 +80,7 @@ def reset(
 
 def streams_of(declared: Declared, sink: Sink) -> list[Source]:
     """The streaming sources a query stands on. Raises ConfigurationError if one has no sequences."""
-    sources = sources_of(declared, sink.of or quarantined(declared, sink)[0])
-    streams = [each for each in sources if each.streaming]
+    streams = streaming_of(declared, sink)
     for source in streams:
         if source.format != JETSTREAM:
             raise ConfigurationError(

@@ -16,7 +16,7 @@ from ..errors import ConfigurationError
 from . import backlog
 from .bindings import SPARK_LOG, newest
 from .checking import JETSTREAM
-from .checkpoints import Start, checkpoint_of, exclusively, interrupted, losses_of
+from .checkpoints import Start, checkpoint_of, exclusively, interrupted, notes_of
 from .edges import partial_windows, refuse_only_for_streams
 from .failures.findings import Verdict
 from .failures.java import VARIABLE, JavaLost
@@ -28,6 +28,7 @@ from .failures.supervising import ONCE_WAITS_S, Supervisor
 from .fingerprints import plan_of
 from .folders import LocalFolder, is_local
 from .frames import FILE_FORMATS, Frames, loaded, options_of_sink, start
+from .graph import streaming_of
 from .handlers import Replay
 from .model import NO_CONSENT, Consent, Declared, Sink
 from .numbered import refuse_older_values
@@ -131,9 +132,10 @@ def _runner(
         if problem := refusal(declared, sink, again=consent.again):
             raise PipelineError([problem])
         twice = interrupted(generation)
-        losses = losses_of(declared, generation, sink.name)
-        query, note = start(spark, declared, sink, generation, trigger, consent=consent)
-        return SparkQuery(declared, query, twice, losses, note)
+        losses = notes_of(declared, generation, sink.name)
+        query, note, run = start(spark, declared, sink, generation, trigger, consent=consent)
+        heeds = all(each.format == "jetstream" for each in streaming_of(declared, sink))
+        return SparkQuery(declared, query, twice, losses, note, run=run, heeds=heeds)
 
     def totals(sink: Sink) -> Totals:
         generation = checkpoint_of(declared, sink.name).current()

@@ -25,7 +25,11 @@ from .totals import Batch, Totals
 from .triggers import Trigger
 
 POLL_S: Final = 0.2
+ASKING_S: Final = 0.3
+"""A query that asks its sources may begin a batch; one that asks longer waits for something new."""
 
+Phase = Literal["idle", "asking", "batch"]
+"""What a query is at: nothing, asking its sources what is new, or a batch, from its offsets on."""
 State = Literal["waiting", "running", "done", "failed", "not run", "stopped"]
 
 
@@ -33,13 +37,16 @@ class Query(Protocol):
     """A streaming query of Spark, as far as it is looked at."""
 
     def is_active(self) -> bool: ...
-    def is_in_a_batch(self) -> bool: ...
+    def phase(self) -> Phase: ...
     def error(self) -> BaseException | None: ...
     def batches(self, after: int) -> list[Batch]:
         """The batches finished since the one of number ``after``."""
 
     def losses(self) -> list[Loss]:
         """Messages that its sources found missing, and that were not told before."""
+
+    def finish(self) -> bool:
+        """Begin no further batch; whether all its sources see to that."""
 
     def stop(self) -> None: ...
 
@@ -118,6 +125,7 @@ class _Run:
     restarts: int = 0
     again_at: float | None = None
     told_away: bool = False
+    finishing: bool = False
 
 
 class Runner:
@@ -404,9 +412,9 @@ class Runner:
             text = f"query {run.sink.name!r} failed: {cause.text}"
             self._after_failure(run, cause, Problem(run.sink.place, text))
             return
-        if run.trigger.kind == "available now":
+        if run.trigger.kind == "available now" and not run.finishing:
             run.state = "done"
-        elif run.trigger.is_bounded:
+        elif run.trigger.is_bounded and not run.finishing:
             run.state = "waiting"
             return
         else:
@@ -419,16 +427,19 @@ class Runner:
         running = [run for run in self._runs if run.state == "running"]
         if running or any(run.state == "waiting" for run in self._runs):
             self._watcher.stopping(self._stop_why)
-        deadline = self._clock() + self._declared.stop_timeout_s
-        in_batch = {id(run): run.query is not None and run.query.is_in_a_batch() for run in running}
+        now = self._clock()
+        deadline, asked_until = now + self._declared.stop_timeout_s, now + ASKING_S
+        for run in running:
+            run.finishing = run.query is not None and run.query.finish()
         while running:
             for run in list(running):
                 assert run.query is not None
                 before = run.batches
                 is_active = run.query.is_active()
                 self._count(run)
-                between = run.batches > before or not in_batch[id(run)]
-                between = between or not run.query.is_in_a_batch()
+                phase = run.query.phase()
+                between = phase == "idle" or (run.batches > before and not run.finishing)
+                between = between or (phase == "asking" and self._clock() >= asked_until)
                 if not is_active:
                     self._over(run)
                     running.remove(run)

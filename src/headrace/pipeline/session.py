@@ -19,7 +19,9 @@ from ..errors import ConfigurationError
 from .opening.ahead import import_ahead
 from .opening.classes import archive_for, jars_of_spark, quick_java, version_of_java
 from .opening.making import make_soon
+from .opening.quick_path import FOLDER as QUICK_PATH
 from .shield import DAEMON, shielded_context
+from .spark_errors import sentence_of
 from .spark_log.pump import opened
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 JAVA_MIN: Final = 17
 JAVA_ANSWERS_S: Final = 60.0
+LEASE_THREAD: Final = "lease of "
+"""What the names of threads begin with that hold a lease, or wait for one."""
 
 FAST_LOCAL_CHECKPOINT: Final = {
     # Spark's default for local disks starts processes to set permissions: a third of a small batch.
@@ -118,18 +122,17 @@ def start_session(
         folder: where Python files of the pipeline lie; workers find modules there.
 
     Raises:
-        ConfigurationError: the executors' Python is not to be found here.
+        ConfigurationError: the executors' Python is not to be found here, or Spark refuses the settings.
     """
     _name_python(master, settings)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if folder is not None:
-        paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH", "")])]
-        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    is_own = master.startswith("local") and os.environ["PYSPARK_PYTHON"] == sys.executable
+    _put_on_path(([str(folder)] if folder is not None else []) + [QUICK_PATH] * is_own)
     # Spark's warning about the version of pandas, repeated by each of its modules.
     warnings.filterwarnings("ignore", category=FutureWarning, message="PySpark does not yet")
     log.parent.mkdir(parents=True, exist_ok=True)
-    if master.startswith("local") and os.environ["PYSPARK_PYTHON"] == sys.executable:
+    if is_own:
         settings = {"spark.python.daemon.module": DAEMON, **settings}  # another one may not have it
     settings = _with_layout(settings)
     is_ours = not master.startswith("sc:")  # a server of Spark Connect is none of our processes
@@ -137,7 +140,7 @@ def start_session(
     with _output_to(log):
         import_ahead()
         if is_ours:
-            with quick_java(archive):
+            with quick_java(archive), _said_by_spark(log):
                 shielded_context(name, master, settings)
             make_soon(archive)
         from pyspark.sql import SparkSession
@@ -147,6 +150,29 @@ def start_session(
         for key, value in settings.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
+
+
+def _put_on_path(folders: list[str]) -> None:
+    """Let Spark's Python processes find modules there."""
+    if not folders:
+        return
+    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    kept = [each for each in before if each and each not in folders]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*folders, *kept])
+
+
+@contextmanager
+def _said_by_spark(log: Path) -> Iterator[None]:
+    """Settings that Java or Spark refuses are a mistake in the file, told in a sentence."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        yield
+    except (Py4JJavaError, PySparkRuntimeError) as error:
+        raise ConfigurationError(
+            f"Spark does not start: {sentence_of(error)} ([spark.conf]; {log} has more)"
+        ) from error
 
 
 def _log_errors_to(log: Path) -> None:
@@ -165,14 +191,22 @@ def _log_errors_to(log: Path) -> None:
 
 
 class _Sorted(logging.Handler):
-    """What Python's own last resort does, but what Py4J and PySpark say goes to their log."""
+    """What Python's own last resort does, but what Py4J and PySpark say goes to their log.
+
+    So does what the lease's own connection and loop say: who holds a lease is told by events, and advice for
+    those who write handlers is none for those who run a pipeline.
+    """
 
     def __init__(self, log: logging.Handler) -> None:
         super().__init__()
         self._spark_log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name == "root" or record.name.startswith(("py4j", "pyspark")):
+        if (
+            record.name == "root"
+            or record.name.startswith(("py4j", "pyspark"))
+            or str(record.threadName).startswith(LEASE_THREAD)
+        ):
             self._spark_log.handle(record)
         elif logging.lastResort is not None and record.levelno >= logging.lastResort.level:
             logging.lastResort.handle(record)

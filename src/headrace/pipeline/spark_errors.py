@@ -66,10 +66,20 @@ def text_of(error: BaseException | str) -> str:
     return _UNSHOWN.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
+def _text_of_causes(error: BaseException | str) -> str:
+    """What Java says of the causes of an error of PySpark, whose own text has the first line alone."""
+    found: list[str] = []
+    cause = getattr(error, "_cause", None)
+    while isinstance(cause, BaseException) and len(found) < _CARRIERS_MAX:
+        found += [text_of(cause), text_of(str(getattr(cause, "_stackTrace", "")))]
+        cause = getattr(cause, "_cause", None)
+    return "\n".join(found)
+
+
 def sentence_of(error: BaseException | str) -> str:
     """One sentence about an error of Spark, or of ours or a user's that travelled through it."""
     text = text_of(error)
-    if known := _known(text):
+    if known := _known(text) or _known(_text_of_causes(error)):
         return _short(known)
     for pattern in (_USER_RAISED, _OURS):
         found = pattern.findall(text)

@@ -13,6 +13,7 @@ from ..client import connect
 from .lease import BucketLease, Lease, LeaseLostError, bucket_holder
 from .model import LeaseSettings
 from .pinned_lease import PinnedLease, pinned_holder
+from .session import LEASE_THREAD
 
 
 def holder_of(settings: LeaseSettings, name: str) -> str:
@@ -68,7 +69,7 @@ class Standby:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._lease: Lease | None = None
-        self._thread = threading.Thread(target=self._run, name=f"lease of {name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"{LEASE_THREAD}{name}", daemon=True)
         self.token = 0
 
     def __enter__(self) -> Self:

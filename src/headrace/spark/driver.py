@@ -25,7 +25,8 @@ from .offsets import Offset, StreamHead, check_epoch, check_range, reset_of
 from .options import LATEST, SourceOptions
 from .patience import Patience
 from .planning import Slice, end_of_batch
-from .plans import counter, locate, plan_tasks
+from .plans import counter, plan_tasks
+from .positions import locate
 from .progress import Progress
 from .tail import Tail
 

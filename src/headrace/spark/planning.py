@@ -23,6 +23,7 @@ class Slice(NamedTuple):
     ``tasks`` tasks read the range together (see ``routing``); "" where each reads for itself. ``subjects``:
     only these, in a query that is a member of a group. ``runs``: only the sequences in these ranges,
     first and last, in a query that takes a surplus. ``size``: about how many bytes it has (0: not known).
+    ``from_first``, ``to_last``: a batch read's edge that moves with its stream's (see ``open_ends``).
     """
 
     lo: int
@@ -36,6 +37,8 @@ class Slice(NamedTuple):
     subjects: tuple[str, ...] = ()
     runs: tuple[tuple[int, int], ...] = ()
     size: int = 0
+    from_first: bool = False
+    to_last: bool = False
 
     @property
     def width(self) -> int:

@@ -8,51 +8,21 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from ..api.streams import StreamConfig
-from ..api.times import format_time
-from ..errors import ConfigurationError, HeadraceError
+from ..errors import HeadraceError
 from .control import Control, StreamMissingError
 from .link import Link
 from .loss import may_be_loss, stored_after
 from .lost import Loss, tell
 from .offsets import Offset, StreamHead, check_range
-from .options import Bounds, SourceOptions, StartPosition
+from .open_ends import with_open_ends
+from .options import SourceOptions
 from .planning import Count, Slice, share_out, split_by_count, split_by_partition
+from .positions import locate
 from .routing import ROUTED_BYTES_MAX
 
 _LOG: Final = logging.getLogger("headrace.spark")
 
 CHECK_S: Final = 1.0  # how long a frame that is being defined waits for a server
-
-
-def locate(control: Control, position: StartPosition, head: StreamHead, *, as_end: bool) -> int:
-    """A position as an offset: the sequence before the first one to read.
-
-    As the end of a batch (``as_end``) a given sequence is included, so it is its own offset.
-    """
-    if position.kind == "earliest":
-        return max(0, head.first_seq - 1)
-    if position.kind == "latest":
-        return head.last_seq
-    if position.kind == "sequence":
-        if as_end:
-            return position.sequence
-        if position.sequence > head.last_seq + 1:
-            raise ConfigurationError(
-                f"jetstream source: startingOffsets is {position.sequence}, but stream {control.stream!r} "
-                f"ends at sequence {head.last_seq}"
-            )
-        return max(0, position.sequence - 1)
-    info = control.create_ephemeral(
-        deliver_policy="by_start_time", opt_start_time=position.time, inactive_threshold=5.0
-    )
-    control.delete_consumer(info.name)
-    found = info.delivered.stream_seq
-    if position.must_exist and not as_end and found >= head.last_seq:
-        raise ConfigurationError(
-            f"jetstream source: stream {control.stream!r} has no message stored at or after {position.time}; "
-            "set startingOffsetsByTimestampStrategy=latest to begin with the next one"
-        )
-    return found
 
 
 def counter(
@@ -119,7 +89,8 @@ def plan_tasks(
 
 
 def plan_batch(options: SourceOptions) -> list[Slice]:
-    """The tasks of a batch read: of each stream what the options say, as it is now.
+    """The tasks of a batch read: of each stream what the options say, as it is now, with edges that move with
+    the stream where the options say ``earliest`` and ``latest``.
 
     Raises:
         DataLossError: messages of the range were removed, and ``failOnDataLoss`` is set.
@@ -140,12 +111,11 @@ def plan_batch(options: SourceOptions) -> list[Slice]:
         return [
             piece
             for each, bounds in zip(options.each(), found, strict=True)
-            if bounds.hi > bounds.lo
-            for piece in plan_tasks(
+            for piece in with_open_ends(
+                _pieces(each, bounds, max(1, most[each.stream]), max(1, least[each.stream])),
+                Slice(bounds.hi, bounds.hi, (), bounds.since_ns, bounds.head.epoch, each.stream),
                 each,
-                *bounds,
-                max_tasks=max(1, most[each.stream]),
-                min_tasks=max(1, least[each.stream]),
+                bounds.head.last_seq,
             )
         ]
     finally:
@@ -163,12 +133,16 @@ class _Bounds(NamedTuple):
     config: StreamConfig
 
 
+def _pieces(options: SourceOptions, bounds: _Bounds, most: int, least: int) -> list[Slice]:
+    if bounds.hi <= bounds.lo:
+        return []
+    return plan_tasks(options, *bounds, max_tasks=most, min_tasks=least)
+
+
 def _bounds(options: SourceOptions, control: Control) -> _Bounds:
     head, config = control.head()
     lo = locate(control, options.starting, head, as_end=False)
     hi = min(locate(control, options.ending, head, as_end=True), head.last_seq)
-    if not options.last_per_subject:
-        lo, hi = _narrowed(options.bounds, control, head, lo, hi)
     since_ns = stored_after(head, lo)
     if hi > lo:
         is_loss = may_be_loss(config, head, since_ns)
@@ -178,21 +152,6 @@ def _bounds(options: SourceOptions, control: Control) -> _Bounds:
         if is_loss and lo > start.seq:
             tell(Loss(options.stream, start.seq + 1, lo, lo - start.seq))
     return _Bounds(lo, max(lo, hi), since_ns, control, head, config)
-
-
-def _narrowed(
-    bounds: Bounds, control: Control, head: StreamHead, lo: int, hi: int
-) -> tuple[int, int]:
-    """The part of ``(lo, hi]`` that the query's filters leave."""
-    lo = max(lo, bounds.first - 1)
-    hi = hi if bounds.last is None else min(hi, bounds.last)
-    if hi > lo and bounds.since_ns:
-        since = StartPosition("time", time=format_time(bounds.since_ns))
-        lo = max(lo, locate(control, since, head, as_end=False))
-    if hi > lo and bounds.until_ns:
-        until = StartPosition("time", time=format_time(bounds.until_ns))
-        hi = min(hi, locate(control, until, head, as_end=True))
-    return lo, hi
 
 
 def check_streams(options: SourceOptions) -> None:

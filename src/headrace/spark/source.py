@@ -6,9 +6,8 @@ call in the process that runs the query.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -16,7 +15,6 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -31,11 +29,11 @@ from pyspark.sql.streaming.datasource import (
 from ..errors import HeadraceError
 from .catalog import keep, table_options, with_kept
 from .decoding.columns import Layout, layout_of, source_schema
+from .ending import is_announced
 from .handing_over import HandingOver, small_batch
 from .options import SourceOptions, parse_options
 from .planning import Slice
 from .plans import check_streams, plan_batch
-from .pruning import prune
 from .query import Queryable, exit_on_sigterm, query_of
 from .sentences import in_one_sentence
 from .tasks import read_slice
@@ -43,9 +41,6 @@ from .tasks import read_slice
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-
-_PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class SlicePartition(InputPartition):
@@ -77,10 +72,7 @@ class JetStreamDataSource(DataSource):
     def reader(self, schema: StructType) -> JetStreamBatchReader:
         with in_one_sentence():
             options = parse_options(with_kept(self.options, schema), streaming=False)
-            # Spark refuses a reader with pushFilters where its switch for filters is off; only with the
-            # switch on does it use the process that imports this module.
-            kind = JetStreamPruningReader if _PUSHING in sys.modules else JetStreamBatchReader
-            return kind(options, layout_of(options, schema))
+            return JetStreamBatchReader(options, layout_of(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from .sink.writer import JetStreamWriter, make_job
@@ -121,7 +113,11 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class JetStreamBatchReader(DataSourceReader):
-    """A bounded range of each stream."""
+    """A bounded range of each stream, whose edges may move between two uses of a frame (``open_ends``).
+
+    It takes no filters (``pushFilters``): Spark keeps one plan of a read for all queries of a frame, that
+    of the last filters, and the others would lose rows.
+    """
 
     def __init__(self, options: SourceOptions, columns: Layout) -> None:
         self._options = options
@@ -136,14 +132,6 @@ class JetStreamBatchReader(DataSourceReader):
         if isinstance(partition, SlicePartition):
             with in_one_sentence():
                 yield from read_slice(self._options, self._columns, partition.piece)
-
-
-class JetStreamPruningReader(JetStreamBatchReader):
-    """One that is told the query's filters, and reads less. Spark applies them all the same."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        self._options = prune(self._options, filters)
-        return filters
 
 
 class JetStreamStreamReader(HandingOver, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -184,6 +172,8 @@ class JetStreamStreamReader(HandingOver, DataSourceStreamReader, SupportsTrigger
             return self.query.initial_offset()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        if is_announced(self._options.use):
+            return start
         with in_one_sentence():
             return self.query.latest_offset(start, limited=not isinstance(limit, ReadAllAvailable))
 

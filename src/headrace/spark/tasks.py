@@ -20,6 +20,7 @@ from .decoding.decoder import Decoder
 from .delivered.messages import PayloadChunk
 from .link import Link
 from .link_pool import POOL
+from .open_ends import as_it_is_now
 from .options import SourceOptions
 from .overflow.picking import pick
 from .patience import Patience
@@ -43,8 +44,15 @@ def read_slice(
         options = options.of(piece.stream)
     if piece.route and can_route():
         yield from _routed(options, columns, piece)
-        return
+        if not piece.to_last:
+            return
+        # What came since it was planned has another end for each task: each reads that for itself.
+        piece = piece._replace(lo=piece.hi, route="", from_first=False)
     with POOL.lending(options.connection) as connect:
+        if piece.from_first or piece.to_last:
+            piece = as_it_is_now(options, piece, connect)
+            if piece.lo >= piece.hi:
+                return
         yield from _read(options, columns, piece, connect)
 
 
@@ -144,7 +152,9 @@ def _routed(
     partitions = tuple(range(options.partitions))
 
     def read(part: Slice) -> Iterator[pa.RecordBatch]:
-        whole = part._replace(partitions=partitions, route="", tasks=0)
+        whole = part._replace(
+            partitions=partitions, route="", tasks=0, from_first=False, to_last=False
+        )
         return read_slice(options, everything, whole)
 
     yield from routed(piece, read, home_of_routes())

@@ -80,15 +80,18 @@ class Parser:
         max_payload: the largest header block plus payload accepted, in bytes. May be changed between two
             calls, as a client does after INFO.
         max_control_line: the longest line accepted, in bytes, without its verb and line end.
+        message_bytes: header blocks and payloads of all messages read so far.
     """
 
     __slots__ = (
         "_deaf", "_held", "_messages", "_needed", "_patterns", "_verbs", "max_control_line", "max_payload",
+        "message_bytes",
     )  # fmt: skip
 
     def __init__(self, verbs: tuple[_Verb, ...], max_payload: int, max_control_line: int) -> None:
         self.max_payload = max_payload
         self.max_control_line = max_control_line
+        self.message_bytes = 0
         self._verbs = verbs
         self._messages = {verb.stem.rstrip(): verb for verb in verbs if verb.op in _MESSAGES}
         self._held = bytearray()
@@ -196,6 +199,7 @@ class Parser:
                         args.append(buf[body:middle])
                         args.append(buf[middle:stop])
                         append(tuple(args))
+                        self.message_bytes += size
                         pos = after
                         if size_token != last_size or header_size != last_header_size:
                             last_size, last_header_size = size_token, header_size
@@ -245,7 +249,10 @@ class Parser:
             pattern = self._patterns[key] = repeat_pattern(
                 word, fields, has_reply, sizes, headers, size - headers, token_max
             )
-        return read_repeats(pattern, buf, pos, size, frames)
+        before = len(frames)
+        end = read_repeats(pattern, buf, pos, size, frames)
+        self.message_bytes += size * (len(frames) - before)
+        return end
 
     def _read_varied(
         self, buf: bytes, pos: int, verb: _Verb, has_reply: bool, frames: list[Frame]
@@ -256,7 +263,10 @@ class Parser:
             return pos
         word = verb.stem.rstrip()
         pattern = varied_pattern(word, verb.fields - 2, has_reply, token_max)
-        return read_varied(pattern, buf, pos, self.max_payload, frames)
+        before = len(frames)
+        end = read_varied(pattern, buf, pos, self.max_payload, frames)
+        self.message_bytes += sum([len(frame[-1]) for frame in frames[before:]])
+        return end
 
     def _check_start(self, buf: bytes, pos: int) -> None:
         """Check the start of an incomplete line.
@@ -320,6 +330,7 @@ class Parser:
         if not extra:
             args.append(b"")
         frames.append((verb.op, *args, buf[body:middle], buf[middle:stop]))
+        self.message_bytes += size
         return after
 
     def _size(self, token: bytes, line: bytes) -> int:

@@ -8,8 +8,8 @@
     async def bill(order: Order) -> None: ...
 
 ``headrace worker app:worker`` runs it: ``running`` does the work, ``pages`` answers probes, ``reloading``
-starts it anew where its files change. ``typed`` and ``handling`` make a handler of a function. Begin reading
-at ``app``.
+starts it anew where its files change. ``typed`` and ``handling`` make a handler of a function, ``schemas``
+and ``by_schema`` read and write by the schemas of a registry. Begin reading at ``app``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,17 @@ from .app import Worker
 from .current import Delivered, current
 from .done import Done
 from .running import run
+from .schemas import HttpRegistry, Schema, SchemaBucket
 from .typed import MisfitError
 
-__all__ = ["Delivered", "Done", "MisfitError", "Worker", "current", "run"]
+__all__ = [
+    "Delivered",
+    "Done",
+    "HttpRegistry",
+    "MisfitError",
+    "Schema",
+    "SchemaBucket",
+    "Worker",
+    "current",
+    "run",
+]

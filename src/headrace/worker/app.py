@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..client.callbacks import check_callback, check_plain
 from ..client.handlers.failure import DeadLetter, OnFailure
-from ..client.jetstream.abreast import check_concurrency
+from ..client.jetstream.consuming.concurrent import check_concurrency
 from ..errors import ConfigurationError
 from .handling import Hook
 from .metrics import Tally
-from .typed import MisfitError, Wants, wants_of
+from .schemas import Schema, check_schemas
+from .typed import MisfitError, Wants, takes_of, wants_of
 
 if TYPE_CHECKING:
     from ..api.consumers import ConsumerConfig
@@ -36,6 +37,8 @@ class Source:
     on_failure: OnFailure | None
     concurrency: int
     publish: str
+    schema: Schema | None
+    returns: Schema | None
     key: Callable[[Any], Hashable] | None
     config: ConsumerConfig | None
     tally: Tally = field(default_factory=Tally)
@@ -117,6 +120,8 @@ class Worker:
         order_by: Callable[[Any], Hashable] | None = None,
         on_failure: OnFailure | None = None,
         publish: str = "",
+        schema: Schema | None = None,
+        returns: Schema | None = None,
     ) -> Callable[[F], F]:
         """The decorated function handles the messages of a durable consumer.
 
@@ -126,13 +131,16 @@ class Worker:
                 a ``DeadLetter``: what does not fit is put there at once, with the reason.
             publish: the subject to which what the handler returns is published, before the message is
                 acknowledged: once, as its id is made of the message's.
+            schema: by which messages are read before the handler's model is made of them. Those that do not
+                fit are dead letters at once; while the registry is away they wait.
+            returns: by which results are written; the latest schema of its subject.
 
         Raises:
             ConfigurationError: an argument is wrong, or the function cannot be called with a message.
         """
 
         def declare(function: F) -> F:
-            wants = self._checked(function, stream, name, on_failure, publish)
+            wants = self._checked(function, stream, name, on_failure, publish, schema, returns)
             check_concurrency(concurrency, order_by, function)
             self._add(
                 ConsumerSource(
@@ -143,6 +151,8 @@ class Worker:
                     on_failure=_with_misfits(on_failure),
                     concurrency=concurrency,
                     publish=publish,
+                    schema=schema,
+                    returns=returns,
                     key=order_by,
                     config=config,
                 )
@@ -163,6 +173,8 @@ class Worker:
         key: Callable[[Any], Hashable] | None = None,
         on_failure: OnFailure | None = None,
         publish: str = "",
+        schema: Schema | None = None,
+        returns: Schema | None = None,
     ) -> Callable[[F], F]:
         """The decorated function handles the messages of a member of a group, which is there already.
 
@@ -170,11 +182,11 @@ class Worker:
             member: which of the group's members this is; start several workers as one for standbys.
             kind: ``elastic`` or ``static``.
             config, concurrency, key, on_failure: as of ``elastic.join``.
-            publish: as of ``consumer``.
+            publish, schema, returns: as of ``consumer``.
         """
 
         def declare(function: F) -> F:
-            wants = self._checked(function, stream, name, on_failure, publish)
+            wants = self._checked(function, stream, name, on_failure, publish, schema, returns)
             if kind not in ("elastic", "static"):
                 raise ConfigurationError(f"kind is {kind!r}; accepted: elastic, static")
             self._add(
@@ -186,6 +198,8 @@ class Worker:
                     on_failure=_with_misfits(on_failure),
                     concurrency=concurrency,
                     publish=publish,
+                    schema=schema,
+                    returns=returns,
                     key=key,
                     config=config,
                     member=member,
@@ -217,6 +231,8 @@ class Worker:
         name: str,
         on_failure: OnFailure | None,
         publish: str,
+        schema: Schema | None,
+        returns: Schema | None,
     ) -> Wants:
         check_callback("handler", function)
         for what, text in (("stream", stream), ("name", name)):
@@ -228,6 +244,14 @@ class Worker:
                 f"the handler of {stream}/{name} takes a model, and has on_failure={on_failure!r}; accepted "
                 "is DeadLetter(subject, …): what does not fit has to go somewhere"
             )
+        check_schemas(schema, returns, publish)
+        if returns is not None and not isinstance(on_failure, DeadLetter):
+            raise ConfigurationError(
+                f"the results of {stream}/{name} have a schema, and on_failure is {on_failure!r}; accepted "
+                "is DeadLetter(subject, …): what does not fit has to go somewhere"
+            )
+        if schema is not None:
+            takes_of(wants)
         return wants
 
 

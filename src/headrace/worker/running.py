@@ -11,14 +11,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..client.connection import connect
-from ..client.handlers.letters import id_of_message
+from ..client.handlers.dead_letter_headers import id_of_message
 from ..client.health import WELL, Health, unwell
 from ..client.net.options import Options
 from ..errors import ConnectionClosedError, DisconnectedError, HeadraceError, TimeoutError_
 from ..groups import elastic, static
 from .app import ConsumerSource, GroupSource, Source, Worker
+from .by_schema import Lookups, Reading, Writing
 from .handling import handler_of
 from .metrics import Row, SourceNumbers
+from .typed import takes_of
 
 if TYPE_CHECKING:
     from ..client import Consumer, Consumption, JetStream
@@ -95,6 +97,7 @@ class Running:
         self.connection: Connection | None = None
         self.sources = [At(source) for source in worker.sources]
         self.is_ending = False
+        self.lookups = Lookups()
 
     def live(self) -> Health:
         """Whether it is worth to be kept: unwell where a source has failed for good."""
@@ -131,8 +134,20 @@ class Running:
     async def _begin(self, each: At, js: JetStream) -> None:
         source = each.source
         publish = partial(_publish, js, source) if source.publish else None
+        reading = writing = None
+        if source.schema is not None:
+            lookup = self.lookups.of(source.schema, js)
+            reading = Reading(source.schema, lookup, takes_of(source.wants))
+        if source.returns is not None:
+            writing = Writing(source.returns, self.lookups.of(source.returns, js))
         handler = handler_of(
-            source.function, source.wants, self.worker.hooks, source.tally, publish
+            source.function,
+            source.wants,
+            self.worker.hooks,
+            source.tally,
+            publish,
+            reading=reading,
+            writing=writing,
         )
         if isinstance(source, ConsumerSource):
             if source.config is None:
@@ -262,6 +277,7 @@ async def _work(running: Running, js: JetStream, stop: asyncio.Future[Any]) -> N
         await asyncio.wait([working, stop], return_when=asyncio.FIRST_COMPLETED)
     finally:
         running.is_ending = True
+        running.lookups.end()
         looking.cancel()
         failed = working.done()
         working.cancel()
@@ -271,6 +287,9 @@ async def _work(running: Running, js: JetStream, stop: asyncio.Future[Any]) -> N
     _log.info("worker %s is ending: what runs is let end", running.worker.name)
 
 
-async def _publish(js: JetStream, source: Source, message: Any, body: bytes) -> None:
+async def _publish(
+    js: JetStream, source: Source, message: Any, body: bytes, headers: dict[str, str] | None
+) -> None:
     """Once for each message: the id is made of it, and the stream keeps one of an id."""
-    await js.publish(source.publish, body, msg_id=id_of_message(message.metadata, source.name))
+    msg_id = id_of_message(message.metadata, source.name)
+    await js.publish(source.publish, body, headers=headers, msg_id=msg_id)

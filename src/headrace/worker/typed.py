@@ -20,6 +20,8 @@ from ..errors import ConfigurationError, HeadraceError
 __all__ = ["MisfitError", "Wants", "encoded", "wants_of"]
 
 Read = Callable[[bytes], Any]
+Take = Callable[[Any, bytes], Any]
+"""What makes an argument of a value of plain types, and of the bytes that it was read from."""
 
 _MESSAGES: Final = frozenset({"JetStreamMessage", "GroupMessage", "Delivered"})
 _PLAIN: Final[dict[object, tuple[type, ...]]] = {dict: (dict,), list: (list,)}
@@ -33,6 +35,7 @@ class Wants(NamedTuple):
     """What a handler is called with, in order: the message where ``readers`` has None, else what is read."""
 
     readers: tuple[Read | None, ...]
+    kinds: tuple[Any, ...] = ()
 
     @property
     def are_typed(self) -> bool:
@@ -78,7 +81,42 @@ def wants_of(function: Callable[..., object]) -> Wants:
             f"handler {name} takes {inspect.signature(function)}; accepted are a message, a model, "
             "or both, in either order"
         )
-    return Wants(tuple(None if _is_message(kind) else _reader(kind, name) for kind in kinds))
+    readers = tuple(None if _is_message(kind) else _reader(kind, name) for kind in kinds)
+    return Wants(readers, tuple(kinds))
+
+
+def takes_of(wants: Wants) -> tuple[Take | None, ...]:
+    """What makes its arguments of values that were read by a schema; None for the message.
+
+    Raises ConfigurationError: it takes what no schema gives.
+    """
+    if not wants.are_typed:
+        raise ConfigurationError(
+            "a schema needs a handler that takes a value: a dict, or a model of msgspec or pydantic"
+        )
+    return tuple(
+        None if read is None else _take(kind)
+        for read, kind in zip(wants.readers, wants.kinds, strict=True)
+    )
+
+
+def _take(kind: Any) -> Take:
+    if kind is bytes:
+        return lambda _value, body: body
+    if kind is str or (isinstance(kind, type) and hasattr(kind, "FromString")):
+        raise ConfigurationError(
+            f"a handler takes {kind!r}, and its messages have a schema; accepted are bytes, dict, list, "
+            "dataclasses, TypedDicts, and models of msgspec and pydantic"
+        )
+    validate = getattr(kind, "model_validate", None) if isinstance(kind, type) else None
+
+    def take(value: Any, _body: bytes) -> Any:
+        try:
+            return msgspec.convert(value, kind) if validate is None else validate(value)
+        except ValueError as error:  # msgspec's and pydantic's are
+            raise _misfit(kind, error) from error
+
+    return take
 
 
 def _is_message(kind: object) -> bool:

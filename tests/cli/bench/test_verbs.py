@@ -38,6 +38,24 @@ def test_a_stream_is_filled_and_emptied(at_server: Run, js: sync.JetStream) -> N
     assert stream.info().state.messages == 10
 
 
+@pytest.mark.parametrize("how", [("--fast",), ("--atomic", "7")])
+def test_a_stream_is_filled_in_batches(
+    at_server: Run, js: sync.JetStream, how: tuple[str, ...]
+) -> None:
+    words = ("bench", "pub", "bench.a", "-J", *how, "--msgs", "50", "--clients", "2", "--json")
+    done = at_server(*words)
+    assert done.status == 0, done
+    (figure,) = json.loads(done.out)
+    assert f"benchstream, {how[0][2:]} batches" in figure["what"]
+    assert js.stream("benchstream").info().state.messages == 50
+    refused = at_server("bench", "pub", "bench.a", *how)
+    assert (refused.status, "with --jetstream" in refused.err) == (1, True)
+    js.stream("benchstream").delete()
+    js.create_stream(name="benchstream", subjects=["bench.*"])
+    refused = at_server(*words)
+    assert (refused.status > 0, "Traceback" not in refused.err) == (True, True)
+
+
 def test_what_cannot_be_measured_is_said(at_server: Run, js: sync.JetStream) -> None:
     js.create_stream(name="A", subjects=["a"])
     done = at_server("bench", "fetch", "--stream", "A")

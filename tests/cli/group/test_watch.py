@@ -23,7 +23,7 @@ from headrace.groups import (
     elastic,
     static,
 )
-from headrace.groups.presence import instance_name
+from headrace.groups.server.presence import instance_name
 
 pytestmark = pytest.mark.peer
 

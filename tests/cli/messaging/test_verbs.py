@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,3 +135,22 @@ def test_a_command_answers(at_server: Run, either_server: peers.ServerProcess) -
     )
     with running("reply", "run.*", "--command", command, "-s", either_server.url):
         assert at_server("request", "run.it", "now", "--raw").lines == ["run.it now", ""]
+
+
+def test_messages_are_written_to_files_one_each(
+    at_server: Run, js: sync.JetStream, tmp_path: Path
+) -> None:
+    js.create_stream(name="A", subjects=["a"])
+    js.publish("a", b"one", headers={"Kind": "x"})
+    js.publish("a", b"\xff")
+    words = ("sub", "--stream", "A", "--all", "--count", "2")
+    done = at_server(*words, "--dump", str(tmp_path / "new"))
+    assert (done.status, done.out) == (0, "")
+    first, second = (json.loads((tmp_path / "new" / f"{n}.json").read_text()) for n in (1, 2))
+    assert (first["payload"], first["headers"], first["seq"]) == ("one", {"Kind": ["x"]}, 1)
+    assert (second["subject"], second["payload_base64"]) == ("a", "/w==")
+    again = at_server(*words, "--dump", str(tmp_path / "new"))
+    assert (again.status, "1.json: File exists" in again.err) == (1, True)
+    done = at_server(*words, "--dump", "-")
+    one, two, rest = done.out.split("\0")
+    assert (json.loads(one), json.loads(two), rest) == (first, second, "")

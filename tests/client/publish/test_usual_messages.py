@@ -65,16 +65,16 @@ async def test_on_a_socket(seed: int, deduplicate: bool, monkeypatch: pytest.Mon
         publisher = connection.jetstream().publisher(deduplicate=deduplicate)
         assert isinstance(publisher, WirePublisher)
         publisher._open()
-        publisher._hold()  # nothing is sent
+        publisher.hold()  # nothing is sent
         for subject in ("s.a", "s.b", "s.c"):
             publisher._head(subject)
         called = counted(publisher, monkeypatch)
         assert publisher._send_some(iter(given))
         assert called == unusual(given)
         made = [publisher._command(number, *message) for number, message in enumerate(given)]
-        assert list(publisher._unacked.values()) == made
+        assert list(publisher.unacked.values()) == made
         assert publisher._unacked_bytes == sum(map(len, made))
-        publisher._unacked.clear()
+        publisher.unacked.clear()
         publisher.close()
 
 
@@ -85,16 +85,16 @@ async def test_in_process(deduplicate: bool, monkeypatch: pytest.MonkeyPatch) ->
         publisher = connection.jetstream().publisher(deduplicate=deduplicate)
         assert isinstance(publisher, InProcessPublisher)
         publisher._open()
-        publisher._hold()
+        publisher.hold()
         for subject in ("s.a", "s.b", "s.c"):
             publisher._head(subject)
         called = counted(publisher, monkeypatch)
         assert publisher._send_alike(_Source(given)) is not None
         assert not called
         made = [publisher._command(number, *message) for number, message in enumerate(given)]
-        assert list(publisher._unacked.values()) == made
+        assert list(publisher.unacked.values()) == made
         assert publisher._unacked_bytes == publisher._total(made)
-        publisher._unacked.clear()
+        publisher.unacked.clear()
         publisher.close()
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.api.consumers import ConsumerConfig, ConsumerInfo, SequenceInfo
 from headrace.client.handlers.failure import Again, DeadLetter, Give, Retry, Stop, decide
-from headrace.client.handlers.lanes import Lanes, Line
+from headrace.client.handlers.key_order import Lanes, Line
 from headrace.errors import ConfigurationError
 from headrace.groups import (
     ElasticGroup,
@@ -21,8 +21,8 @@ from headrace.groups import (
     StaticGroup,
 )
 from headrace.groups.member.config import Plan, Settings, plans
-from headrace.groups.member.keys import key_function
-from headrace.groups.member.takeover import Takeover
+from headrace.groups.member.handlers.keys import key_function
+from headrace.groups.member.ownership.takeover import Takeover
 
 # Lanes
 

@@ -42,6 +42,16 @@ def test_the_same_failure_at_the_same_place_three_times_is_no_accident() -> None
     assert said == Stop("it failed in the same way at the same place 3 times, which is no accident")
 
 
+def test_a_python_process_that_a_busy_machine_starts_too_late_is_an_accident_each_time() -> None:
+    restarts = Restarts(RestartSettings(attempts=SAME_MAX + 1))
+    late = Cause("worker", "Spark lost a Python worker (Python worker failed to connect back): it")
+    for _ in range(SAME_MAX + 1):
+        assert isinstance(restarts.failed(late, 7, 0.0), Again)
+    assert restarts.failed(late, 7, 0.0) == Stop(
+        f"it was begun again {SAME_MAX + 1} times within {restarts._settings.within_s:g} s (restart)"
+    )
+
+
 @pytest.mark.parametrize("kind", ["worker", "other"])
 def test_a_failure_elsewhere_or_another_one_is_counted_from_its_beginning(kind: Kind) -> None:
     restarts = Restarts(SETTINGS)

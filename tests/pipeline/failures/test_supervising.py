@@ -18,6 +18,7 @@ from headrace.pipeline.model import Declared, Sink
 from headrace.pipeline.problems import Place
 from headrace.pipeline.reading import read
 from headrace.pipeline.running import Ended
+from headrace.spark.sink.markers import FencedError, Plan, PlanId, next_plan
 
 from ..conftest import ORDERS
 from ..test_running import FakeQuery, World, with_trigger
@@ -74,7 +75,7 @@ def failing(*failures: BaseException, batches: int = 0) -> Callable[[FakeQuery],
 
         def do() -> None:
             for _ in range(batches):
-                query.finish(next(numbers))
+                query.did(next(numbers))
             query.end(error)
 
         query.world.after(1, do)
@@ -227,7 +228,11 @@ def test_a_worker_that_crashes_again_is_searched_as_code_is_and_a_single_crash_i
     worker = RuntimeError("Python worker failed to connect back.")
     world = Supervised(declared, DEFAULT, math.inf)
     world.plans = {"out": failing(worker, worker, worker)}
-    assert "no accident" in str(world.run(search=search)["out"].problem)
+    world.after(60, lambda: world.runner.stop("interrupted"))
+    ended = world.run(search=search)["out"]
+    assert (ended.state, ended.restarts) == ("stopped", 3), (
+        "a busy machine is an accident each time"
+    )
     assert len(searched) == 2, "such a worker had no row yet"
 
 
@@ -334,20 +339,33 @@ def test_without_restarts_a_server_that_is_away_is_what_the_query_makes_of_it(
     assert world.told("away") == []
 
 
-OVERTAKEN = (
-    "headrace.spark.sink.markers.FencedError: jetstream sink: a later run of batch 4 writes to sink 'x'; "
-    "this one ends"
-)
+def overtaken_by(batch: int) -> str:
+    """What the sink says to a writer of batch 4 when a later run of a batch has begun."""
+    with pytest.raises(FencedError) as caught:
+        next_plan(Plan(batch, PlanId(2, "theirs"), False, 7), None, 4, PlanId(1, "ours"), "x")
+    return f"headrace.spark.sink.markers.FencedError: {caught.value}"
 
 
+@pytest.mark.parametrize("batch", [4, 5])
 @pytest.mark.parametrize("is_leased", [True, False])
 def test_a_batch_that_was_overtaken_is_run_again_by_whoever_has_the_lease(
-    declared: Declared, is_leased: bool
+    declared: Declared, is_leased: bool, batch: int
 ) -> None:
-    """A runner that was frozen may begin a batch before it learns that it has lost the lease."""
+    """A runner that was frozen may begin a batch, or end it, before it learns that it has lost the lease."""
     world = Supervised(declared, DEFAULT, math.inf)
     world.supervisor = Supervisor(DEFAULT, clock=lambda: world.now, is_leased=is_leased)
-    world.plans = {"out": failing(RuntimeError(OVERTAKEN))}
+    world.plans = {"out": failing(RuntimeError(overtaken_by(batch)))}
     world.after(60, lambda: world.runner.stop("interrupted"))
     ended = world.run()["out"]
     assert (ended.state, ended.restarts) == (("stopped", 1) if is_leased else ("failed", 0))
+
+
+def test_a_checkpoint_that_is_not_the_sink_s_stops_whoever_has_the_lease_too(
+    declared: Declared,
+) -> None:
+    world = Supervised(declared, DEFAULT, math.inf)
+    world.supervisor = Supervisor(DEFAULT, clock=lambda: world.now, is_leased=True)
+    world.plans = {"out": failing(*[RuntimeError(overtaken_by(5)) for _ in range(9)])}
+    ended = world.run()["out"]
+    assert (ended.state, ended.restarts) == ("failed", 2)
+    assert "Use the checkpoint that wrote these batches" in str(ended.problem)

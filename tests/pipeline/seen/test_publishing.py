@@ -98,6 +98,11 @@ def test_a_server_is_told_how_a_run_is_and_when_it_has_ended(
         "a worker was lost",
     )
     assert record.silent_s(record.written + 3) is None
+    another = Run(declared)  # of this name on this machine
+    another.batch(4, behind=0)
+    another.publisher.close()
+    assert stored(server.url).keys() == {key}
+    assert stored(server.url)[key].queries["out"].behind == 0
     with sync.connect(server.url) as connection:
         config = connection.jetstream().stream(f"KV_{pipelines.BUCKET}").info().config
     assert config.max_age == pipelines.KEPT_S

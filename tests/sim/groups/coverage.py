@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.client.jetstream.waiter import Waiter
-from headrace.groups.member import machine
-from headrace.groups.member.consuming import Consuming
-from headrace.groups.member.handling import Handling
-from headrace.groups.member.lease import Lease
-from headrace.groups.member.pinned import Pinned
-from headrace.groups.member.renewal import Renewal
-from headrace.groups.member.seat import Seat
-from headrace.groups.member.threaded import OnThreads
-from headrace.groups.member.work import Abreast, InTurn
+from headrace.client.jetstream.receiving.waiter import Waiter
+from headrace.groups.member.consumer import machine
+from headrace.groups.member.consumer.consuming import Consuming
+from headrace.groups.member.consumer.member_consumer import MemberConsumer
+from headrace.groups.member.handlers.handling import Handling
+from headrace.groups.member.handlers.on_loop import ConcurrentHandlers, InTurn
+from headrace.groups.member.handlers.on_threads import OnThreads
+from headrace.groups.member.ownership.lease import Lease
+from headrace.groups.member.ownership.pinned import Pinned
+from headrace.groups.member.ownership.renewal import Renewal
 from sim.whole.coverage import Path
 
 __all__ = ["EVENTS", "PATHS"]
@@ -59,7 +59,7 @@ Taken = Callable[[tuple[Any, ...], Any], bool]
 
 
 def _was(event: type) -> Taken:
-    """The seat was told of such an event."""
+    """The member's consumer was told of such an event."""
     return lambda args, result: isinstance(args[1], event)
 
 
@@ -92,15 +92,15 @@ def _refused(args: tuple[Any, ...], result: Any) -> bool:
 
 
 PATHS = {
-    "consumer created": Path(Seat, "tell", _was(machine.Created)),
-    "partition still another's (10100)": Path(Seat, "tell", _was(machine.Overlaps)),
-    "consumer of another plan (10148)": Path(Seat, "tell", _was(machine.Differs)),
-    "consumer of another plan deleted": Path(Seat, "tell", _was(machine.Deleted)),
-    "consumer of another plan in use": Path(Seat, "tell", _was(machine.InUse)),
-    "consumer gone, made again": Path(Seat, "tell", _was(machine.Gone)),
-    "consumer let go of": Path(Seat, "tell", _was(machine.Released)),
-    "server out of reach": Path(Seat, "tell", _was(machine.Failed)),
-    "pin lost": Path(Seat, "tell", _was(machine.Lost)),
+    "consumer created": Path(MemberConsumer, "tell", _was(machine.Created)),
+    "partition still another's (10100)": Path(MemberConsumer, "tell", _was(machine.Overlaps)),
+    "consumer of another plan (10148)": Path(MemberConsumer, "tell", _was(machine.Differs)),
+    "consumer of another plan deleted": Path(MemberConsumer, "tell", _was(machine.Deleted)),
+    "consumer of another plan in use": Path(MemberConsumer, "tell", _was(machine.InUse)),
+    "consumer gone, made again": Path(MemberConsumer, "tell", _was(machine.Gone)),
+    "consumer let go of": Path(MemberConsumer, "tell", _was(machine.Released)),
+    "server out of reach": Path(MemberConsumer, "tell", _was(machine.Failed)),
+    "pin lost": Path(MemberConsumer, "tell", _was(machine.Lost)),
     "pin lost with a full buffer": Path(Consuming, "_finish", _lost_with(machine.Lost)),
     "consumer lost with a full buffer": Path(Consuming, "_finish", _lost_with(machine.Gone)),
     "pin handed over": Path(Pinned, "let_go"),
@@ -113,7 +113,9 @@ PATHS = {
     "consumer given up after a drain": Path(Consuming, "_give_up"),
     "removal of what was acknowledged awaited": Path(Consuming, "_until_removed"),
     "handler running when told to stop": Path(InTurn, "stop", _stopped_running),
-    "handlers abreast running when told to stop": Path(Abreast, "stop", _stopped_running),
+    "handlers abreast running when told to stop": Path(
+        ConcurrentHandlers, "stop", _stopped_running
+    ),
     "handler on a thread running when told to stop": Path(OnThreads, "stop", _stopped_running),
     "late renewal awaited before a handler": Path(Renewal, "wait"),
     "reader run where frames are received": Path(Waiter, "wake_now", _went_on),

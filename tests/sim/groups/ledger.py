@@ -18,7 +18,8 @@ generation. Promised, and checked at every start and end of a run:
    key has begun (with the exception of 3).
 6. In the end all that was confirmed is completed, and acknowledged.
 7. A message whose acknowledgement was confirmed is not begun again, unless an admin deletes the consumer of a
-   static group, which alone knows of it.
+   static group, which alone knows of it; or, with the exception of 3, by a holder of an older generation that
+   was handed it, too.
 """
 
 from __future__ import annotations
@@ -111,10 +112,7 @@ class Ledger:
         self._check_exclusion(run)
         self._check_generation(run)
         self._check_order(run)
-        if (before := self.acknowledged.get((key, number))) is not None:
-            self._broken(
-                f"begun again though its acknowledgement was confirmed: {before}, and {run}"
-            )
+        self._check_confirmed(run)
         self.starts[key, number] += 1
         self.counts["run"] += 1
         if self.starts[key, number] > 1:
@@ -195,6 +193,16 @@ class Ledger:
         if latest is not None and latest.instance is not run.instance:
             self.counts["key changed hands"] += 1
         self.latest[run.key] = run
+
+    def _check_confirmed(self, run: Run) -> None:
+        before = self.acknowledged.get((run.key, run.number))
+        if before is None:
+            return
+        if before.generation <= run.generation or not self._is_usurped(run):
+            self._broken(
+                f"begun again though its acknowledgement was confirmed: {before}, and {run}"
+            )
+        self.counts["confirmed, and begun again with a cause"] += 1
 
     def _is_usurped(self, run: Run) -> bool:
         since_ns = run.started_ns - self._lease_ns

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 import pytest
 
 from headrace.api.consumers import ConsumerInfo
-from headrace.client.handlers.lanes import Lanes
-from headrace.groups.member import seat
-from headrace.groups.member.consuming import Consuming
-from headrace.groups.member.handling import Handling
-from headrace.groups.member.intake import Intake
-from headrace.groups.member.lease import Lease
-from headrace.groups.member.machine import Deleted, Event, Lost
-from headrace.groups.member.renewal import Renewal
-from headrace.groups.member.seat import Seat
-from headrace.groups.member.takeover import Takeover
-from headrace.groups.member.threaded import OnThreads
+from headrace.client.handlers.key_order import Lanes
+from headrace.groups.member.consumer import member_consumer
+from headrace.groups.member.consumer.consuming import Consuming
+from headrace.groups.member.consumer.machine import Deleted, Event, Lost
+from headrace.groups.member.consumer.member_consumer import MemberConsumer
+from headrace.groups.member.handlers.handling import Handling
+from headrace.groups.member.handlers.on_threads import OnThreads
+from headrace.groups.member.ownership.intake import Intake
+from headrace.groups.member.ownership.lease import Lease
+from headrace.groups.member.ownership.renewal import Renewal
+from headrace.groups.member.ownership.takeover import Takeover
 
 __all__ = ["SABOTAGES", "Sabotage"]
 
@@ -38,7 +38,7 @@ def buffer_is_not_dropped_when_the_pin_is_lost(patch: pytest.MonkeyPatch) -> Non
     def finish_but_go_on(consuming: Consuming, event: Event) -> None:
         if isinstance(event, Lost) and consuming.is_active and not consuming._leaving:
             consuming.outcome.set_result(event)
-            consuming._consumption._abandon()
+            consuming._consumption.abandon()
             assert consuming.generation is not None
             consuming.generation.lease.until += 1_000_000
         else:
@@ -56,7 +56,7 @@ def retry_sends_back(patch: pytest.MonkeyPatch) -> None:
 
 def change_does_not_wait_for_handlers(patch: pytest.MonkeyPatch) -> None:
     async def give_up(consuming: Consuming) -> bool:
-        consuming._consumption._abandon()
+        consuming._consumption.abandon()
         await consuming._delete()
         return True
 
@@ -75,11 +75,11 @@ def lost_messages_are_overtaken(patch: pytest.MonkeyPatch) -> None:
 
 
 def consumer_is_deleted_under_its_owner(patch: pytest.MonkeyPatch) -> None:
-    async def delete(place: Seat) -> Event:
-        await place._crew.js.delete_consumer(place._crew.stream, place._name)
+    async def delete(place: MemberConsumer) -> Event:
+        await place._shared.js.delete_consumer(place._shared.stream, place._name)
         return Deleted()
 
-    patch.setattr(Seat, "_delete", delete)
+    patch.setattr(MemberConsumer, "_delete", delete)
 
 
 def standby_leaves_with_the_pin(patch: pytest.MonkeyPatch) -> None:
@@ -103,14 +103,14 @@ def pin_is_kept_by_who_leaves(patch: pytest.MonkeyPatch) -> None:
     async def let_go(*_: object) -> None:
         await asyncio.sleep(0)
 
-    patch.setattr("headrace.groups.member.pinned.Pinned.let_go", let_go)
+    patch.setattr("headrace.groups.member.ownership.pinned.Pinned.let_go", let_go)
 
 
 def owner_without_a_pin_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
     def is_in_use(info: ConsumerInfo) -> bool:
         return any(group.pinned_client_id for group in info.priority_groups)
 
-    patch.setattr(seat, "is_in_use", is_in_use)
+    patch.setattr(member_consumer, "is_in_use", is_in_use)
 
 
 def late_renewal_is_not_awaited(patch: pytest.MonkeyPatch) -> None:

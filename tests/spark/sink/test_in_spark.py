@@ -12,9 +12,9 @@ import pytest
 from headrace.api.times import parse_time
 from headrace.spark.sink.markers import PLAN
 from headrace.spark.sink.task import BATCH_ID, QUERY_ID
+from registry_server import RegistryServer
 
 from ..conftest import Feed
-from ..registry_server import RegistryServer
 from ..test_source import best_server
 
 if TYPE_CHECKING:

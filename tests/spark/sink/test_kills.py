@@ -1,11 +1,14 @@
-"""Spark with its driver, its Python workers and the broker killed at random moments of a query.
+"""Spark with its driver, its Python workers and the broker killed at random moments of two queries.
 
-``HEADRACE_SPARK_KILLS`` says how many, ``HEADRACE_SPARK_SEED`` which. ``make spark-kills`` does 15. The suite
-kills a runner of a pipeline that writes exactly once (``tests/pipeline/test_whole_runs.py``) and the demo.
+One writes each row once, the other the latest of each key. ``HEADRACE_SPARK_KILLS`` says how many are killed,
+``HEADRACE_SPARK_SEED`` which. ``make spark-kills`` does 15. The suite kills a writer of the latest of a key
+and its server (``test_keyed_kills.py``), a runner of a pipeline that writes exactly once
+(``tests/pipeline/test_whole_runs.py``) and the demo.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -58,7 +61,26 @@ class Drivers:
     def kill(self) -> None:
         """The driver with its JVM; its Python workers lose their sockets."""
         os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.communicate()
+        self.last_words()
+
+    def last_words(self) -> str:
+        """What it printed. Its Java holds the same pipe, and ends after it: one that does not is named."""
+        try:
+            return self.process.communicate(timeout=WITHIN_S)[0].decode()
+        except subprocess.TimeoutExpired:
+            listed = subprocess.run(
+                ["ps", "-o", "pid,stat,wchan,etime,args", "-g", str(self.process.pid)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            left = "\n".join(line[:200] for line in listed.stdout.splitlines())
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            raise AssertionError(
+                f"the driver has ended with {self.process.poll()}, and {WITHIN_S:g} s later its processes "
+                f"have not:\n{left}"
+            ) from None
 
     def kill_worker(self, rng: random.Random) -> bool:
         """One of the Python workers that are at work: that have used the processor since the last call."""
@@ -95,7 +117,7 @@ class Drivers:
         if status == 0:
             return True
         if status is not None:
-            said = self.process.communicate()[0].decode()
+            said = self.last_words()
             assert status == 1, f"the driver ended with {status}: {said}"
             assert "runs again with other rows" not in said, said
             self.start()
@@ -146,10 +168,10 @@ def test_each_row_is_stored_once_whatever_is_killed(
     rows = EACH * (KILLS + 2)
     source.publish_numbers(1, rows)
     source.link.close()
-    kinds = ["worker", "driver", "broker"]
     log, checkpoint = tmp_path / "spark.log", str(tmp_path / "checkpoint")
     drivers = Drivers(log, server.url, source.name, target.name, checkpoint)
     request.addfinalizer(lambda: shutting_down(drivers))
+    kinds = ["worker", "driver", "broker"]
     done: Counter[str] = Counter()
     for number in range(KILLS):
         kind = kinds[number] if number < len(kinds) else rng.choice(kinds)
@@ -183,7 +205,7 @@ def test_each_row_is_stored_once_whatever_is_killed(
             f"\n{number + 1} of {KILLS}: {kind} killed at {wanted} rows, driver {drivers.started}"
         )
     until_here(drivers.keep_going, "the query does not end", within=WITHIN_S, every=0.1)
-    drivers.process.communicate()
+    drivers.last_words()
     last = target.control.stream_info().state.last_seq
     space = f"{target.name}.".encode()
     counts: Counter[bytes] = Counter()

@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigurationError
+from headrace.schemas.errors import RegistryAwayError
+from headrace.schemas.framing import id_of_header, split_confluent
 from headrace.spark.decoding import avros, protobufs
-from headrace.spark.decoding.schemas import id_of_header, split_confluent
-from headrace.spark.registry.http import RegistryAwayError
 from headrace.spark.sink import schemas
 from headrace.spark.sink.options import ValueSchema, parse_sink_options
 from headrace.spark.sink.protobufs import encoder, path_of
 from headrace.spark.sink.schemas import with_schema
+from registry_server import RegistryServer
 
-from ..registry_server import RegistryServer
 from .test_rows import Encoder
 
 ORDER = {

@@ -57,7 +57,7 @@ class MovedClock:
         self._source.follow(self._moved)
 
     def end(self) -> None:
-        """Follow it no more. May be called again."""
+        """Stop following it. May be called again."""
         self._source.unfollow(self._moved)
 
     def _read(self) -> None:

@@ -19,7 +19,9 @@ from .measure import CLIENTS, SIZE_OPTION, Figure, clients_of, shares, show, tim
 
 @online(
     click.argument("subject"),
-    click.option("--msgs", type=click.IntRange(1), default=100_000, help="so many (100000)"),
+    click.option(
+        "--msgs", type=click.IntRange(1), default=100_000, help="how many messages (100000)"
+    ),
     click.option(
         "--wait", type=DURATION, default=60.0, help="end if nothing comes for so long (60s)"
     ),
@@ -45,7 +47,7 @@ async def sub(session: Session, subject: str, msgs: int, wait: float) -> None:
                 except TimeoutError:
                     raise Failure(
                         f"{count:,} of {msgs:,} messages came, and none for {wait:g} s",
-                        f"headrace bench pub {subject} --msgs {msgs}    publishes so many",
+                        f"headrace bench pub {subject} --msgs {msgs}    publishes as many",
                     ) from None
                 began = began or time.perf_counter()
                 count += 1

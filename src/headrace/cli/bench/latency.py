@@ -15,7 +15,7 @@ from .measure import SIZE_OPTION, STREAM, Figure, clients_of, ready_stream, show
 
 @online(
     click.argument("subject", default="bench.latency"),
-    click.option("--msgs", type=click.IntRange(1), default=2000, help="so many (2000)"),
+    click.option("--msgs", type=click.IntRange(1), default=2000, help="how many of each (2000)"),
     SIZE_OPTION,
     click.option("-J", "--jetstream", is_flag=True, help="publishes to a stream, too"),
     STREAM,

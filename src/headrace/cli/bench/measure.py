@@ -119,16 +119,23 @@ async def _run(work: Callable[[], Awaitable[object]]) -> None:
 
 
 async def ready_stream(
-    session: Session, name: str, subject: str, storage: str, *, purge: bool
+    session: Session, name: str, subject: str, storage: str, *, purge: bool, batches: bool = False
 ) -> None:
-    """Make sure that the stream stores ``subject``. Raises Failure if it is there and does not."""
+    """Make sure that the stream stores ``subject``. Raises Failure if it is there and does not.
+
+    A new one takes atomic and fast batches if ``batches`` is set.
+    """
     try:
         stream = await session.js.stream(name)
     except JetStreamApiError as error:
         if error.err_code != _NO_STREAM:
             raise
         config = StreamConfig(
-            name=name, subjects=(subject,), storage="memory" if storage == "memory" else "file"
+            name=name,
+            subjects=(subject,),
+            storage="memory" if storage == "memory" else "file",
+            allow_atomic=batches,
+            allow_batched=batches,
         )
         await session.js.create_stream(config)
         session.output.note(f"created stream {name}; `headrace stream rm {name}` removes it")

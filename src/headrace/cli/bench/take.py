@@ -17,7 +17,9 @@ from .measure import CLIENTS, STREAM, Figure, clients_of, shares, show, timed
 
 _OPTIONS: tuple[Declare, ...] = (
     STREAM,
-    click.option("--msgs", type=click.IntRange(1), default=None, help="so many (all there are)"),
+    click.option(
+        "--msgs", type=click.IntRange(1), default=None, help="how many messages (all there are)"
+    ),
     click.option("--batch", type=click.IntRange(1), default=500, help="messages of a pull (500)"),
     click.option(
         "--acks", type=click.Choice(["explicit", "none"]), default="explicit", help="(explicit)"

@@ -11,6 +11,7 @@ from ...api.base import to_wire
 from ...api.consumers import ConsumerConfig
 from ..shared.asking import may_go_on
 from ..shared.configuration import config_file, differences, replaced
+from ..shared.editor import INTERACTIVE, edited
 from ..shared.errors import Failure
 from ..shared.names import CONSUMER, STREAM
 from ..shared.verbs import Session, online
@@ -56,20 +57,28 @@ async def create(
     session.output.show(to_wire(found), consumer_sheet(found))
 
 
-@online(STREAM, CONSUMER, *SETTINGS, destroys=True)
+@online(STREAM, CONSUMER, INTERACTIVE, *SETTINGS, destroys=True)
 async def edit(
-    session: Session, stream: str, consumer: str, file: Path | None, **given: Any
+    session: Session,
+    stream: str,
+    consumer: str,
+    interactive: bool,
+    file: Path | None,
+    **given: Any,
 ) -> None:
     """Change settings of a consumer; what is not named stays."""
     found = await session.js.consumer(stream, consumer)
     before = (await found.info()).config
     config = config_file(file, ConsumerConfig) if file else before
     names = {"name": before.name, "durable_name": before.durable_name}
-    after = replaced(config, {**changes_of(given), **names})
+    after = replaced(config, changes_of(given))
+    if interactive:
+        after = await edited(after, ConsumerConfig)
+    after = replaced(after, names)
     changed = differences(before, after)
     if not changed.rows:
         raise Failure(
-            "nothing to change; give settings such as --max-pending 500, or --config FILE"
+            "nothing to change; give settings such as --max-pending 500, -i or --config FILE"
         )
     if session.output.is_text:
         session.output.show(None, changed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...client.jetstream.pull import PriorityOptions
+from ...client.jetstream.receiving.pull import PriorityOptions
 from ..messaging.subscribe import Show
 from ..shared.names import CONSUMER, STREAM
 from ..shared.units import DURATION
@@ -25,7 +25,9 @@ _PULL_S = 30.0
 @online(
     STREAM,
     CONSUMER,
-    click.option("--count", type=click.IntRange(1), default=None, help="end after so many"),
+    click.option(
+        "--count", type=click.IntRange(1), default=None, help="end after this many messages"
+    ),
     click.option("--wait", type=DURATION, default=None, help="end when so long none came"),
     click.option("--ack/--no-ack", default=True, help="acknowledge what was shown (yes)"),
     click.option("--group", metavar="NAME", default="", help="as a client of this priority group"),

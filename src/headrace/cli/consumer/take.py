@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ...client.jetstream.pull import PriorityOptions
+from ...client.jetstream.receiving.pull import PriorityOptions
 from ..messaging.subscribe import Show
 from ..shared.errors import Failure
 from ..shared.names import CONSUMER, STREAM
@@ -17,7 +17,7 @@ _PULL_MAX = 1000
 @online(
     STREAM,
     CONSUMER,
-    click.option("--count", type=click.IntRange(1), default=1, help="take so many (1)"),
+    click.option("--count", type=click.IntRange(1), default=1, help="how many to take (1)"),
     click.option("--wait", type=DURATION, default=None, help="wait so long for them (--timeout)"),
     click.option("--ack/--no-ack", default=True, help="acknowledge what was shown (yes)"),
     click.option("--nak", is_flag=True, help="have them delivered again"),

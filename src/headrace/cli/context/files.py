@@ -10,10 +10,18 @@ import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...documents import read_json
 from ..shared.errors import Failure
+
+if TYPE_CHECKING:
+    import click
+
+
+def complete_contexts(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+    """Names of contexts that begin so, for the shell."""
+    return [name for name in Contexts().names() if name.startswith(begun)]
 
 
 class Contexts:
@@ -64,7 +72,7 @@ class Contexts:
         except (OSError, ValueError) as error:
             raise Failure(f"{path}: {error}") from None
         if not isinstance(found, dict):
-            raise Failure(f"{path}: it is no JSON object")
+            raise Failure(f"{path}: it is not a JSON object")
         return found
 
     def _missing(self, name: str) -> Failure:

@@ -12,7 +12,7 @@ from ..shared.errors import Failure
 from ..shared.output import Output, Sheet, Table
 from ..shared.verbs import Declare, connected, offline, run_loop
 from ..shared.where import where
-from .files import Contexts
+from .files import Contexts, complete_contexts
 
 _SETTINGS: Final[tuple[Declare, ...]] = (
     click.option("--description", metavar="TEXT", default=None),
@@ -37,12 +37,8 @@ _SETTINGS: Final[tuple[Declare, ...]] = (
 _SECRETS: Final = frozenset(("password", "token", "user_jwt"))
 
 
-def _complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
-    return [name for name in Contexts().names() if name.startswith(begun)]
-
-
-_NAME: Final = click.argument("name", shell_complete=_complete)
-_PERHAPS: Final = click.argument("name", required=False, shell_complete=_complete)
+_NAME: Final = click.argument("name", shell_complete=complete_contexts)
+_PERHAPS: Final = click.argument("name", required=False, shell_complete=complete_contexts)
 
 
 @offline(click.option("-n", "--names", is_flag=True, help="names alone, one a line"))

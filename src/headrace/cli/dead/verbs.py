@@ -10,7 +10,7 @@ import click
 
 from ...client import StreamMessage
 from ...client.dead_letters import send_again
-from ...client.handlers.letters import Letter, letter_of
+from ...client.handlers.dead_letter_headers import Letter, letter_of
 from ..shared.asking import may_go_on
 from ..shared.messages import time_of
 from ..shared.names import STREAM
@@ -31,7 +31,9 @@ _CONSUMER = click.option(
     STREAM,
     _SUBJECT,
     _CONSUMER,
-    click.option("--limit", type=click.IntRange(1), default=100, help="at most so many (100)"),
+    click.option(
+        "--limit", type=click.IntRange(1), default=100, help="how many to show at most (100)"
+    ),
 )
 async def ls(session: Session, stream: str, subject: str, consumer: str, limit: int) -> None:
     """List the dead letters of a stream: what could not be handled, whence it comes, and why."""

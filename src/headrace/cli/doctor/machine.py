@@ -100,7 +100,7 @@ def _without_login(url: str) -> str:
 def look_at_store(findings: Findings, directory: Path) -> None:
     """A store's directory: there, ours, with room."""
     if not directory.is_dir():
-        findings.problem("store", f"{directory} is no directory", f"mkdir -p {directory}")
+        findings.problem("store", f"{directory} is not a directory", f"mkdir -p {directory}")
         return
     if not os.access(directory, os.W_OK | os.X_OK):
         findings.problem("store", f"{directory} cannot be written to", f"chown $USER {directory}")

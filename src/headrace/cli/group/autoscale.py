@@ -11,7 +11,7 @@ import click
 
 from ...groups import ElasticGroup
 from ...groups.autoscale import Decision, Policy, Step, autoscale, pool_of
-from ...groups.presence import who_is_there
+from ...groups.server.presence import who_is_there
 from ..shared.output import one_of_many
 from ..shared.verbs import Declare
 from .table import clock_text

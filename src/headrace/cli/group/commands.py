@@ -22,9 +22,9 @@ from ...groups import (
     elastic,
     static,
 )
-from ...groups.bucket import Records
-from ...groups.consumers import consumers_of, existing, stream_of
-from ...groups.trouble import troubles
+from ...groups.server.bucket import Records
+from ...groups.server.consumers import consumers_of, existing, stream_of
+from ...groups.watching.trouble import troubles
 from ..shared.asking import may_go_on
 from ..shared.errors import Failure
 from ..shared.output import Table

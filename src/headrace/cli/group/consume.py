@@ -55,7 +55,7 @@ CONSUME_OPTIONS: Final[tuple[Declare, ...]] = (
         metavar="N",
         help="messages that may be unacknowledged at a time (1)",
     ),
-    click.option("--count", type=int, default=0, metavar="N", help="end after so many"),
+    click.option("--count", type=int, default=0, metavar="N", help="end after this many messages"),
 )
 
 

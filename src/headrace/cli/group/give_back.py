@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...client import JetStream
 from ...groups import elastic, static
-from ...groups.consumers import existing, stream_of
+from ...groups.server.consumers import existing, stream_of
 from ..shared.asking import may_go_on
 from ..shared.errors import Failure
 from .commands import Args

@@ -13,9 +13,9 @@ import click
 from ...errors import ConfigurationError
 from ...groups import ElasticGroup, GroupError, GroupNotFoundError, StaticGroup
 from ...groups.autoscale import UNANSWERED
-from ...groups.bucket import Records
 from ...groups.lag import GroupLag, measure
 from ...groups.metrics import prometheus
+from ...groups.server.bucket import Records
 from ..shared.output import Output
 from ..shared.verbs import Declare
 from .table import document

@@ -8,8 +8,8 @@ import sys
 import click
 
 from ..root import run_below
-from ..shared.asking import answer_to
 from ..shared.output import output_options
+from ..shared.typed import read_line
 from ..shared.where import connection_options
 from .command import group
 
@@ -19,7 +19,7 @@ _ENDS = ("exit", "quit")
 @click.pass_context
 def _prompt(context: click.Context, /, **_options: object) -> int:
     status = 0
-    while line := answer_to("group> "):
+    while line := read_line("group> "):
         try:
             words = shlex.split(line, comments=True)
         except ValueError as error:

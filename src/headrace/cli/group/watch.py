@@ -20,10 +20,10 @@ import click
 from ...errors import HeadraceError
 from ...groups import ElasticGroup, GroupNotFoundError, StaticGroup
 from ...groups.autoscale import UNANSWERED, rest_after
-from ...groups.bucket import Changes, Records
-from ...groups.consumers import stream_of
 from ...groups.lag import GroupLag, Rates, measure, rates
-from ...groups.presence import who_is_there
+from ...groups.server.bucket import Changes, Records
+from ...groups.server.consumers import stream_of
+from ...groups.server.presence import who_is_there
 from ..shared.output import Form, one_of_many
 from ..shared.verbs import Declare
 from .table import document, line, table

@@ -1,7 +1,8 @@
 """Deliver jobs over HTTP: run the service, define channels and consumers, manage dead letters.
 
 `headrace jobs serve` runs the service. The other commands connect to a running one: `--url` (or
-`HEADRACE_JOBS_URL`) is its URL, `HEADRACE_JOBS_ADMIN_TOKEN` its admin token.
+`HEADRACE_JOBS_URL`) is its URL, `HEADRACE_JOBS_ADMIN_TOKEN` its admin token, or an API key,
+`HEADRACE_JOBS_CA_FILE` a file with the authorities to trust at an `https` URL.
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ class _Jobs(LazyGroup):
         return _commands().get(cmd_name)
 
 
-def _commands() -> dict[str, click.Command]:
-    from . import commands as verbs
-    from . import deleting, filtering, moving, scheduling
+def _on_the_database() -> dict[str, click.Command]:
+    """The commands that need no running service."""
+    from . import moving, serving
 
     made = {
         "serve": _verb(
             "serve",
             "run the service",
-            verbs.serve_command,
-            (*verbs.CONFIG_OPTIONS, *verbs.SERVE_OPTIONS),
+            serving.serve_command,
+            (*serving.CONFIG_OPTIONS, *serving.SERVE_OPTIONS),
             output=False,
         ),
         "prune": _verb(
             "prune",
             "archive and remove expired messages once, beside a running service",
-            verbs.prune_command,
-            verbs.CONFIG_OPTIONS,
+            serving.prune_command,
+            serving.CONFIG_OPTIONS,
             output=False,
         ),
     }
@@ -64,7 +65,7 @@ def _commands() -> dict[str, click.Command]:
         ),
         ("unfreeze", "let an exported database take changes again", moving.unfreeze_command, ()),
     ):
-        options = (*declare, *verbs.CONFIG_OPTIONS)
+        options = (*declare, *serving.CONFIG_OPTIONS)
         made[name] = _verb(name, text, carried, options, output=name != "unfreeze")
     made["archive"] = click.Group(
         "archive",
@@ -73,22 +74,42 @@ def _commands() -> dict[str, click.Command]:
             _verb(
                 "read",
                 "show a message with its jobs, attempts and reasons, by its id or by a job's",
-                verbs.archive_read_command,
-                verbs.ARCHIVE_OPTIONS,
+                serving.archive_read_command,
+                serving.ARCHIVE_OPTIONS,
             )
         ],
     )
+    return made
+
+
+def _commands() -> dict[str, click.Command]:
+    from . import access, deleting, filtering, finding, scheduling
+    from . import commands as verbs
+
+    made = _on_the_database()
     url = click.option(
         "--url",
         envvar="HEADRACE_JOBS_URL",
         default=verbs.URL,
         help=f"the service (HEADRACE_JOBS_URL, or {verbs.URL})",
     )
-    destroying = {"purge", "cancel", "replay", *(name for name, *_ in deleting.DESTROYING)}
-    for name, text, call, declare in (
+    destroying = {
+        "purge",
+        "cancel",
+        "replay",
+        "revoke",
+        *(name for name, *_ in deleting.DESTROYING),
+    }
+    asking = (
         *verbs.REMOTE,
+        *finding.FINDING,
         filtering.FILTER,
         *scheduling.SCHEDULING,
+        *access.ACCESS,
+    )
+    for name, text, call, declare in (
+        *asking,
+        access.REVOKE,
         deleting.DRAIN,
         *deleting.DESTROYING,
     ):
@@ -112,9 +133,13 @@ def _verb(
     @click.pass_context
     def callback(context: click.Context, /, **values: Any) -> int:
         from .commands import Args
+        from .database import take_database
+        from .tokens import take_tokens
 
         asked = output_above(context)
         own = {key: value for key, value in values.items() if key not in ("json", "yaml")}
+        for sentence in (*take_tokens(own), *take_database(own)):
+            asked.note(sentence)
         try:
             return carried(Args(output=asked, json=not asked.is_text, **own))
         except HeadraceError as error:
@@ -146,6 +171,10 @@ jobs = _Jobs(
         "schedule": Verb("publish a message again and again, by cron", "-"),
         "schedules": Verb("what a channel publishes again and again", "-"),
         "unschedule": Verb("delete a schedule", "-"),
+        "key": Verb("make an API key with scopes, for channels", "-"),
+        "keys": Verb("the API keys, with their last use", "-"),
+        "revoke": Verb("revoke an API key", "-"),
+        "audit": Verb("who changed what, from where, with which result", "-"),
         "drain": Verb("let a channel take no more messages", "-"),
         "delete-channel": Verb("delete a channel with what hangs on it", "-"),
         "delete-producer": Verb("delete a producer", "-"),
@@ -155,6 +184,7 @@ jobs = _Jobs(
         "resume": Verb("hand out jobs again", "-"),
         "enable": Verb("call a disabled endpoint again", "-"),
         "find": Verb("jobs of a message, a consumer, in a state, of an age", "-"),
+        "calls": Verb("how a push consumer's endpoint answers", "-"),
         "cancel": Verb("cancel a job, or all that match", "-"),
         "replay": Verb("hand out delivered and dead jobs again", "-"),
         "job": Verb("a job with its attempts", "-"),

@@ -14,7 +14,7 @@ from ...jobs.store import Database, open_database
 from ...jobs.transfer import Carried, export_to, freeze, import_from, unfreeze
 from ..shared.output import Table
 from ..shared.verbs import Declare
-from .commands import configuration
+from .serving import configuration
 
 __all__ = ["EXPORT", "IMPORT", "export_command", "import_command", "unfreeze_command"]
 

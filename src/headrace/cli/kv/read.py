@@ -114,7 +114,9 @@ async def history(session: Session, bucket: str, key: str) -> None:
     click.argument("patterns", nargs=-1, metavar="[PATTERN]…"),
     click.option("--history", "with_history", is_flag=True, help="begin with every revision kept"),
     click.option("--new", is_flag=True, help="only what changes from now on"),
-    click.option("--count", type=click.IntRange(1), default=None, help="end after so many"),
+    click.option(
+        "--count", type=click.IntRange(1), default=None, help="end after this many changes"
+    ),
 )
 async def watch(
     session: Session,

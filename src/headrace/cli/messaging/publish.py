@@ -34,7 +34,7 @@ class Made(NamedTuple):
     click.argument("body", required=False),
     HEADER,
     click.option("--reply", metavar="SUBJECT", default="", help="where answers are to go"),
-    click.option("--count", type=click.IntRange(1), default=1, help="publish so many"),
+    click.option("--count", type=click.IntRange(1), default=1, help="how many to publish"),
     click.option(
         "--lines", is_flag=True, help="each line of standard input; BODY may contain {{Line}}"
     ),
@@ -79,7 +79,7 @@ async def pub(
     headrace pub orders.plan 'remind ann' --target orders.due --in 2h
 
     Subject, body, headers and id may contain {{Count}}, {{Time}}, {{TimeStamp}}, {{Unix}}, {{UnixNano}},
-    {{ID}} and {{Random 10 20}} (so many letters). Without --jetstream nobody confirms that anybody received
+    {{ID}} and {{Random 10 20}} (10 to 20 letters). Without --jetstream nobody confirms that anybody received
     it. An atomic batch needs a stream with --allow-batch and has 1,000 messages at most.
 
     With --target the stream publishes BODY there later: SUBJECT is the schedule's own, another one there

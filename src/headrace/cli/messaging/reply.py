@@ -28,7 +28,9 @@ from .subscribe import Show
         "-q", "--queue", metavar="NAME", default="NATS-RPLY-22", help="take turns with others"
     ),
     click.option("--sleep", type=DURATION, default=0.0, help="wait before each answer"),
-    click.option("--count", type=click.IntRange(1), default=None, help="end after so many"),
+    click.option(
+        "--count", type=click.IntRange(1), default=None, help="end after this many requests"
+    ),
 )
 async def reply(
     session: Session,

@@ -21,12 +21,12 @@ _NO_RESPONDERS = 503
     click.argument("subject"),
     click.argument("body", required=False),
     HEADER,
-    click.option("--count", type=click.IntRange(1), default=1, help="send so many requests"),
+    click.option("--count", type=click.IntRange(1), default=1, help="how many requests to send"),
     click.option(
         "--replies",
         type=click.IntRange(0),
         default=1,
-        help="wait for so many answers (1); 0: for as many as come within --timeout",
+        help="how many answers to wait for (1); 0: all that come within --timeout",
     ),
     click.option(
         "--reply-timeout", type=DURATION, default=0.3, help="after an answer, wait so long (300ms)"

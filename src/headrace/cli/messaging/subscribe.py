@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from datetime import datetime
 from itertools import count as counted
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,6 +35,7 @@ class Show:
         session: its output is written to.
         raw: payloads alone, one a line.
         subjects_only, headers_only: leave out the rest.
+        dump: a directory that gets a file for each, or ``-``: to standard output, each ended by NUL.
     """
 
     def __init__(
@@ -42,7 +45,9 @@ class Show:
         raw: bool,
         subjects_only: bool = False,
         headers_only: bool = False,
+        dump: str = "",
     ) -> None:
+        self._dump = dump
         self._output = session.output
         self._raw = raw
         self._subjects_only = subjects_only
@@ -51,22 +56,28 @@ class Show:
 
     def message(self, message: Message) -> None:
         """One of a subscription."""
+        number = next(self._numbers)
         reply = f" with reply {message.reply}" if message.reply else ""
-        first = f"[#{next(self._numbers)}] Received on {message.subject!r}{reply}"
-        self._show(first, message, {"reply": message.reply})
+        first = f"[#{number}] Received on {message.subject!r}{reply}"
+        self._show(number, first, message, {"reply": message.reply})
 
     def stored(self, message: JetStreamMessage) -> None:
         """One of a stream."""
-        of = message.metadata
+        of, number = message.metadata, next(self._numbers)
         first = (
-            f"[#{next(self._numbers)}] Received on {message.subject!r}, stream {of.stream}, "
+            f"[#{number}] Received on {message.subject!r}, stream {of.stream}, "
             f"sequence {of.stream_seq}, {time_of(of.timestamp_ns)}"
         )
         more = {"stream": of.stream, "seq": of.stream_seq, "time": time_of(of.timestamp_ns)}
-        self._show(first, message, {**more, "delivered": of.delivered, "pending": of.pending})
+        more |= {"delivered": of.delivered, "pending": of.pending}
+        self._show(number, first, message, more)
 
-    def _show(self, first: str, message: Message, more: dict[str, Any]) -> None:
-        if not self._output.is_text:
+    def _show(self, number: int, first: str, message: Message, more: dict[str, Any]) -> None:
+        if self._dump:
+            payload = b"" if self._headers_only else message.payload
+            said = document(message.subject, payload, message.headers, **more)
+            _dump(self._dump, number, json.dumps(said, ensure_ascii=False))
+        elif not self._output.is_text:
             payload = b"" if self._headers_only else message.payload
             self._output.line(document(message.subject, payload, message.headers, **more), "")
         elif self._raw:
@@ -80,6 +91,20 @@ class Show:
         sys.stdout.flush()
 
 
+def _dump(place: str, number: int, text: str) -> None:
+    """Raises Failure: the directory cannot be written to, or has such a file."""
+    if place == "-":
+        sys.stdout.write(f"{text}\0")
+        return
+    path = Path(place) / f"{number}.json"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x") as file:
+            file.write(f"{text}\n")
+    except OSError as error:
+        raise Failure(f"--dump: {path}: {error.strerror}") from None
+
+
 _STARTS = ("everything", "new", "last", "last_per_subject", "since", "start_sequence")
 
 
@@ -91,7 +116,15 @@ _STARTS = ("everything", "new", "last", "last_per_subject", "since", "start_sequ
     click.option("-r", "--raw", is_flag=True, help="payloads alone"),
     click.option("--subjects-only", is_flag=True, help="subjects alone"),
     click.option("--headers-only", is_flag=True, help="no payloads"),
-    click.option("--count", type=click.IntRange(1), default=None, help="end after so many"),
+    click.option(
+        "--dump",
+        metavar="DIR",
+        default="",
+        help="a JSON file there for each; -: to standard output, each ended by NUL",
+    ),
+    click.option(
+        "--count", type=click.IntRange(1), default=None, help="end after this many messages"
+    ),
     click.option("--wait", type=DURATION, default=None, help="end when so long none came"),
     click.option(
         "--stream", metavar="NAME", default="", help="read this stream, with the options below"
@@ -115,6 +148,7 @@ async def sub(
     raw: bool,
     subjects_only: bool,
     headers_only: bool,
+    dump: str,
     count: int | None,
     wait: float | None,
     stream: str,
@@ -138,7 +172,7 @@ async def sub(
         raise Failure("give one place to begin: --all, --new, --last, --since, …")
     if not subjects and not stream:
         raise Failure("give a subject, such as 'orders.>', or --stream")
-    show = Show(session, raw=raw, subjects_only=subjects_only, headers_only=headers_only)
+    show = Show(session, raw=raw, subjects_only=subjects_only, headers_only=headers_only, dump=dump)
     if durable:
         if subjects or begins or ends or not stream:
             raise Failure(

@@ -12,7 +12,7 @@ from ..shared.errors import Failure
 from ..shared.messages import time_of
 from ..shared.names import OBJECT_NAMES, OBJECTS
 from ..shared.output import Table, printable
-from ..shared.progress import progress
+from ..shared.progress import progress, telling
 from ..shared.units import bytes_text
 from ..shared.verbs import Session, online
 from .bucket import object_document
@@ -86,8 +86,7 @@ async def get(session: Session, bucket: str, name: str, target: str | None, forc
     path = _target(target, name, force=force)
     try:
         with progress(session.output, name, info.size, of_bytes=True) as advance:
-            await store.get_file(name, path)
-            advance(info.size)
+            await store.get_file(name, path, progress=telling(advance))
     except OSError as error:
         raise Failure(f"{path}: {error.strerror or error}") from None
     document = {**object_document(info), "file": str(path)}
@@ -97,7 +96,9 @@ async def get(session: Session, bucket: str, name: str, target: str | None, forc
 @online(
     OBJECTS,
     click.option("--new", is_flag=True, help="only what changes from now on"),
-    click.option("--count", type=click.IntRange(1), default=None, help="end after so many"),
+    click.option(
+        "--count", type=click.IntRange(1), default=None, help="end after this many changes"
+    ),
 )
 async def watch(session: Session, bucket: str, new: bool, count: int | None) -> None:
     """Show what is in the bucket, and changes as they come, until Ctrl-C."""

@@ -19,6 +19,9 @@ pipeline = LazyGroup(
         "run": Verb("run the queries until Ctrl-C", "pipeline.run:run"),
         "once": Verb("process what is there, then end", "pipeline.run:once"),
         "status": Verb("show how each query is, without Spark", "pipeline.status:status"),
+        "explain": Verb(
+            "show what each query reads: positions, subjects, markers", "pipeline.reads:explain"
+        ),
         "reset": Verb("begin again at another place; nothing is destroyed", "pipeline.look:reset"),
         "replay": Verb(
             "run a range through a query again, into results of its own", "pipeline.run:replay"

@@ -17,9 +17,9 @@ from ...pipeline.drawing.mermaid import mermaid_of
 from ...pipeline.drawing.parts import graph_of
 from ...pipeline.drawing.svg import svg_of
 from ...pipeline.drawing.tree import tree_of
-from ..shared.asking import answer_to
 from ..shared.errors import FAILED, USAGE, Failure
 from ..shared.output import Output, printable
+from ..shared.typed import read_line
 from ..shared.verbs import offline
 from .file import FILE, PROFILE, opened
 
@@ -110,7 +110,7 @@ def _asked(output: Output, question: str, default: str) -> str:
     if not (output.is_text and sys.stdin.isatty()):
         return default
     shown = f" [{default}]" if default else ""
-    return answer_to(f"{question}{shown} ").strip() or default
+    return read_line(f"{question}{shown} ").strip() or default
 
 
 def _write(file: Path, tests: Path, draft: Draft) -> list[Path]:

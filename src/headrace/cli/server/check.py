@@ -148,8 +148,10 @@ async def jetstream(session: Session, verdict: Verdict, **limits: float | None) 
 
 @_checking(
     click.argument("stream", shell_complete=STREAMS),
-    click.option("--msgs-warn", type=int, default=None, help="warn below so many messages"),
-    click.option("--msgs-critical", type=int, default=None, help="critical below so many messages"),
+    click.option("--msgs-warn", type=int, default=None, help="warn below this many messages"),
+    click.option(
+        "--msgs-critical", type=int, default=None, help="critical below this many messages"
+    ),
     *limits_of("lag", "messages that a mirror or source is behind", int),
     *limits_of("subjects", "subjects", int),
     *limits_of("idle", "time without a new message", DURATION),
@@ -341,7 +343,9 @@ def time_in(text: str) -> float:
 
 
 @_checking(
-    click.option("--expect", type=click.IntRange(1), default=None, help="so many servers"),
+    click.option(
+        "--expect", type=click.IntRange(1), default=None, help="how many servers there should be"
+    ),
     *limits_of("lag", "changes that a server is behind", int),
     *limits_of("seen", "time since a server was seen", DURATION),
     MONITOR,

@@ -29,7 +29,7 @@ def expiry_of(token: str) -> int:
         raise ConfigurationError(f"its token cannot be read: {error}") from None
     expiry = claims.get("exp", 0) if isinstance(claims, dict) else None
     if not isinstance(expiry, int) or isinstance(expiry, bool) or expiry < 0:
-        raise ConfigurationError(f"its token ends at {expiry!r}, which is no time")
+        raise ConfigurationError(f"its token ends at {expiry!r}, which is not a time")
     return expiry
 
 

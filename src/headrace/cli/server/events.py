@@ -30,7 +30,9 @@ from .event_text import sentence
     click.option(
         "--subjects", metavar="SUBJECT", multiple=True, help="listen on this, too; repeatable"
     ),
-    click.option("--count", type=click.IntRange(1), default=None, help="end after so many"),
+    click.option(
+        "--count", type=click.IntRange(1), default=None, help="end after this many events"
+    ),
 )
 async def events(
     session: Session,

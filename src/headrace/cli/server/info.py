@@ -126,7 +126,7 @@ def _account(account: AccountInfo) -> list[tuple[str, object]]:
         "--iterations",
         type=click.IntRange(1),
         default=_PINGS,
-        help=f"so many times ({_PINGS})",
+        help=f"how often to measure ({_PINGS})",
     ),
     name="ping",
 )

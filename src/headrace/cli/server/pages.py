@@ -99,7 +99,7 @@ def _object(data: bytes) -> dict[str, Any]:
     """What a server told. Raises DocumentError."""
     found = read_json(data)
     if not isinstance(found, dict):
-        raise DocumentError("it is no JSON object")
+        raise DocumentError("it is not a JSON object")
     return found
 
 

@@ -20,11 +20,13 @@ _SORTS: Final = {"out-bytes": "out_bytes", "in-bytes": "in_bytes", "out-msgs": "
 
 @online(
     click.option("--interval", type=DURATION, default=1.0, help="between two looks (1s)"),
-    click.option("--count", type=click.IntRange(1), default=None, help="end after so many looks"),
+    click.option("--count", type=click.IntRange(1), default=None, help="end after this many looks"),
     click.option(
         "--sort", type=click.Choice(list(_SORTS)), default="out-bytes", help="(out-bytes)"
     ),
-    click.option("--limit", type=click.IntRange(1), default=20, help="so many connections (20)"),
+    click.option(
+        "--limit", type=click.IntRange(1), default=20, help="how many connections to show (20)"
+    ),
     MONITOR,
 )
 async def top(

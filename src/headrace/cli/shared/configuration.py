@@ -40,7 +40,7 @@ def config_file(path: Path, kind: type[D]) -> D:
         if isinstance(document, dict) and isinstance(document.get("config"), dict):
             document = document["config"]
         if not isinstance(document, dict):
-            raise DocumentError("it is no JSON object")
+            raise DocumentError("it is not a JSON object")
         return from_wire(document, kind, strict=True)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}") from None

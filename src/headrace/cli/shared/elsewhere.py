@@ -19,6 +19,8 @@ HERE: Final = {
     "account backup": "headrace stream backup --all DIR",
     "account restore": "headrace stream restore DIR",
     "audit": "headrace doctor",
+    "auth account keys": "headrace auth account key NAME",
+    "auth user credential": "headrace auth user create ACCOUNT NAME --output FILE",
     "bench js": "headrace bench pub --jetstream, headrace bench fetch, headrace bench consume",
     "cheat": "headrace COMMAND --help",
     "consumer cluster step-down": _STEP_DOWN % "CONSUMER.LEADER.STEPDOWN.STREAM.CONSUMER",
@@ -32,6 +34,7 @@ HERE: Final = {
     "latency": "headrace bench latency",
     "object edit": "headrace stream edit OBJ_BUCKET",
     "server account": "headrace server report accounts",
+    "server check exporter": "headrace server check COMMAND --format prometheus",
     "server cluster step-down": _STEP_DOWN % "META.LEADER.STEPDOWN",
     "server config": "headrace serve -sl reload=PID",
     "server consumer-check": "headrace consumer report STREAM",
@@ -50,8 +53,9 @@ HERE: Final = {
 """What it is called here."""
 
 NOT_HERE: Final = {
+    "auth account exports": "exports and imports are not made here; nsc makes them",
+    "auth account imports": "exports and imports are not made here; nsc makes them",
     "account tls": "the certificates of a server are shown by openssl s_client",
-    "auth": "headrace reads operators' accounts and their tokens, and makes none; nsc does",
     "consumer cluster": "clusters place consumers themselves",
     "errors edit": _NUMBERED,
     "errors validate": _NUMBERED,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import random
 import re
-import sys
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -15,9 +14,9 @@ import click
 
 from ...client.nuid import Nuid
 from ...wire.headers import Headers
-from .asking import interruptible
 from .errors import Failure
 from .output import printable
+from .typed import read_all
 
 HEADER: Final = click.option(
     "-H", "--header", "header", multiple=True, metavar="NAME:VALUE", help="repeatable"
@@ -87,10 +86,7 @@ def payload_of(body: str | None) -> bytes:
     """The body that was typed; without one, or with ``-``, standard input."""
     if body is not None and body != "-":
         return body.encode()
-    with interruptible():
-        if sys.stdin.isatty():
-            print("reading standard input; Ctrl-D ends it", file=sys.stderr, flush=True)
-        return sys.stdin.buffer.read()
+    return read_all()
 
 
 def fill_in(template: str, count: int = 1, request: str = "", line: str = "") -> str:

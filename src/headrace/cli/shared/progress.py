@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from .output import Output, terminal
 
+if TYPE_CHECKING:
+    from ...client import TransferProgress
+
 Advance = Callable[[int], None]
+
+
+def telling(advance: Advance) -> Callable[[TransferProgress], None]:
+    """What ``progress`` of a call of the client takes, to advance a bar."""
+    shown = 0
+
+    def tell(now: TransferProgress) -> None:
+        nonlocal shown
+        advance(now.nbytes - shown)
+        shown = now.nbytes
+
+    return tell
 
 
 @contextmanager

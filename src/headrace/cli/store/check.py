@@ -137,7 +137,7 @@ def _lost(held: Held, report: list[Finding], output: Output) -> int:
 @offline(
     _DIR,
     click.option(
-        "--rate", metavar="MB", type=click.FloatRange(0.1), default=None, help="so many MB a second"
+        "--rate", metavar="MB", type=click.FloatRange(0.1), default=None, help="megabytes a second"
     ),
 )
 def scrub(output: Output, directory: str, rate: float | None) -> int | None:

@@ -10,12 +10,12 @@ import click
 
 from ...api.base import to_wire
 from ...api.streams import StreamConfig, StreamInfo
-from ...client import Backup, TransferProgress, read_backup
+from ...client import Backup, read_backup
 from ...errors import ConfigurationError, HeadraceError
 from ..shared.asking import may_go_on
 from ..shared.configuration import config_file, replaced
 from ..shared.errors import Failure
-from ..shared.progress import progress
+from ..shared.progress import progress, telling
 from ..shared.units import bytes_text, count_text, counted
 from ..shared.verbs import Session, online
 from .older import as_older
@@ -142,15 +142,10 @@ async def _back_up(
 ) -> Backup:
     found = await session.js.stream(name)
     state = (await found.info()).state
-    shown = 0
     with progress(session.output, name, state.bytes, of_bytes=True, wanted=bar) as advance:
-
-        def tell(now: TransferProgress) -> None:
-            nonlocal shown
-            advance(now.nbytes - shown)
-            shown = now.nbytes
-
-        made = await found.backup(directory, consumers=consumers, check=check, progress=tell)
+        made = await found.backup(
+            directory, consumers=consumers, check=check, progress=telling(advance)
+        )
     if older:
         await asyncio.to_thread(as_older, directory)
         made = await asyncio.to_thread(read_backup, directory)
@@ -280,16 +275,11 @@ def _changed(
 async def _restore(
     session: Session, found: Backup, config: StreamConfig | None, bar: bool
 ) -> StreamInfo:
-    shown = 0
     label = found.config.name if config is None else config.name
     with progress(session.output, label, found.nbytes, of_bytes=True, wanted=bar) as advance:
-
-        def tell(now: TransferProgress) -> None:
-            nonlocal shown
-            advance(now.nbytes - shown)
-            shown = now.nbytes
-
-        stream = await session.js.restore_stream(found.directory, config=config, progress=tell)
+        stream = await session.js.restore_stream(
+            found.directory, config=config, progress=telling(advance)
+        )
     info = stream.cached_info
     assert info is not None  # the answer to the restore
     return info

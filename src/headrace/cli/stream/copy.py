@@ -8,10 +8,10 @@ from typing import Final
 
 import click
 
-from ...client import JetStream, Stream, TransferProgress
+from ...client import JetStream, Stream
 from ..shared.errors import Failure
 from ..shared.names import STREAM
-from ..shared.progress import progress
+from ..shared.progress import progress, telling
 from ..shared.verbs import Session, connected, online
 from ..shared.where import Where, where
 from .copying import Following, Place, changes_for, find, follow, is_here, place_of, transfer
@@ -148,16 +148,11 @@ async def _copy_here(session: Session, origin: Stream, how: _How, *, goes_on: bo
 async def _begin(session: Session, origin: Stream, target: JetStream, how: _How) -> Stream:
     info = await origin.info()
     changes = changes_for(info, how.to, how.replicas, how.subjects)
-    shown = 0
     total = info.state.bytes
     with progress(session.output, origin.name, total, of_bytes=True, wanted=how.bar) as advance:
-
-        def tell(now: TransferProgress) -> None:
-            nonlocal shown
-            advance(now.nbytes - shown)
-            shown = now.nbytes
-
-        return await transfer(origin, target, changes, consumers=how.consumers, progress=tell)
+        return await transfer(
+            origin, target, changes, consumers=how.consumers, progress=telling(advance)
+        )
 
 
 async def _go_on(

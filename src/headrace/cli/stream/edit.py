@@ -10,10 +10,11 @@ import click
 
 from ...api.base import to_wire
 from ...api.streams import StreamConfig
-from ...client.jetstream.losing import loss_of
+from ...client.jetstream.removals import loss_of
 from ...errors import StreamExistsError
 from ..shared.asking import may_go_on
 from ..shared.configuration import config_file, differences, replaced, shown
+from ..shared.editor import INTERACTIVE, edited
 from ..shared.errors import Failure
 from ..shared.names import STREAM
 from ..shared.verbs import Session, online
@@ -77,13 +78,16 @@ def _other_settings(error: StreamExistsError, name: str, asked: Container[str]) 
     )
 
 
-@online(STREAM, *SETTINGS, destroys=True)
-async def edit(session: Session, stream: str, file: Path | None, **given: Any) -> None:
+@online(STREAM, INTERACTIVE, *SETTINGS, destroys=True)
+async def edit(
+    session: Session, stream: str, interactive: bool, file: Path | None, **given: Any
+) -> None:
     """Change settings of a stream; what is not named stays.
 
     \b
     headrace stream edit ORDERS --max-age 30d --dry-run
     headrace stream edit ORDERS --subjects 'orders.>,returns.>' --force
+    headrace stream edit ORDERS -i
 
     Lower limits remove messages at once, if the stream discards old ones: it says how many, and asks.
     """
@@ -91,10 +95,13 @@ async def edit(session: Session, stream: str, file: Path | None, **given: Any) -
     present = await found.info()
     before = present.config
     config = config_file(file, StreamConfig) if file else before
-    after = replaced(config, {**changes_of(given), "name": stream})
+    after = replaced(config, changes_of(given))
+    if interactive:
+        after = await edited(after, StreamConfig)
+    after = replaced(after, {"name": stream})
     changed = differences(before, after)
     if not changed.rows:
-        raise Failure("nothing to change; give settings such as --max-age 7d, or --config FILE")
+        raise Failure("nothing to change; give settings such as --max-age 7d, -i or --config FILE")
     if session.output.is_text:
         session.output.show(None, changed)
     loss = await loss_of(found, present, after)

@@ -21,7 +21,7 @@ _CLEAR: Final = "\x1b[H\x1b[2J"
 @online(
     STREAM,
     click.option("--interval", type=DURATION, default=1.0, help="between two looks (1s)"),
-    click.option("--count", type=click.IntRange(1), default=None, help="end after so many looks"),
+    click.option("--count", type=click.IntRange(1), default=None, help="end after this many looks"),
 )
 async def graph(session: Session, stream: str, interval: float, count: int | None) -> None:
     """Draw how fast messages come and go, until Ctrl-C.

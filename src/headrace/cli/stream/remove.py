@@ -30,7 +30,9 @@ async def rm(session: Session, stream: str) -> None:
     click.option(
         "--seq", type=click.IntRange(1), default=None, help="only those below this sequence"
     ),
-    click.option("--keep", type=click.IntRange(0), default=None, help="keep so many of the newest"),
+    click.option(
+        "--keep", type=click.IntRange(0), default=None, help="how many of the newest to keep"
+    ),
     destroys=True,
 )
 async def purge(

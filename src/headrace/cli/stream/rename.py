@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from ...api.streams import StreamInfo
-from ...client import Stream, TransferProgress
+from ...client import Stream
 from ..shared.asking import may_go_on
 from ..shared.errors import Failure
 from ..shared.names import STREAM
-from ..shared.progress import progress
+from ..shared.progress import progress, telling
 from ..shared.units import bytes_text, counted
 from ..shared.verbs import Session, online
 from .renaming import Found, finish, look, move, refuse, settle, stop, take_back
@@ -88,15 +88,8 @@ async def _move(session: Session, old: str, new: str, wait_s: float, bar: bool) 
 
 
 async def _transfer(session: Session, stream: Stream, total: int, bar: bool) -> StreamInfo:
-    shown = 0
     with progress(session.output, stream.name, total, of_bytes=True, wanted=bar) as advance:
-
-        def tell(now: TransferProgress) -> None:
-            nonlocal shown
-            advance(now.nbytes - shown)
-            shown = now.nbytes
-
-        return await move(stream, session.js, tell)
+        return await move(stream, session.js, telling(advance))
 
 
 async def _take_back(session: Session, old: str, new: str) -> None:

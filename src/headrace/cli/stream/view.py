@@ -9,13 +9,13 @@ from datetime import datetime
 import click
 
 from ...client import Stream, StreamMessage
-from ...client.jetstream.stored_message import if_found, is_marker
+from ...client.jetstream.stored.stored_message import if_found, is_marker
 from ...errors import JetStreamApiError
-from ..shared.asking import answer_to
 from ..shared.errors import Failure
 from ..shared.messages import document, text, time_of
 from ..shared.names import STREAM
 from ..shared.progress import progress
+from ..shared.typed import read_line
 from ..shared.units import MOMENT
 from ..shared.verbs import Session, online
 
@@ -107,7 +107,7 @@ def _show(session: Session, message: StreamMessage, raw: bool) -> None:
 
 
 def _next_page() -> bool:
-    answer = answer_to("-- Enter: next page, q: end -- ")
+    answer = read_line("-- Enter: next page, q: end -- ")
     return answer.strip().lower() not in ("q", "quit", "n", "no")
 
 

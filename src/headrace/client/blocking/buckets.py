@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Coroutine, Iterator
 from typing import Any, Generic, Self
 
-from ..jetstream.leaving import place_of_call
+from ..jetstream.unclosed import place_of_call
 from ..jetstream.watch import T
 from ..jetstream.watch import Watch as AioWatch
 from ..kv.keyvalue import KeyValue as AioKeyValue

@@ -174,7 +174,7 @@ class Connection(Blocking):
                 message after the other. Without it, iterate the subscription.
             pending_messages, pending_bytes: how much may wait to be taken; see ``Subscription``.
             answer_errors: whether a callback that raises answers whoever asked, with ServiceError; None:
-                if there is a queue, or ``subject`` has no wildcards. False is for who only listens.
+                if there is a queue, or ``subject`` has no wildcards. Give False if the callback only listens.
         """
         check_plain("callback", callback)
         making = self._inner.subscribe(

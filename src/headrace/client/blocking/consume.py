@@ -12,8 +12,8 @@ from typing import Any, Final, Self, TypeVar
 
 from ...errors import ConfigurationError, ConnectionClosedError
 from ..health import ConsumptionStats, Health
-from ..jetstream.consume import Consumption as AioConsumption
-from ..jetstream.feed import State
+from ..jetstream.consuming.consume import Consumption as AioConsumption
+from ..jetstream.consuming.feed import State
 from ..jetstream.message import JetStreamMessage as AioJetStreamMessage
 from .loop_thread import LoopThread, call_on_thread, callback_here, caller_here
 from .messages import JetStreamMessage
@@ -138,7 +138,7 @@ class Consumption(JetStreamMessages):
 
     @property
     def error(self) -> Exception | None:
-        """Why it ended, if that was nobody's wish: what ``wait`` and iterating raise."""
+        """Why it ended, if nobody asked for the end: what ``wait`` and iterating raise."""
         return self._inner.error
 
     def health(self) -> Health:

@@ -8,13 +8,13 @@ from typing import Any, Unpack
 from ...api.consumers import ConsumerInfo
 from ..callbacks import check_plain
 from ..handlers.failure import OnFailure
-from ..jetstream.abreast import check_concurrency
 from ..jetstream.consumer import Consumer as AioConsumer
-from ..jetstream.failing import check_policy
-from ..jetstream.gone import IfGone
-from ..jetstream.leaving import place_of_call
+from ..jetstream.consuming.concurrent import check_concurrency
+from ..jetstream.consuming.failing import check_policy
+from ..jetstream.consuming.missing_consumer import IfGone
 from ..jetstream.message import Queued
-from ..jetstream.pull import EXPIRES_DEFAULT_S, PriorityOptions
+from ..jetstream.receiving.pull import EXPIRES_DEFAULT_S, PriorityOptions
+from ..jetstream.unclosed import place_of_call
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .consume import Consumption, called_with, seen_by
 from .messages import Batch, JetStreamMessage

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Final, ParamSpec, TypeVar
 
 from ...errors import ConfigurationError, ConnectionClosedError
-from ..jetstream.abreast import lane_here
-from ..jetstream.consume import Consumption
+from ..jetstream.consuming.concurrent import lane_here
+from ..jetstream.consuming.consume import Consumption
 from ..subscription import Subscription
 
 P = ParamSpec("P")
@@ -209,6 +209,11 @@ class Blocking:
 
     def __repr__(self) -> str:
         return repr(self._inner)
+
+
+def sides_of(facade: Blocking) -> tuple[LoopThread, Any]:
+    """The thread of its loop, and the asyncio object."""
+    return facade._thread, facade._inner
 
 
 def call_on_thread(

@@ -8,7 +8,7 @@ from ...wire.frames import Frame
 from ...wire.inprocess import Chunk
 from ..jetstream.message import Batch as AioBatch
 from ..jetstream.message import DeliveredMessage, MessageBatch
-from ..jetstream.pull import Status
+from ..jetstream.receiving.pull import Status
 from ..message import HeadersLike, MessageView, Payload
 from ..net.session import Session
 from .loop_thread import LoopThread
@@ -61,6 +61,11 @@ class JetStreamMessage(DeliveredMessage, eq=False, kw_only=True):
 
     def _send(self, data: bytes) -> None:
         self._thread.post(partial(self._session.send_answers, data))
+
+
+def delivered_on(thread: LoopThread, message: MessageView) -> JetStreamMessage:
+    """The same message, for whoever is not on the loop's thread."""
+    return JetStreamMessage._of(thread, message)
 
 
 class Batch(MessageBatch[JetStreamMessage]):

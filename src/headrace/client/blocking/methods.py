@@ -15,7 +15,17 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from .loop_thread import Blocking, LoopThread, iterate
 
-__all__ = ["Blocking", "anywhere", "blocking", "calling", "iterating", "returning", "wrapping"]
+__all__ = [
+    "Blocking",
+    "anywhere",
+    "blocking",
+    "calling",
+    "checked",
+    "documented",
+    "iterating",
+    "returning",
+    "wrapping",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,7 +43,7 @@ def blocking(method: Method[P, Coroutine[Any, Any, R]]) -> Method[P, R]:
         result: R = self._thread.run(method(self._inner, *args, **keywords))
         return result
 
-    return _documented(run, method)
+    return documented(run, method)
 
 
 def calling(method: Method[P, R]) -> Method[P, R]:
@@ -43,7 +53,7 @@ def calling(method: Method[P, R]) -> Method[P, R]:
         result: R = self._thread.call(method, self._inner, *args, **keywords)
         return result
 
-    return _documented(call, method)
+    return documented(call, method)
 
 
 def anywhere(method: Method[P, R]) -> Method[P, R]:
@@ -52,7 +62,7 @@ def anywhere(method: Method[P, R]) -> Method[P, R]:
     def call(self: Any, /, *args: P.args, **keywords: P.kwargs) -> R:
         return method(self._inner, *args, **keywords)
 
-    return _documented(call, method)
+    return documented(call, method)
 
 
 def iterating(method: Method[P, AsyncIterator[R]]) -> Method[P, Iterator[R]]:
@@ -62,7 +72,7 @@ def iterating(method: Method[P, AsyncIterator[R]]) -> Method[P, Iterator[R]]:
         return iterate(self._thread, method(self._inner, *args, **keywords))
 
     item = method.__annotations__["return"].removeprefix("AsyncIterator[").removesuffix("]")
-    return _documented(items, method, f"Iterator[{item}]", GenericAlias(Iterator, item))
+    return documented(items, method, f"Iterator[{item}]", GenericAlias(Iterator, item))
 
 
 def wrapping(kind: Callable[[LoopThread, R], T], method: Method[P, R]) -> Method[P, T]:
@@ -72,7 +82,7 @@ def wrapping(kind: Callable[[LoopThread, R], T], method: Method[P, R]) -> Method
         return kind(self._thread, method(self, *args, **keywords))
 
     made = getattr(kind, "__self__", kind)  # a class, or that whose class method it is
-    return _documented(wrap, method, method.__annotations__["return"], made)
+    return documented(wrap, method, method.__annotations__["return"], made)
 
 
 def returning(
@@ -82,7 +92,17 @@ def returning(
     return wrapping(kind, blocking(method))
 
 
-def _documented(
+def checked(check: Callable[[Any], None], method: Method[P, R]) -> Method[P, R]:
+    """``method``, made here; first ``check`` is called with what the object stands for, and may raise."""
+
+    def run(self: Any, /, *args: P.args, **keywords: P.kwargs) -> R:
+        check(self._inner)
+        return method(self, *args, **keywords)
+
+    return documented(run, method)
+
+
+def documented(
     function: Method[P, T], method: Callable[..., Any], shown: str = "", result: object = None
 ) -> Method[P, T]:
     """``function`` with the documentation of ``method``, and its signature but for another result."""

@@ -110,7 +110,7 @@ class Service(Blocking):
         self.stop()
 
     def stop(self) -> None:
-        """Take no more requests, answer those that came, and be found no more. May be called again."""
+        """Take no more requests, answer those that came, and stop being found. May be called again."""
         self._thread.run(self._inner._stop(callback_here()))
 
     stopped = blocking(AioService.stopped)

@@ -1,6 +1,7 @@
 """What handlers of messages are made of, for consumers and for groups: which message may be begun next
-(``lanes``), where plain functions run (``threads``), and what follows when one fails (``failure``).
+(``key_order``), where plain functions run (``threads``), and what follows when one fails (``failure``,
+``dead_letter_headers``).
 
-Begin with ``lanes``. Who calls the handlers of a consumer is ``jetstream.abreast``; those of a group,
-``groups.member``.
+Begin with ``key_order``. ``jetstream.consuming.concurrent`` calls the handlers of a consumer,
+``groups.member`` those of a group.
 """

@@ -118,6 +118,6 @@ def decide(
 
 
 def pause(policy: Retry | DeadLetter, failures: int, chance: float = 0.0) -> float:
-    """Seconds to wait after so many failures."""
+    """Seconds to wait after this number of failures."""
     seconds = policy.backoff[min(max(failures, 1), len(policy.backoff)) - 1]
     return seconds * (1 - policy.jitter * chance)

@@ -20,17 +20,17 @@ from ...api.messages import SuccessResponse
 from ...errors import ConfigurationError, TimeoutError_
 from ..callbacks import check_plain
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
-from .abreast import check_concurrency
 from .calls import Api, D
-from .care import Care
 from .configuration import time_text
-from .consume import Consumption, MessageCallback
-from .failing import check_policy
-from .fetch import Fetch, FetchPlan
-from .gone import Gone, IfGone
+from .consuming.concurrent import check_concurrency
+from .consuming.consume import Consumption, MessageCallback
+from .consuming.failing import check_policy
+from .consuming.feed_settings import Failed, FeedSettings
+from .consuming.missing_consumer import IfGone, MissingConsumer
 from .message import Batch, JetStreamMessage, Queued
-from .pin import Pin
-from .pull import (
+from .receiving.fetch import Fetch, FetchPlan
+from .receiving.pin import Pin
+from .receiving.pull import (
     BATCH_FOR_BYTES,
     EXPIRES_DEFAULT_S,
     EXPIRES_MIN_S,
@@ -38,7 +38,7 @@ from .pull import (
     ConsumeLimits,
     PriorityOptions,
 )
-from .push import PushSubscription
+from .receiving.push import PushSubscription
 
 if TYPE_CHECKING:
     from ...api.keywords import ConsumerFields
@@ -69,9 +69,7 @@ class Consumer:
         self.name = name
         self.cached_info = info
         self._resumes = True  # whether a fetch pulls again when a lost link is back
-        self._is_managed = (
-            False  # whether its consumes are part of something that sees to their end
-        )
+        self._on_failed: Failed | None = None  # set by whoever sees to the end of its consumes
         self._pin = Pin(api.session.report)
         self._next_subject = api.subject("CONSUMER", "MSG", "NEXT", stream_name, name).encode()
 
@@ -222,7 +220,7 @@ class Consumer:
             self._pin,
             callback,
             on_error,
-            self._care(if_gone),
+            self._feed_settings(if_gone),
             concurrency,
             order_by,
             on_failure,
@@ -409,14 +407,27 @@ class Consumer:
             return expires
         return min(expires, max(EXPIRES_MIN_S, config.priority_timeout / 2))
 
-    def _care(self, if_gone: IfGone) -> Care:
-        if self._is_managed:
-            return Care(is_managed=True)
-        gone = None if if_gone == "wait" else Gone(self, if_gone == "create")
+    def _gone(self, creates: bool) -> MissingConsumer:
+        return MissingConsumer(self._label, self.info, self._make_again if creates else None)
+
+    async def _make_again(self) -> bool:
+        """Make it as it was when the server last told of it. Whether the server ever did."""
+        from .consumers import Consumers
+
+        if self.cached_info is None:
+            return False
+        consumers = Consumers(self._api, self.stream_name)
+        self.cached_info = await consumers.create_info(self.cached_info.config, {}, "")
+        return True
+
+    def _feed_settings(self, if_gone: IfGone) -> FeedSettings:
+        if self._on_failed is not None:
+            return FeedSettings(on_failed=self._on_failed)
+        gone = None if if_gone == "wait" else self._gone(if_gone == "create")
         config = None if self.cached_info is None else self.cached_info.config
         if config is None or config.ack_policy == "none":
-            return Care(gone=gone)
-        return Care(_ack_wait_of(config), config.max_deliver, gone, self._ask_ack_wait)
+            return FeedSettings(gone=gone)
+        return FeedSettings(_ack_wait_of(config), config.max_deliver, gone, self._ask_ack_wait)
 
     async def _ask_ack_wait(self) -> float:
         config = (await self.info()).config

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from ...api.acks import ACK, IN_PROGRESS, NAK, TERM, AckTokens, parse_ack_subject
 from ...errors import AckUnknownError, TimeoutError_
+from ...notebook import table
 from ...wire.encode import pub
 from ...wire.frames import Frame
 from ...wire.inprocess import Chunk
-from ..message import Message, MessageView
+from ..message import Message, MessageView, preview
 
 if TYPE_CHECKING:
     from ..net.session import Session
-    from .pull import Status
+    from .receiving.pull import Status
 
 
 class Queued:
@@ -31,6 +32,9 @@ class Queued:
 
 
 _QUEUED: Final = Queued()
+_SHOWN_MAX: Final = 20
+"""Messages of a batch that a notebook shows."""
+
 _SHORT_ACK: Final = b""  # means the same as +ACK, and costs a nats-server noticeably less
 
 
@@ -273,6 +277,12 @@ class MessageBatch(Sequence[M]):
 
     def __repr__(self) -> str:
         return f"<Batch of {len(self._frames)} messages status={self.status} error={self.error!r}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it: its first messages."""
+        shown = self.messages[:_SHOWN_MAX]
+        rows = ((each.metadata.stream_seq, each.subject, preview(each.payload)) for each in shown)
+        return table(("sequence", "subject", "payload"), rows, f"{len(self)} messages")
 
 
 class Batch(MessageBatch[JetStreamMessage]):

@@ -22,11 +22,12 @@ from ...errors import (
     TimeoutError_,
 )
 from ..callbacks import tell
-from .consume import LEAVE_BY, Consumption
 from .consumers import Consumers
-from .fetch import REMAINING_MIN_S
-from .leaving import place_of_call, warn_of_left
+from .consuming.consume import LEAVE_BY, Consumption
+from .consuming.feed_settings import unheard
 from .message import Batch, JetStreamMessage
+from .receiving.fetch import REMAINING_MIN_S
+from .unclosed import place_of_call, warn_of_left
 
 if TYPE_CHECKING:
     from ..net.session import Session
@@ -205,7 +206,7 @@ class OrderedConsumer:
         if self._consumer is None:
             self._consumer = await self._create()
             self._consumer._resumes = False
-            self._consumer._is_managed = True
+            self._consumer._on_failed = unheard
             self._is_doubtful = False
         return self._consumer
 

@@ -22,14 +22,21 @@ from ...api.snapshots import CHUNK_BYTES_DEFAULT
 from ...api.streams import PurgeRequest, PurgeResponse, StreamConfig, StreamInfo, StreamInfoRequest
 from ...errors import ConfigurationError, NoRespondersError
 from ...limits import SUBJECTS_PER_PAGE
-from .backup import Backup, TransferProgress, backup_stream
+from ..progress import TransferProgress
 from .calls import Api
 from .configuration import config_from, moment, with_external_domains
 from .consumer import Consumer
 from .consumers import Consumers
-from .direct_get import BATCH_BYTES, DirectBatch, get_batch, get_last, scan
 from .ordered import OrderedConsumer
-from .stored_message import StreamMessage, counter_value, from_direct, from_document, if_found
+from .stored.backup import Backup, backup_stream
+from .stored.direct_get import BATCH_BYTES, DirectBatch, get_batch, get_last, scan
+from .stored.stored_message import (
+    StreamMessage,
+    counter_value,
+    from_direct,
+    from_document,
+    if_found,
+)
 
 if TYPE_CHECKING:
     from ...api.keywords import ConsumerFields, OrderedConsumerFields, StreamFields
@@ -136,7 +143,7 @@ class Stream:
         Args:
             subject: only those whose subject matches; "" means all.
             below: only those with a sequence below this one; 0 means all.
-            keep: leave so many of the newest; not together with ``below``.
+            keep: leave this many of the newest; not together with ``below``.
 
         A lost answer is not repeated, as what came since would go as well, except with ``below``.
         """
@@ -187,7 +194,7 @@ class Stream:
         Args:
             subject: only those whose subject matches; "" means all.
             sequence, start_time: begin there; the first message is at or after it.
-            max_bytes: stop after so many bytes; at least one message comes.
+            max_bytes: stop after this many bytes; at least one message comes.
 
         Raises:
             NoRespondersError: the stream is gone, or has not ``allow_direct``.

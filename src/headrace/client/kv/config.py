@@ -59,7 +59,7 @@ class KeyValueOptions(TypedDict, total=False):
     """Seconds after which every value is removed; 0, the default: never."""
 
     marker_ttl: float | timedelta
-    """Allow a ttl for single keys, and keep the mark of what the server removed for so many seconds,
+    """Allow a ttl for single keys, and keep the mark of what the server removed for this many seconds,
     so that watchers learn of it; at least 1. 0, the default: neither."""
 
     max_value_size: int

@@ -17,7 +17,7 @@ from ...wire.headers import Headers, parse_headers
 from ..jetstream.calls import Api
 from ..jetstream.configuration import known_bucket
 from ..jetstream.message import JetStreamMessage
-from ..jetstream.stored_message import StreamMessage, if_found
+from ..jetstream.stored.stored_message import StreamMessage, if_found
 from ..jetstream.stream import Stream
 from ..jetstream.watch import Watch
 from ..message import HeadersLike, Payload

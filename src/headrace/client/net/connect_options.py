@@ -58,7 +58,7 @@ class ConnectOptions(TypedDict, total=False):
     long, but in the first two seconds no longer than 0.25 …"""
 
     reconnect_wait_max: float
-    """… up to so many seconds, 5 by default, and has a random part, so that clients do not return all at
+    """… up to this many seconds, 5 by default, and has a random part, so that clients do not return all at
     once."""
 
     max_reconnect_attempts: int
@@ -78,7 +78,7 @@ class ConnectOptions(TypedDict, total=False):
     """Seconds between pings to the server; 120 by default."""
 
     max_pings_out: int
-    """With so many unanswered pings the connection counts as lost; 2 by default."""
+    """The connection counts as lost after this many unanswered pings; 2 by default."""
 
     ping_timeout: float
     """Seconds, 4 by default, that the answer to a ping may take which is sent at once when a call was not
@@ -94,7 +94,7 @@ class ConnectOptions(TypedDict, total=False):
 
     fail_while_disconnected: bool
     """Whether what is published, requested or called while disconnected raises DisconnectedError at once,
-    instead of waiting for the next connection; False by default. Acknowledgements wait all the same."""
+    instead of waiting for the next connection; False by default. Acknowledgements wait even so."""
 
     request_timeout: float
     """Seconds that a request and a call of the API wait for an answer; 5 by default."""

@@ -21,6 +21,7 @@ from ...wire.parser import Parser
 from .handshake import ServerAddress, ServerInfo, connect_command, parse_info
 from .options import Options
 from .outbox import Outbox
+from .receive_memory import keep_freed_memory
 
 # Not "authentication timeout": a server too busy to read our credentials sends that.
 _AUTHORIZATION = (
@@ -88,6 +89,7 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's have the shape, not the class.
         self._transport = cast(asyncio.Transport, transport)
+        keep_freed_memory()
 
     def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)

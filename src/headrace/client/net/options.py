@@ -15,7 +15,7 @@ from ..auth.nkeys import KeyPair, read_credentials
 from ..callbacks import check_plain
 from ..events import Event
 from .handshake import Credentials
-from .lines import INBOX_PREFIX_BYTES_MAX
+from .line_limit import INBOX_PREFIX_BYTES_MAX
 
 if TYPE_CHECKING:
     from .connect_options import ConnectOptions
@@ -90,7 +90,7 @@ class Options:
     long, but in the first two seconds no longer than 0.25 …"""
 
     reconnect_wait_max: float = 5.0
-    """… up to so many seconds, 5 by default, and has a random part, so that clients do not return all at
+    """… up to this many seconds, 5 by default, and has a random part, so that clients do not return all at
     once."""
 
     max_reconnect_attempts: int = -1
@@ -110,7 +110,7 @@ class Options:
     """Seconds between pings to the server; 120 by default."""
 
     max_pings_out: int = 2
-    """With so many unanswered pings the connection counts as lost; 2 by default."""
+    """The connection counts as lost after this many unanswered pings; 2 by default."""
 
     ping_timeout: float = 4.0
     """Seconds, 4 by default, that the answer to a ping may take which is sent at once when a call was not
@@ -126,7 +126,7 @@ class Options:
 
     fail_while_disconnected: bool = False
     """Whether what is published, requested or called while disconnected raises DisconnectedError at once,
-    instead of waiting for the next connection; False by default. Acknowledgements wait all the same."""
+    instead of waiting for the next connection; False by default. Acknowledgements wait even so."""
 
     request_timeout: float = 5.0
     """Seconds that a request and a call of the API wait for an answer; 5 by default."""

@@ -27,12 +27,12 @@ from ...wire.frames import BAD, ERR, INFO, MSG, PING, PONG, Frame
 from ...wire.inprocess import Chunk
 from ..events import Closed, Connected, Disconnected, ErrorEvent, EventHub, LameDuck, Reconnected
 from ..nuid import Nuid
-from .doubt import Doubt
 from .handshake import ServerAddress, ServerInfo, parse_info
 from .keepalive import PING_COMMAND, KeepAlive
 from .leaders import LeaderWaits
-from .lines import check_line
+from .line_limit import check_line
 from .link import Link, open_link, server_error
+from .liveness import Doubt
 from .options import Options
 from .outage import Outage
 from .outbox import Outbox, Slip

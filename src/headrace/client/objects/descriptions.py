@@ -19,7 +19,7 @@ from ...errors import (
     TimeoutUnknownError,
 )
 from ..jetstream.configuration import known_bucket
-from ..jetstream.stored_message import if_found
+from ..jetstream.stored.stored_message import if_found
 from ..publish.awaited import change_id, publish_awaited
 from .document import decode_info, encode_info
 from .info import ObjectInfo, chunk_subject, meta_subject

@@ -1,4 +1,4 @@
-"""Content of objects that may be nobody's: what a put left behind that could not clean up after itself.
+"""Content that may belong to no object: what a put left behind that could not clean up after itself.
 
 A connection remembers it, by bucket, and the next put removes it, unless an object has it. Where a
 description is on its way that would make it somebody's, it is removed only once that can no longer come:
@@ -32,7 +32,7 @@ class Leftovers:
         return len(self._found)
 
     def note(self, nuid: str, name: str = "") -> None:
-        """This content may be nobody's. ``name``: a description of this name may be on its way."""
+        """This content may belong to no object. ``name``: a description of this name may be on its way."""
         self._found[nuid] = (name, time.monotonic())
         if len(self._found) > LEFTOVERS_MAX:
             del self._found[next(iter(self._found))]

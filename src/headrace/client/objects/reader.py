@@ -13,8 +13,9 @@ from ...errors import (
     NoRespondersError,
     TimeoutError_,
 )
-from ..jetstream.stored_message import if_found
-from .info import ObjectDamagedError, ObjectInfo, chunk_subject
+from ..jetstream.stored.stored_message import if_found
+from ..progress import Progress, TransferProgress
+from .info import ObjectDamagedError, ObjectInfo, chunk_subject, object_stream_name
 
 if TYPE_CHECKING:
     from ..jetstream.ordered import OrderedConsumption
@@ -39,9 +40,10 @@ class ObjectReader:
 
     info: ObjectInfo
 
-    def __init__(self, store: ObjectStore, name: str) -> None:
+    def __init__(self, store: ObjectStore, name: str, progress: Progress | None = None) -> None:
         self._store = store
         self._name = name
+        self._progress = progress
         self._messages: OrderedConsumption | None = None
         self._sha = hashlib.sha256()
         self._chunks = self._size = 0
@@ -88,6 +90,9 @@ class ObjectReader:
         self._sha.update(chunk)
         self._chunks += 1
         self._size += len(chunk)
+        if self._progress is not None:
+            stream = object_stream_name(self.info.bucket)
+            self._progress(TransferProgress(stream, self._size, self.info.size))
         return chunk
 
     async def read(self, size: int = -1) -> bytes:

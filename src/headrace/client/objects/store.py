@@ -14,10 +14,11 @@ from ...errors import ConfigurationError, HeadraceError, OutcomeUnknownError
 from ..jetstream.calls import Api
 from ..jetstream.configuration import known_bucket
 from ..jetstream.message import JetStreamMessage
-from ..jetstream.stored_message import if_found
+from ..jetstream.stored.stored_message import if_found
 from ..jetstream.stream import Stream
 from ..jetstream.streams import Streams
 from ..jetstream.watch import Watch
+from ..progress import Progress, TransferProgress, checked
 from .descriptions import Descriptions
 from .document import decode_info
 from .info import (
@@ -89,6 +90,7 @@ class ObjectStore:
         headers: HeaderValues | None = None,
         metadata: Mapping[str, str] | None = None,
         chunk_size: int = CHUNK_BYTES_DEFAULT,
+        progress: Callable[[TransferProgress], object] | None = None,
     ) -> ObjectInfo:
         """Store ``content`` under ``name``, in place of what was there, and return what is known of it.
 
@@ -97,6 +99,8 @@ class ObjectStore:
         Args:
             content: bytes, a file opened in binary mode, or an (asynchronous) iterable of bytes.
             chunk_size: bytes in each message; at most the server's ``max_payload``.
+            progress: called now and then, on the connection's thread, which it must not block; see
+                ``headrace.progress_bar``.
 
         Raises:
             ConfigurationError: name, content or chunk_size is not what is accepted.
@@ -127,11 +131,12 @@ class ObjectStore:
             nuid=self._new_id(),
         )
         source = Source(content)
+        told = self._teller(checked(progress), source)
         for attempts_left in reversed(range(_ATTEMPTS)):
             chunks = chunk_subject(self.bucket, info.nuid)
             try:
                 written = await write_chunks(
-                    self._api, self._stream, chunks, content, chunk_size, self._leftovers
+                    self._api, self._stream, chunks, content, chunk_size, self._leftovers, told
                 )
                 break
             except ObjectDamagedError:
@@ -150,6 +155,7 @@ class ObjectStore:
         headers: HeaderValues | None = None,
         metadata: Mapping[str, str] | None = None,
         chunk_size: int = CHUNK_BYTES_DEFAULT,
+        progress: Callable[[TransferProgress], object] | None = None,
     ) -> ObjectInfo:
         """``put`` the content of a file. Raises as ``put``, and OSError."""
         file = await asyncio.to_thread(Path(path).open, "rb")
@@ -161,38 +167,56 @@ class ObjectStore:
                 headers=headers,
                 metadata=metadata,
                 chunk_size=chunk_size,
+                progress=progress,
             )
         finally:
             await asyncio.to_thread(file.close)
 
+    def _teller(self, progress: Progress | None, source: Source) -> Callable[[int], object] | None:
+        if progress is None:
+            return None
+        total, stream = source.size(), object_stream_name(self.bucket)
+        return lambda nbytes: progress(TransferProgress(stream, nbytes, total))
+
     # Getting
 
-    def open(self, name: str) -> ObjectReader:
+    def open(
+        self, name: str, *, progress: Callable[[TransferProgress], object] | None = None
+    ) -> ObjectReader:
         """Read an object piece by piece: ``async with store.open(name) as reader``.
 
         Entering raises ObjectNotFoundError, and ObjectLinkError for a link that leads to no object.
+        ``progress`` is called with each chunk, as of ``put``.
         """
-        return ObjectReader(self, name)
+        return ObjectReader(self, name, checked(progress))
 
-    async def get(self, name: str) -> bytes:
-        """The whole content of an object; a link is followed.
+    async def get(
+        self, name: str, *, progress: Callable[[TransferProgress], object] | None = None
+    ) -> bytes:
+        """The whole content of an object; a link is followed. ``progress``: as of ``put``.
 
         Raises:
             ObjectNotFoundError: there is none, or it was deleted.
             ObjectDamagedError: it is not what was put.
             ObjectLinkError: a link that leads to no object.
         """
-        async with self.open(name) as reader:
+        async with self.open(name, progress=progress) as reader:
             return await reader.read()
 
-    async def get_file(self, name: str, path: str | os.PathLike[str]) -> ObjectInfo:
+    async def get_file(
+        self,
+        name: str,
+        path: str | os.PathLike[str],
+        *,
+        progress: Callable[[TransferProgress], object] | None = None,
+    ) -> ObjectInfo:
         """Write an object's content to a file, which appears only once it is complete and checked.
 
-        Raises as ``get``, and OSError. A file that is there is replaced.
+        ``progress``: as of ``put``. Raises as ``get``, and OSError. A file that is there is replaced.
         """
         target = Path(path)
         part = target.with_name(f".{target.name}.{self._new_id()}")
-        async with self.open(name) as reader:
+        async with self.open(name, progress=progress) as reader:
             file = await asyncio.to_thread(part.open, "xb")
             try:
                 try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
 from contextlib import aclosing, suppress
+from os import SEEK_END
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from ...errors import (
@@ -48,7 +49,7 @@ class _Seekable(Protocol):
 
     def tell(self) -> int: ...
 
-    def seek(self, offset: int, /) -> object: ...
+    def seek(self, offset: int, whence: int = 0, /) -> object: ...
 
 
 class Source:
@@ -59,6 +60,17 @@ class Source:
         self._start: int | None = None
         if isinstance(self._content, _Seekable) and self._content.seekable():
             self._start = self._content.tell()
+
+    def size(self) -> int:
+        """How many bytes there are; 0 where nobody knows. A file is asked where it ends."""
+        if self._start is not None and isinstance(self._content, _Seekable):
+            self._content.seek(0, SEEK_END)
+            end = self._content.tell()
+            self._content.seek(self._start)
+            return end - self._start
+        if isinstance(self._content, bytes | bytearray | memoryview):
+            return memoryview(self._content).nbytes
+        return 0
 
     def rewind(self) -> bool:
         """Go back to the beginning; False if that cannot be."""
@@ -83,12 +95,14 @@ async def write_chunks(
     content: Content,
     chunk_size: int,
     leftovers: Leftovers,
+    told: Callable[[int], object] | None = None,
 ) -> Written:
     """Publish ``content`` on ``subject``. If anything fails, what was published is purged again.
 
     A chunk must not be there twice nor out of order. So nothing is sent twice, and a lost connection
     fails the put. In a cluster chunks have ids and wait for a leader; if there was any waiting, they are
-    read once more. Raises ObjectDamagedError if they are not what was written.
+    read once more. Raises ObjectDamagedError if they are not what was written. ``told`` is called with how
+    many bytes have gone.
     """
     written = Written()
     await wait_for_link(api)
@@ -127,6 +141,8 @@ async def write_chunks(
                     written.sha.update(chunk)
                     written.size += len(chunk)
                     written.chunks += 1
+                    if told is not None:
+                        told(written.size)
             if not failures:
                 check_link()
             await _flush(publisher)

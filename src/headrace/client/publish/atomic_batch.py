@@ -25,11 +25,11 @@ from ...wire.encode import pub
 from ...wire.frames import Frame
 from ...wire.headers import add_header, header_value, status_of
 from ..jetstream.calls import Api
-from ..jetstream.stored_message import if_found
+from ..jetstream.stored.stored_message import if_found
 from ..jetstream.streams import Streams
 from ..message import HeadersLike, Payload, payload_bytes
 from ..net.leaders import is_behind, is_leaderless, is_unanswered, patiently
-from ..net.lines import check_line, reply_bytes
+from ..net.line_limit import check_line, reply_bytes
 from ..net.outbox import Slip
 from .headers import PublishOptions, with_options
 from .leaders import BEHIND_MAX, Who, who_has

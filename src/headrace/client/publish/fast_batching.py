@@ -54,7 +54,7 @@ from .settling import publish_command
 ANSWERS_OUT: Final = 3  # that the stream may owe: it works on one part while the next is under way
 ANSWERS_OUT_MAX: Final = 32  # … while answers take long, as those of a slow disk do
 SLOW_ANSWER_S: Final = 0.002
-LINGER_S: Final = 0.1  # without progress for so long, up to twice that, a batch ends
+LINGER_S: Final = 0.1  # a batch ends without progress for this long, at most twice that
 RETRY_PAUSE_S: Final = 0.25
 
 
@@ -279,7 +279,7 @@ class BatchingPublisher(Publisher):
         self._resuming = False
 
     def _over(self, count: int) -> None:
-        """The batch is over, and so many messages of it are stored."""
+        """The batch is over, and this number of its messages is stored."""
         self._acked_up_to(count)
         refusal = self._refusals.get(count + 1)
         left = len(self._placed)

@@ -13,7 +13,7 @@ from ...wire.frames import PUB, Frame
 from ...wire.inprocess import FrameBatch, PublishRun
 from ..jetstream.calls import Api
 from ..message import HeadersLike, Payload, payload_bytes
-from ..net.lines import check_line
+from ..net.line_limit import check_line
 from .publisher import HEADS_KEPT_MAX, Publication, PublisherSettings
 from .window import OK_START, WindowPublisher
 
@@ -38,7 +38,7 @@ class _Source:
         return self._ended and not self._held
 
     def piece(self, count: int) -> list[Publication]:
-        """The next ones, at most so many; none only at the end."""
+        """The next ones, at most ``count``; it is empty only at the end."""
         if not self._held and not self._ended and self._error is None:
             try:
                 self._held.extend(islice(self._iterator, count))
@@ -77,7 +77,7 @@ class InProcessPublisher(WindowPublisher[Frame]):
 
     @property
     def in_flight(self) -> int:
-        return len(self._unacked) + self._in_runs
+        return len(self.unacked) + self._in_runs
 
     @staticmethod
     def _size(command: Frame) -> int:
@@ -145,7 +145,7 @@ class InProcessPublisher(WindowPublisher[Frame]):
         ]
         if start:
             size = self._total(frames)
-        self._unacked.update(zip(keys, frames, strict=True))
+        self.unacked.update(zip(keys, frames, strict=True))
         self._unacked_bytes += size
         self.sent += count
         if self._flowing:
@@ -153,7 +153,7 @@ class InProcessPublisher(WindowPublisher[Frame]):
         return source.over
 
     def _send_some(self, iterator: Iterator[Publication]) -> bool:
-        unacked, make, size_of = self._unacked, self._command, self._size
+        unacked, make, size_of = self.unacked, self._command, self._size
         window_bytes = self._window_bytes
         index, size = self.sent, self._unacked_bytes
         last = index + min(self._window - self.in_flight, _PIECE_MAX)
@@ -186,7 +186,7 @@ class InProcessPublisher(WindowPublisher[Frame]):
         start = len(self._prefix)
         key = frame[1][start:]
         if key.isdigit():
-            if key not in self._unacked and self._runs:
+            if key not in self.unacked and self._runs:
                 split = [run for run in self._runs.values() if int(key) in run]
                 self._split(split)
                 self._makes_runs = self._makes_runs and not split
@@ -215,12 +215,12 @@ class InProcessPublisher(WindowPublisher[Frame]):
             del self._runs[run.key]
             self._in_runs -= len(run.payloads)
             keys = [b"%d" % number for number in range(run.first, run.first + len(run.payloads))]
-            self._unacked.update(zip(keys, run.frames, strict=True))
+            self.unacked.update(zip(keys, run.frames, strict=True))
         if runs:  # they are in the order sent
-            self._unacked = dict(sorted(self._unacked.items(), key=lambda item: int(item[0])))
+            self.unacked = dict(sorted(self.unacked.items(), key=lambda item: int(item[0])))
 
-    def _hold(self) -> None:
-        super()._hold()
+    def hold(self) -> None:
+        super().hold()
         self._split(list(self._runs.values()))
 
     def _tick(self) -> None:
@@ -270,6 +270,6 @@ class InProcessPublisher(WindowPublisher[Frame]):
         return head
 
     @staticmethod
-    def _subject_of(command: Frame) -> str:
+    def subject_of(command: Frame) -> str:
         subject: bytes = command[1]
         return subject.decode()

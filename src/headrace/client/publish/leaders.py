@@ -28,7 +28,7 @@ from ..net.leaders import is_leaderless
 # also be right, and the message gone.
 BEHIND_MAX: Final = 16
 _TOO_MANY: Final = 10211
-ASK_S: Final = 1.0  # in a cluster, no answer for so long means that JetStream has no leader
+ASK_S: Final = 1.0  # in a cluster, no answer for this long means that JetStream has no leader
 
 
 def nobody_has(subject: str) -> NoRespondersError:

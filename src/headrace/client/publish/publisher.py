@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError
 from ..jetstream.calls import Api
 from ..message import HeadersLike, Payload
-from ..net.lines import reply_bytes
+from ..net.line_limit import reply_bytes
 from .headers import Blocks
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class PublishFailure:
     """One message that is not known to be stored: which (from 0, in the order sent), and why.
 
     After an OutcomeUnknownError, or a ConnectionClosedError that does not say that it was not sent, it may
-    be stored all the same.
+    be stored nevertheless.
     """
 
     index: int

@@ -114,7 +114,7 @@ class Recovery(Generic[C]):
 
     def restored(self) -> None:
         """There is a connection again."""
-        if self._publisher._unacked:
+        if self._publisher.unacked:
             self._begin(wave_first=True)
         else:
             self._resume(found=True)
@@ -129,7 +129,7 @@ class Recovery(Generic[C]):
     def _stall(self) -> None:
         self.stalled = True
         self.count += 1
-        self._publisher._hold()
+        self._publisher.hold()
         self._held_from = self._sent_below = self._publisher.sent
         self._marks.append((self._held_from, self._session.loop.time()))
 
@@ -139,19 +139,19 @@ class Recovery(Generic[C]):
         """The messages that are not under way, and certainly not stored."""
         if not self.stalled:
             return set()
-        held = (key for key in self._publisher._unacked if int(key) >= self._held_from)
+        held = (key for key in self._publisher.unacked if int(key) >= self._held_from)
         refused = (key for keys in self._refused.values() for key in keys)
         return {*held, *refused} - self._wave.keys()
 
     def overdue(self, below: int) -> list[bytes]:
         """The messages with lower numbers that are under way."""
         unsent = self.unsent()
-        keys = takewhile(lambda key: int(key) < below, self._publisher._unacked)
+        keys = takewhile(lambda key: int(key) < below, self._publisher.unacked)
         return [key for key in keys if key not in unsent]
 
     def _to_send(self) -> Iterator[bytes]:
         """What has to be sent, in order: everything if that is harmless, otherwise what was not stored."""
-        unacked = self._publisher._unacked
+        unacked = self._publisher.unacked
         if self._deduplicated and self._waved:
             return iter(unacked)
         unsent = self.unsent()
@@ -161,7 +161,7 @@ class Recovery(Generic[C]):
 
     def look(self) -> None:
         """Something was answered."""
-        unacked = self._publisher._unacked
+        unacked = self._publisher.unacked
         if self._wave:
             self._wave = {key: None for key in self._wave if key in unacked}
         if not self._wave and self._wave_done is not None and not self._wave_done.done():
@@ -223,19 +223,19 @@ class Recovery(Generic[C]):
 
     def _silent_subject(self) -> str | None:
         publisher = self._publisher
-        key = next((key for key in self._wave if key in publisher._unacked), None)
-        return publisher._subject_of(publisher._unacked[key]) if key is not None else None
+        key = next((key for key in self._wave if key in publisher.unacked), None)
+        return publisher.subject_of(publisher.unacked[key]) if key is not None else None
 
     def _fail_subject(self, subject: str) -> None:
         publisher = self._publisher
         keys = list(self._refused.pop(subject, {})) or [
-            key for key in self._wave if publisher._subject_of(publisher._unacked[key]) == subject
+            key for key in self._wave if publisher.subject_of(publisher.unacked[key]) == subject
         ]
         for key in keys:
             self._wave.pop(key, None)
-            if key in publisher._unacked:  # not acknowledged since, as one sent twice may be
-                publisher._fail(key, nobody_has(subject))
-        publisher._wake()
+            if key in publisher.unacked:  # not acknowledged since, as one sent twice may be
+                publisher.fail(key, nobody_has(subject))
+        publisher.wake()
 
     def _send_wave(self) -> bool:
         """Send the first message of each subject. False if none is left to send."""
@@ -245,7 +245,7 @@ class Recovery(Generic[C]):
         self._waved, self._wave_refused = True, False
         front: dict[str, bytes] = {}
         for key in islice(self._to_send(), SCANNED_MAX):
-            front.setdefault(publisher._subject_of(publisher._unacked[key]), key)
+            front.setdefault(publisher.subject_of(publisher.unacked[key]), key)
             if len(front) == WAVE_MAX:
                 break
         for subject, key in front.items():
@@ -254,7 +254,7 @@ class Recovery(Generic[C]):
                 if not keys:
                     del self._refused[subject]
         self._wave.update(dict.fromkeys(front.values()))
-        publisher._resend(list(front.values()))
+        publisher.resend(list(front.values()))
         return bool(self._wave)
 
     async def _wait_for_wave(self, pause: float) -> None:
@@ -267,7 +267,7 @@ class Recovery(Generic[C]):
         if self._was_refused or not self._deduplicated:
             return
         publisher, acked = self._publisher, -1
-        unacked = publisher._unacked
+        unacked = publisher.unacked
         while unacked and int(next(iter(unacked))) < self._sent_below and publisher.acked != acked:
             acked = publisher.acked
             await asyncio.sleep(DRAIN_S)
@@ -279,10 +279,10 @@ class Recovery(Generic[C]):
         self._wait.end(found=found)
         self._task = None
         self.stalled = False
-        publisher._release(anew=self._waved)
+        publisher.release(anew=self._waved)
         self._forget()
-        publisher._resend(keys)
-        publisher._wake()
+        publisher.resend(keys)
+        publisher.wake()
 
     # Time
 
@@ -295,7 +295,7 @@ class Recovery(Generic[C]):
         if not below:
             return
         unsent = self.unsent()
-        for key in [key for key in publisher._unacked if int(key) < below]:
+        for key in [key for key in publisher.unacked if int(key) < below]:
             certain = key in unsent
             if not (certain or self._deduplicated):
                 continue  # it was sent, and is not sent again: the publisher waits for its answer
@@ -305,9 +305,9 @@ class Recovery(Generic[C]):
                     f"no ack within {self._limit} s; it may be stored or not"
                 )
             self._wave.pop(key, None)
-            publisher._fail(key, error)
+            publisher.fail(key, error)
         for keys in self._refused.values():
-            for key in [key for key in keys if key not in publisher._unacked]:
+            for key in [key for key in keys if key not in publisher.unacked]:
                 del keys[key]
         self._refused = {subject: keys for subject, keys in self._refused.items() if keys}
-        publisher._wake()
+        publisher.wake()

@@ -34,7 +34,11 @@ C = TypeVar("C")
 class WindowPublisher(Publisher, Generic[C]):
     """A publisher that keeps the commands without an answer, each under its number.
 
-    ``C`` is what a command is: bytes for a socket, frames for a broker in this process.
+    ``C`` is what a command is: bytes for a socket, frames for a broker in this process. What has no
+    underscore is for its ``Recovery``; users know a ``Publisher``.
+
+    Attributes:
+        unacked: the command of each number without an answer, in the order sent.
     """
 
     def __init__(self, api: Api, settings: PublisherSettings) -> None:
@@ -44,14 +48,14 @@ class WindowPublisher(Publisher, Generic[C]):
         self._recovery: Recovery[C] = Recovery(self, api, settings)
         self._flowing = False  # whether what is sent leaves: there is a link, and no trouble
         self._sent_below = 0  # when it does not: all with lower numbers may have left
-        self._unacked: dict[bytes, C] = {}  # number → command, in the order sent
+        self.unacked: dict[bytes, C] = {}
         self._attempts: dict[bytes, int] = {}  # only of those sent again
         self._last_ack = b""
         self._sent_at_tick = 0
 
     @property
     def in_flight(self) -> int:
-        return len(self._unacked)
+        return len(self.unacked)
 
     @property
     def last_sequence(self) -> int:
@@ -84,7 +88,8 @@ class WindowPublisher(Publisher, Generic[C]):
 
     @staticmethod
     @abstractmethod
-    def _subject_of(command: C) -> str: ...
+    def subject_of(command: C) -> str:
+        """The subject that a command publishes to."""
 
     # Beginning and end
 
@@ -109,8 +114,8 @@ class WindowPublisher(Publisher, Generic[C]):
         sent_below = self.sent if self._flowing else self._sent_below
         self._flowing = False
         self._recovery.close()
-        for key in [key for key in self._unacked if int(key) < sent_below]:
-            self._fail(key, reason)
+        for key in [key for key in self.unacked if int(key) < sent_below]:
+            self.fail(key, reason)
         self._fail_all(ConnectionClosedError(f"{reason}; it was not sent"))
         self._add_to_counts()
 
@@ -134,7 +139,7 @@ class WindowPublisher(Publisher, Generic[C]):
     def _send_one(self, subject: str, payload: Payload, headers: HeadersLike, msg_id: str) -> int:
         index = self.sent
         command = self._command(index, subject, payload, headers, msg_id)
-        self._unacked[b"%d" % index] = command
+        self.unacked[b"%d" % index] = command
         size = self._size(command)
         self._unacked_bytes += size
         self.sent = index + 1
@@ -152,7 +157,7 @@ class WindowPublisher(Publisher, Generic[C]):
             out: list[C] = []
             while ready and len(out) < SEND_AT_ONCE_MAX and not (is_open and self._is_full):
                 command = ready.popleft()
-                self._unacked[b"%d" % self.sent] = command
+                self.unacked[b"%d" % self.sent] = command
                 self._unacked_bytes += self._size(command)
                 self.sent += 1
                 out.append(command)
@@ -164,7 +169,7 @@ class WindowPublisher(Publisher, Generic[C]):
     # Answers
 
     def _receive(self, frames: list[Frame]) -> None:
-        forget, start = self._unacked.pop, len(self._prefix)
+        forget, start = self.unacked.pop, len(self._prefix)
         good = [frame for frame in frames if frame[5][:9] == OK_START]
         if len(good) < len(frames):
             for frame in frames:
@@ -186,30 +191,31 @@ class WindowPublisher(Publisher, Generic[C]):
 
     def _refused(self, key: bytes, frame: Frame) -> None:
         """Anything but an ack: it has failed, unless nobody listens or leads just now."""
-        if key not in self._unacked:
+        if key not in self.unacked:
             return  # sent twice and answered twice
-        subject = self._subject_of(self._unacked[key])
+        subject = self.subject_of(self.unacked[key])
         if frame[4] and status_of(frame[4]) == 503:
             if self._retries:
                 self._recovery.refused(key, subject, leaderless=False)
             else:
-                self._fail(key, nobody_has(subject))
+                self.fail(key, nobody_has(subject))
             return
         error = _refusal_of(frame[5])
         if self._retries and is_leaderless(error):
             self._recovery.refused(key, subject, leaderless=True)
             return
-        self._fail(key, error)
+        self.fail(key, error)
 
     def _progress(self) -> None:
         """Messages were answered: resume what waits for that."""
         if self._attempts:
-            self._attempts = {k: n for k, n in self._attempts.items() if k in self._unacked}
+            self._attempts = {k: n for k, n in self._attempts.items() if k in self.unacked}
         if self._recovery.stalled:
             self._recovery.look()
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Resume who waits for room, or for the last answer."""
         if self._waiters and self.in_flight <= self._reopen_at and not self._is_full:
             wake_all(self._waiters)
         if self._flushers and not self.in_flight:
@@ -222,33 +228,34 @@ class WindowPublisher(Publisher, Generic[C]):
         self._attempts[key] = attempts
         return attempts <= self._retries
 
-    def _fail(self, key: bytes, error: Exception) -> None:
-        command = self._unacked.pop(key)
+    def fail(self, key: bytes, error: Exception) -> None:
+        """Give up one message, and say why."""
+        command = self.unacked.pop(key)
         self._unacked_bytes -= self._size(command)
-        self._report(int(key), self._subject_of(command), error)
+        self._report(int(key), self.subject_of(command), error)
 
     def _fail_all(self, error: Exception) -> None:
-        for key in list(self._unacked):
-            self._fail(key, error)
+        for key in list(self.unacked):
+            self.fail(key, error)
         self._progress()
 
-    def _hold(self) -> None:
+    def hold(self) -> None:
         """There is trouble: hold back what is sent from here on."""
         if self._flowing:
             self._sent_below = self.sent
         self._flowing = False
 
-    def _release(self, *, anew: bool) -> None:
+    def release(self, *, anew: bool) -> None:
         """It may flow again; ``anew``: the clock of what was sent starts anew."""
         self._flowing = self._session.link is not None
         if anew:
             self._sent_at_tick = 0
 
-    def _resend(self, keys: list[bytes]) -> None:
+    def resend(self, keys: list[bytes]) -> None:
         """Send what is still unanswered, in pieces; without a link it is sent when there is one."""
         if self._session.link is None:
             return
-        unacked = self._unacked
+        unacked = self.unacked
         if keys:
             self._sent_below = max(self._sent_below, int(keys[-1]) + 1)
         for start in range(0, len(keys), SEND_AT_ONCE_MAX):
@@ -272,14 +279,14 @@ class WindowPublisher(Publisher, Generic[C]):
             return
         again = [key for key in overdue if self._may_try_again(key)]
         for key in set(overdue) - set(again):
-            self._fail(
+            self.fail(
                 key,
                 TimeoutUnknownError(
                     f"no ack within {self._ack_timeout} s, sent {self._attempts[key]} time(s): it may be "
                     "stored or not"
                 ),
             )
-        self._resend(again)
+        self.resend(again)
         self._progress()
 
     # The connection
@@ -292,7 +299,7 @@ class WindowPublisher(Publisher, Generic[C]):
         if not self._repeats:
             for key in self._recovery.overdue(self.sent):
                 if not self._may_try_again(key):
-                    self._fail(key, lost)
+                    self.fail(key, lost)
         self._recovery.lost()
         self._refuse_if_away()
         self._progress()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...subjects import check_subject
 from ..message import HeadersLike, Payload, payload_bytes
-from ..net.lines import check_line
+from ..net.line_limit import check_line
 from .publisher import HEADS_KEPT_MAX, SEND_AT_ONCE_MAX, Publication
 from .window import WindowPublisher
 
@@ -17,7 +17,7 @@ class WirePublisher(WindowPublisher[bytes]):
     def _send_some(self, iterator: Iterator[Publication]) -> bool:
         # The usual message is made here, as `_command` would make it. A call per message costs the client
         # 10 to 20 % more processor time.
-        unacked, command = self._unacked, self._command
+        unacked, command = self.unacked, self._command
         start, end, extra = self._blocks.start, self._blocks.end, self._blocks.extra
         heads = {} if self._adds_headers and not start else self._heads
         size_max, window_bytes = self._max_payload - self._blocks.extra_max, self._window_bytes
@@ -97,5 +97,5 @@ class WirePublisher(WindowPublisher[bytes]):
         self._session.outbox.put_once(b"".join(commands))
 
     @staticmethod
-    def _subject_of(command: bytes) -> str:
+    def subject_of(command: bytes) -> str:
         return command.split(b" ", 2)[1].decode()

@@ -247,7 +247,7 @@ class Service:
         await self.stop()
 
     async def stop(self) -> None:
-        """Take no more requests, answer those that came, and be found no more. May be called again."""
+        """Take no more requests, answer those that came, and stop being found. May be called again."""
         await self._stop(asyncio.current_task())
 
     async def _stop(self, caller: object) -> None:

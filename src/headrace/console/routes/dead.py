@@ -13,8 +13,8 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from ...client.dead_letters import send_again
-from ...client.handlers.letters import Letter, letter_of
-from ...client.jetstream.stored_message import StreamMessage
+from ...client.handlers.dead_letter_headers import Letter, letter_of
+from ...client.jetstream.stored.stored_message import StreamMessage
 from ...client.jetstream.stream import Stream
 from ...errors import HeadraceError
 from ...subjects import is_literal

@@ -1,4 +1,4 @@
-"""Jobs: queues, dead letters, finding jobs, one with its attempts; sending dead jobs back, cancelling.
+"""Jobs: queues, dead letters, finding jobs, one with its attempts; sent back, replayed, cancelled.
 
 The console is a client of the job service (``--jobs URL``), with its admin token, which never reaches the
 browser. Sending dead jobs back needs one, and cancelling, where the service has one.
@@ -57,7 +57,8 @@ async def find(sources: Sources, request: Request) -> Any:
 
 async def listed(sources: Sources, request: Request) -> Any:
     """A page of the jobs of a channel, of any consumer: those that match, the newest first."""
-    given = {name: request.query_params[name] for name in _FILTERS if name in request.query_params}
+    asked = request.query_params
+    given = [(name, value) for name, value in asked.multi_items() if name in _FILTERS]
     query = f"?{urlencode(given)}" if given else ""
     page = await sources.jobs(f"/v2/channel/{_quoted(request, 'channel')}/jobs{query}")
     return understood(
@@ -78,6 +79,20 @@ async def cancel(sources: Sources, request: Request) -> Any:
         confirm(body, request.path_params["channel"])
         wanted = {name: body[name] for name in _CANCELLED if name in body}
     path = f"/v2/channel/{_quoted(request, 'channel')}/jobs/cancel"
+    return await sources.jobs(path, "POST", json=wanted)
+
+
+async def replay(sources: Sources, request: Request) -> Any:
+    """Hand out delivered and dead jobs again: of messages, or of a time. Answers how many.
+
+    A body without a channel's name typed is for one message of one consumer, as the page of a job has it.
+    """
+    said = await body_of(request)
+    wanted = {name: said[name] for name in _REPLAYED if name in said}
+    one = len(wanted.get("messages") or ()) == 1 and "consumer" in wanted
+    if not one and not wanted.get("dry_run"):
+        confirm(said, request.path_params["channel"])
+    path = f"/v2/channel/{_quoted(request, 'channel')}/replay"
     return await sources.jobs(path, "POST", json=wanted)
 
 
@@ -113,8 +128,26 @@ def _cursor(url: str, name: str) -> str:
 
 
 _WHO: Final = "the job service"
-_FILTERS: Final = ("consumer", "message", "state", "older_than_seconds", "next", "previous")
-_CANCELLED: Final = ("consumer", "message", "states", "older_than_seconds")
+_FILTERS: Final = (
+    "consumer",
+    "message",
+    "state",
+    "older_than_seconds",
+    "payload",
+    "next",
+    "previous",
+)
+_CANCELLED: Final = ("consumer", "message", "states", "older_than_seconds", "payload")
+_REPLAYED: Final = (
+    "consumer",
+    "messages",
+    "states",
+    "since",
+    "until",
+    "payload",
+    "rate_per_s",
+    "dry_run",
+)
 _ONE: Final = "/api/jobs/{channel}/{consumer}"
 
 ROUTES: Final = (
@@ -122,6 +155,7 @@ ROUTES: Final = (
     ("GET", "/api/jobs/{channel}/find", find),
     ("GET", "/api/jobs/{channel}/list", listed),
     ("POST", "/api/jobs/{channel}/cancel", cancel),
+    ("POST", "/api/jobs/{channel}/replay", replay),
     ("GET", f"{_ONE}/dead", dead),
     ("POST", f"{_ONE}/requeue", requeue_all),
     ("GET", f"{_ONE}/job/{{job}}", one),

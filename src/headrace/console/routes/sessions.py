@@ -10,19 +10,25 @@ from starlette.responses import Response
 from ..._version import __version__
 from ..answers import RefusedError, answer, body_of, text_of
 from ..logins import COOKIE, LOGIN_S, Logins, TooManyFailuresError
+from ..servers import Servers
 from ..sources import Sources
 
 
 async def look(sources: Sources, request: Request) -> Any:
     """What this console is, and whether the browser may use it."""
     logins: Logins | None = request.app.state.logins
+    servers: Servers = request.app.state.servers
     settings = sources.settings
+    locked = logins is not None and not logins.knows(request.cookies.get(COOKIE, ""))
+    shown = [("", settings.name or sources.watcher.address())]
+    shown += [(name, name) for name in servers.names()]
     return {
         "version": __version__,
-        "needs_password": logins is not None and not logins.knows(request.cookies.get(COOKIE, "")),
+        "needs_password": locked,
         "has_password": logins is not None,
         "read_only": settings.read_only,
         "jobs": bool(settings.jobs),
+        "servers": [] if locked else [{"name": name, "title": title} for name, title in shown],
         "interval_s": settings.interval_s,
     }
 

@@ -1,8 +1,13 @@
 // What a view shows stands in its address, after the page: #/streams?buckets=1. Whoever opens it sees the same.
-import { useEffect, useState } from "/lib.js";
+import { page, useEffect, useState } from "/lib.js";
 
-/** The parts of the page's path, decoded. */
-export const path = () => location.hash.split("?", 1)[0].replace(/^#\/?/, "").split("/").filter(Boolean).map((part) => {
+/** The server that the address names ("" for the first), and the parts of the page's path, decoded. */
+export function where() {
+  const parts = path();
+  return parts.length && parts[0].startsWith("@") ? { server: parts[0].slice(1), parts: parts.slice(1) } : { server: "", parts };
+}
+
+const path = () => location.hash.split("?", 1)[0].replace(/^#\/?/, "").split("/").filter(Boolean).map((part) => {
   try { return decodeURIComponent(part); } catch { return part; }
 });
 
@@ -19,7 +24,7 @@ export function write(values) {
     else all.delete(name);
   }
   const said = all.toString();
-  history.replaceState(null, "", (location.hash.split("?", 1)[0] || "#/overview") + (said ? `?${said}` : ""));
+  history.replaceState(null, "", (location.hash.split("?", 1)[0] || page("overview")) + (said ? `?${said}` : ""));
 }
 
 /** A text that the address keeps, as useState does. */

@@ -1,4 +1,6 @@
 // What all pages share: markup, requests, numbers as people read them.
+import { asked, page } from "/place.js";
+export { asked, page } from "/place.js";
 export { html, render, useState, useEffect, useMemo, useRef, useCallback, useLayoutEffect } from "/vendor/htm-preact.js";
 
 /** A request to the console. Resolves with the document; rejects with an Error that has `code` and `status`. */
@@ -6,7 +8,7 @@ export async function api(path, { method = "GET", body, signal } = {}) {
   const headers = method === "GET" ? {} : { "x-headrace-console": "1", "content-type": "application/json" };
   let response;
   try {
-    response = await fetch("/api" + path, {
+    response = await fetch(asked(path), {
       method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (error) {
@@ -24,7 +26,7 @@ export function upload(path, file, told) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     const fail = (said, status) => reject(Object.assign(new Error(said.message || `status ${status}`), { code: said.code, status }));
-    request.open("PUT", "/api" + path);
+    request.open("PUT", asked(path));
     request.setRequestHeader("x-headrace-console", "1");
     request.setRequestHeader("content-type", "application/octet-stream");
     request.responseType = "json";
@@ -48,14 +50,28 @@ export function spanOf(text) {
   return Number(found[1]) * SPANS[found[2] || "s"];
 }
 
+/** The patterns of each name, of lines such as X-Kind=paid*. Throws an Error for a line without both. */
+export function patternsOf(lines) {
+  const wanted = {};
+  for (const line of lines.filter((each) => each.trim())) {
+    const [name, ...pattern] = line.split("=");
+    if (!name.trim() || pattern.length === 0) throw new Error(`${line} has no pattern: NAME=PATTERN is accepted`);
+    (wanted[name.trim()] ||= []).push(pattern.join("=").trim());
+  }
+  return wanted;
+}
+
 export const enc = encodeURIComponent;
 
 /** A path of the page, with names put into it safely: link`streams/${name}`. */
 export function link(parts, ...names) {
-  return "#/" + parts.reduce((path, part, index) => path + enc(names[index - 1]) + part);
+  return page(parts.reduce((path, part, index) => path + enc(names[index - 1]) + part));
 }
 
 export const count = (value) => value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en");
+
+/** A number with its noun: "1 key", "2 keys". */
+export const plural = (value, one) => `${count(value)} ${value === 1 ? one : `${one}s`}`;
 
 export function bytes(value) {
   if (value === null || value === undefined) return "–";

@@ -2,6 +2,7 @@
 import { html, api, count, setting, useEffect, useMemo, useRef, useState } from "/lib.js";
 import { useAddress } from "/address.js";
 import { useLive } from "/live.js";
+import { called } from "/place.js";
 import uPlot from "/vendor/uplot.js";
 
 /** Loads a document, again after each look. Returns [document, error, reload]; the old one stays while loading. */
@@ -31,8 +32,9 @@ export function Waiting({ error }) {
   return error ? html`<${Problem} error=${error} />` : html`<p class="waiting">Loading …</p>`;
 }
 
-/** A table that sorts by a click on a heading, and filters. columns: {id, title, value(row), show(row), number, plain (no order)} */
-export function Table({ name, columns, rows, sort: initial, empty, filter = true, limit = 500 }) {
+/** A table that sorts by a click on a heading, and filters. columns: {id, title, value(row), show(row), number, wrap (or "narrow", or "when" for times), plain (no order)}
+ *  With `stack`, each row is a list of its columns where the window is narrow; the roles keep it a table for who hears it. */
+export function Table({ name, columns, rows, sort: initial, empty, filter = true, limit = 500, stack = false }) {
   const [order, setOrder] = useAddress(`sort ${name}`);
   const [text, setText] = useAddress(`filter ${name}`);
   const sort = order ? { id: order.replace(/^-/, ""), down: order.startsWith("-") } : initial || { id: columns[0].id, down: false };
@@ -53,14 +55,15 @@ export function Table({ name, columns, rows, sort: initial, empty, filter = true
     return found;
   }, [rows, sort.id, sort.down, text, columns]);
   const visible = all ? shown : shown.slice(0, limit);
+  const role = (name) => stack ? name : undefined;
   return html`
     ${filter && rows.length > 3 && html`<div class="bar"><input type="search" data-filter aria-label=${`Filter ${name}`} placeholder="Filter (/)" value=${text} onInput=${(event) => setText(event.target.value)} />
       <span class="soft">${shown.length === rows.length ? `${rows.length}` : `${shown.length} of ${rows.length}`}</span></div>`}
     ${rows.length === 0 ? html`<p class="note">${empty}</p>` : html`
-    <div class="scroll"><table aria-label=${name}>
-      <thead><tr>${columns.map((each) => html`<th scope="col" class=${each.number ? "number" : ""} aria-sort=${each.id === sort.id ? (sort.down ? "descending" : "ascending") : undefined}>
+    <div class="scroll"><table aria-label=${name} class=${stack ? "stack" : undefined} role=${role("table")}>
+      <thead role=${role("rowgroup")}><tr role=${role("row")}>${columns.map((each) => html`<th scope="col" role=${role("columnheader")} class=${each.number ? "number" : ""} aria-sort=${each.id === sort.id ? (sort.down ? "descending" : "ascending") : undefined}>
         ${each.plain ? each.title : html`<button onClick=${() => setSort({ id: each.id, down: each.id === sort.id ? !sort.down : !!each.number })}>${each.title}${each.id === sort.id ? (sort.down ? " ▾" : " ▴") : ""}</button>`}</th>`)}</tr></thead>
-      <tbody>${visible.map((row) => html`<tr key=${row.key || row.name}>${columns.map((each) => html`<td class=${(each.number ? "number " : "") + (each.wrap ? "wrap" : "")}>${(each.show || ((r) => r[each.id]))(row)}</td>`)}</tr>`)}</tbody>
+      <tbody role=${role("rowgroup")}>${visible.map((row) => html`<tr key=${row.key || row.name} role=${role("row")}>${columns.map((each) => html`<td role=${role("cell")} data-title=${stack ? each.title : undefined} class=${(each.number ? "number " : "") + (each.wrap ? "wrap " : "") + (each.wrap === true ? "" : each.wrap || "")}>${(each.show || ((r) => r[each.id]))(row)}</td>`)}</tr>`)}</tbody>
     </table></div>
     ${visible.length < shown.length && html`<p class="bar"><button onClick=${() => setAll(true)}>Show all ${shown.length}</button></p>`}`}`;
 }
@@ -77,8 +80,13 @@ export function Part({ seen, shown, what, go }) {
 }
 
 /** Curves over time. series: [{name, title, color}], of the history of `of`. */
-export function Curves({ of, title, series, format }) {
+export function Curves({ of, ...shown }) {
   const [history] = useDocument(`/history?of=${encodeURIComponent(of)}`);
+  return html`<${Plot} of=${of} columns=${history} ...${shown} />`;
+}
+
+/** Curves of `columns`: {time, and each name of the series}, with `dots` where points stand alone. Another `of` begins anew. */
+export function Plot({ of, columns, title, series, format, dots = false }) {
   const room = useRef(null);
   const plot = useRef(null);
   useEffect(() => {
@@ -90,7 +98,7 @@ export function Curves({ of, title, series, format }) {
       width: room.current.clientWidth || 320, height: 170, cursor: { y: false },
       scales: { y: { range: (_, low, high) => [Math.min(0, low || 0), (high || 0) > 0 ? high * 1.05 : 1] } },
       axes: [{ ...axis, space: 60 }, { ...axis, size: 64, values: (_, values) => values.map((value) => format ? format(value) : value.toLocaleString("en")) }],
-      series: [{}, ...series.map((each) => ({ label: each.title, stroke: each.color, width: 2, points: { show: false }, value: (_, value) => value === null ? "–" : format ? format(value) : Math.round(value).toLocaleString("en") }))],
+      series: [{}, ...series.map((each) => ({ label: each.title, stroke: each.color, width: 2, points: { show: dots, size: 4 }, value: (_, value) => value === null ? "–" : format ? format(value) : Math.round(value).toLocaleString("en") }))],
     }, [[], ...series.map(() => [])], room.current);
     plot.current = made;
     const watcher = new ResizeObserver(() => made.setSize({ width: room.current ? room.current.clientWidth : 320, height: 170 }));
@@ -98,8 +106,8 @@ export function Curves({ of, title, series, format }) {
     return () => { watcher.disconnect(); made.destroy(); plot.current = null; };
   }, [of]);
   useEffect(() => {
-    if (plot.current && history) plot.current.setData([history.time, ...series.map((each) => history[each.name] || history.time.map(() => null))]);
-  }, [history, of]);
+    if (plot.current && columns) plot.current.setData([columns.time, ...series.map((each) => columns[each.name] || columns.time.map(() => null))]);
+  }, [columns, of]);
   return html`<div class="panel plot"><h3>${title}</h3><div ref=${room} role="img" aria-label=${`${title} over time`}></div></div>`;
 }
 
@@ -112,7 +120,7 @@ export function Dialog({ title, onClose, children }) {
     return () => dialog.close();
   }, []);
   return html`<dialog ref=${element} aria-label=${title} onCancel=${(event) => { event.preventDefault(); onClose(); }} onClick=${(event) => { if (event.target === element.current) onClose(); }}>
-    <h3>${title}</h3>${children}</dialog>`;
+    <h3>${title}</h3>${called() && html`<p class="soft">At ${called()}</p>`}${children}</dialog>`;
 }
 
 /** An action with fields. What destroys has `name`: it must be typed to confirm. `run(said, told)` may tell which part is done. */

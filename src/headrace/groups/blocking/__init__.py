@@ -1,9 +1,9 @@
 """The groups for threads: the asyncio ones on the connection's background thread. Users import
 ``headrace.sync.groups``.
 
-The functions of ``static`` and ``elastic`` are made of the asyncio ones (``verbs``). ``membership``,
-``message`` and ``exactly_once`` are written by hand; ``workers`` are the threads on which handlers run. The
-room is handed the JetStream context of a blocking connection.
+Functions and methods are made of the asyncio ones (``verbs``, ``client/blocking/methods.py``). Written by
+hand is what depends on the thread that calls it. The room is handed the JetStream context of a blocking
+connection.
 """
 
 from __future__ import annotations

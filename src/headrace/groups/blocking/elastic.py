@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from typing import Unpack
 
 from ...api.consumers import ConsumerConfig
 from ...client.blocking.jetstream import JetStream
 from .. import elastic as aio
-from ..member import OnFailure
-from ..records import ElasticGroup
+from ..member.joining import JoinOptions
+from ..record.records import ElasticGroup
 from .membership import Handler, Membership, joined
 from .message import GroupMessage
 from .verbs import verb
@@ -54,13 +54,7 @@ def join(
     member: str,
     handler: Handler | None = None,
     config: ConsumerConfig | None = None,
-    *,
-    concurrency: int = 1,
-    key: Callable[[GroupMessage], Hashable] | None = None,
-    on_failure: OnFailure | None = None,
-    on_active: Callable[[int], object] | None = None,
-    on_standby: Callable[[], object] | None = None,
-    on_error: Callable[[Exception], object] | None = None,
+    **options: Unpack[JoinOptions[GroupMessage]],
 ) -> Membership[ElasticGroup]:
     """One instance of a member at work: ``with elastic.join(…) as membership``.
 
@@ -76,10 +70,5 @@ def join(
         member,
         handler,
         config,
-        concurrency=concurrency,
-        key=key,
-        on_failure=on_failure,
-        on_active=on_active,
-        on_standby=on_standby,
-        on_error=on_error,
+        **options,
     )

@@ -1,4 +1,7 @@
-"""Handling a message exactly once on a thread: prepare, acknowledge, commit; or roll back."""
+"""Handling a message exactly once on a thread: prepare, acknowledge, commit; or roll back.
+
+``exactly_once`` is written by hand: what is done elsewhere is called on the caller's thread, not on the loop.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from ...client.blocking.jetstream import JetStream
 from ...errors import ConfigurationError
 from .. import exactly_once as aio
 from ..errors import NotOwnedError
 from ..exactly_once import check_recoverable
 from .message import GroupMessage
+from .verbs import verb
 
 __all__ = ["Transaction", "exactly_once", "was_acknowledged"]
 
@@ -79,16 +82,7 @@ def exactly_once(
     _done(transaction.commit)
 
 
-def was_acknowledged(js: JetStream, stream: str, sequence: int, consumer: str = "") -> bool:
-    """Whether a message needs nobody any more: what to do with what a former owner has prepared for it.
-
-    Args:
-        stream, sequence: of the message, as its ``metadata`` says. An elastic group's stream loses what is
-            acknowledged.
-        consumer: of a static group, whose stream keeps its messages: the consumer that had it. What the
-            consumer is done with up to some sequence counts; with ``max_ack_pending=1`` that is exact.
-    """
-    return js._thread.run(aio.was_acknowledged(js._inner, stream, sequence, consumer))
+was_acknowledged = verb(aio.was_acknowledged)
 
 
 def _done(call: Callable[[], object]) -> None:

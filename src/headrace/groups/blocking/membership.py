@@ -1,26 +1,34 @@
 """A member at work, for threads: its handlers run on threads of the membership's own.
 
-The docstrings are those of the asyncio class; ``make blocking`` writes them.
+What waits is made of the asyncio methods (``client/blocking/methods.py``). Written by hand are the
+properties, of which type checkers would not infer the types, and what depends on who calls it: iterating
+and ``leave``.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Generic, Self, TypeVar
 
 from ...api.consumers import ConsumerConfig
 from ...client.blocking.jetstream import JetStream
-from ...client.blocking.loop_thread import Blocking, LoopThread, caller_here, take_next
+from ...client.blocking.loop_thread import LoopThread, caller_here, sides_of, take_next
+from ...client.blocking.methods import Blocking, blocking, checked
 from ...client.callbacks import check_plain
 from ...errors import ConfigurationError
 from ..member import Membership as AioMembership
-from ..member.machine import Release
+from ..member.membership import (
+    close_threads,
+    is_handler_here,
+    leave_from,
+    leave_soon,
+    read_from_here,
+)
 from ..member.stats import MembershipStats
 from ..message import GroupMessage as AioGroupMessage
-from ..records import ElasticGroup, StaticGroup
-from .message import GroupMessage
+from ..record.records import ElasticGroup, StaticGroup
+from .message import GroupMessage, on_thread
 
 __all__ = ["Handler", "Membership", "joined"]
 
@@ -39,16 +47,17 @@ def joined(
     **settings: Any,
 ) -> Membership[G]:
     """What ``join``, which is that of ``static`` or ``elastic``, is for threads."""
+    thread, context = sides_of(js)
     inner = join(
-        js._inner,
+        context,
         stream,
         group,
         member,
-        None if handler is None else _blocking(js._thread, handler),
+        None if handler is None else _blocking(thread, handler),
         config,
         **settings,
     )
-    return Membership(js._thread, inner)
+    return Membership(thread, inner)
 
 
 def _blocking(thread: LoopThread, handler: Handler) -> Callable[[AioGroupMessage], None]:
@@ -57,9 +66,21 @@ def _blocking(thread: LoopThread, handler: Handler) -> Callable[[AioGroupMessage
 
     @wraps(handler)
     def call(message: AioGroupMessage) -> None:
-        handler(GroupMessage._of(thread, message))
+        handler(on_thread(thread, message))
 
     return call
+
+
+def outside_handlers(instead: str) -> Callable[[AioMembership[Any]], None]:
+    """Refuses to wait for a membership inside its own handler. ``instead`` is what is true there."""
+
+    def check(membership: AioMembership[Any]) -> None:
+        if is_handler_here(membership):
+            raise ConfigurationError(
+                f"a membership cannot be waited for inside its own handler; {instead}"
+            )
+
+    return check
 
 
 class Membership(Blocking, Generic[G]):
@@ -152,9 +173,9 @@ class Membership(Blocking, Generic[G]):
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         try:
-            self._thread.run(self._inner._exit(caller_here(), kind))
+            self._thread.run(leave_from(self._inner, caller_here(), ends_well=kind is None))
         finally:
-            self._inner._threads.close()
+            close_threads(self._inner)
 
     # Taking messages without a handler
 
@@ -162,38 +183,16 @@ class Membership(Blocking, Generic[G]):
         return self
 
     def __next__(self) -> GroupMessage:
-        if self._inner._iteration is not None:
-            self._inner._iteration.reader = threading.get_ident()
-        return GroupMessage._of(self._thread, take_next(self._thread, self._inner))
+        read_from_here(self._inner)
+        return on_thread(self._thread, take_next(self._thread, self._inner))
 
-    def wait_for_consuming(self) -> None:
-        """Until it reads a consumer of its member: the record lists the member, and messages can come.
-
-        Raises:
-            GroupError: the membership ends before. What ``wait`` raises is raised, if it has a reason.
-        """
-        if self._inner._threads.is_here:
-            raise ConfigurationError(
-                "a membership cannot be waited for inside its own handler; it consumes already"
-            )
-        self._thread.run(self._inner.wait_for_consuming())
+    wait_for_consuming = checked(
+        outside_handlers("it consumes already"), blocking(AioMembership.wait_for_consuming)
+    )
 
     # Ending
 
-    def wait(self) -> None:
-        """Until the membership has ended: by ``leave``, or because the group was deleted.
-
-        Raises:
-            GroupChangedError: what is fixed at the group's creation was changed, or the record is bad.
-            HandlerFailedError: the handler failed, and the policy is to stop.
-            ConnectionClosedError: the connection is closed.
-            GroupError: the member's consumer cannot be had.
-        """
-        if self._inner._threads.is_here:
-            raise ConfigurationError(
-                "a membership cannot be waited for inside its own handler; leave() ends it"
-            )
-        self._thread.run(self._inner.wait())
+    wait = checked(outside_handlers("leave() ends it"), blocking(AioMembership.wait))
 
     def leave(self) -> None:
         """End: begin no more handlers, wait for those that run, and let a standby begin at once.
@@ -203,7 +202,7 @@ class Membership(Blocking, Generic[G]):
 
         Called by a handler it does not wait. Interrupted, it goes on waiting for them in the background.
         """
-        if self._inner._threads.is_here:
-            self._thread.call(self._inner._finish, None, Release.HAND_OVER)
+        if is_handler_here(self._inner):
+            self._thread.call(leave_soon, self._inner)
             return
-        self._thread.run(self._inner._leave(caller_here()))
+        self._thread.run(leave_from(self._inner, caller_here(), ends_well=False))

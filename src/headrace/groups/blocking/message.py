@@ -1,22 +1,36 @@
 """What a member's handler gets on a thread: answers are queued from there.
 
-The docstrings are those of the asyncio class; ``make blocking`` writes them.
+Each answer is made of the asyncio one, as in ``client/blocking/methods.py``. There are two messages here: the
+one that the handler has, and the one that the membership waits for. Both have to know of an answer.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, ParamSpec, TypeVar
 
 from ...client.blocking.loop_thread import LoopThread
-from ...client.blocking.messages import JetStreamMessage
+from ...client.blocking.messages import delivered_on
+from ...client.blocking.methods import Method, documented
+from ...client.seam import note_answered
 from ..message import GroupMessage as AioGroupMessage
-
-if TYPE_CHECKING:
-    from ...client.jetstream.message import Queued
-else:
-    Queued = Any
+from ..message import delivered, owner_of
 
 __all__ = ["GroupMessage"]
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def queueing(method: Method[P, R]) -> Method[P, R]:
+    """Queue an answer from the caller's thread, and let the membership know."""
+
+    def answer(self: Any, /, *args: P.args, **keywords: P.kwargs) -> R:
+        queued = method(self, *args, **keywords)
+        note_answered(delivered(self._source))
+        return queued
+
+    return documented(answer, method)
 
 
 class GroupMessage(AioGroupMessage, eq=False):
@@ -29,44 +43,18 @@ class GroupMessage(AioGroupMessage, eq=False):
     _thread: LoopThread
     _source: AioGroupMessage
 
-    @classmethod
-    def _of(cls, thread: LoopThread, source: AioGroupMessage) -> GroupMessage:
-        message = JetStreamMessage._of(thread, source._message)
-        return cls(message, source._generation, thread, source)  # type: ignore[arg-type]
-
-    def ack(self) -> Queued:
-        """Processed: it is not delivered again."""
-        return self._noted(self._message.ack())
-
-    def nak(self, delay: float = 0.0) -> Queued:
-        """Not processed: it is delivered again, after ``delay`` seconds. Where ``max_ack_pending`` is more
-        than 1, later messages of its key come before it; a failure policy does not let them."""
-        return self._noted(self._message.nak(delay))
-
-    def term(self, reason: str = "") -> Queued:
-        """Never to be delivered again; ``reason`` appears in the server's advisory."""
-        return self._noted(self._message.term(reason))
+    ack = queueing(AioGroupMessage.ack)
+    nak = queueing(AioGroupMessage.nak)
+    term = queueing(AioGroupMessage.term)
 
     def ack_sync(self, timeout: float | None = None) -> None:  # type: ignore[override]
-        """Acknowledge, and return once the server has it on disk, and the partition is still ours.
-
-        Without an answer, as when the link is lost, it asks again, as long as this instance owns the
-        partition and the server is the one that delivered the message. One that was restarted knows nothing
-        of that delivery; what it said would be of another one.
-
-        Args:
-            timeout: seconds to wait for the one answer to one question, instead of asking again.
-
-        Raises:
-            NotOwnedError: the partition has another owner by now, or may have. The message is not
-                acknowledged, and delivered again.
-            NotConfirmedError: the same, but it may be acknowledged: we asked, and had no answer that counts.
-            TimeoutError, DisconnectedError: with ``timeout``: no answer came; it may be acknowledged or not.
-        """
         self._thread.run(self._source.ack_sync(timeout))
-        self._message._answered = True
+        note_answered(self._message)
 
-    def _noted(self, queued: Queued) -> Queued:
-        """Let the membership know, too."""
-        self._source._message._answered = True
-        return queued
+    documented(ack_sync, AioGroupMessage.ack_sync)
+
+
+def on_thread(thread: LoopThread, source: AioGroupMessage) -> GroupMessage:
+    """The same message, for whoever is not on the loop's thread."""
+    message = delivered_on(thread, delivered(source))
+    return GroupMessage(message, owner_of(source), thread, source)  # type: ignore[arg-type]

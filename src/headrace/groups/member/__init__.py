@@ -1,10 +1,10 @@
 """A member at work: when it may begin, what it must not do twice, and when it must stop.
 
-Begin reading at ``membership`` (what users hold). It is ``following`` the group's record, and has a ``seat``
-for each consumer whose pin it wants: ``machine`` decides what a seat does next, ``consuming`` is the time
-between the first pull and the loss of the pin, ``work`` handles what comes. Decisions are pure: ``machine``,
-``lease``, ``takeover``, ``silence``, ``config``, ``keys``; and what ``client.handlers`` has for consumers,
-too: ``lanes``, ``failure``.
+Begin reading at ``membership`` (what users hold). It is ``following`` the group's record, and has a
+``MemberConsumer`` for each consumer whose pin it wants (``consumer``). From the pin follows who may begin and
+must stop (``ownership``), and what comes is handled (``handlers``). ``shared`` is what they have in common;
+``reachability`` looks now and then whether messages can come at all. What ``client.handlers`` has for
+consumers serves groups, too: ``key_order``, ``failure``.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from ...api.consumers import ConsumerConfig
-from .. import names
 from ..errors import GroupConfigurationError
-from ..records import ElasticGroup, StaticGroup
+from ..record import names
+from ..record.records import ElasticGroup, StaticGroup
 
 ACK_WAIT_S: Final = 5.0
 PIN_S_MIN: Final = 1.0
@@ -141,3 +141,21 @@ class Settings:
                 self._config, durable_name=name, filter_subjects=tuple(filters)
             )
         return msgspec.structs.replace(self._config, name=name, filter_subjects=tuple(filters))
+
+
+def check_concurrency(
+    concurrency: object, config: ConsumerConfig | None, *, has_handler: bool
+) -> None:
+    """Raise GroupConfigurationError unless so many handlers can run at once."""
+    if not isinstance(concurrency, int) or concurrency < 1:
+        raise GroupConfigurationError(f"concurrency is {concurrency!r}; accepted: 1 or more")
+    if not has_handler and concurrency > 1:
+        raise GroupConfigurationError(
+            f"concurrency is {concurrency}, and there is no handler; who iterates gets one message "
+            "at a time"
+        )
+    if concurrency > 1 and config is not None and config.ack_policy == "all":
+        raise GroupConfigurationError(
+            f"concurrency is {concurrency}, and ack_policy 'all' acknowledges what other handlers still "
+            "work at; accepted: 'explicit', or a concurrency of 1"
+        )

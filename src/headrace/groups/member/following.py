@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from ...errors import ConnectionClosedError, JetStreamApiError
-from ..bucket import Records
-from ..consumers import consumers_of
 from ..errors import GroupChangedError, GroupError, GroupNotFoundError, GroupRecordError
-from ..records import ElasticGroup, StaticGroup
+from ..record.records import ElasticGroup, StaticGroup
+from ..server.bucket import Records
+from ..server.consumers import consumers_of
 from .config import Plan, plans
-from .machine import Release
+from .consumer.machine import Release
 
 G = TypeVar("G", StaticGroup, ElasticGroup)
 
@@ -52,7 +52,7 @@ class Following(Generic[G]):
         self._task = asyncio.get_running_loop().create_task(self._watch(changes), name=name)
 
     async def end(self, *, is_cut_off: bool) -> None:
-        """Follow no more. Where there is no link, the connection's end is what ends the watch."""
+        """Stop following. Without a link, the watch ends with the connection."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             if not is_cut_off:

@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import random as random_module
+import threading
 from collections.abc import AsyncIterator, Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ...api.errors import Errors
 from ...client.callbacks import check_callback, check_plain
 from ...client.handlers.failure import OnFailure, Stop
 from ...client.handlers.threads import OwnThreads, Threads
+from ...client.seam import Residence
 from ...errors import JetStreamApiError
-from ..bucket import Records
 from ..errors import GroupConfigurationError, GroupError, GroupNotFoundError, NotAMemberError
-from ..names import check_member_name, elastic_stream
-from ..presence import Present, announce, instance_name
-from ..records import ElasticGroup, StaticGroup, first_of
-from .config import Settings, plans
-from .crew import Crew, Handler
+from ..record.names import check_member_name, elastic_stream
+from ..record.records import ElasticGroup, StaticGroup, first_of
+from ..server.bucket import Records
+from ..server.presence import Present, announce, instance_name
+from .config import Settings, check_concurrency, plans
+from .consumer.machine import End, Release, Wanted
+from .consumer.member_consumer import MemberConsumer
 from .following import Following
-from .iteration import Iteration
-from .keys import key_function
-from .lease import Generation
-from .machine import End, Release, Wanted
-from .outlook import Outlook
-from .seat import Seat
+from .handlers.iteration import Iteration
+from .handlers.keys import key_function
+from .limit import HandlerLimit
+from .loop_watch import LoopWatch, name_of
+from .ownership.lease import Generation
+from .reachability import Reachability
+from .shared import Handler, Shared
 from .silence import Silence
-from .slots import Slots
 from .stats import MembershipStats
-from .watch import LoopWatch, name_of
 
 if TYPE_CHECKING:
     from ...api.consumers import ConsumerConfig
@@ -100,22 +102,12 @@ class Membership(Generic[G]):
         self._on_active = check_plain("on_active", on_active)
         self._on_standby = check_plain("on_standby", on_standby)
         self._on_error = check_plain("on_error", on_error)
-        if not isinstance(concurrency, int) or concurrency < 1:
-            raise GroupConfigurationError(f"concurrency is {concurrency!r}; accepted: 1 or more")
-        if handler is None and concurrency > 1:
-            raise GroupConfigurationError(
-                f"concurrency is {concurrency}, and there is no handler; who iterates gets one message "
-                "at a time"
-            )
-        if concurrency > 1 and config is not None and config.ack_policy == "all":
-            raise GroupConfigurationError(
-                f"concurrency is {concurrency}, and ack_policy 'all' acknowledges what other handlers still "
-                "work at; accepted: 'explicit', or a concurrency of 1"
-            )
+        check_concurrency(concurrency, config, has_handler=handler is not None)
         self.stream = stream
         self.group = group
         self.member = check_member_name(member)
         self._js = js
+        self._residence = Residence(js.connection, self)
         self._is_static = kind is StaticGroup
         self._records: Records[G] = Records(js, kind)
         self._config = config
@@ -128,8 +120,8 @@ class Membership(Generic[G]):
         self._random = random or random_module.Random()
         self._threads = threads or OwnThreads(concurrency, f"member {member} of {group}")
         self._loop_watch: LoopWatch | None = None
-        self._crew: Crew | None = None
-        self._seats: dict[str, Seat] = {}
+        self._shared: Shared | None = None
+        self._consumers: dict[str, MemberConsumer] = {}
         self._generations: dict[Generation, None] = {}
         self._ending = False
         self._is_cut_off = False  # it ended without a link
@@ -140,7 +132,7 @@ class Membership(Generic[G]):
         self._following: Following[G] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._presence: Subscription | None = None
-        self._outlook: Outlook | None = None
+        self._reachability: Reachability | None = None
 
     def __repr__(self) -> str:
         return f"<Membership {self.member!r} of {self.group!r} active={self.is_active}>"
@@ -155,7 +147,7 @@ class Membership(Generic[G]):
     @property
     def is_consuming(self) -> bool:
         """Whether it reads a consumer of its member, as the active instance or as one that stands by."""
-        found = (each.consuming for each in tuple(self._seats.values()))
+        found = (each.consuming for each in tuple(self._consumers.values()))
         return any(each is not None and not each.outcome.done() for each in found)
 
     @property
@@ -198,7 +190,7 @@ class Membership(Generic[G]):
         if self._is_static and self.member not in record.assignment():
             raise NotAMemberError(
                 "the member name is not in the current static consumer group membership: "
-                f"{self.member!r} is none of {', '.join(sorted(record.assignment()))}"
+                f"{self.member!r} is not one of {', '.join(sorted(record.assignment()))}"
             )
         where = self.stream if self._is_static else elastic_stream(self.stream, self.group)
         changes = await self._records.watch(self.stream, self.group, on_error=self._report)
@@ -208,14 +200,13 @@ class Membership(Generic[G]):
         except BaseException:
             await changes.stop()
             raise
-        loop = asyncio.get_running_loop()
-        self._ended = loop.create_future()
+        self._ended = asyncio.get_running_loop().create_future()
         self._following = Following(self._records, record, self.member, self._want, self._finish)
         label = f"member {self.member!r} of group {self.group!r} of stream {self.stream!r}"
         self._loop_watch = LoopWatch(
             label, name_of(self._handler), settings.lease_s, self._emit, self._current
         )
-        self._crew = Crew(
+        self._shared = Shared(
             js=self._js,
             stream=where,
             group=self.group,
@@ -225,7 +216,7 @@ class Membership(Generic[G]):
             on_failure=self._on_failure,
             concurrency=self._concurrency,
             key=self._key or key_function(record),
-            slots=Slots(self._concurrency) if record.layout == "per_partition" else None,
+            limit=HandlerLimit(self._concurrency) if record.layout == "per_partition" else None,
             report=self._report,
             failed=self._fail,
             began=self._began,
@@ -237,16 +228,17 @@ class Membership(Generic[G]):
             emit=self._emit,
             random=self._random,
         )
-        self._js.connection._session.residents[self] = None
+        self._residence.begin()
         self._want(record)
         following = self._following
         following.begin(changes, f"record of {label}")
-        self._outlook = Outlook(self._js, lambda: following.record, label, self._emit, self._random)
+        self._reachability = Reachability(
+            self._js, lambda: following.record, label, self._emit, self._random
+        )
         return self
 
     def _traced(self) -> Handler:
-        spans = self._js.connection._session.spans
-        return self._handler if spans is None or self._iteration else spans.traced(self._handler)
+        return self._handler if self._iteration else self._residence.traced(self._handler)
 
     def _present(self) -> Present:
         numbers = tuple(sorted(each.number for each in self._generations))
@@ -267,29 +259,26 @@ class Membership(Generic[G]):
         return await self.start()
 
     async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
-        await self._exit(asyncio.current_task(), kind)
-
-    async def _exit(self, caller: object, kind: object) -> None:
-        await self._leave(caller)
-        if kind is None:
-            self._raise_error_once()
+        await leave_from(self, asyncio.current_task(), ends_well=kind is None)
 
     # The record
 
     def _want(self, record: G) -> None:
-        """Tell every consumer's seat what it is to read now."""
+        """Tell every consumer what it is to read now."""
         if self._ending:
             return  # nothing is begun any more
-        assert self._crew is not None
+        assert self._shared is not None
         assert self._following is not None
-        self._crew.key = self._key or key_function(record)
+        self._shared.key = self._key or key_function(record)
         wanted = plans(record, self.member)
         for name in wanted:
-            if name not in self._seats:
+            if name not in self._consumers:
                 read_plan = partial(self._following.read_plan, name)
-                self._seats[name] = Seat(self._crew, name, read_plan, self._following.read_names)
-        for name, seat in self._seats.items():
-            seat.tell(Wanted(wanted.get(name)))
+                self._consumers[name] = MemberConsumer(
+                    self._shared, name, read_plan, self._following.read_names
+                )
+        for name, each in self._consumers.items():
+            each.tell(Wanted(wanted.get(name)))
 
     # Ownership
 
@@ -310,13 +299,13 @@ class Membership(Generic[G]):
 
     def _current(self) -> GroupMessage | None:
         """A message that is being handled on the loop."""
-        for seat in self._seats.values():
-            if seat.consuming is not None and (message := seat.consuming.current()) is not None:
+        for each in self._consumers.values():
+            if each.consuming is not None and (message := each.consuming.current()) is not None:
                 return message
         return None
 
     def _emit(self, event: Event) -> None:
-        self._js.connection._session.hub.emit(event)
+        self._residence.emit(event)
 
     def _call(self, callback: Callable[..., object], *arguments: object) -> None:
         try:
@@ -325,14 +314,13 @@ class Membership(Generic[G]):
             self._report(error)
 
     def _report(self, error: Exception) -> None:
-        session = self._js.connection._session
         if self._on_error is None:
-            session.report(error)
+            self._residence.report(error)
             return
         try:
             self._on_error(error)
         except Exception as second:
-            session.report(second)
+            self._residence.report(second)
 
     # Taking messages without a handler
 
@@ -422,27 +410,27 @@ class Membership(Generic[G]):
     async def _until_left(self, caller: object) -> None:
         """See ``Resident``."""
         assert self._closing is not None
-        is_handler = any(seat.is_run_by(caller) for seat in self._seats.values())
+        is_handler = any(each.is_run_by(caller) for each in self._consumers.values())
         if is_handler or self._threads.has(caller):
             return
         try:
             await asyncio.shield(self._closing)
         except asyncio.CancelledError:
-            await asyncio.gather(*(seat.kill() for seat in self._seats.values()))
+            await asyncio.gather(*(each.kill() for each in self._consumers.values()))
             await asyncio.wait([self._closing])
             raise
 
     def _works_with(self, observer: object) -> bool:
         """See ``Resident``."""
-        return any(seat.works_with(observer) for seat in self._seats.values())
+        return any(each.works_with(observer) for each in self._consumers.values())
 
     def _fail(self, error: Exception) -> None:
         self._finish(error, Release.HAND_OVER)
 
     def _finish(self, error: Exception | None, release: Release, caller: object = None) -> None:
         """Begin to end. What ``caller`` has taken by iterating is not waited for."""
-        for seat in list(self._seats.values()):
-            seat.tell(End(release))
+        for each in list(self._consumers.values()):
+            each.tell(End(release))
         if self._ending:
             return
         self._ending = True
@@ -456,16 +444,16 @@ class Membership(Generic[G]):
         )
 
     async def _close(self) -> None:
-        for seat in list(self._seats.values()):
-            await seat.wait()
+        for each in list(self._consumers.values()):
+            await each.wait()
         if self._following is not None:
             await self._following.end(is_cut_off=self._is_cut_off)
-        if self._outlook is not None:
-            await self._outlook.end()
+        if self._reachability is not None:
+            await self._reachability.end()
         self._threads.close()
         if self._presence is not None:
             await self._presence.unsubscribe()
-        self._js.connection._session.residents.pop(self, None)
+        self._residence.end()
         assert self._ended is not None
         self._ended.set_result(None)
 
@@ -479,3 +467,34 @@ _NOT_BEGUN = (
     "the membership has not begun; enter it: async with … as membership, "
     "in headrace.sync: with … as membership"
 )
+
+
+# For its twin on threads
+
+
+def is_handler_here(membership: Membership[Any]) -> bool:
+    """Whether a handler of it runs on the calling thread."""
+    return membership._threads.is_here
+
+
+def read_from_here(membership: Membership[Any]) -> None:
+    """Who iterates it is the calling thread."""
+    if membership._iteration is not None:
+        membership._iteration.reader = threading.get_ident()
+
+
+def leave_soon(membership: Membership[Any]) -> None:
+    """Begin to leave, and wait for nothing."""
+    membership._finish(None, Release.HAND_OVER)
+
+
+async def leave_from(membership: Membership[Any], caller: object, *, ends_well: bool) -> None:
+    """Leave for ``caller``. ``ends_well``: raise what the membership ended with, if that was not told."""
+    await membership._leave(caller)
+    if ends_well:
+        membership._raise_error_once()
+
+
+def close_threads(membership: Membership[Any]) -> None:
+    """Nothing is called on its threads any more."""
+    membership._threads.close()

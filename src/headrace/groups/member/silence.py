@@ -1,4 +1,4 @@
-"""Whether it is news that nothing comes any more. Pure."""
+"""Whether the silence of a consumer is new and has to be told. Pure."""
 
 from __future__ import annotations
 

@@ -10,18 +10,23 @@ from ..errors import JobsError
 from ..push.signature import WebhookVerificationError, verify
 from .aio import AsyncJobsClient
 from .blocking import JobsClient
-from .calls import ItemResult, LeasedJob, OutgoingMessage, Tokens
-from .worker import BlockingWorker, Fail, Worker, worker
+from .blocking_worker import BlockingWorker, worker
+from .calls import ItemResult, LeasedJob, OutgoingMessage, Progress, Tokens
+from .running import JobCancelled, RunningJob
+from .worker import Fail, Worker
 
 __all__ = [
     "AsyncJobsClient",
     "BlockingWorker",
     "Fail",
     "ItemResult",
+    "JobCancelled",
     "JobsClient",
     "JobsError",
     "LeasedJob",
     "OutgoingMessage",
+    "Progress",
+    "RunningJob",
     "Tokens",
     "WebhookVerificationError",
     "Worker",

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import ssl
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -13,14 +14,16 @@ import httpx2
 
 from ..errors import JobsError
 from . import calls, management, tracing
-from .calls import Answer, Call, ItemResult, LeasedJob, OutgoingMessage, Settings, Tokens
+from .blocking_access import Access
+from .blocking_operations import Operations
+from .calls import Answer, Call, ItemResult, LeasedJob, OutgoingMessage, Progress, Settings, Tokens
 
 __all__ = ["JobsClient", "Queue"]
 
 T = TypeVar("T")
 
 
-class JobsClient:
+class JobsClient(Access, Operations):
     """A client of the service at ``url``. A context manager; without one, ``close`` it yourself.
 
     Every method raises :class:`~headrace.jobs.errors.JobsError` with the service's own code and sentence,
@@ -28,10 +31,12 @@ class JobsClient:
     threads.
 
     Args:
-        admin_token: required for definitions and operations if the service has one.
+        admin_token: required for definitions and operations if the service has one; or an API key, which
+            stands for the tokens of channels, producers and consumers, too.
         timeout_s: seconds to wait for an answer, in addition to the time the service was asked to wait.
         connections: the maximum number of open connections.
         transport: sends the requests in place of sockets, for example in tests.
+        tls: whose certificates to trust at an ``https`` URL; those of well-known authorities, if not given.
     """
 
     def __init__(
@@ -42,14 +47,16 @@ class JobsClient:
         timeout_s: float = 30.0,
         connections: int = 100,
         transport: httpx2.BaseTransport | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._settings = Settings(url, admin_token, timeout_s, connections)
+        self._settings = Settings(url, admin_token, timeout_s, connections, tls)
         pool = httpx2.Limits(max_connections=connections, max_keepalive_connections=connections)
         self._http = httpx2.Client(
             base_url=url,
             headers=self._settings.headers(),
             transport=transport,
             trust_env=False,
+            verify=True if tls is None else tls,
             limits=pool,
         )
 
@@ -214,16 +221,17 @@ class JobsClient:
         channel: str,
         payload: bytes,
         *,
-        channel_token: str,
-        producer: str,
-        producer_token: str,
+        channel_token: str = "",
+        producer: str = "",
+        producer_token: str = "",
         **message: Unpack[calls.MessageOptions],
     ) -> dict[str, Any]:
         """Broadcast.
 
         ``message`` may have a ``content_type``, ``message_id``, ``priority``, ``ordering_key``,
-        ``subject``, ``scheduled_for`` and ``metadata`` (headers). With ``idempotent``, ``message_id`` is an
-        idempotency key: the same message again is accepted.
+        ``subject``, ``scheduled_for``, ``metadata`` (headers) and ``unique`` (a ``duplicate`` is answered
+        with the first one's id). With ``idempotent``, ``message_id`` is an idempotency key: the same message
+        again is accepted.
         """
         with tracing.publishing(channel, message.get("metadata")) as headers:
             message["metadata"] = headers
@@ -243,9 +251,9 @@ class JobsClient:
         channel: str,
         messages: Sequence[OutgoingMessage],
         *,
-        channel_token: str,
-        producer: str,
-        producer_token: str,
+        channel_token: str = "",
+        producer: str = "",
+        producer_token: str = "",
     ) -> list[dict[str, Any]]:
         """Broadcast up to 500 messages, in one transaction: all or none. Returns one answer for each.
 
@@ -296,7 +304,7 @@ class JobsClient:
     # Pulling
 
     def queue(
-        self, channel: str, consumer: str, *, channel_token: str, consumer_token: str
+        self, channel: str, consumer: str, *, channel_token: str = "", consumer_token: str = ""
     ) -> Queue:
         """The jobs of one pull consumer; the methods below, without naming it in each call."""
         return Queue(self, channel, consumer, Tokens(channel_token, consumer_token))
@@ -354,87 +362,12 @@ class JobsClient:
         tokens: Tokens,
         jobs: Sequence[LeasedJob],
         lease_s: float = 30.0,
-    ) -> list[ItemResult]:
-        """Move the deadlines to ``lease_s`` from now."""
-        call = calls.finish(channel, consumer, tokens, "heartbeat", jobs, lease_seconds=lease_s)
-        return self._do(call)
-
-    # Operations
-
-    def status(self) -> dict[str, Any]:
-        """The state of the service, and every consumer's counts."""
-        return self._do(management.status())
-
-    def events(self) -> list[dict[str, Any]]:
-        """The newest events."""
-        return self._do(management.events())
-
-    def job(self, channel: str, consumer: str, job: str) -> dict[str, Any]:
-        """A job with its attempts."""
-        return self._do(management.job(channel, consumer, job))
-
-    def find_jobs(
-        self,
-        channel: str,
         *,
-        consumer: str | None = None,
-        message: str | None = None,
-        states: Sequence[str] = (),
-        older_than_s: float = 0.0,
-    ) -> Iterator[dict[str, Any]]:
-        """The jobs of a channel, newest first, page by page: of push and of pull consumers.
-
-        Each has its ``id``, ``consumer``, ``message``, ``state``, ``last_error`` and times; :meth:`job`
-        returns its attempts. ``states`` are QUEUED, INFLIGHT, DELIVERED, DEAD; none is all.
-        """
-        path: str | None = management.jobs_path(channel, consumer, message, states, older_than_s)
-        while path:
-            page = self._do(management.jobs_page(path))
-            yield from page.jobs
-            path = page.next
-
-    def cancel_jobs(
-        self, channel: str, **wanted: Unpack[management.JobsToCancel]
-    ) -> dict[str, Any]:
-        """Cancel one ``job``, or all that are waiting or running and match ``consumer``, ``message``,
-        ``states`` and ``older_than_s``. Needs a filter at least.
-
-        A waiting job is DEAD at once, with the reason ``cancelled``. One that runs is told at its next
-        heartbeat, and is DEAD when its claim ends, unless it is completed first. Returns how many were
-        ``waiting`` and ``running``; with ``dry_run`` nothing is changed.
-        """
-        return self._do(management.cancel(channel, wanted))
-
-    def replay_jobs(
-        self, channel: str, **wanted: Unpack[management.JobsToReplay]
-    ) -> dict[str, Any]:
-        """Hand out jobs again that were delivered or are dead, with all their retries.
-
-        Of ``messages``, or made between ``since`` and ``until`` (RFC 3339; now, if it is not given); of one
-        ``consumer``, or of each. ``states`` are DELIVERED, DEAD; none is both. ``rate_per_s`` spreads them;
-        0 is all at once. Returns how many were ``delivered`` and ``dead``; with ``dry_run`` nothing is
-        changed.
-        """
-        return self._do(management.replay(channel, wanted))
-
-    def dead_jobs(self, channel: str, consumer: str) -> Iterator[dict[str, Any]]:
-        """All dead jobs, newest first, page by page."""
-        path: str | None = management.dead_path(channel, consumer)
-        while path:
-            page = self._do(management.dead_page(path))
-            yield from page.jobs
-            path = page.next
-
-    def requeue_dead(self, channel: str, consumer: str, *, consumer_token: str) -> None:
-        """Requeue all dead jobs."""
-        self._do(management.requeue_dead(channel, consumer, consumer_token))
-
-    def purge_dead(
-        self, channel: str, consumer: str, *, channel_token: str, consumer_token: str
-    ) -> int:
-        """Delete all dead jobs. Returns their number."""
-        tokens = Tokens(channel_token, consumer_token)
-        return self._do(management.purge_dead(channel, consumer, tokens))
+        progress: Mapping[str, Progress] | None = None,
+    ) -> list[ItemResult]:
+        """Move the deadlines to ``lease_s`` from now. ``progress`` says how far jobs are, by their ids."""
+        told = progress or {}
+        return self._do(calls.heartbeat(channel, consumer, tokens, jobs, lease_s, told))
 
 
 class Queue:
@@ -478,7 +411,13 @@ class Queue:
         where = self._channel, self._consumer, self._tokens
         return self._client.release(*where, jobs, delay_s)
 
-    def heartbeat(self, jobs: Sequence[LeasedJob], lease_s: float = 30.0) -> list[ItemResult]:
-        """Move the deadlines to ``lease_s`` from now."""
+    def heartbeat(
+        self,
+        jobs: Sequence[LeasedJob],
+        lease_s: float = 30.0,
+        *,
+        progress: Mapping[str, Progress] | None = None,
+    ) -> list[ItemResult]:
+        """Move the deadlines to ``lease_s`` from now. ``progress`` says how far jobs are, by their ids."""
         where = self._channel, self._consumer, self._tokens
-        return self._client.heartbeat(*where, jobs, lease_s)
+        return self._client.heartbeat(*where, jobs, lease_s, progress=progress)

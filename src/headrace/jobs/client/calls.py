@@ -20,6 +20,7 @@ __all__ = [
     "ItemResult",
     "LeasedJob",
     "OutgoingMessage",
+    "Progress",
     "Settings",
     "Tokens",
     "problem_of",
@@ -47,6 +48,7 @@ class Settings:
     admin_token: str | None = field(repr=False)
     timeout_s: float
     connections: int
+    tls: Any = field(default=None, repr=False)
 
     def headers(self) -> dict[str, str]:
         """The headers of every request."""
@@ -111,17 +113,24 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of a pull consumer."""
+    """The tokens of a pull consumer; none, if the client has an API key."""
 
-    channel_token: str = field(repr=False)
-    consumer_token: str = field(repr=False)
+    channel_token: str = field(default="", repr=False)
+    consumer_token: str = field(default="", repr=False)
 
     def headers(self) -> dict[str, str]:
         """The headers that carry them."""
-        return {
-            "X-Broker-Channel-Token": self.channel_token,
-            "X-Broker-Consumer-Token": self.consumer_token,
-        }
+        return _given(
+            {
+                "X-Broker-Channel-Token": self.channel_token,
+                "X-Broker-Consumer-Token": self.consumer_token,
+            }
+        )
+
+
+def _given(headers: Mapping[str, str]) -> dict[str, str]:
+    """Those that have a value."""
+    return {name: value for name, value in headers.items() if value}
 
 
 class LeasedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +146,22 @@ class LeasedJob(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str
     headers: dict[str, str]
     ordering_key: str | None
+
+
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a job is: the share that is ``done``, 0 to 1, a ``note``, or both."""
+
+    done: float | None = None
+    note: str = ""
+
+    @classmethod
+    def made(cls, done: float | None, note: str) -> Progress:
+        """As it can be sent. Raises ValueError for a share that is none, and where nothing is said."""
+        if done is not None and not 0 <= done <= 1:
+            raise ValueError(f"done is {done}; accepted: a share of the work, 0 to 1")
+        if done is None and not note:
+            raise ValueError("accepted: done, a note, or both")
+        return cls(done, storable(note)[: limits.PROGRESS_NOTE_CHARS_MAX])
 
 
 class ItemResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,6 +237,9 @@ class MessageOptions(TypedDict, total=False):
     metadata: Mapping[str, str] | None
     """Headers that are stored, and handed on with its jobs."""
 
+    unique: Mapping[str, Any] | None
+    """``by`` what it is unique, ``within`` seconds, ``while`` the first has a job in one of these states."""
+
     idempotent: bool
     """Whether ``message_id`` is an idempotency key: the same message again is accepted."""
 
@@ -220,9 +248,9 @@ def publish(
     channel: str,
     payload: bytes,
     *,
-    channel_token: str,
-    producer: str,
-    producer_token: str,
+    channel_token: str = "",
+    producer: str = "",
+    producer_token: str = "",
     content_type: str = "application/octet-stream",
     message_id: str | None = None,
     priority: int = 0,
@@ -230,14 +258,13 @@ def publish(
     subject: str | None = None,
     scheduled_for: str | None = None,
     metadata: Mapping[str, str] | None = None,
+    unique: Mapping[str, Any] | None = None,
     idempotent: bool = False,
 ) -> Call[dict[str, Any]]:
     metadata = metadata or {}
     headers = {
         **metadata,
-        "X-Broker-Channel-Token": channel_token,
-        "X-Broker-Producer-ID": producer,
-        "X-Broker-Producer-Token": producer_token,
+        **_publisher(channel_token, producer, producer_token),
         "X-Broker-Message-Priority": str(priority),
         "Content-Type": content_type,
     }
@@ -247,9 +274,20 @@ def publish(
         "X-Broker-Subject": subject,
         "X-Broker-Scheduled-For": scheduled_for,
         "X-Broker-Metadata-Headers": ",".join(metadata) or None,
+        "X-Broker-Unique": None if unique is None else msgspec.json.encode(unique).decode(),
     }
     headers |= {name: value for name, value in optional.items() if value is not None}
     return Call("POST", path_of("v2", "channel", channel, "messages"), mapping, headers, payload)
+
+
+def _publisher(channel_token: str, producer: str, producer_token: str) -> dict[str, str]:
+    return _given(
+        {
+            "X-Broker-Channel-Token": channel_token,
+            "X-Broker-Producer-ID": producer,
+            "X-Broker-Producer-Token": producer_token,
+        }
+    )
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,21 +302,18 @@ class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
     subject: str | None = None
     scheduled_for: str | None = None
     metadata: dict[str, str] = {}
+    unique: dict[str, Any] | None = None
 
 
 def publish_batch(
     channel: str,
     messages: Sequence[OutgoingMessage],
     *,
-    channel_token: str,
-    producer: str,
-    producer_token: str,
+    channel_token: str = "",
+    producer: str = "",
+    producer_token: str = "",
 ) -> Call[list[dict[str, Any]]]:
-    headers = {
-        "X-Broker-Channel-Token": channel_token,
-        "X-Broker-Producer-ID": producer,
-        "X-Broker-Producer-Token": producer_token,
-    }
+    headers = _publisher(channel_token, producer, producer_token)
     given = [
         {
             "payload": base64.b64encode(one.payload).decode(),
@@ -291,6 +326,7 @@ def publish_batch(
             "subject": one.subject,
             "scheduled_for": one.scheduled_for,
             "headers": one.metadata,
+            "unique": one.unique,
         }
         for one in messages
     ]
@@ -354,6 +390,25 @@ def finish(
     path = f"{queue_path(channel, consumer)}/jobs/{what}"
     content = msgspec.json.encode({"jobs": items, **all_of_them})
     # The status of the answer is that of a single item; the body has its result in any case.
+    return Call("POST", path, _results, tokens.headers(), content, accept=(404, 409))
+
+
+def heartbeat(
+    channel: str,
+    consumer: str,
+    tokens: Tokens,
+    jobs: Sequence[LeasedJob],
+    lease_s: float,
+    progress: Mapping[str, Progress],
+) -> Call[list[ItemResult]]:
+    """Extend leased jobs, and say how far those are whose ids ``progress`` has."""
+    items: list[dict[str, Any]] = [
+        {"id": job.id, "lease": job.lease}
+        | ({"progress": progress[job.id]} if job.id in progress else {})
+        for job in jobs
+    ]
+    path = f"{queue_path(channel, consumer)}/jobs/heartbeat"
+    content = msgspec.json.encode({"jobs": items, "lease_seconds": lease_s})
     return Call("POST", path, _results, tokens.headers(), content, accept=(404, 409))
 
 

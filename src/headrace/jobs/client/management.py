@@ -176,6 +176,16 @@ def job(channel: str, consumer: str, job_id: str) -> Call[dict[str, Any]]:
     return Call("GET", queue_path(channel, consumer) + path_of("job", job_id), mapping)
 
 
+def endpoint_calls(channel: str, consumer: str, last_s: float) -> Call[list[dict[str, Any]]]:
+    path = f"{queue_path(channel, consumer)}/calls?seconds={math.ceil(last_s)}"
+    return Call("GET", path, _slots)
+
+
+def _slots(answer: Answer) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = mapping(answer)["slots"]
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class JobsPage:
     """A page of jobs, and the path of the next page, if there is one."""
@@ -190,6 +200,7 @@ def jobs_path(
     message: str | None,
     states: Sequence[str],
     older_than_s: float,
+    payload: Mapping[str, str | Sequence[str]] | None,
 ) -> str:
     given = {
         "consumer": consumer,
@@ -197,7 +208,10 @@ def jobs_path(
         "state": ",".join(states) or None,
         "older_than_seconds": math.ceil(older_than_s) or None,
     }
-    query = _form(**given).decode()
+    pairs = [(name, value) for name, value in given.items() if value is not None]
+    for path, patterns in _patterns(payload).items():
+        pairs += [("payload", f"{path}={pattern}") for pattern in patterns]
+    query = urlencode(pairs)
     return path_of("v2", "channel", channel, "jobs") + (f"?{query}" if query else "")
 
 
@@ -208,6 +222,14 @@ def jobs_page(path: str) -> Call[JobsPage]:
 def _jobs_page(answer: Answer) -> JobsPage:
     page = mapping(answer)
     return JobsPage(page["jobs"], page["pages"].get("next"))
+
+
+def _patterns(given: Mapping[str, str | Sequence[str]] | None) -> dict[str, Sequence[str]]:
+    """Of each path the patterns; one may stand by itself."""
+    return {
+        path: [patterns] if isinstance(patterns, str) else list(patterns)
+        for path, patterns in (given or {}).items()
+    }
 
 
 class JobsToCancel(TypedDict, total=False):
@@ -227,6 +249,9 @@ class JobsToCancel(TypedDict, total=False):
 
     older_than_s: float
     """Those made so many seconds ago, or before."""
+
+    payload: Mapping[str, str | Sequence[str]] | None
+    """Those of messages with such values, by their paths: ``{"$.order.id": "7"}``; ``*`` is any text."""
 
     dry_run: bool
     """True: change nothing."""
@@ -250,6 +275,9 @@ class JobsToReplay(TypedDict, total=False):
     until: str | None
     """Those made until then; until now, if not given."""
 
+    payload: Mapping[str, str | Sequence[str]] | None
+    """Those of messages with such values, by their paths: ``{"$.order.id": "7"}``; ``*`` is any text."""
+
     rate_per_s: float
     """So many in a second; all at once, if not given."""
 
@@ -262,13 +290,13 @@ def cancel(channel: str, wanted: Mapping[str, Any]) -> Call[dict[str, Any]]:
         "older_than_seconds" if name == "older_than_s" else name: each
         for name, each in wanted.items()
     }
-    content = msgspec.json.encode(given)
+    content = msgspec.json.encode({**given, "payload": _patterns(given.get("payload"))})
     path = path_of("v2", "channel", channel, "jobs", "cancel")
     return Call("POST", path, mapping, content=content, timeout_min_s=_LONG_S)
 
 
 def replay(channel: str, wanted: Mapping[str, Any]) -> Call[dict[str, Any]]:
-    content = msgspec.json.encode(wanted)
+    content = msgspec.json.encode({**wanted, "payload": _patterns(wanted.get("payload"))})
     path = path_of("v2", "channel", channel, "replay")
     return Call("POST", path, mapping, content=content, timeout_min_s=_LONG_S)
 

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
+import contextlib
 import functools
-import inspect
 import logging
-import threading
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypedDict, Unpack, overload
+import math
+import signal
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypedDict
 
 from ...errors import ConfigurationError
 from .. import limits
 from ..errors import JobsError
-from . import blocking, tracing
-from .aio import AsyncJobsClient, Queue
-from .calls import LeasedJob
+from . import tracing
+from .aio import Queue
+from .calls import LeasedJob, Progress
+from .running import Handler, Hook, Over, Turn, is_async
+from .signals import stopped_by
+from .threads import Threads
 
-__all__ = ["BlockingWorker", "Fail", "Worker", "worker"]
-
-Handler = Callable[[LeasedJob], Awaitable[Any]] | Callable[[LeasedJob], Any]
+__all__ = ["Fail", "Worker", "WorkerOptions", "check_options", "parts_of"]
 
 _LOG: Final = logging.getLogger("headrace.jobs.worker")
 _AGAIN_S: Final = 1.0
 _BATCH: Final = 500
+_PROGRESS_S: Final = 1.0  # between two requests that say how far jobs are
+_ENDING_S: Final = (
+    2.0  # for handlers that are cancelled to end, and for what is given back to arrive
+)
 _PUSHED: Final = 412  # the consumer does not pull any more
 
 
@@ -58,14 +63,25 @@ class WorkerOptions(TypedDict, total=False):
     wait_s: float
     """Seconds that one request for jobs may wait for them; 20 by default."""
 
+    drain_s: float | None
+    """Seconds for which handlers may go on after ``stop``; as long as a lease, if not given."""
+
+    around: Sequence[Hook]
+    """Middleware: ``hook(job)``, a context manager around each handler, the outermost first."""
+
 
 class Worker:
     """Runs a handler over the jobs of a queue, up to ``concurrency`` at once.
 
     A handler that returns completes its job. One that raises :class:`Fail` says how the job failed; any
     other exception fails the job with its text. A plain function runs on a thread; an awaitable that it
-    returns is awaited. While handlers run, their leases are extended every third of ``lease_s``. A handler
-    whose lease is lost nevertheless is cancelled, because another worker has the job.
+    returns is awaited. While handlers run, their leases are extended every third of ``lease_s``.
+
+    Where a job was cancelled, or its lease was lost nevertheless, a coroutine is cancelled. A function sees
+    it in ``job.is_cancelled``, and what it returns is not reported.
+
+    ``around`` is entered where the handler runs, for plain functions on their threads, and sees what the
+    handler raises. Coroutine functions may have asynchronous context managers, too.
 
     Attributes:
         completed: jobs that were completed.
@@ -82,41 +98,72 @@ class Worker:
         concurrency: int = 10,
         lease_s: float = 30.0,
         wait_s: float = 20.0,
+        drain_s: float | None = None,
+        around: Sequence[Hook] = (),
     ) -> None:
-        if concurrency < 1:
-            raise ConfigurationError(f"concurrency is {concurrency}; accepted: 1 or more")
+        check_options(concurrency, drain_s, around)
         self._queue = queue
         self._handler = handler
-        self._is_async = _is_async(handler)
-        self._threads: ThreadPoolExecutor | None = None  # for plain functions, while it runs
+        self._is_async = is_async(handler)
+        self._around = tuple(around)
+        # For plain functions. The loop's own threads are few, and other code needs them.
+        self._threads = Threads()
         self._concurrency = concurrency
         self._lease_s = lease_s
         self._wait_s = wait_s
+        self._drain_s = lease_s if drain_s is None else drain_s
         # By id and lease: a job whose lease was lost may be claimed again while its handler still runs.
-        self._running: dict[tuple[str, str], tuple[LeasedJob, asyncio.Task[None]]] = {}
+        self._running: dict[tuple[str, str], tuple[Turn, asyncio.Task[None]]] = {}
         self._done: list[LeasedJob] = []
         self._stir = asyncio.Event()
         self._ready = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._told = asyncio.Event()  # a handler has said how far it is
+        self._hung_up_at = (
+            -_ENDING_S
+        )  # when a claim was cancelled that the service may still carry out
+        self._end_at = 0.0  # when handlers that still run are given up, once it is stopping
         self.completed = 0
         self.failed = 0
         self.lost = 0
         self.cancelled = 0
 
     def stop(self) -> None:
-        """Claim no more. ``run`` returns when the current jobs are finished."""
+        """Claim no more. ``run`` returns when the current jobs are finished, or after ``drain_s``: then those
+        that still run are given back undone, which counts as no retry, and their handlers are cancelled.
+        """
+        if not self._stopping.is_set():
+            self._end_at = time.monotonic() + self._drain_s
         self._stopping.set()
         self._stir.set()
 
+    def _signalled(self) -> None:
+        """Stop; the second time at once."""
+        if self._stopping.is_set():
+            self._end_at = 0.0
+        elif self._running:
+            _LOG.warning(
+                "%s: %d jobs have %g s to end; a second signal gives them back at once",
+                *(self._queue.name, len(self._running), self._drain_s),
+            )
+        self.stop()
+
     async def run(self) -> None:
-        """Work until stopped. Cancelling ends at once; others get the jobs when their leases expire.
+        """Work until stopped: by ``stop``, or by SIGTERM, in the main thread of a program that does nothing
+        else at it. A second SIGTERM gives back at once what still runs.
+
+        Cancelling ends at once, after the jobs were given back, if the service answers within 2 s; otherwise
+        others get them when their leases expire.
 
         Raises JobsError: the service refuses to hand out jobs. If the consumer is pushed to from now on
         (412), the current jobs are finished first.
         """
+        with stopped_by((signal.SIGTERM,), self._signalled):
+            await self._serve()
+
+    async def _serve(self) -> None:
+        """``run`` without an eye on signals."""
         pushed: JobsError | None = None
-        # A thread starts when it is needed. The loop's own threads are few, and other code needs them.
-        self._threads = ThreadPoolExecutor(self._concurrency, "job")
         background = [asyncio.create_task(self._keep_alive()), asyncio.create_task(self._finish())]
         for part in background:
             part.add_done_callback(lambda _: self._stir.set())
@@ -135,16 +182,54 @@ class Worker:
                     break
                 for job in claimed:
                     self._start(job)
-            while self._running or self._done:
+            while (self._running or self._done) and not self._is_late():
                 await self._until_stirred(background)
             if pushed is not None:
                 raise pushed
         finally:
-            tasks = [*background, *(task for _, task in self._running.values())]
-            for task in tasks:
+            for task in background:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            self._threads.shutdown(wait=False)
+            await asyncio.gather(*background, return_exceptions=True)
+            await self._give_up()
+            self._threads.close()
+
+    def _is_late(self) -> bool:
+        return self._stopping.is_set() and time.monotonic() >= self._end_at
+
+    async def _give_up(self) -> None:
+        """Give back what still runs, and cancel its handlers. What is done and not reported is done again."""
+        if self._done:
+            _LOG.warning("%s: %d finished jobs are not reported", self._queue.name, len(self._done))
+        left = [turn for turn, _ in self._running.values() if turn.over is None]
+        tasks = [self._end(turn, "stopped") for turn in left]
+        jobs = [turn.job for turn in left]
+        # Not to our own claim, should the service not know yet that nobody waits for its answer.
+        delay_s = 1.0 if time.monotonic() - self._hung_up_at < _ENDING_S else 0.0
+        try:
+            async with asyncio.timeout(_ENDING_S):
+                while jobs:
+                    batch = _batch_of(jobs)
+                    jobs = [job for job in jobs if job not in batch]
+                    await self._queue.release(batch, delay_s)
+        except (JobsError, TimeoutError) as error:
+            _LOG.warning("%s: jobs are left to their leases: %s", self._queue.name, error)
+        waited = [task for task in tasks if task is not None]
+        if waited:
+            await asyncio.wait(waited, timeout=_ENDING_S)
+        rest = [task for _, task in self._running.values()]
+        for task in rest:
+            task.cancel()
+        if rest:
+            await asyncio.wait(rest, timeout=_ENDING_S)
+
+    def _end(self, turn: Turn, why: Over) -> asyncio.Task[None] | None:
+        """Nobody waits for this handler any more. Returns its task, if that was cancelled."""
+        turn.over = why
+        running = self._running.get((turn.job.id, turn.job.lease))
+        if running is None or turn.on_thread:
+            return None  # a function sees so itself, and has its place until it returns
+        running[1].cancel()
+        return running[1]
 
     async def _until_stirred(self, background: list[asyncio.Task[None]]) -> None:
         """Wait until a handler ends, a job was completed, or a part of the worker failed."""
@@ -152,7 +237,12 @@ class Worker:
             if task.done():
                 task.result()
         self._stir.clear()
-        await self._stir.wait()
+        left_s = None
+        if self._stopping.is_set() and math.isfinite(self._end_at):
+            left_s = max(0.0, self._end_at - time.monotonic())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left_s):
+                await self._stir.wait()
 
     async def _claim(self, free: int) -> list[LeasedJob]:
         """Claim; stop waiting when the worker is stopped."""
@@ -164,8 +254,12 @@ class Worker:
             await asyncio.wait([claim, stop], return_when=asyncio.FIRST_COMPLETED)
             if not claim.done():
                 # Jobs that a cancelled claim may have obtained are handed out again after their lease.
+                self._hung_up_at = time.monotonic()
                 return []
             return claim.result()
+        except asyncio.CancelledError:
+            self._hung_up_at = time.monotonic()
+            raise
         except JobsError as error:
             if error.status in {400, 401, 403, 404, 412}:
                 raise
@@ -178,42 +272,49 @@ class Worker:
             await asyncio.gather(claim, stop, return_exceptions=True)
 
     def _start(self, job: LeasedJob) -> None:
-        task = asyncio.create_task(self._work(job), name=f"job-{job.id}")
-        self._running[job.id, job.lease] = (job, task)
+        loop = asyncio.get_running_loop()
+        notify = functools.partial(_tell_loop, loop, self._told.set)
+        turn = Turn(job, self._stopping.is_set, notify)
+        task = asyncio.create_task(self._work(turn), name=f"job-{job.id}")
+        self._running[job.id, job.lease] = (turn, task)
 
-    async def _work(self, job: LeasedJob) -> None:
+    async def _work(self, turn: Turn) -> None:
+        job, error = turn.job, None
         try:
             with tracing.processing(self._queue.name, job.id, job.attempt, job.headers):
-                await self._handle(job)
-        except asyncio.CancelledError:
-            raise
-        except Fail as failure:
-            await self._report(job, failure)
-        except Exception as error:  # a handler may raise anything; it must not end the worker
-            _LOG.warning("%s: job %s failed", self._queue.name, job.id, exc_info=error)
-            await self._report(job, Fail(_reason(error)))
+                error = await turn.take(
+                    self._handler, self._around, self._threads, awaited=self._is_async
+                )
+                if error is not None:
+                    raise error
+        except BaseException as raised:  # a handler may raise anything; it must not end the worker
+            if raised is not error and self._is_ours(turn, raised):
+                raise
+            await self._report(turn, raised)
         else:
-            self._done.append(job)
-            self._ready.set()
+            if turn.over is None:
+                self._done.append(job)
+                self._ready.set()
         finally:
             self._running.pop((job.id, job.lease), None)
             self._stir.set()
 
-    async def _handle(self, job: LeasedJob) -> None:
-        """Run the handler to its end, whatever kind of callable it is."""
-        if self._is_async:
-            result = self._handler(job)
-        else:
-            call = functools.partial(contextvars.copy_context().run, self._handler, job)
-            result = await asyncio.get_running_loop().run_in_executor(self._threads, call)
-        if inspect.isawaitable(
-            result
-        ):  # also the result of a plain callable: the work is still to be done
-            await result
-        elif inspect.isgenerator(result) or inspect.isasyncgen(result):
-            raise TypeError("the handler made a generator, which nobody runs; it must not yield")
+    @staticmethod
+    def _is_ours(turn: Turn, raised: BaseException) -> bool:
+        """Whether it comes from outside of the handler. One that cancels itself has failed its job."""
+        if isinstance(raised, asyncio.CancelledError):
+            return turn.over is not None
+        return not isinstance(raised, Exception)
 
-    async def _report(self, job: LeasedJob, failure: Fail) -> None:
+    async def _report(self, turn: Turn, raised: BaseException) -> None:
+        if turn.over is not None:
+            return  # nobody waits for it: the service would refuse what is said of it
+        job = turn.job
+        if isinstance(raised, Fail):
+            failure = raised
+        else:
+            failure = Fail(_reason(raised))
+            self._log(job, raised, failure.reason)
         self.failed += 1
         while True:
             try:
@@ -227,6 +328,13 @@ class Worker:
                 await asyncio.sleep(_AGAIN_S)
             else:
                 return
+
+    def _log(self, job: LeasedJob, raised: BaseException, reason: str) -> None:
+        """What a handler raised. A formatter of logs may fail at it: it is reported all the same."""
+        try:
+            _LOG.warning("%s: job %s failed", self._queue.name, job.id, exc_info=raised)
+        except Exception:
+            _LOG.warning("%s: job %s failed: %s", self._queue.name, job.id, reason)
 
     async def _finish(self) -> None:
         """Complete finished jobs in batches: all that ended meanwhile go together."""
@@ -248,30 +356,57 @@ class Worker:
             self._stir.set()
 
     async def _keep_alive(self) -> None:
+        """Extend leases every third of one, and say how far jobs are soon after their handlers have."""
+        beat_at = time.monotonic() + self._lease_s / 3
         while True:
-            await asyncio.sleep(self._lease_s / 3)
-            held = [job for job, _ in self._running.values()] + self._done
-            while held:
-                jobs = _batch_of(held)
-                held = [job for job in held if job not in jobs]
-                await self._extend(jobs)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, beat_at - time.monotonic())):
+                    await self._told.wait()
+            self._told.clear()
+            turns = [turn for turn, _ in self._running.values() if turn.over is None]
+            if time.monotonic() >= beat_at:
+                beat_at = time.monotonic() + self._lease_s / 3
+                await self._beat([turn.job for turn in turns] + self._done)
+            else:
+                await self._beat([turn.job for turn in turns if turn.news() is not None])
+                await asyncio.sleep(max(0.0, min(_PROGRESS_S, beat_at - time.monotonic())))
+
+    async def _beat(self, held: list[LeasedJob]) -> None:
+        while held:
+            jobs = _batch_of(held)
+            held = [job for job in held if job not in jobs]
+            await self._extend(jobs)
 
     async def _extend(self, jobs: list[LeasedJob]) -> None:
+        turns = {
+            job.id: self._running[job.id, job.lease][0]
+            for job in jobs
+            if (job.id, job.lease) in self._running
+        }
+        told: dict[str, Progress] = {}
+        for job_id, turn in turns.items():
+            if (news := turn.news()) is not None:
+                told[job_id] = news
         try:
-            results = await self._queue.heartbeat(jobs, self._lease_s)
+            results = await self._queue.heartbeat(jobs, self._lease_s, progress=told)
         except JobsError as error:
             _LOG.warning("%s: the heartbeat did not arrive: %s", self._queue.name, error)
             return
         for job, result in zip(jobs, results, strict=True):
-            running = self._running.get((job.id, job.lease))
-            if result.status != 200 and running is not None:
+            if job.id not in turns or turns[job.id].over is not None:
+                continue
+            turn = turns[job.id]
+            if result.status == 200:
+                turn.was_sent(told.get(job.id))
+            elif (job.id, job.lease) in self._running:
                 if result.code == "cancelled":
                     self.cancelled += 1
                     # Before its handler ends: a worker that stops then would leave it to the lease.
                     await self._give_back(job)
+                    self._end(turn, "cancelled")
                 else:
                     self.lost += 1
-                running[1].cancel()
+                    self._end(turn, "lost")
 
     async def _give_back(self, job: LeasedJob) -> None:
         """End the claim of a job that was cancelled; otherwise its lease does."""
@@ -281,114 +416,7 @@ class Worker:
             _LOG.warning("%s: job %s: %s", self._queue.name, job.id, error)
 
 
-class BlockingWorker:
-    """``Worker`` for a queue of ``JobsClient``: ``run`` blocks, and another thread stops it.
-
-    Runs a handler over the jobs of a queue, up to ``concurrency`` at once, over its own connections.
-
-    A handler that returns completes its job. One that raises :class:`Fail` says how the job failed; any
-    other exception fails the job with its text. A plain function runs on a thread; a coroutine function
-    runs on the loop behind ``run``. While handlers run, their leases are extended every third of
-    ``lease_s``. A handler whose lease is lost nevertheless is cancelled, because another worker has the
-    job.
-
-    Attributes:
-        completed: jobs that were completed.
-        failed: jobs that the handler gave up, or whose handler raised.
-        lost: jobs that another worker has taken over.
-        cancelled: jobs that were cancelled while their handlers ran.
-    """
-
-    def __init__(
-        self,
-        queue: blocking.Queue,
-        handler: Handler,
-        *,
-        concurrency: int = 10,
-        lease_s: float = 30.0,
-        wait_s: float = 20.0,
-    ) -> None:
-        self._queue = queue
-        self._make = functools.partial(
-            Worker, handler=handler, concurrency=concurrency, lease_s=lease_s, wait_s=wait_s
-        )
-        # Guards the following: the worker's thread shares it with whoever stops it, such as a signal
-        # handler.
-        self._lock = threading.RLock()
-        self._worker: Worker | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
-        self._is_stopped = False
-
-    @property
-    def completed(self) -> int:
-        """Jobs that were completed."""
-        return self._worker.completed if self._worker is not None else 0
-
-    @property
-    def failed(self) -> int:
-        """Jobs that the handler gave up, or whose handler raised."""
-        return self._worker.failed if self._worker is not None else 0
-
-    @property
-    def lost(self) -> int:
-        """Jobs that another worker has taken over."""
-        return self._worker.lost if self._worker is not None else 0
-
-    @property
-    def cancelled(self) -> int:
-        """Jobs that were cancelled while their handlers ran."""
-        return self._worker.cancelled if self._worker is not None else 0
-
-    def stop(self) -> None:
-        """Claim no more. ``run`` returns when the current jobs are finished."""
-        with self._lock:
-            self._is_stopped = True
-            if self._loop is not None and self._worker is not None:
-                self._loop.call_soon_threadsafe(self._worker.stop)
-
-    def run(self) -> None:
-        """Work until stopped. An interrupt ends at once; others get the jobs when their leases
-        expire.
-
-        Raises ConfigurationError: it is running already, or an event loop runs in this thread.
-
-        Raises JobsError: the service refuses to hand out jobs. If the consumer is pushed to from now on
-        (412), the current jobs are finished first.
-        """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            asyncio.run(self._work())
-        else:
-            raise ConfigurationError(
-                "run() blocks, and an event loop runs in this thread; use another thread, or a Worker "
-                "with a queue of AsyncJobsClient"
-            )
-
-    async def _work(self) -> None:
-        settings = self._queue._client._settings
-        async with AsyncJobsClient(
-            settings.url,
-            admin_token=settings.admin_token,
-            timeout_s=settings.timeout_s,
-            connections=settings.connections,
-        ) as client:
-            queue = Queue(client, self._queue._channel, self._queue._consumer, self._queue._tokens)
-            with self._lock:
-                if self._loop is not None:
-                    raise ConfigurationError("the worker runs already")
-                worker = self._worker = self._make(queue)
-                self._loop = asyncio.get_running_loop()
-                if self._is_stopped:
-                    worker.stop()
-            try:
-                await worker.run()
-            finally:
-                with self._lock:
-                    self._loop = None
-
-
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """What is reported of an exception, whose text may raise one itself."""
     try:
         return f"{type(error).__name__}: {error}"
@@ -396,46 +424,29 @@ def _reason(error: Exception) -> str:
         return f"{type(error).__name__}, whose text cannot be made: {type(other).__name__}"
 
 
-def _is_async(handler: Handler) -> bool:
-    """Whether calling ``handler`` returns a coroutine without doing any work yet, as far as can be told."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 - its kind is asked, not whether it is there
-    )
+def parts_of(worker: Worker) -> tuple[Callable[[], Awaitable[None]], Callable[[], None]]:
+    """What runs a worker without an eye on signals, and what is to be called at one: for the blocking one."""
+    return worker._serve, worker._signalled
+
+
+def check_options(concurrency: int, drain_s: float | None, around: Sequence[Hook]) -> None:
+    """Raise ConfigurationError for options of a worker that cannot be."""
+    if concurrency < 1:
+        raise ConfigurationError(f"concurrency is {concurrency}; accepted: 1 or more")
+    if drain_s is not None and not drain_s >= 0:
+        raise ConfigurationError(f"drain_s is {drain_s}; accepted: 0 or more, also math.inf")
+    for hook in around:
+        if not callable(hook):
+            raise ConfigurationError(
+                f"around has {hook!r}; accepted: functions of a job that return a context manager"
+            )
+
+
+def _tell_loop(loop: asyncio.AbstractEventLoop, tell: Callable[[], object]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: there is nobody to tell
+        loop.call_soon_threadsafe(tell)
 
 
 def _batch_of(jobs: list[LeasedJob]) -> list[LeasedJob]:
     """As many jobs as one request may have; the service rejects a batch that names a job twice."""
     return list({job.id: job for job in reversed(jobs[:_BATCH])}.values())
-
-
-@overload
-def worker(queue: Queue, **options: Unpack[WorkerOptions]) -> Callable[[Handler], Worker]: ...
-
-
-@overload
-def worker(
-    queue: blocking.Queue, **options: Unpack[WorkerOptions]
-) -> Callable[[Handler], BlockingWorker]: ...
-
-
-def worker(
-    queue: Queue | blocking.Queue, **options: Unpack[WorkerOptions]
-) -> Callable[[Handler], Worker] | Callable[[Handler], BlockingWorker]:
-    """Create a worker from a handler::
-
-        @worker(client.queue("orders", "mailer", channel_token=…, consumer_token=…), concurrency=20)
-        async def mail(job): await send(job.payload)
-
-        await mail.run()
-
-    With a queue of ``JobsClient`` it is a ``BlockingWorker``, and ``mail.run()`` blocks.
-    """
-
-    def decorate(handler: Handler) -> Any:
-        if isinstance(queue, blocking.Queue):
-            return BlockingWorker(queue, handler, **options)
-        return Worker(queue, handler, **options)
-
-    return decorate

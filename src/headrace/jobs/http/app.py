@@ -20,10 +20,12 @@ from ..runtime import Runtime
 from . import (
     batch,
     broadcast,
+    calls,
     channels,
     consumers,
     definitions,
     jobs,
+    keys,
     leased,
     messages,
     operations,
@@ -31,11 +33,13 @@ from . import (
     replay,
     schedules,
 )
+from .access import authenticate, note_refusal
 from .endpoint import Endpoint
 from .front import Front
 from .gateway import Gateway
 from .middleware import GatewayMiddleware, RequestId, problem_response, wants_text
 from .openapi import openapi_document
+from .pages import page_routes
 from .visitors import VisitorGuard
 
 __all__ = ["ENDPOINTS", "create_app"]
@@ -54,6 +58,8 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *schedules.ENDPOINTS,
     *channels.ENDPOINTS,
     *consumers.ENDPOINTS,
+    *calls.ENDPOINTS,
+    *keys.ENDPOINTS,
     *operations.ENDPOINTS,
 )
 
@@ -80,7 +86,7 @@ def create_app(
 
     bound = [(endpoint, _bound(endpoint, runtime)) for endpoint in ENDPOINTS]
     routes = [Route(endpoint.path, handle, methods=[endpoint.method]) for endpoint, handle in bound]
-    routes.append(Route("/openapi.json", openapi, methods=["GET"]))
+    routes += [Route("/openapi.json", openapi, methods=["GET"]), *page_routes()]
     answers: dict[Any, Any] = {JobsError: _refused, HTTPException: _no_route}
     app: ASGIApp = Starlette(routes=routes, exception_handlers={**answers, Exception: _unexpected})
     if short:
@@ -98,7 +104,12 @@ def _bound(endpoint: Endpoint, runtime: Runtime) -> Callable[[Request], Awaitabl
             if not value.isascii() or not value.isprintable():
                 # No id has such characters, and not every database accepts them.
                 raise not_found(name.removesuffix("Id"), name)
-        return await endpoint.handler(runtime, request)
+        try:
+            await authenticate(runtime, endpoint, request)
+            return await endpoint.handler(runtime, request)
+        except JobsError as error:
+            await note_refusal(runtime, endpoint, request, error)
+            raise
 
     return handle
 

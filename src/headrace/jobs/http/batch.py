@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from typing import Final
 
@@ -17,8 +16,10 @@ from ..filters import SUBJECT, checked_subject
 from ..models import NewMessage, Published
 from ..runtime import Runtime
 from ..service import publishing
-from ..store import Tx
-from . import shapes
+from ..service.joined import store_plain
+from ..store import Row, Tx
+from ..unique import key_of
+from . import access, shapes
 from .broadcast import RESERVED_HEADERS, RESERVED_PREFIXES
 from .endpoint import PRODUCER_TOKENS, Endpoint, reply
 from .incoming import header, moment_us, read_json
@@ -46,7 +47,10 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
         header(request, "x-broker-producer-token"),
     )
     # The tokens are checked before a large body is read.
-    await runtime.database.read(lambda tx: publishing.publisher(tx, channel_id, *tokens))
+    granted = access.key_of(request) is not None
+    await runtime.database.read(
+        lambda tx: publishing.publisher(tx, channel_id, *tokens, granted=granted)
+    )
     body = await read_json(request, shapes.BatchBody, bytes_max=limits.BATCH_BYTES_MAX)
     if not 1 <= len(body.messages) <= limits.BATCH_MAX:
         raise bad_request(
@@ -57,15 +61,15 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
     ]
 
     def write(tx: Tx) -> list[Published]:
-        allowed, now = publishing.publisher(tx, channel_id, *tokens), tx.now_us()
+        allowed = publishing.publisher(tx, channel_id, *tokens, granted=granted)
+        now = tx.now_us()
         for number, message in enumerate(messages):
             with At(f"messages[{number}]"):
                 publishing.check_message(message, runtime.options, now)
+        if all(message.ordering_key is None and message.unique is None for message in messages):
+            return _stored(tx, allowed, messages, [given.idempotent for given in body.messages])
         seq = allowed["channel_seq"]
-        keys = {message.ordering_key for message in messages if message.ordering_key is not None}
-        if keys:
-            # All at once and in order: two batches with the same keys do not wait for each other.
-            tx.all("lock_keys", keys=json.dumps(sorted(f"{seq} {key}" for key in keys)))
+        publishing.lock_all(tx, seq, messages)
         published = []
         for number, message in enumerate(messages):
             with At(f"messages[{number}]"):
@@ -89,10 +93,23 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
         runtime.metrics.add("jobs_published_total", len(new), channel=channel_id)
         runtime.metrics.add("jobs_enqueued_total", sum(one.jobs for one in new), channel=channel_id)
     shown = [
-        shapes.PublishedBody(one.message_id, one.jobs, one.scheduled, one.replayed)
+        shapes.PublishedBody(one.message_id, one.jobs, one.scheduled, one.replayed, one.duplicate)
         for one in published
     ]
     return reply(shapes.PublishedBatch(shown), 201 if new else 200)
+
+
+def _stored(
+    tx: Tx, allowed: Row, messages: list[NewMessage], replays: list[bool]
+) -> list[Published]:
+    """Store messages without keys by a few statements for all of them; the first that is refused is told."""
+    published = []
+    for number, outcome in enumerate(store_plain(tx, allowed, messages, replays, tx.now_us())):
+        if outcome.error is not None:
+            with At(f"messages[{number}]"):
+                raise outcome.error
+        published.append(outcome.value)
+    return published
 
 
 class At:
@@ -116,14 +133,26 @@ def message_of(where: str, given: shapes.BatchMessage) -> NewMessage:
         if given.idempotent and given.id is None:
             raise bad_request("id_missing", "an idempotent message needs an id", "id")
         _check_headers(given)
+        payload = _payload(given)
+        headers = dict(given.headers)
+        if given.subject is not None:
+            headers[SUBJECT] = checked_subject(given.subject, "subject")
         return NewMessage(
-            payload=_payload(given),
+            payload=payload,
             content_type=given.content_type,
             message_id=None if given.id is None else ids.check_id(given.id, "id"),
             priority=given.priority,
-            headers=given.headers
-            if given.subject is None
-            else {**given.headers, SUBJECT: checked_subject(given.subject, "subject")},
+            headers=headers,
+            unique=None
+            if given.unique is None
+            else key_of(
+                given.unique,
+                "unique",
+                payload=payload,
+                content_type=given.content_type,
+                ordering_key=given.ordering_key or None,
+                headers=headers,
+            ),
             ordering_key=given.ordering_key or None,
             scheduled_us=None
             if given.scheduled_for is None

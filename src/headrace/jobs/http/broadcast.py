@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,7 +16,10 @@ from ..models import NewMessage, Published
 from ..runtime import Runtime
 from ..service import publishing
 from ..service.joined import Publication, publish_all, publish_one
+from ..unique import Unique, UniqueKey
+from ..unique import key_of as key_of_message
 from . import shapes
+from .access import key_of
 from .endpoint import PRODUCER_TOKENS, Endpoint, Parameter, reply
 from .incoming import header, moment_us, read_body
 
@@ -23,6 +27,15 @@ __all__ = ["ENDPOINTS", "RESERVED_HEADERS", "RESERVED_PREFIXES"]
 
 _SMALL_BYTES: Final = 64 * 1024
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+
+# Whoever says none of these wants nothing but the message stored.
+_SPECIAL: Final = frozenset(
+    {
+        *(b"idempotency-key", b"x-broker-message-id", b"x-broker-message-priority"),
+        *(b"x-broker-metadata-headers", b"x-broker-ordering-key", b"x-broker-scheduled-for"),
+        *(b"x-broker-subject", b"x-broker-unique"),
+    }
+)
 
 # A producer must not change the headers that the service itself sends to an endpoint.
 RESERVED_HEADERS: Final = {
@@ -59,7 +72,11 @@ async def broadcast(runtime: Runtime, request: Request) -> Response:
 async def publish(runtime: Runtime, request: Request) -> Response:
     published = await _publish(runtime, request)
     shape = shapes.PublishedBody(
-        published.message_id, published.jobs, published.scheduled, published.replayed
+        published.message_id,
+        published.jobs,
+        published.scheduled,
+        published.replayed,
+        published.duplicate,
     )
     return reply(shape, 200 if published.replayed else 201)
 
@@ -71,9 +88,12 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
         header(request, "x-broker-producer-id"),
         header(request, "x-broker-producer-token"),
     )
+    granted = key_of(request) is not None
     if not _is_small(runtime, request):
         # The tokens are checked before a large body is read.
-        await runtime.database.read(lambda tx: publishing.publisher(tx, channel_id, *tokens))
+        await runtime.database.read(
+            lambda tx: publishing.publisher(tx, channel_id, *tokens, granted=granted)
+        )
     body = await read_body(request, runtime.options.payload_bytes_max)
 
     message: NewMessage | JobsError
@@ -81,9 +101,11 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
         message, replay = _message(request, body)
     except JobsError as error:
         message, replay = error, False  # told only to those who may publish
-    publication = Publication(channel_id, *tokens, message, replay, runtime.options)
-    if isinstance(message, NewMessage) and (message.ordering_key or len(body) > _SMALL_BYTES):
-        # It locks its key until the end, or is a transaction's worth by itself.
+    publication = Publication(channel_id, *tokens, message, replay, runtime.options, granted)
+    if isinstance(message, NewMessage) and (
+        message.ordering_key or message.unique or len(body) > _SMALL_BYTES
+    ):
+        # It locks its keys until the end, or is a transaction's worth by itself.
         published = await runtime.database.write(lambda tx: publish_one(tx, publication))
     else:
         published = await runtime.database.write_together(publish_all, publication)
@@ -101,6 +123,9 @@ def _is_small(runtime: Runtime, request: Request) -> bool:
 
 
 def _message(request: Request, body: bytes) -> tuple[NewMessage, bool]:
+    content_type = header(request, "content-type") or "application/octet-stream"
+    if _SPECIAL.isdisjoint(name for name, _ in request.scope["headers"]):
+        return NewMessage(payload=body, content_type=content_type), False
     key = request.headers.get("idempotency-key")
     message_id = header(request, "x-broker-message-id") or None
     if key is not None:
@@ -111,16 +136,47 @@ def _message(request: Request, body: bytes) -> tuple[NewMessage, bool]:
                 "Idempotency-Key",
             )
         message_id = ids.check_id(key, "Idempotency-Key")
+    headers = _metadata(request)
+    ordering_key = _text(header(request, "x-broker-ordering-key")) or None
     message = NewMessage(
         payload=body,
-        content_type=header(request, "content-type") or "application/octet-stream",
+        content_type=content_type,
         message_id=message_id,
         priority=_priority(header(request, "x-broker-message-priority")),
-        headers=_metadata(request),
-        ordering_key=_text(header(request, "x-broker-ordering-key")) or None,
+        headers=headers,
+        ordering_key=ordering_key,
+        unique=_unique(request, body, content_type, ordering_key, headers),
         scheduled_us=_schedule(header(request, "x-broker-scheduled-for")),
     )
     return message, key is not None
+
+
+def _unique(
+    request: Request,
+    body: bytes,
+    content_type: str,
+    ordering_key: str | None,
+    headers: dict[str, str],
+) -> UniqueKey | None:
+    text = _text(header(request, "x-broker-unique"))
+    if not text:
+        return None
+    try:
+        wanted = msgspec.json.decode(text, type=Unique)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        raise bad_request(
+            "invalid_unique",
+            f'JSON such as {{"by": ["payload:$.user.id"], "within": 60}} is accepted: {error}',
+            "X-Broker-Unique",
+        ) from None
+    return key_of_message(
+        wanted,
+        "X-Broker-Unique",
+        payload=body,
+        content_type=content_type,
+        ordering_key=ordering_key,
+        headers=headers,
+    )
 
 
 def _priority(text: str) -> int:
@@ -182,6 +238,12 @@ _BROADCAST: Final = (
     ),
     Parameter(
         "X-Broker-Subject", "what it is about, such as orders.eu.paid; filters go by it", "header"
+    ),
+    Parameter(
+        "X-Broker-Unique",
+        'JSON: `{"by": ["subject", "payload:$.user.id"], "within": 60, "while": ["QUEUED"]}`; '
+        "a second message that is the same by these is answered with the first one's id",
+        "header",
     ),
     Parameter("X-Broker-Scheduled-For", "RFC 3339; when to dispatch", "header"),
     Parameter(

@@ -13,6 +13,7 @@ from ..service import definitions, removing
 from ..states import State
 from ..store import Tx
 from . import shapes
+from .access import recorded, require_scope
 from .endpoint import Endpoint, reply
 from .incoming import read_json, require_admin
 
@@ -47,6 +48,9 @@ async def patch_channel(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     body = await read_json(request, shapes.ChannelPatch)
     channel_id = request.path_params["channelId"]
+    if body.events_channel is not None:
+        require_scope(request, "admin", channel_id)
+        require_scope(request, "admin", body.events_channel or channel_id)
 
     def write(tx: Tx) -> None:
         if body.draining is not None:
@@ -55,7 +59,9 @@ async def patch_channel(runtime: Runtime, request: Request) -> Response:
             told = body.events_channel or None
             definitions.tell_channel(tx, channel_id, told, tx.now_us())
 
-    await runtime.database.write(write)
+    wanted = {"draining": body.draining, "events_channel": body.events_channel}
+    detail = ", ".join(f"{name}: {value}" for name, value in wanted.items() if value is not None)
+    await runtime.database.write(recorded(request, write, detail))
     return await get_channel(runtime, request)
 
 
@@ -82,6 +88,8 @@ ENDPOINTS: Final = (
         answers={200: shapes.ChannelDetail},
         tag="definitions",
         admin=True,
+        scopes=("operate",),
+        audited=True,
         legacy=False,
         errors=(400, 401, 403, 404, 413),
     ),

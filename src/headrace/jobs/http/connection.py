@@ -12,14 +12,22 @@ import itertools
 import logging
 from typing import Any, Final
 
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .. import limits
 
-__all__ = ["make_protocol"]
+__all__ = ["has_left", "make_protocol"]
 
 _LOG: Final = logging.getLogger("headrace.jobs.http")
 _SWEEP_S: Final = 1.0
+_TRANSPORT: Final = "headrace_transport"
+
+
+def has_left(scope: Scope) -> bool:
+    """Whether the client of a request has gone, as far as its connection tells."""
+    transport: asyncio.Transport | None = scope.get(_TRANSPORT)
+    return transport is not None and transport.is_closing()
 
 
 class _Waiting:
@@ -96,6 +104,7 @@ class _Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
+        self.scope[_TRANSPORT] = self.transport  # type: ignore[typeddict-unknown-key]
         self.waiting.for_body(self)
 
     def on_message_complete(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -19,12 +20,18 @@ from ..service import consumers, finding, reads
 from ..states import Hold, State
 from ..store import Row, Tx
 from . import shapes
+from .access import recorded, require_scope
 from .definitions import refuse_inside
 from .endpoint import CONSUMER_TOKENS, Endpoint, reply
 from .incoming import consumer_tokens, is_admin, precondition, read_json, require_admin
 from .jobs import blocked_by
+from .progress import progress_of
 
 __all__ = ["ENDPOINTS"]
+
+_OPERATED: Final = frozenset(
+    {"paused", "enable", "dry_run"}
+)  # what a key with `operate` may change
 
 
 def _detail(consumer: Consumer, counts: dict[State, int], dying: int | None = None) -> Response:
@@ -69,6 +76,8 @@ async def patch_consumer(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     body = await read_json(request, shapes.ConsumerPatch)
     path = request.path_params
+    if set(_given(body)) - _OPERATED:
+        require_scope(request, "admin", path["channelId"])
     change = consumers.ConsumerChange(
         name=body.name,
         kind=body.type,
@@ -113,8 +122,17 @@ async def patch_consumer(runtime: Runtime, request: Request) -> Response:
         )
         return *_read(tx, channel_id, consumer_id), found
 
-    changed, counts, dying = await runtime.database.write(write)
+    changed, counts, dying = await runtime.database.write(
+        recorded(request, write, f"{', '.join(_given(body))}")
+    )
     return _detail(changed, counts, dying if lowers else None)
+
+
+def _given(body: shapes.ConsumerPatch) -> list[str]:
+    """The names of what is to be changed."""
+    default = shapes.ConsumerPatch()
+    names = shapes.ConsumerPatch.__struct_fields__
+    return [name for name in names if getattr(body, name) != getattr(default, name)]
 
 
 def _merged(present: ConsumerSettings, given: dict[str, object]) -> ConsumerSettings:
@@ -141,34 +159,39 @@ def _merged(present: ConsumerSettings, given: dict[str, object]) -> ConsumerSett
 async def rotate_secret(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     body = await read_json(request, shapes.RotateBody)
-    path, secret = request.path_params, new_secret()
+    secret = new_secret()
 
     def decide(present: Consumer) -> consumers.ConsumerChange:
         previous = present.secrets[:1] if body.keep_previous else ()
         return consumers.ConsumerChange(secrets=(secret, *previous))
 
-    changed = await runtime.database.write(
-        lambda tx: consumers.change_consumer(
+    changed = await _change(runtime, request, decide)
+    return reply(shapes.Secret(secret, len(changed.secrets)))
+
+
+async def _change(
+    runtime: Runtime, request: Request, decide: Callable[[Consumer], consumers.ConsumerChange]
+) -> Consumer:
+    path = request.path_params
+
+    def write(tx: Tx) -> Consumer:
+        return consumers.change_consumer(
             tx, path["channelId"], path["consumerId"], decide, None, tx.now_us()
         )
-    )
-    return reply(shapes.Secret(secret, len(changed.secrets)))
+
+    return await runtime.database.write(recorded(request, write))
 
 
 async def rotate_token(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     body = await read_json(request, shapes.TokenBody)
-    path, token = request.path_params, body.token or ids.new_token()
+    token = body.token or ids.new_token()
 
     def decide(present: Consumer) -> consumers.ConsumerChange:
         previous = present.token if body.keep_previous and present.token != token else ""
         return consumers.ConsumerChange(token=token, previous_token=previous)
 
-    changed = await runtime.database.write(
-        lambda tx: consumers.change_consumer(
-            tx, path["channelId"], path["consumerId"], decide, None, tx.now_us()
-        )
-    )
+    changed = await _change(runtime, request, decide)
     return reply(shapes.Token(token, 1 + (changed.previous_token is not None)))
 
 
@@ -206,6 +229,7 @@ async def get_job(runtime: Runtime, request: Request) -> Response:
             last_error=row["last_error"],
             waits_for=Hold(row["hold"]).name if row["state"] == State.QUEUED else None,
             blocked_by=blocked_by(blocker),
+            progress=progress_of(row),
             attempts=[
                 shapes.Attempt(
                     number=attempt["number"],
@@ -245,6 +269,8 @@ ENDPOINTS: Final = (
         answers={200: shapes.ConsumerDetail},
         tag="consumers",
         admin=True,
+        scopes=("operate",),
+        audited=True,
         legacy=False,
         errors=(400, 401, 403, 404, 412, 413),
     ),
@@ -257,6 +283,7 @@ ENDPOINTS: Final = (
         answers={200: shapes.Secret},
         tag="consumers",
         admin=True,
+        audited=True,
         legacy=False,
         errors=(400, 401, 403, 404, 413),
     ),
@@ -269,6 +296,7 @@ ENDPOINTS: Final = (
         answers={200: shapes.Token},
         tag="consumers",
         admin=True,
+        audited=True,
         legacy=False,
         errors=(400, 401, 403, 404, 413),
     ),

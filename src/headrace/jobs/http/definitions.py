@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,6 +20,7 @@ from ..service import definitions as service
 from ..service.reads import Page, page
 from ..store import Tx
 from . import shapes
+from .access import recorded
 from .endpoint import Endpoint, Parameter, reply
 from .incoming import flag, number_between, paging, precondition, read_form, require_admin
 
@@ -41,9 +42,9 @@ _CONSUMER_FORM: Final = (
 )
 
 
-def list_links(path: str, found: Page, **filters: str) -> dict[str, str]:
-    """Links to the adjacent pages; filters are kept."""
-    kept = "".join(f"&{name}={value}" for name, value in filters.items())
+def list_links(path: str, found: Page, **filters: str | Sequence[str]) -> dict[str, str]:
+    """Links to the adjacent pages; filters are kept, those with several values as often."""
+    kept = f"&{urlencode(filters, doseq=True, safe=',')}" if filters else ""
     links = {"next": found.next, "previous": found.previous}
     return {name: f"{path}?{name}={cursor}{kept}" for name, cursor in links.items() if cursor}
 
@@ -158,7 +159,10 @@ async def put_producer(runtime: Runtime, request: Request) -> Response:
     producer_id = request.path_params["producerId"]
     return _producer(
         await runtime.database.write(
-            lambda tx: service.put_producer(tx, producer_id, change, condition, tx.now_us())
+            recorded(
+                request,
+                lambda tx: service.put_producer(tx, producer_id, change, condition, tx.now_us()),
+            )
         )
     )
 
@@ -168,7 +172,10 @@ async def put_channel(runtime: Runtime, request: Request) -> Response:
     channel_id = request.path_params["channelId"]
     return _channel(
         await runtime.database.write(
-            lambda tx: service.put_channel(tx, channel_id, change, condition, tx.now_us())
+            recorded(
+                request,
+                lambda tx: service.put_channel(tx, channel_id, change, condition, tx.now_us()),
+            )
         )
     )
 
@@ -198,8 +205,9 @@ async def store_consumer(
     change.check()
     refuse_inside(runtime, change.callback_url)
     defaults: ConsumerSettings = options.default_settings()
-    return await runtime.database.write(
-        lambda tx: consumers.put_consumer(
+
+    def write(tx: Tx) -> tuple[Consumer, bool]:
+        return consumers.put_consumer(
             tx,
             path["channelId"],
             path["consumerId"],
@@ -210,7 +218,8 @@ async def store_consumer(
             max_retries=options.max_retries,
             new_secret=new_secret,
         )
-    )
+
+    return await runtime.database.write(recorded(request, write))
 
 
 def refuse_inside(runtime: Runtime, url: str | None) -> None:
@@ -229,9 +238,11 @@ def refuse_inside(runtime: Runtime, url: str | None) -> None:
 async def delete_producer(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     producer_id, condition = request.path_params["producerId"], precondition(request)
-    await runtime.database.write(
-        lambda tx: removing.remove_producer(tx, producer_id, condition, tx.now_us())
-    )
+
+    def write(tx: Tx) -> None:
+        removing.remove_producer(tx, producer_id, condition, tx.now_us())
+
+    await runtime.database.write(recorded(request, write))
     return Response(status_code=204)
 
 
@@ -239,9 +250,12 @@ async def delete_channel(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     channel_id, condition = request.path_params["channelId"], precondition(request)
     discard = flag(request, "discard", default=False)
-    await runtime.database.write(
-        lambda tx: removing.remove_channel(tx, channel_id, condition, tx.now_us(), discard=discard)
-    )
+
+    def write(tx: Tx) -> None:
+        removing.remove_channel(tx, channel_id, condition, tx.now_us(), discard=discard)
+
+    detail = "with all that hangs on it" if discard else None
+    await runtime.database.write(recorded(request, write, detail))
     return Response(status_code=204)
 
 
@@ -252,8 +266,9 @@ async def delete_consumer(runtime: Runtime, request: Request) -> Response:
     move_to = request.query_params.get("move_to")
     if move_to is not None:
         ids.check_id(move_to, "move_to")
-    await runtime.database.write(
-        lambda tx: removing.remove_consumer(
+
+    def write(tx: Tx) -> None:
+        removing.remove_consumer(
             tx,
             path["channelId"],
             path["consumerId"],
@@ -262,7 +277,9 @@ async def delete_consumer(runtime: Runtime, request: Request) -> Response:
             discard=discard,
             move_to=move_to,
         )
-    )
+
+    detail = None if move_to is None else f"its jobs go to {move_to}"
+    await runtime.database.write(recorded(request, write, detail))
     return Response(status_code=204)
 
 
@@ -327,6 +344,7 @@ ENDPOINTS: Final = (
             form=form,
             tag="definitions",
             admin=True,
+            audited=True,
             errors=(*_PUT_ERRORS, 404),
         )
         for path, handler, what, shape, form in (
@@ -349,6 +367,7 @@ ENDPOINTS: Final = (
         answers={204: None},
         tag="definitions",
         admin=True,
+        audited=True,
         errors=(400, 401, 403, 404, 412),
     ),
     Endpoint(
@@ -362,6 +381,7 @@ ENDPOINTS: Final = (
         ),
         tag="definitions",
         admin=True,
+        audited=True,
         errors=(400, 401, 403, 404, 409, 412),
     ),
     Endpoint(
@@ -376,6 +396,7 @@ ENDPOINTS: Final = (
         ),
         tag="definitions",
         admin=True,
+        audited=True,
         errors=(400, 401, 403, 404, 409, 412),
     ),
 )

@@ -42,7 +42,9 @@ class Endpoint:
     ``body`` is the struct of a JSON body, ``form`` the fields of a form. ``answers`` maps every status of
     the handler to the struct of its body (``None``: empty, ``str``: text). ``tokens`` are the headers it
     checks; ``admin`` means that the admin token is required if one is set. ``legacy`` routes are the
-    specification's: their errors are plain text unless the client accepts JSON.
+    specification's: their errors are plain text unless the client accepts JSON. ``scopes``: which of them
+    an API key has to have, where it is not what :attr:`needed` says. ``audited``: a change that is written
+    into the audit log, with its refusals.
     """
 
     method: str
@@ -58,6 +60,20 @@ class Endpoint:
     admin: bool = False
     legacy: bool = True
     errors: tuple[int, ...] = field(default=())
+    scopes: tuple[str, ...] = ()
+    audited: bool = False
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Which scopes of an API key do, one of them; none: no key is asked for."""
+        if self.scopes:
+            return self.scopes
+        if self.tokens == PRODUCER_TOKENS:
+            return ("publish",)
+        found: tuple[str, ...] = ("consume",) if self.tokens == CONSUMER_TOKENS else ()
+        if self.admin:
+            found += ("operate",) if self.method == "GET" else ("admin",)
+        return found
 
 
 def reply(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from .. import counting, ids, limits
 from ..errors import bad_request
 from ..models import rfc3339
+from ..payloads import check_paths, read_paths
 from ..runtime import Runtime
 from ..service import consumers, finding, reads
 from ..service.finding import Cancelled, Filter
 from ..states import Hold, State
 from ..store import Row, Tx
-from . import shapes
+from . import job_shapes, shapes
+from .access import recorded
 from .definitions import list_links
 from .endpoint import CHANNEL_TOKENS, CONSUMER_TOKENS, Endpoint, Parameter, reply
 from .incoming import (
@@ -29,6 +32,7 @@ from .incoming import (
     require_reader,
     seconds_between,
 )
+from .progress import progress_of
 
 __all__ = ["ENDPOINTS", "blocked_by"]
 
@@ -48,7 +52,9 @@ async def find_jobs(runtime: Runtime, request: Request) -> Response:
         given["state"] = ",".join(state.name for state in states)
     if age_s:
         given["older_than_seconds"] = str(age_s)
-    scope = f"jobs {channel_id} {sorted(given.items())}"
+    texts = query.getlist("payload")
+    payload = read_paths(texts, "payload")
+    scope = f"jobs {channel_id} {sorted(given.items())} {sorted(texts) if texts else ''}".strip()
 
     def read(tx: Tx) -> tuple[finding.Found, reads.Page]:
         channel = require_reader(runtime, request, tx)
@@ -58,8 +64,11 @@ async def find_jobs(runtime: Runtime, request: Request) -> Response:
             given.get("message"),
             states,
             tx.now_us() - age_s * 1_000_000 if age_s else None,
+            payload,
         )
         found = finding.find(tx, channel["seq"], wanted, asked, limits.PAGE_SIZE)
+        if payload:
+            return found, reads.page_until(runtime.cursors, scope, found.rows, asked, found.at)
         return found, reads.page_of(runtime.cursors, scope, found.rows)
 
     found, page = await runtime.database.read(read)
@@ -68,7 +77,8 @@ async def find_jobs(runtime: Runtime, request: Request) -> Response:
         _shown(row, found.consumers[row["consumer_seq"]], base, found.blockers.get(row["seq"]))
         for row in found.rows
     ]
-    return reply(shapes.FoundJobs(shown, list_links(request.url.path, page, **given)))
+    kept = {**given, "payload": texts} if texts else given
+    return reply(job_shapes.FoundJobs(shown, list_links(request.url.path, page, **kept)))
 
 
 def _states(named: list[str], default: tuple[State, ...]) -> tuple[State, ...]:
@@ -80,9 +90,9 @@ def _states(named: list[str], default: tuple[State, ...]) -> tuple[State, ...]:
     return tuple(dict.fromkeys(State[word] for word in words)) or default
 
 
-def _shown(row: Row, consumer_id: str, base: str, blocker: Row | None) -> shapes.FoundJob:
+def _shown(row: Row, consumer_id: str, base: str, blocker: Row | None) -> job_shapes.FoundJob:
     waits = row["state"] == State.QUEUED
-    return shapes.FoundJob(
+    return job_shapes.FoundJob(
         id=str(row["seq"]),
         consumer=consumer_id,
         message=row["message_id"],
@@ -97,6 +107,7 @@ def _shown(row: Row, consumer_id: str, base: str, blocker: Row | None) -> shapes
         due_at=rfc3339(row["due_us"]) if waits else None,
         last_error=row["last_error"],
         cancelled_at=None if row["cancelled_us"] is None else rfc3339(row["cancelled_us"]),
+        progress=progress_of(row),
         url=f"{base}/{consumer_id}/job/{row['seq']}",
     )
 
@@ -117,17 +128,21 @@ def blocked_by(blocker: Row | None) -> shapes.Blocker | None:
 async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
     if "x-broker-consumer-token" not in request.headers:
         require_admin(runtime, request)
-    body = await read_json(request, shapes.CancelBody)
+    body = await read_json(request, job_shapes.CancelBody)
     states = _states(body.states, _UNFINISHED)
     if set(states) - set(_UNFINISHED):
         raise bad_request("unknown_state", "QUEUED and INFLIGHT can be cancelled", "states")
     age_s = seconds_between(body.older_than_seconds, 0, _AGE_S_MAX, "older_than_seconds")
-    if body.job is None and not (body.consumer or body.message or body.states or age_s):
+    given = body.consumer or body.message or body.states or age_s or body.payload
+    if body.job is None and not given:
         raise bad_request(
             "no_filter",
-            "name a job, or a consumer, a message, states or an age; `states` with both is all",
+            "name a job, or a consumer, a message, states, an age or payloads; `states` with both is all",
             "body",
         )
+    check_paths(body.payload, "payload")
+    if body.job is not None and body.payload:
+        raise bad_request("two_filters", "a job, or payloads, but not both", "payload")
     for name, value in (("consumer", body.consumer), ("message", body.message)):
         if value is not None:
             ids.check_id(value, name)
@@ -138,7 +153,7 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
     def carry_out(tx: Tx) -> tuple[Cancelled, int | None]:
         channel_seq, now = _canceller(runtime, request, tx, body.consumer), tx.now_us()
         until = (now - round(age_s * 1e6) if until_us is None else until_us) if age_s else None
-        wanted = Filter(body.consumer, body.message, states, until)
+        wanted = Filter(body.consumer, body.message, states, until, body.payload)
         if job is not None:
             return finding.cancel_job(
                 tx, channel_seq, job, body.consumer, now, dry_run=body.dry_run
@@ -149,7 +164,9 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
     following: int | None = at
     while following is not None:
         at = following
-        cancelled, until_us = await runtime.database.write(carry_out)
+        begins = following == _BEGIN and not body.dry_run
+        work = recorded(request, carry_out, _detail(body)) if begins else carry_out
+        cancelled, until_us = await runtime.database.write(work)
         total.add(cancelled)
         following = cancelled.at
         if not body.dry_run:
@@ -159,13 +176,19 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
     if total.count and not body.dry_run:
         await _tell(runtime, request.path_params["channelId"], body.consumer, total)
     return reply(
-        shapes.CancelledJobs(
+        job_shapes.CancelledJobs(
             waiting=total.waiting.total(),
             running=total.running.total(),
             consumers=dict(sorted((total.waiting + total.running).items())),
             dry_run=body.dry_run,
         )
     )
+
+
+def _detail(body: job_shapes.CancelBody) -> str:
+    """Which jobs were meant, for the audit log, which has nothing of payloads but the paths."""
+    wanted = {**msgspec.to_builtins(body), "payload": " ".join(sorted(body.payload))}
+    return ", ".join(f"{name}: {value}" for name, value in wanted.items() if value)
 
 
 class _Total:
@@ -215,6 +238,9 @@ _FILTERS: Final = (
     Parameter("message", "jobs of this message"),
     Parameter("state", "QUEUED, INFLIGHT, DELIVERED, DEAD; several separated by commas"),
     Parameter("older_than_seconds", "jobs made at least so long ago", type="integer"),
+    Parameter(
+        "payload", "PATH=PATTERN, such as $.order.id=7: of messages with this value; repeatable"
+    ),
     Parameter("next", "cursor"),
     Parameter("previous", "cursor"),
 )
@@ -225,7 +251,7 @@ ENDPOINTS: Final = (
         path="/v2/channel/{channelId}/jobs",
         handler=find_jobs,
         summary="The jobs of a channel, of push and pull consumers, newest first",
-        answers={200: shapes.FoundJobs},
+        answers={200: job_shapes.FoundJobs},
         parameters=_FILTERS,
         tokens=CHANNEL_TOKENS,
         admin=True,
@@ -238,10 +264,12 @@ ENDPOINTS: Final = (
         path="/v2/channel/{channelId}/jobs/cancel",
         handler=cancel_jobs,
         summary="Cancel a job, or all that are waiting or running and match",
-        body=shapes.CancelBody,
-        answers={200: shapes.CancelledJobs},
+        body=job_shapes.CancelBody,
+        answers={200: job_shapes.CancelledJobs},
         tokens=CONSUMER_TOKENS,
         admin=True,
+        scopes=("operate",),
+        audited=True,
         tag="jobs",
         legacy=False,
         errors=(400, 401, 403, 404, 409, 413),

@@ -16,18 +16,21 @@ from ..runtime import Runtime
 from ..service import leases
 from ..service.joined_leases import Caller, Completion, complete_all
 from ..store import Tx
-from . import shapes
+from . import progress, shapes
+from .access import key_of
+from .connection import has_left
 from .endpoint import CONSUMER_TOKENS, Endpoint, reply
 from .incoming import consumer_tokens, read_json, seconds_between
 
 __all__ = ["ENDPOINTS"]
 
-Item = TypeVar("Item", shapes.HeldBody, shapes.FailureBody)
+Item = TypeVar("Item", shapes.HeldBody, shapes.BeatBody, shapes.FailureBody)
 
 
 def _caller(request: Request) -> Caller:
     path = request.path_params
-    return Caller(path["channelId"], path["consumerId"], *consumer_tokens(request))
+    tokens, granted = consumer_tokens(request), key_of(request) is not None
+    return Caller(path["channelId"], path["consumerId"], *tokens, granted=granted)
 
 
 async def claim(runtime: Runtime, request: Request) -> Response:
@@ -39,12 +42,14 @@ async def claim(runtime: Runtime, request: Request) -> Response:
 
     caller = _caller(request)
 
-    async def again() -> list[ClaimedJob]:
+    async def again() -> tuple[Consumer, list[ClaimedJob]]:
         # The consumer is looked up each time: its token or type may change while a client waits.
-        return (await runtime.claim_for(caller, body.max, lease_s))[1]
+        return await runtime.claim_for(caller, body.max, lease_s)
 
-    consumer, jobs = await runtime.claim_for(caller, body.max, lease_s)
-    if not jobs and wait_s:
+    consumer, jobs = await again()
+    if jobs and has_left(request.scope):  # while its jobs were claimed
+        await runtime.give_back(consumer, jobs)
+    elif not jobs and wait_s:
         jobs = await runtime.claim_or_wait(again, consumer.seq, wait_s, partial(_left, request))
     return reply(shapes.LeasedJobs([_leased(job) for job in jobs]))
 
@@ -77,13 +82,16 @@ def _leased(job: ClaimedJob) -> shapes.LeasedJob:
 async def heartbeat(runtime: Runtime, request: Request) -> Response:
     body = await read_json(request, shapes.HeartbeatBody)
     lease_s = seconds_between(body.lease_seconds, 1, limits.LEASE_S_MAX, "lease_seconds")
+    for item in body.jobs:
+        if item.progress is not None:
+            progress.check(item.progress)
     return await _carry_out(
         runtime,
         request,
         body.jobs,
         None,
         lambda tx, consumer, named: leases.heartbeat(
-            tx, consumer, _held(named), lease_s, tx.now_us()
+            tx, consumer, [_beaten(item, tx.now_us()) for item in named], lease_s, tx.now_us()
         ),
     )
 
@@ -144,6 +152,11 @@ async def fail(runtime: Runtime, request: Request) -> Response:
 
 def _held(items: Sequence[shapes.HeldBody | shapes.FailureBody]) -> list[leases.Held]:
     return [leases.Held(ids.job_number(item.id), item.lease) for item in items]
+
+
+def _beaten(item: shapes.BeatBody, now: int) -> leases.Held:
+    told = None if item.progress is None else progress.stored(item.progress, now)
+    return leases.Held(ids.job_number(item.id), item.lease, told)
 
 
 def _refusal(item: shapes.HeldBody | shapes.FailureBody) -> leases.Result | None:

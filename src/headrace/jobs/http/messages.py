@@ -15,6 +15,7 @@ from ..runtime import Runtime
 from ..service import publishing, reads
 from ..store import Row, Tx
 from . import shapes
+from .access import recorded
 from .definitions import list_links
 from .endpoint import CHANNEL_TOKENS, Endpoint, Parameter, reply
 from .incoming import number_between, paging, require_reader
@@ -197,7 +198,7 @@ async def cancel_scheduled(runtime: Runtime, request: Request) -> Response:
         channel = require_reader(runtime, request, tx)
         publishing.cancel_scheduled(tx, channel["seq"], message_id)
 
-    await runtime.database.write(write)
+    await runtime.database.write(recorded(request, write))
     return Response(status_code=204)
 
 
@@ -215,6 +216,8 @@ ENDPOINTS: Final = (
             parameters=parameters,
             tokens=CHANNEL_TOKENS,
             admin=True,
+            scopes=("operate",),
+            audited=method == "DELETE",
             tag="messages",
             errors=_READ_ERRORS,
         )

@@ -16,6 +16,7 @@ from ..service import consumers, deadletters, legacy, reads
 from ..states import Event, State
 from ..store import Row, Tx
 from . import shapes
+from .access import key_of, recorded
 from .definitions import list_links
 from .endpoint import CONSUMER_TOKENS, Endpoint, Parameter, reply
 from .incoming import (
@@ -36,14 +37,23 @@ __all__ = ["ENDPOINTS", "dead_counts_of"]
 def _pull_consumer(tx: Tx, request: Request) -> Consumer:
     path = request.path_params
     return consumers.authorised_pull_consumer(
-        tx, path["channelId"], path["consumerId"], *consumer_tokens(request)
+        tx,
+        path["channelId"],
+        path["consumerId"],
+        *consumer_tokens(request),
+        granted=key_of(request) is not None,
     )
 
 
 def _consumer(tx: Tx, request: Request, *, unknown: int = 401) -> Consumer:
     path = request.path_params
     return consumers.authorised_consumer(
-        tx, path["channelId"], path["consumerId"], *consumer_tokens(request), unknown=unknown
+        tx,
+        path["channelId"],
+        path["consumerId"],
+        *consumer_tokens(request),
+        unknown=unknown,
+        granted=key_of(request) is not None,
     )
 
 
@@ -158,7 +168,7 @@ async def requeue_job(runtime: Runtime, request: Request) -> Response:
             consumer = _consumer(tx, request)
         deadletters.requeue_dead_job(tx, consumer, ids.job_number(path["jobId"]), tx.now_us())
 
-    await runtime.database.write(write)
+    await runtime.database.write(recorded(request, write))
     return Response(status_code=202)
 
 
@@ -169,7 +179,7 @@ async def delete_job(runtime: Runtime, request: Request) -> Response:
         consumer = _consumer(tx, request, unknown=404)
         deadletters.delete_dead_job(tx, consumer, ids.job_number(path_id))
 
-    await runtime.database.write(write)
+    await runtime.database.write(recorded(request, write))
     return Response(status_code=204)
 
 
@@ -218,23 +228,25 @@ async def requeue_dead(runtime: Runtime, request: Request) -> Response:
 
     consumer = await runtime.database.read(read)
     after: int | None = 0
+
+    def write(tx: Tx) -> int | None:
+        return deadletters.requeue_some(tx, consumer, after or 0, tx.now_us())[1]
+
+    after = await runtime.database.write(recorded(request, write))
     while after is not None:
-        after = await _requeue_from(runtime, consumer, after)
+        after = await runtime.database.write(write)
     return Response(status_code=202)
-
-
-async def _requeue_from(runtime: Runtime, consumer: Consumer, after: int) -> int | None:
-    _, following = await runtime.database.write(
-        lambda tx: deadletters.requeue_some(tx, consumer, after, tx.now_us())
-    )
-    return following
 
 
 async def purge_dead(runtime: Runtime, request: Request) -> Response:
     consumer = await runtime.database.read(lambda tx: _consumer(tx, request, unknown=404))
-    total, last = 0, limits.SWEEP_ROWS
+
+    def write(tx: Tx) -> int:
+        return deadletters.purge_some(tx, consumer)
+
+    total = last = await runtime.database.write(recorded(request, write))
     while last == limits.SWEEP_ROWS:
-        last = await runtime.database.write(lambda tx: deadletters.purge_some(tx, consumer))
+        last = await runtime.database.write(write)
         total += last
     return reply(shapes.Deleted(total))
 
@@ -298,6 +310,8 @@ ENDPOINTS: Final = (
         summary="Send one dead job back, with all its retries; for push consumers, too",
         answers={202: None},
         tokens=CONSUMER_TOKENS,
+        scopes=("consume", "operate"),
+        audited=True,
         tag="dead letters",
         errors=(400, 401, 403, 404, 410),
     ),
@@ -308,8 +322,10 @@ ENDPOINTS: Final = (
         summary="Delete one dead job",
         answers={204: None},
         tokens=CONSUMER_TOKENS,
+        scopes=("consume", "operate"),
+        audited=True,
         tag="dead letters",
-        errors=(403, 404),
+        errors=(401, 403, 404),
     ),
     Endpoint(
         method="GET",
@@ -330,8 +346,10 @@ ENDPOINTS: Final = (
         summary="Send all dead jobs back",
         answers={202: None},
         form=(Parameter("requeue", "the consumer's token; not needed with the admin token"),),
+        scopes=("consume", "operate"),
+        audited=True,
         tag="dead letters",
-        errors=(400, 404, 413, 415),
+        errors=(400, 401, 403, 404, 413, 415),
     ),
     Endpoint(
         method="DELETE",
@@ -340,7 +358,9 @@ ENDPOINTS: Final = (
         summary="Delete all dead jobs",
         answers={200: shapes.Deleted},
         tokens=CONSUMER_TOKENS,
+        scopes=("consume", "operate"),
+        audited=True,
         tag="dead letters",
-        errors=(403, 404),
+        errors=(401, 403, 404),
     ),
 )

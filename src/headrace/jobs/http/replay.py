@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from .. import ids, limits
 from ..errors import bad_request
 from ..models import Consumer, rfc3339
+from ..payloads import check_paths
 from ..runtime import Runtime
 from ..service import consumers, definitions, replaying
 from ..service.replaying import Replayed, Wanted
 from ..states import TERMINAL, State
 from ..store import Tx
-from . import shapes
+from . import job_shapes
+from .access import recorded
 from .endpoint import Endpoint, reply
 from .incoming import moment_us, read_json, require_admin
 
@@ -27,17 +30,25 @@ _NAMES: Final = tuple(sorted(state.name for state in TERMINAL))
 
 async def replay(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
-    body = await read_json(request, shapes.ReplayBody)
+    body = await read_json(request, job_shapes.ReplayBody)
     channel_id = request.path_params["channelId"]
     _check(body)
     chosen, wanted = await runtime.database.read(lambda tx: _chosen(tx, channel_id, body))
-    states, named, done = Counter[State](), Counter[str](), 0
+    states, named, done, told = Counter[State](), Counter[str](), 0, False
     for consumer in chosen:
         after: int | None = None
         while True:
+
+            def work(
+                tx: Tx, consumer: Consumer = consumer, after: int | None = after, done: int = done
+            ) -> Replayed:
+                return _slice(tx, consumer, body, wanted, after, done)
+
+            is_told = told or body.dry_run
             slice_ = await runtime.database.write(
-                lambda tx, c=consumer, a=after, d=done: _slice(tx, c, body, wanted, a, d)  # type: ignore[misc]
+                work if is_told else recorded(request, work, _detail(body))
             )
+            told = True
             done += slice_.count
             states.update(slice_.states)
             named[consumer.consumer_id] += slice_.count
@@ -47,7 +58,7 @@ async def replay(runtime: Runtime, request: Request) -> Response:
     if done and not body.dry_run:
         await _tell(runtime, channel_id, body.consumer, f"{done} jobs are handed out again")
     return reply(
-        shapes.ReplayedJobs(
+        job_shapes.ReplayedJobs(
             delivered=states[State.DELIVERED],
             dead=states[State.DEAD],
             consumers={name: count for name, count in sorted(named.items()) if count},
@@ -57,13 +68,22 @@ async def replay(runtime: Runtime, request: Request) -> Response:
     )
 
 
-def _check(body: shapes.ReplayBody) -> None:
+def _detail(body: job_shapes.ReplayBody) -> str:
+    """Which jobs were meant, for the audit log, which has nothing of payloads but the paths."""
+    wanted = {**msgspec.to_builtins(body), "payload": " ".join(sorted(body.payload))}
+    return ", ".join(f"{name}: {value}" for name, value in wanted.items() if value)
+
+
+def _check(body: job_shapes.ReplayBody) -> None:
     if not body.messages and body.since is None:
         raise bad_request(
             "no_filter", "name messages, or a time `since` which jobs were made", "body"
         )
     if body.messages and (body.since is not None or body.until is not None):
         raise bad_request("two_filters", "messages, or times, but not both", "messages")
+    if body.messages and body.payload:
+        raise bad_request("two_filters", "messages, or payloads, but not both", "payload")
+    check_paths(body.payload, "payload")
     if len(body.messages) > limits.BATCH_MAX:
         raise bad_request("invalid_batch", f"at most {limits.BATCH_MAX} messages", "messages")
     for message in body.messages:
@@ -82,7 +102,7 @@ def _check(body: shapes.ReplayBody) -> None:
         ids.check_id(body.consumer, "consumer")
 
 
-def _chosen(tx: Tx, channel_id: str, body: shapes.ReplayBody) -> tuple[list[Consumer], Wanted]:
+def _chosen(tx: Tx, channel_id: str, body: job_shapes.ReplayBody) -> tuple[list[Consumer], Wanted]:
     channel, now = definitions.find_channel(tx, channel_id), tx.now_us()
     names = (
         [body.consumer]
@@ -100,6 +120,7 @@ def _chosen(tx: Tx, channel_id: str, body: shapes.ReplayBody) -> tuple[list[Cons
         begin_us=now,
         rate_per_s=body.rate_per_s,
         dry_run=body.dry_run,
+        payload=body.payload,
     )
     return [consumers.find_consumer(tx, channel_id, name) for name in names], wanted
 
@@ -107,7 +128,7 @@ def _chosen(tx: Tx, channel_id: str, body: shapes.ReplayBody) -> tuple[list[Cons
 def _slice(
     tx: Tx,
     consumer: Consumer,
-    body: shapes.ReplayBody,
+    body: job_shapes.ReplayBody,
     wanted: Wanted,
     after: int | None,
     done: int,
@@ -138,10 +159,12 @@ ENDPOINTS: Final = (
         path="/v2/channel/{channelId}/replay",
         handler=replay,
         summary="Hand out delivered and dead jobs again, by message or by time",
-        body=shapes.ReplayBody,
-        answers={200: shapes.ReplayedJobs},
+        body=job_shapes.ReplayBody,
+        answers={200: job_shapes.ReplayedJobs},
         tag="jobs",
         admin=True,
+        scopes=("operate",),
+        audited=True,
         legacy=False,
         errors=(400, 401, 403, 404, 413),
     ),

@@ -18,13 +18,14 @@ from ..service import definitions, scheduling
 from ..service.scheduling import NewSchedule
 from ..store import Row, Tx
 from . import schedule_shapes, shapes
+from .access import recorded
 from .batch import At, message_of
 from .endpoint import Endpoint, reply
 from .incoming import read_json, require_admin
 
 __all__ = ["ENDPOINTS"]
 
-_ANEW: Final = ("id", "idempotent", "scheduled_for")  # are each time's own
+_ANEW: Final = ("id", "idempotent", "scheduled_for", "unique")  # are each time's own
 
 
 async def put_schedule(runtime: Runtime, request: Request) -> Response:
@@ -50,7 +51,7 @@ async def put_schedule(runtime: Runtime, request: Request) -> Response:
         row, is_new = scheduling.put_schedule(tx, path["channelId"], path["scheduleId"], given, now)
         return row, is_new, now
 
-    row, is_new, now = await runtime.database.write(write)
+    row, is_new, now = await runtime.database.write(recorded(request, write))
     return reply(_detail(row, now), 201 if is_new else 200)
 
 
@@ -86,7 +87,7 @@ async def delete_schedule(runtime: Runtime, request: Request) -> Response:
         channel = definitions.find_channel(tx, path["channelId"])
         scheduling.delete_schedule(tx, channel.seq, path["scheduleId"])
 
-    await runtime.database.write(write)
+    await runtime.database.write(recorded(request, write))
     return Response(status_code=204)
 
 
@@ -161,6 +162,7 @@ ENDPOINTS: Final = (
         answers={201: schedule_shapes.ScheduleDetail, 200: schedule_shapes.ScheduleDetail},
         tag="messages",
         admin=True,
+        audited=True,
         legacy=False,
         errors=(400, 401, 403, 404, 409, 413),
     ),
@@ -172,6 +174,7 @@ ENDPOINTS: Final = (
         answers={204: None},
         tag="messages",
         admin=True,
+        audited=True,
         legacy=False,
         errors=(401, 403, 404),
     ),

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ..models import ConsumerSettings
+from ..unique import Unique
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
@@ -215,8 +216,17 @@ class HeldBody(msgspec.Struct, forbid_unknown_fields=True):
     lease: str
 
 
+class ProgressBody(msgspec.Struct, forbid_unknown_fields=True):
+    done: float | None = None
+    note: str = ""
+
+
+class BeatBody(HeldBody, forbid_unknown_fields=True):
+    progress: ProgressBody | None = None
+
+
 class HeartbeatBody(msgspec.Struct, forbid_unknown_fields=True):
-    jobs: list[HeldBody]
+    jobs: list[BeatBody]
     lease_seconds: float = 30.0
 
 
@@ -338,6 +348,12 @@ class Blocker(msgspec.Struct):
     last_error: str | None
 
 
+class Progress(msgspec.Struct):
+    done: float | None
+    note: str
+    at: str
+
+
 class JobDetail(msgspec.Struct):
     id: str
     channel: str
@@ -353,64 +369,8 @@ class JobDetail(msgspec.Struct):
     last_error: str | None
     waits_for: str | None
     blocked_by: Blocker | None
+    progress: Progress | None
     attempts: list[Attempt]
-
-
-class FoundJob(msgspec.Struct):
-    id: str
-    consumer: str
-    message: str
-    state: str
-    waits_for: str | None
-    blocked_by: Blocker | None
-    priority: int
-    retries: int
-    claims: int
-    created_at: str
-    changed_at: str
-    due_at: str | None
-    last_error: str | None
-    cancelled_at: str | None
-    url: str
-
-
-class FoundJobs(msgspec.Struct):
-    jobs: list[FoundJob]
-    pages: dict[str, str]
-
-
-class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
-    job: str | None = None
-    consumer: str | None = None
-    message: str | None = None
-    states: list[str] = []
-    older_than_seconds: float = 0.0
-    dry_run: bool = False
-
-
-class CancelledJobs(msgspec.Struct):
-    waiting: int
-    running: int
-    consumers: dict[str, int]
-    dry_run: bool
-
-
-class ReplayBody(msgspec.Struct, forbid_unknown_fields=True):
-    consumer: str | None = None
-    messages: list[str] = []
-    states: list[str] = []
-    since: str | None = None
-    until: str | None = None
-    rate_per_s: float = 0.0
-    dry_run: bool = False
-
-
-class ReplayedJobs(msgspec.Struct):
-    delivered: int
-    dead: int
-    consumers: dict[str, int]
-    last_due_at: str | None
-    dry_run: bool
 
 
 class EventShape(msgspec.Struct):
@@ -463,6 +423,7 @@ class PublishedBody(msgspec.Struct):
     jobs: int
     scheduled: bool
     replayed: bool
+    duplicate: bool
 
 
 class BatchMessage(msgspec.Struct, forbid_unknown_fields=True):
@@ -476,6 +437,7 @@ class BatchMessage(msgspec.Struct, forbid_unknown_fields=True):
     scheduled_for: str | None = None
     subject: str | None = None
     headers: dict[str, str] = {}
+    unique: Unique | None = None
 
 
 class BatchBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -64,10 +64,10 @@ class Breaker:
 class Bucket:
     """A token bucket: ``rate_per_s`` on average, one second's worth at once. 0 means no limit."""
 
-    def __init__(self, rate_per_s: float, now_s: float) -> None:
+    def __init__(self, rate_per_s: float, now_s: float, *, empty: bool = False) -> None:
         self._rate = rate_per_s
         self._size = max(1.0, rate_per_s)
-        self._tokens = self._size
+        self._tokens = 0.0 if empty else self._size
         self._at_s = now_s
 
     def allowance(self, now_s: float) -> int | None:

@@ -1,4 +1,4 @@
-"""Runs one lane per push consumer, as definitions are created and deleted."""
+"""Runs one lane for each push consumer that is this process's, as definitions and processes come and go."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Final
 import msgspec
 
 from .. import limits
+from ..errors import JobsError
 from ..models import Consumer, Options
 from ..runtime import Runtime
+from ..service import lanes
 from ..service.consumers import DEFINITIONS, consumer_of
 from ..store import Tx
+from ..whereabouts import has_ended, whereabouts
 from .guard import Guard
 from .lane import Lane
 from .sender import Sender
@@ -21,6 +24,8 @@ __all__ = ["PushEngine"]
 
 _LOG: Final = logging.getLogger("headrace.jobs.push")
 _PART: Final = "push"
+_BEAT: Final = "push share"
+_AT: Final = "@"
 
 
 class PushEngine:
@@ -28,11 +33,16 @@ class PushEngine:
 
     def __init__(self, runtime: Runtime, sender: Sender | None = None) -> None:
         self._runtime = runtime
+        self.node = f"{runtime.node}{_AT}{whereabouts()}"
+        """What this process is called by those that push."""
         options = runtime.options
         guard = Guard(options.allow_networks, https_only=options.https_only)
         self._sender = sender or Sender(guard, runtime.clock)
         self._lanes: dict[int, tuple[Lane, asyncio.Task[None]]] = {}
         self._unreadable: set[str] = set()
+        self._nodes: list[str] = []  # the processes that push
+        self._held: set[int] = set()  # the consumers that no other one pushes to
+        self._missing = False  # whether another one has some of ours
         self._stopping = False
         self._ear = runtime.bell.ear(DEFINITIONS)
 
@@ -48,20 +58,18 @@ class PushEngine:
 
     async def run(self) -> None:
         """Serve until cancelled or stopped."""
+        beating = asyncio.create_task(self._beat_on(), name="push-beat")
         try:
             with self._ear:
                 while not self._stopping:
                     await self._runtime.parts.attempt(_PART, self._reconcile)
                     await self._ear.wait(self._pause_s())
-                await asyncio.gather(
-                    *(task for _, task in self._lanes.values()), return_exceptions=True
-                )
+                await self._leave()
         finally:
-            for _, task in self._lanes.values():
+            tasks = [beating, *(task for _, task in self._lanes.values())]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(
-                *(task for _, task in self._lanes.values()), return_exceptions=True
-            )
+            await asyncio.gather(*tasks, return_exceptions=True)
             self._sender.close()
 
     def stop(self) -> None:
@@ -74,6 +82,7 @@ class PushEngine:
     def _pause_s(self) -> float | None:
         """How long to wait for a change of definitions before they are read again."""
         is_well = self._runtime.parts.wait_s(_PART) <= 0 and not self._unreadable
+        is_well = is_well and not self._missing
         has_all = not any(task.done() for _, task in self._lanes.values())
         return None if is_well and has_all else limits.POLL_S
 
@@ -81,23 +90,99 @@ class PushEngine:
         """A lane ended: not at once, for the next might, too."""
         asyncio.get_running_loop().call_later(limits.POLL_S, self._ear.wake)
 
+    async def _beat_on(self) -> None:
+        """Say that this process is there, also while it drains: what it has must not be taken meanwhile."""
+        while True:
+            await asyncio.sleep(limits.PUSH_BEAT_S)
+            await self._runtime.parts.attempt(_BEAT, self._beat)
+
+    async def _beat(self) -> None:
+        node, leaving = self.node, self._stopping
+        beaten = await self._runtime.database.write(
+            lambda tx: lanes.beat(tx, node, leaving=leaving, has_ended=_has_ended)
+        )
+        if not beaten.was_known:
+            self._held.clear()  # it was taken for one that is gone: others may have what it had
+        if beaten.nodes != self._nodes or not beaten.was_known:
+            self._nodes = beaten.nodes
+            self._ear.wake()
+
     async def _reconcile(self) -> None:
-        wanted, unreadable = await self._runtime.database.read(_push_consumers)
+        runtime = self._runtime
+        wanted, unreadable, self._nodes = await runtime.database.read(_push_consumers)
         self._tell_unreadable(unreadable)
-        for seq in [seq for seq in self._lanes if seq not in wanted]:
+        if self._stopping:
+            return
+        if self.node not in self._nodes:
+            await self._beat()
+        ours = {
+            seq: consumer
+            for seq, consumer in wanted.items()
+            if lanes.owner(seq, self._nodes) == self.node
+        }
+        for seq in [seq for seq in self._lanes if seq not in ours]:
             self._lanes[seq][0].stop()
         for seq, (_, task) in list(self._lanes.items()):
             if task.done():
                 del self._lanes[seq]
                 self._tell_ended(seq, task)
-        for seq, consumer in wanted.items():
+        await self._share(set(ours))
+        for seq, consumer in ours.items():
             if seq in self._lanes:
-                self._lanes[seq][0].refresh(consumer)
-            elif not self._stopping:
-                lane = Lane(self._runtime, consumer, self._sender)
-                task = asyncio.create_task(lane.run(), name=f"push-{seq}")
-                task.add_done_callback(self._ended)
-                self._lanes[seq] = (lane, task)
+                lane = self._lanes[seq][0]
+                lane.refresh(consumer) if seq in self._held else lane.stop()
+            elif seq in self._held and not self._stopping:
+                self._begin(seq, consumer)
+
+    async def _share(self, ours: set[int]) -> None:
+        """Take what is ours and free, and give back what is not ours and has no call in progress."""
+        node = self.node
+        free = self._held - ours - self._lanes.keys()
+        if not free and ours <= self._held:
+            self._missing = False
+            return
+
+        def write(tx: Tx) -> set[int]:
+            lanes.give_back(tx, node, sorted(free))
+            return lanes.take(tx, node, sorted(ours))
+
+        held = await self._runtime.database.write(write)
+        # What is not ours any more is held until its lane has ended.
+        self._held = held | ((self._held & self._lanes.keys()) - ours)
+        self._missing = not ours <= held
+
+    def _begin(self, seq: int, consumer: Consumer) -> None:
+        def check(tx: Tx) -> None:
+            if not lanes.is_held(tx, self.node, seq):
+                self._held.discard(seq)
+                raise lanes.TakenError
+
+        succeeds = len(self._nodes) > 1
+        node = self._runtime.node
+        lane = Lane(self._runtime, consumer, self._sender, check, node=node, succeeds=succeeds)
+        task = asyncio.create_task(lane.run(), name=f"push-{seq}")
+        task.add_done_callback(self._ended)
+        self._lanes[seq] = (lane, task)
+
+    async def _leave(self) -> None:
+        """Give back each consumer as soon as no call to it is in progress.
+
+        If the database is away, others have them when this process has been silent for a while.
+        """
+        node = self.node
+        running = {task: seq for seq, (_, task) in self._lanes.items()}
+        try:
+            await self._beat()
+            while running:
+                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                ended = sorted(running.pop(task) for task in done)
+                await self._runtime.database.write(
+                    lambda tx, ended=ended: lanes.give_back(tx, node, ended)  # type: ignore[misc]
+                )
+            await self._runtime.database.write(lambda tx: lanes.leave(tx, node))
+        except JobsError as error:
+            _LOG.warning("push ends without giving back its consumers: %s", error)
+            await asyncio.gather(*running, return_exceptions=True)
 
     def _tell_ended(self, seq: int, task: asyncio.Task[None]) -> None:
         """A lane ends by itself only if it was stopped; after anything else a new one takes its place."""
@@ -116,13 +201,17 @@ class PushEngine:
         self._unreadable = set(unreadable)
 
 
-def _push_consumers(tx: Tx) -> tuple[dict[int, Consumer], dict[str, Exception]]:
-    """The push consumers, and those whose stored definition cannot be read, with the reason."""
+def _has_ended(node: str) -> bool:
+    return has_ended(node.partition(_AT)[2])
+
+
+def _push_consumers(tx: Tx) -> tuple[dict[int, Consumer], dict[str, Exception], list[str]]:
+    """The push consumers, those whose stored definition cannot be read, with the reason, and who pushes."""
     found: dict[int, Consumer] = {}
     unreadable: dict[str, Exception] = {}
     for row in tx.all("list_push_consumers"):
         try:
-            found[row["seq"]] = consumer_of(row)
-        except (msgspec.MsgspecError, ValueError) as error:
+            found[row["seq"]] = consumer_of(tx, row)
+        except (msgspec.MsgspecError, ValueError, JobsError) as error:
             unreadable[f"definition {row['channel_id']}/{row['consumer_id']}"] = error
-    return found, unreadable
+    return found, unreadable, lanes.nodes_of(tx)

@@ -1,4 +1,4 @@
-"""One push consumer in one process: claims jobs, calls the endpoint, stores the results.
+"""One push consumer, in the one process that pushes to it: claims jobs, calls the endpoint, stores results.
 
 A lane has its own limit on concurrent calls, its own rate and its own breaker, so that a slow or broken
 endpoint delays no other consumer. Results are stored in batches: all that arrived while the last batch was
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -20,8 +21,10 @@ from ..models import ClaimedJob, Consumer
 from ..parts import reason_of
 from ..policy import push_lease_s
 from ..runtime import Runtime
-from ..service import push_results
-from ..service.push_results import Called
+from ..service.joined_push import PushClaim, PushNotes, note_all
+from ..service.lanes import TakenError
+from ..service.push_results import Called, Written
+from ..store import Tx
 from .attempt import call_endpoint, unexpected
 from .breaker import Breaker, Bucket
 from .sender import Sender
@@ -30,13 +33,26 @@ __all__ = ["Lane"]
 
 _LOG: Final = logging.getLogger("headrace.jobs.push")
 _THROTTLING: Final = frozenset({429, 502, 503, 504})
-_GONE: Final = 410
 
 
 class Lane:
-    """See the module. ``run`` until cancelled or ``stop``."""
+    """See the module. ``run`` until cancelled or ``stop``.
 
-    def __init__(self, runtime: Runtime, consumer: Consumer, sender: Sender) -> None:
+    ``check`` raises :class:`~..service.lanes.TakenError` in the transaction of a claim, if this process may
+    not push; ``node`` is that process. With ``succeeds``, another process has pushed to the consumer until
+    now, so its rate begins with nothing saved.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        consumer: Consumer,
+        sender: Sender,
+        check: Callable[[Tx], None] = lambda _: None,
+        *,
+        node: str | None = None,
+        succeeds: bool = False,
+    ) -> None:
         self._runtime = runtime
         self._sender = sender
         self._calls: set[asyncio.Task[None]] = set()
@@ -47,7 +63,9 @@ class Lane:
         self._throttled_until_s = 0.0
         self.consumer = consumer
         self._breaker = Breaker(consumer.settings.breaker)
-        self._bucket = Bucket(consumer.settings.rate_per_s, self._now_s())
+        self._check = check
+        self._node = node
+        self._bucket = Bucket(consumer.settings.rate_per_s, self._now_s(), empty=succeeds)
 
     def refresh(self, consumer: Consumer) -> None:
         """The definition was read again."""
@@ -121,7 +139,13 @@ class Lane:
         if free <= 0:
             return self._wait_s()
         lease_s = push_lease_s(self.consumer.settings.timeout_s)
-        jobs = await self._runtime.claim(self.consumer, free, lease_s)
+        try:
+            jobs = await self._runtime.claim_to_push(
+                PushClaim(self.consumer, free, lease_s, self._check, self._node)
+            )
+        except TakenError:
+            self.stop()
+            return self._wait_s()
         self._bucket.take(len(jobs))
         self._breaker.begin(len(jobs))
         for job in jobs:
@@ -209,16 +233,17 @@ class Lane:
 
     async def _write_results(self) -> None:
         results, self._results = self._results, []
+        notes = PushNotes(self.consumer, results, self._runtime.random)
         try:
-            await self._write(results)
+            await self._write(notes)
         except DatabaseUnavailableError:
             # Nothing is lost: the result is stored when the database is back, or the job is called again
             # after the lease.
-            self._results = results + self._results
+            self._results = notes.left() + self._results
             raise
         except Exception as error:
             self._met(error, results[0].job)
-            await self._write_one_by_one(results)
+            await self._write_one_by_one(notes.left())
 
     async def _write_one_by_one(self, results: list[Called]) -> None:
         """Store what can be stored of a batch that was rejected: one result must not hold back the others.
@@ -230,13 +255,13 @@ class Lane:
             called = results[0]
             try:
                 try:
-                    await self._write([called])
+                    await self._write(self._notes(called))
                 except DatabaseUnavailableError:
                     raise
                 except Exception as error:
                     self._met(error, called.job)
                     text = None if called.ok else f"not stored: {reason_of(error)}"
-                    await self._write([replace(called, error=text, excerpt=None)])
+                    await self._write(self._notes(replace(called, error=text, excerpt=None)))
             except DatabaseUnavailableError:
                 self._results = results + self._results
                 raise
@@ -244,14 +269,12 @@ class Lane:
                 self._met(error, called.job)
             results = results[1:]
 
-    async def _write(self, results: list[Called]) -> None:
+    def _notes(self, called: Called) -> PushNotes:
+        return PushNotes(self.consumer, [called], self._runtime.random)
+
+    async def _write(self, notes: PushNotes) -> None:
         consumer, runtime = self.consumer, self._runtime
-        gone = any(result.status == _GONE for result in results)
-        written = await runtime.database.write(
-            lambda tx: push_results.write(
-                tx, consumer, results, tx.now_us(), runtime.random, gone=gone
-            )
-        )
+        written: Written = await runtime.database.write_together(note_all, notes)
         runtime.count_results(consumer, "delivered", written.delivered)
         runtime.count_results(consumer, "failed", written.failed)
         if written.disabled is not None:

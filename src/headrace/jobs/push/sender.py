@@ -10,6 +10,7 @@ import asyncio
 import re
 import select
 import ssl
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -165,7 +166,7 @@ class Sender:
         self._clock = clock
         self._tls = tls
         self._idle: dict[_Origin, list[_Exchange]] = {}
-        self._idle_count = 0
+        self._by_age: OrderedDict[_Exchange, _Origin] = OrderedDict()  # idle for longest first
 
     async def post(
         self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
@@ -224,15 +225,13 @@ class Sender:
         return self._tls
 
     def _take(self, origin: _Origin) -> _Exchange | None:
-        waiting = self._idle.get(origin)
-        while waiting:
-            exchange = waiting.pop()
-            self._idle_count -= 1
+        while waiting := self._idle.get(origin):
+            exchange = waiting[-1]
+            self._forget(exchange)
             idle_s = (self._clock.monotonic_ns() - exchange.idle_since_ns) / 1e9
             if exchange.reusable and idle_s < exchange.idle_max_s and not exchange.is_readable():
                 return exchange
             exchange.close()
-        self._idle.pop(origin, None)
         return None
 
     def _give_back(self, origin: _Origin, exchange: _Exchange) -> None:
@@ -241,13 +240,19 @@ class Sender:
             return
         exchange.idle_since_ns = self._clock.monotonic_ns()
         self._idle.setdefault(origin, []).append(exchange)
-        self._idle_count += 1
-        while self._idle_count > limits.PUSH_CONNECTIONS_IDLE_MAX:
-            oldest = min(self._idle, key=lambda found: self._idle[found][0].idle_since_ns)
-            self._idle[oldest].pop(0).close()
-            self._idle_count -= 1
-            if not self._idle[oldest]:
-                del self._idle[oldest]
+        self._by_age[exchange] = origin
+        while len(self._by_age) > limits.PUSH_CONNECTIONS_IDLE_MAX:
+            oldest = next(iter(self._by_age))
+            self._forget(oldest)
+            oldest.close()
+
+    def _forget(self, exchange: _Exchange) -> None:
+        """It is idle no more."""
+        origin = self._by_age.pop(exchange)
+        waiting = self._idle[origin]
+        waiting.remove(exchange)
+        if not waiting:
+            del self._idle[origin]
 
     def close(self) -> None:
         """Close the connections that are kept alive."""
@@ -255,7 +260,7 @@ class Sender:
             for exchange in waiting:
                 exchange.close()
         self._idle.clear()
-        self._idle_count = 0
+        self._by_age.clear()
 
 
 def _origin(parts: SplitResult) -> _Origin:

@@ -72,7 +72,7 @@ def find_consumer(tx: Tx, channel_id: str, consumer_id: str) -> Consumer:
         raise not_found("channel", "channelId")
     if row["seq"] is None:
         raise not_found("consumer", "consumerId")
-    return consumer_of(row)
+    return consumer_of(tx, row)
 
 
 def put_consumer(
@@ -99,19 +99,19 @@ def put_consumer(
     if row is None or row["seq"] is None:
         kind = cast(Kind, change.kind or "push")
         _check_callback(kind, change.callback_url or "")
-        token = change.token or ids.new_token()
+        token, seal = change.token or ids.new_token(), tx.vault.seal
         made = tx.one(
             "insert_consumer",
             channel_seq=channel.seq,
             consumer_id=consumer_id,
             name=change.name or consumer_id,
-            token=token,
-            previous_token=change.previous_token or None,
+            token=seal(token),
+            previous_token=seal(change.previous_token) if change.previous_token else None,
             callback_url=change.callback_url or "",
             kind=kind,
             max_retries=max_retries if change.max_retries is None else change.max_retries,
             settings=_encode(change.settings or defaults).decode(),
-            secrets=_encode(change.secrets or (new_secret(),)).decode(),
+            secrets=seal(_encode(change.secrets or (new_secret(),)).decode()),
             now=now,
         )
         if made is not None:
@@ -161,17 +161,18 @@ def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int
     kind = cast(Kind, change.kind or present.kind)
     callback_url = present.callback_url if change.callback_url is None else change.callback_url
     _check_callback(kind, callback_url)
+    previous, seal = _previous_token(present, change), tx.vault.seal
     tx.run(
         "update_consumer",
         seq=present.seq,
         name=change.name or present.name,
-        token=change.token or present.token,
-        previous_token=_previous_token(present, change),
+        token=seal(change.token or present.token),
+        previous_token=None if previous is None else seal(previous),
         callback_url=callback_url,
         kind=kind,
         max_retries=present.max_retries if change.max_retries is None else change.max_retries,
         settings=_encode(change.settings or present.settings).decode(),
-        secrets=_encode(change.secrets or present.secrets).decode(),
+        secrets=seal(_encode(change.secrets or present.secrets).decode()),
         paused=int(present.paused if change.paused is None else change.paused),
         disabled_us=None if change.enable else present.disabled_us,
         disabled_reason=None if change.enable else present.disabled_reason,
@@ -218,29 +219,41 @@ def authorised_consumer(
     consumer_token: str,
     *,
     unknown: int = 401,
+    granted: bool = False,
 ) -> Consumer:
-    """The consumer, checked in the specification's order: 404, 403, ``unknown`` (401), 403."""
+    """The consumer, checked in the specification's order: 404, 403, ``unknown`` (401), 403.
+
+    ``granted``: an API key stands for both tokens.
+    """
     row = tx.once(
         ("consumer", channel_id, consumer_id),
         lambda: tx.one("get_consumer", channel_id=channel_id, consumer_id=consumer_id),
     )
     if row is None:
         raise not_found("channel", "channelId")
-    if not ids.token_matches(row["channel_token_hash"], channel_token):
+    if not granted and not ids.token_matches(row["channel_token_hash"], channel_token):
         raise forbidden("X-Broker-Channel-Token")
     if row["seq"] is None:
         raise JobsError(unknown, "unknown_consumer", "there is no such consumer", "consumerId")
-    consumer = consumer_of(row)
-    if not token_is_of(consumer, consumer_token):
+    consumer = tx.once(("decoded consumer", channel_id, consumer_id), lambda: consumer_of(tx, row))
+    if not granted and not token_is_of(consumer, consumer_token):
         raise forbidden("X-Broker-Consumer-Token")
     return consumer
 
 
 def authorised_pull_consumer(
-    tx: Tx, channel_id: str, consumer_id: str, channel_token: str, consumer_token: str
+    tx: Tx,
+    channel_id: str,
+    consumer_id: str,
+    channel_token: str,
+    consumer_token: str,
+    *,
+    granted: bool = False,
 ) -> Consumer:
     """The same, and 412 if it is not a pull consumer."""
-    consumer = authorised_consumer(tx, channel_id, consumer_id, channel_token, consumer_token)
+    consumer = authorised_consumer(
+        tx, channel_id, consumer_id, channel_token, consumer_token, granted=granted
+    )
     if consumer.kind != "pull":
         raise not_pulled()
     return consumer
@@ -251,8 +264,9 @@ def not_pulled() -> JobsError:
     return JobsError(412, "not_a_pull_consumer", "only pull consumers ask for their jobs", "type")
 
 
-def consumer_of(row: Row) -> Consumer:
+def consumer_of(tx: Tx, row: Row) -> Consumer:
     """A row of the table, joined with its channel's id."""
+    opened = tx.vault.open
     return Consumer(
         seq=row["seq"],
         channel_seq=row["channel_seq"],
@@ -268,9 +282,9 @@ def consumer_of(row: Row) -> Consumer:
         disabled_reason=row["disabled_reason"],
         failing_since_us=row["failing_since_us"],
         updated_us=row["updated_us"],
-        token=row["token"],
-        previous_token=row["previous_token"],
-        secrets=msgspec.json.decode(row["secrets"], type=tuple[str, ...]),
+        token=opened(row["token"]),
+        previous_token=None if row["previous_token"] is None else opened(row["previous_token"]),
+        secrets=msgspec.json.decode(opened(row["secrets"]), type=tuple[str, ...]),
     )
 
 

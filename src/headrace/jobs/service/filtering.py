@@ -8,30 +8,35 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from ..filters import MessageFilter, compiled
+from ..filters import MessageFilter, Takes, compiled
+from ..payloads import document_of
 from ..store import Tx
 
 __all__ = ["Fanned", "fan_out_filtered", "note_filters"]
 
-Takes = Callable[[Mapping[str, str]], bool]
+_WHOLE: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Fanned:
-    """A stored message: its number, and what decides about its jobs."""
+    """A stored message: its number, and what decides about its jobs.
+
+    ``payload``: ``None`` if it is not at hand; it is read where a filter looks into it.
+    """
 
     seq: int
     channel_seq: int
     priority: int
     headers: Mapping[str, str]
     ordering_key: str | None = None
+    payload: bytes | None = None
 
 
 class _Settings(msgspec.Struct):
@@ -55,6 +60,7 @@ def fan_out_filtered(tx: Tx, messages: Sequence[Fanned], now: int) -> Counter[in
         if one.channel_seq not in consumers:
             consumers[one.channel_seq] = _consumers(tx, one.channel_seq)
         headers = {name.lower(): value for name, value in one.headers.items()}
+        document = _Document(tx, one)
         items += (
             {
                 "seq": one.seq,
@@ -63,13 +69,31 @@ def fan_out_filtered(tx: Tx, messages: Sequence[Fanned], now: int) -> Counter[in
                 "ordering_key": one.ordering_key,
             }
             for seq, takes in consumers[one.channel_seq]
-            if takes(headers)
+            if takes(headers, document)
         )
     if not items:
         return Counter()
     rows = tx.all("fan_out_chosen", items=json.dumps(items), now=now)
     tx.ring(sorted({row["consumer_seq"] for row in rows}))
     return Counter(row["message_seq"] for row in rows)
+
+
+class _Document:
+    """The JSON of a message's payload, read once, and only if it is asked for."""
+
+    def __init__(self, tx: Tx, of: Fanned) -> None:
+        self._tx, self._of = tx, of
+        self._found: list[Any] = []
+
+    def __call__(self) -> Any:
+        if not self._found:
+            payload = self._of.payload
+            if payload is None:
+                seqs = json.dumps([self._of.seq])
+                (row,) = self._tx.all("messages_of", seqs=seqs, bytes=_WHOLE)
+                payload = row["payload"]
+            self._found.append(document_of(payload))
+        return self._found[0]
 
 
 def note_filters(tx: Tx, channel_seq: int) -> None:

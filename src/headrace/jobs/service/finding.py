@@ -1,23 +1,28 @@
 """Finding jobs: of a channel, a message, a consumer, in a state, of an age; and cancelling what is found.
 
 Counters say which consumers have jobs in which states, and an index has those of each: a page costs what it
-shows, whatever the backlog.
+shows, whatever the backlog. No index has payloads: a search by them looks into so many,
+and says how far it is.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
 
 from .. import limits
 from ..errors import JobsError, not_found
+from ..payloads import Patterns
 from ..states import Event, Hold, State
 from ..store import Row, Tx
 from .moves import Move, apply_moves, load
 from .reads import Paging
+from .searching import fitting
 
 __all__ = [
     "Cancelled",
@@ -38,23 +43,28 @@ _CANCELLABLE: Final = (State.QUEUED, State.INFLIGHT)
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which jobs of a channel; ``None`` is any. ``until_us``: made at this time or before."""
+    """Which jobs of a channel; ``None`` is any. ``until_us``: made at this time or before. ``payload``: whose
+    message's payload has such values.
+    """
 
     consumer_id: str | None = None
     message_id: str | None = None
     states: tuple[State, ...] = tuple(State)
     until_us: int | None = None
+    payload: Patterns = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """A page of jobs, newest first, the ids of the channel's consumers by number, and by the number of a
-    job that waits for its ordering key the one that has it.
+    job that waits for its ordering key the one that has it. ``at``: how far the channel was looked through;
+    ``None``: to its end.
     """
 
     rows: Sequence[Row]
     consumers: Mapping[int, str]
     blockers: Mapping[int, Row]
+    at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,17 @@ class Cancelled:
 
 def find(tx: Tx, channel_seq: int, wanted: Filter, asked: Paging, n: int) -> Found:
     """A page of the jobs that are ``wanted``; 404 for a consumer that does not exist."""
+    seen = limits.SEARCH_ROWS if wanted.payload else n
+    looked, consumers = _look(tx, channel_seq, wanted, asked, seen)
+    rows, at = fitting(tx, looked, wanted.payload, n, seen)
+    page = rows[::-1] if asked.backwards else rows
+    return Found(page, consumers, blockers_of(tx, page), at)
+
+
+def _look(
+    tx: Tx, channel_seq: int, wanted: Filter, asked: Paging, n: int
+) -> tuple[list[Row], dict[int, str]]:
+    """The next ``n`` jobs from a place on that are ``wanted``, whatever their payloads; and the consumers."""
     consumers = {
         row["seq"]: row["consumer_id"]
         for row in tx.all("list_consumers_of_channel", channel_seq=channel_seq)
@@ -80,36 +101,39 @@ def find(tx: Tx, channel_seq: int, wanted: Filter, asked: Paging, n: int) -> Fou
         raise not_found("consumer", "consumer")
     until_us = _ALWAYS if wanted.until_us is None else wanted.until_us
     way = "before" if asked.backwards else "after"
-    rows: list[Row] = []
     if wanted.message_id is not None:
         message = tx.one("get_digest", channel_seq=channel_seq, message_id=wanted.message_id)
         if message is None:
             raise not_found("message", "message")
-        for state in wanted.states:
-            rows += tx.all(
-                f"page_jobs_of_message_{way}",
-                message_seq=message["seq"],
-                consumer_seq=chosen[0] if wanted.consumer_id is not None else 0,
-                state=int(state),
-                at=asked.at,
-                until_us=until_us,
-                n=n,
-            )
+        one = chosen[0] if wanted.consumer_id is not None else 0
+        each = {"message_seq": message["seq"], "consumer_seq": one, "until_us": until_us}
+        query, ways = (
+            f"page_jobs_of_message_{way}",
+            [{**each, "state": int(state)} for state in wanted.states],
+        )
     else:
         last = _ALWAYS if wanted.until_us is None else _last_made(tx, wanted.until_us)
-        for seq, state in _kept(tx, chosen, wanted.states):
-            rows += tx.all(
-                f"page_jobs_of_state_{way}",
-                consumer_seq=seq,
-                state=int(state),
-                at=asked.at,
-                last=last,
-                until_us=until_us,
-                n=n,
-            )
-    rows.sort(key=lambda row: int(row["seq"]), reverse=not asked.backwards)
-    page = rows[:n]
-    return Found(page[::-1] if asked.backwards else page, consumers, blockers_of(tx, page))
+        query, ways = (
+            f"page_jobs_of_state_{way}",
+            [
+                {"consumer_seq": seq, "state": int(state), "last": last, "until_us": until_us}
+                for seq, state in _kept(tx, chosen, wanted.states)
+            ],
+        )
+    step = max(limits.PAGE_SIZE, n // (len(ways) or 1))
+    walks = [_walk(tx, query, asked.at, min(n, step), values) for values in ways]
+    merged = heapq.merge(*walks, key=lambda row: int(row["seq"]), reverse=not asked.backwards)
+    return list(islice(merged, n)), consumers
+
+
+def _walk(tx: Tx, query: str, at: int, n: int, values: Mapping[str, Any]) -> Iterator[Row]:
+    """The jobs from a place on, read ``n`` at a time, when they are asked for."""
+    while True:
+        rows = tx.all(query, at=at, n=n, **values)
+        yield from rows
+        if len(rows) < n:
+            return
+        at = rows[-1]["seq"]
 
 
 def blockers_of(tx: Tx, rows: Sequence[Row]) -> dict[int, Row]:
@@ -175,20 +199,28 @@ def _named(names: Mapping[int, str], consumer_id: str | None) -> set[str]:
 
 def cancel_some(tx: Tx, channel_seq: int, wanted: Filter, at: int, now: int) -> Cancelled:
     """Cancel a limited number of the jobs that are ``wanted`` and unfinished, from ``at`` downwards."""
-    found = find(tx, channel_seq, wanted, Paging(at), limits.SWEEP_ROWS)
-    seqs = [row["seq"] for row in found.rows]
-    locked = load(tx, seqs)
-    rows = [locked[seq] for seq in seqs if seq in locked and locked[seq]["state"] in wanted.states]
-    following = seqs[-1] if len(seqs) == limits.SWEEP_ROWS else None
-    return _cancel(tx, rows, found.consumers, now, following)
+    found, names, following = _slice(tx, channel_seq, wanted, at)
+    locked = load(tx, [row["seq"] for row in found])
+    rows = [locked[row["seq"]] for row in found if row["seq"] in locked]
+    return _cancel(
+        tx, [row for row in rows if row["state"] in wanted.states], names, now, following
+    )
 
 
 def count_some(tx: Tx, channel_seq: int, wanted: Filter, at: int, now: int) -> Cancelled:
     """What :func:`cancel_some` would do."""
     del now
-    found = find(tx, channel_seq, wanted, Paging(at), limits.SWEEP_ROWS)
-    following = found.rows[-1]["seq"] if len(found.rows) == limits.SWEEP_ROWS else None
-    return _split(found.rows, found.consumers, following)
+    return _split(*_slice(tx, channel_seq, wanted, at))
+
+
+def _slice(
+    tx: Tx, channel_seq: int, wanted: Filter, at: int
+) -> tuple[list[Row], dict[int, str], int | None]:
+    """A limited number of the jobs that are ``wanted``, the consumers, and where to continue."""
+    n = limits.SEARCH_ROWS if wanted.payload else limits.SWEEP_ROWS
+    looked, names = _look(tx, channel_seq, wanted, Paging(at), n)
+    rows, following = fitting(tx, looked, wanted.payload, n, n)
+    return rows, names, following
 
 
 def _cancel(

@@ -6,16 +6,18 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from .. import ids
 from ..errors import JobsError
 from ..models import NewMessage, Options, Published
-from ..store import Outcome, Row, Tx
+from ..store import Brief, Done, NotRememberedError, Outcome, Part, Row, Tx
 from .filtering import Fanned, fan_out_filtered
 from .publishing import broadcast, check_message, digest_of, known_before, publisher
 
-__all__ = ["Publication", "publish_all", "publish_one"]
+__all__ = ["Publication", "publish_all", "publish_one", "store_plain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Publication:
     message: NewMessage | JobsError
     replay: bool
     options: Options
+    granted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class _Taken:
 
     place: int
     channel_seq: int
-    producer_seq: int
+    producer_seq: int | None
     message_id: str
     message: NewMessage
     digest: str
@@ -49,7 +52,7 @@ class _Taken:
     filtered: bool
 
 
-def publish_all(tx: Tx, items: Sequence[Publication]) -> Sequence[Outcome]:
+def _publish_all(tx: Tx, items: Sequence[Publication]) -> Sequence[Outcome]:
     """Store these messages with their jobs; see :func:`.publishing.broadcast` for each outcome."""
     now = tx.now_us()
     outcomes: dict[int, Outcome] = {}
@@ -60,18 +63,39 @@ def publish_all(tx: Tx, items: Sequence[Publication]) -> Sequence[Outcome]:
         except JobsError as error:
             outcomes[place] = Outcome(error=error)
             continue
-        taken.append(
-            _Taken(
-                place=place,
-                channel_seq=allowed["channel_seq"],
-                producer_seq=allowed["producer_seq"],
-                message_id=message.message_id or ids.new_message_id(),
-                message=message,
-                digest=digest_of(message),
-                replay=item.replay,
-                filtered=bool(allowed["filtered"]),
-            )
-        )
+        taken.append(_taken(place, allowed, message, replay=item.replay))
+    outcomes.update(_store(tx, taken, now))
+    return [outcomes[place] for place in range(len(items))]
+
+
+def store_plain(
+    tx: Tx, allowed: Row, messages: Sequence[NewMessage], replays: Sequence[bool], now: int
+) -> list[Outcome]:
+    """Store messages of one publisher that were checked and have no keys; an outcome for each."""
+    taken = [
+        _taken(place, allowed, message, replay=replay)
+        for place, (message, replay) in enumerate(zip(messages, replays, strict=True))
+    ]
+    outcomes = _store(tx, taken, now)
+    return [outcomes[place] for place in range(len(messages))]
+
+
+def _taken(place: int, allowed: Row, message: NewMessage, *, replay: bool) -> _Taken:
+    return _Taken(
+        place=place,
+        channel_seq=allowed["channel_seq"],
+        producer_seq=allowed["producer_seq"],
+        message_id=message.message_id or ids.new_message_id(),
+        message=message,
+        digest=digest_of(message),
+        replay=replay,
+        filtered=bool(allowed["filtered"]),
+    )
+
+
+def _store(tx: Tx, taken: Sequence[_Taken], now: int) -> dict[int, Outcome]:
+    """What became of each, by place."""
+    outcomes: dict[int, Outcome] = {}
     seqs = _insert_all(tx, taken, now) if taken else {}
     jobs = _fan_out_all(tx, taken, seqs, now)
     for one in taken:
@@ -83,7 +107,84 @@ def publish_all(tx: Tx, items: Sequence[Publication]) -> Sequence[Outcome]:
         outcomes[one.place] = Outcome(
             Published(message_id=one.message_id, scheduled=scheduled, jobs=jobs[seq])
         )
-    return [outcomes[place] for place in range(len(items))]
+    return outcomes
+
+
+def _publish_briefly(tx: Tx, items: Sequence[Publication]) -> list[Part]:
+    """The same of those that are neither scheduled nor filtered, by one statement."""
+    publishers: dict[tuple[str, str], tuple[int, Row]] = {}
+    shown: list[dict[str, Any]] = []
+    payloads: list[bytes] = []
+    places: dict[tuple[int, str], int] = {}
+    at = 0
+    for place, item in enumerate(items):
+        try:
+            allowed, message = _checked(tx, item, 0)
+        except (JobsError, NotRememberedError):
+            continue
+        if allowed["filtered"] or message.scheduled_us is not None:
+            continue
+        key = item.channel_id, item.producer_id
+        number, _ = publishers.setdefault(key, (len(publishers), allowed))
+        message_id = message.message_id or ids.new_message_id()
+        named = allowed["channel_seq"], message_id
+        if named in places:
+            continue  # of two with one id the first is stored
+        places[named] = place
+        size = len(message.payload)
+        shown.append(
+            {
+                "place": place,
+                "publisher": number,
+                "message_id": message_id,
+                "at": at,
+                "size": size,
+                "content_type": message.content_type,
+                "priority": message.priority,
+                "headers": json.dumps(message.headers) if message.headers else "{}",
+                "digest": digest_of(message),
+            }
+        )
+        payloads.append(message.payload)
+        at += size
+    if not shown:
+        return []
+
+    def read(rows: Sequence[Row]) -> Done:
+        jobs: Counter[tuple[int, str]] = Counter()
+        for row in rows:
+            jobs[row["channel_seq"], row["message_id"]] += row["consumer_seq"] is not None
+        outcomes = {
+            places[named]: Outcome(Published(message_id=named[1], scheduled=False, jobs=count))
+            for named, count in jobs.items()
+        }
+        return Done(outcomes, {row["consumer_seq"] for row in rows} - {None})
+
+    values = {
+        "publishers": msgspec.json.encode(
+            [_publisher(key, number, row) for key, (number, row) in publishers.items()]
+        ).decode(),
+        "items": msgspec.json.encode(shown).decode(),
+        "payloads": b"".join(payloads),
+    }
+    return [Part(list(places.values()), "publish_briefly", values, read)]
+
+
+def _publisher(key: tuple[str, str], place: int, row: Row) -> dict[str, Any]:
+    """What is remembered of who publishes; the statement makes sure of it."""
+    return {
+        "place": place,
+        "channel_seq": row["channel_seq"],
+        "channel_id": key[0],
+        "channel_hash": row["channel_token_hash"],
+        "producer_seq": row["producer_seq"],
+        "producer_id": key[1],
+        "producer_hash": row["producer_token_hash"],
+    }
+
+
+publish_all: Final = Brief(_publish_all, _publish_briefly)
+"""Store messages without keys, each of a request, with their jobs."""
 
 
 def publish_one(tx: Tx, item: Publication) -> Published:
@@ -103,7 +204,12 @@ def publish_one(tx: Tx, item: Publication) -> Published:
 
 def _checked(tx: Tx, item: Publication, now: int) -> tuple[Row, NewMessage]:
     allowed = publisher(
-        tx, item.channel_id, item.channel_token, item.producer_id, item.producer_token
+        tx,
+        item.channel_id,
+        item.channel_token,
+        item.producer_id,
+        item.producer_token,
+        granted=item.granted,
     )
     if isinstance(item.message, JobsError):
         raise item.message
@@ -153,7 +259,13 @@ def _fan_out_all(tx: Tx, taken: Sequence[_Taken], seqs: dict[int, int], now: int
         if not one.filtered
     ]
     chosen = [
-        Fanned(seqs[one.place], one.channel_seq, one.message.priority, one.message.headers)
+        Fanned(
+            seqs[one.place],
+            one.channel_seq,
+            one.message.priority,
+            one.message.headers,
+            payload=one.message.payload,
+        )
         for one in new
         if one.filtered
     ]

@@ -29,11 +29,13 @@ __all__ = [
     "check_batch",
     "claim",
     "claim_each",
+    "claimed_job",
     "complete",
     "deadline_text",
     "describe",
     "fail",
     "heartbeat",
+    "named_leases",
     "release",
 ]
 
@@ -41,11 +43,12 @@ _SECOND_US: Final = 1_000_000
 _NO_LIMIT: Final = 2**62
 
 
-class Held(msgspec.Struct, frozen=True):
-    """A job and the lease under which the caller believes to hold it."""
+class Held(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A job and the lease under which the caller believes to hold it; ``progress`` is JSON to be shown."""
 
     seq: int
     lease: str
+    progress: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ def claim(tx: Tx, consumer: Consumer, n: int, lease_s: float, now: int) -> list[
     if not leased:
         return []
     rows, messages = _carried(tx, leased)
-    return [_claimed(row, messages[row["message_seq"]], lease, expires) for row in rows]
+    return [claimed_job(row, messages[row["message_seq"]], lease, expires) for row in rows]
 
 
 def claim_each(
@@ -99,7 +102,7 @@ def claim_each(
     rows = _lease(tx, consumer, clients, lease, expires, now, each=True)
     messages = _messages(tx, rows, _NO_LIMIT) if rows else {}
     return [
-        _claimed(row, messages[row["message_seq"]], f"{lease}.{row['seq']}", expires)
+        claimed_job(row, messages[row["message_seq"]], f"{lease}.{row['seq']}", expires)
         for row in rows
     ]
 
@@ -158,7 +161,8 @@ def _message_seqs(rows: Sequence[Row]) -> str:
     return json.dumps([row["message_seq"] for row in rows])
 
 
-def _claimed(row: Row, message: Row, lease: str, expires: int) -> ClaimedJob:
+def claimed_job(row: Row, message: Row, lease: str, expires: int) -> ClaimedJob:
+    """A job that was leased, with its message."""
     return ClaimedJob(
         seq=row["seq"],
         lease=lease,
@@ -167,7 +171,7 @@ def _claimed(row: Row, message: Row, lease: str, expires: int) -> ClaimedJob:
         retries=row["retries"],
         priority=row["priority"],
         created_us=row["created_us"],
-        message_seq=message["seq"],
+        message_seq=row["message_seq"],
         message_id=message["message_id"],
         payload=message["payload"],
         content_type=message["content_type"],
@@ -202,7 +206,10 @@ def complete(tx: Tx, consumer: Consumer, items: Sequence[Held], now: int) -> lis
 def heartbeat(
     tx: Tx, consumer: Consumer, items: Sequence[Held], lease_s: float, now: int
 ) -> list[Result]:
-    """Move the deadlines to ``lease_s`` from now, never past the ceiling counted from the claim."""
+    """Move the deadlines to ``lease_s`` from now, never past the ceiling counted from the claim.
+
+    Progress that comes with an item replaces what was told before.
+    """
     rows = tx.all(
         "heartbeat_jobs",
         consumer_seq=consumer.seq,
@@ -382,5 +389,11 @@ def _states(tx: Tx, items: Sequence[Held]) -> dict[int, Row]:
     return {row["seq"]: row for row in rows}
 
 
+def named_leases(items: Sequence[Held]) -> dict[str, str]:
+    """The values ``seqs`` and ``leases`` of a statement for held jobs."""
+    leases = {str(item.seq): item.lease for item in items}
+    return {"seqs": "{" + ",".join(leases) + "}", "leases": json.dumps(leases)}
+
+
 def _items(items: Sequence[Held]) -> str:
-    return json.dumps([{"seq": item.seq, "lease": item.lease} for item in items])
+    return msgspec.json.encode(items).decode()

@@ -106,7 +106,13 @@ def _fan_out(
     tx: Tx, rows: Sequence[Row], messages: Sequence[NewMessage], seqs: Mapping[int, int], now: int
 ) -> None:
     filtered = [
-        Fanned(seq, rows[place]["target_seq"], 0, messages[place].headers)
+        Fanned(
+            seq,
+            rows[place]["target_seq"],
+            0,
+            messages[place].headers,
+            payload=messages[place].payload,
+        )
         for place, seq in seqs.items()
         if rows[place]["target_filtered"]
     ]

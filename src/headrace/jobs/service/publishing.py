@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from .. import ids, limits
 from ..errors import JobsError, bad_request, forbidden, not_found
 from ..models import NewMessage, Options, Published
+from ..states import State
 from ..store import Row, Tx
+from ..unique import UniqueKey
 from .filtering import Fanned, fan_out_filtered
 
 __all__ = [
@@ -23,27 +25,39 @@ __all__ = [
     "dispatch_due",
     "feed",
     "known_before",
+    "lock_all",
     "publisher",
 ]
 
+_WAITING = 101
+
 
 def publisher(
-    tx: Tx, channel_id: str, channel_token: str, producer_id: str, producer_token: str
+    tx: Tx,
+    channel_id: str,
+    channel_token: str,
+    producer_id: str,
+    producer_token: str,
+    *,
+    granted: bool = False,
 ) -> Row:
-    """The channel and producer, checked in the specification's order: 404, 403, 401, 403."""
+    """The channel and producer, checked in the specification's order: 404, 403, 401, 403.
+
+    ``granted``: an API key stands for both tokens, and no producer has to be named.
+    """
     row = tx.once(
         ("producer", channel_id, producer_id),
         lambda: tx.one("get_publisher", channel_id=channel_id, producer_id=producer_id),
     )
     if row is None:
         raise not_found("channel", "channelId")
-    if not ids.token_matches(row["channel_token_hash"], channel_token):
+    if not granted and not ids.token_matches(row["channel_token_hash"], channel_token):
         raise forbidden("X-Broker-Channel-Token")
-    if row["producer_seq"] is None:
+    if row["producer_seq"] is None and (producer_id or not granted):
         raise JobsError(
             401, "unknown_producer", "there is no such producer", "X-Broker-Producer-ID"
         )
-    if not ids.token_matches(row["producer_token_hash"], producer_token):
+    if not granted and not ids.token_matches(row["producer_token_hash"], producer_token):
         raise forbidden("X-Broker-Producer-Token")
     refuse_drained(row)
     return row
@@ -117,12 +131,18 @@ def broadcast(
     gets the first answer, and a different message under the same key is 422. ``filtered``: a consumer of the
     channel may have a filter.
     """
+    if message.unique is not None:
+        _lock(tx, [*unique_lock(channel_seq, message), *ordering_lock(channel_seq, message)])
+        if (known := _same(tx, channel_seq, message.unique, now)) is not None:
+            return known
     message_id = message.message_id or ids.new_message_id()
     digest = digest_of(message)
     seq = _insert(tx, channel_seq, producer_seq, message_id, message, digest, now)
     scheduled = message.scheduled_us is not None
     if seq is None:
         return known_before(tx, channel_seq, message_id, digest, replay=replay)
+    if message.unique is not None:
+        tx.run("put_unique", message_seq=seq, channel_seq=channel_seq, digest=message.unique.digest)
     if scheduled:
         jobs = 0
     elif filtered:
@@ -130,6 +150,52 @@ def broadcast(
     else:
         jobs = _fan_out(tx, seq, channel_seq, message.priority, message.ordering_key, now)
     return Published(message_id=message_id, scheduled=scheduled, jobs=jobs)
+
+
+def lock_all(tx: Tx, channel_seq: int, messages: Sequence[NewMessage]) -> None:
+    """Lock what these messages need, all at once and in order: no two batches wait for each other."""
+    keys = {
+        key
+        for message in messages
+        for key in (*unique_lock(channel_seq, message), *ordering_lock(channel_seq, message))
+    }
+    if keys:
+        _lock(tx, sorted(keys))
+
+
+def ordering_lock(channel_seq: int, message: NewMessage) -> list[str]:
+    """What is locked for the ordering key of a message."""
+    key = message.ordering_key
+    return [] if key is None else [f"{channel_seq} {key}"]
+
+
+def unique_lock(channel_seq: int, message: NewMessage) -> list[str]:
+    """What is locked so that of two messages that are the same, the second sees the first."""
+    key = message.unique
+    return [] if key is None else [f"unique {channel_seq} {key.digest}"]
+
+
+def _lock(tx: Tx, keys: Sequence[str]) -> None:
+    tx.all("lock_keys", keys=json.dumps(keys))
+
+
+def _same(tx: Tx, channel_seq: int, key: UniqueKey, now: int) -> Published | None:
+    """The answer for a message that is there already; None if it is new. Its key is locked."""
+    row = tx.one("find_unique", channel_seq=channel_seq, digest=key.digest)
+    if row is None:
+        return None
+    if key.within_us is not None and now - row["received_us"] >= key.within_us:
+        return None
+    if key.states is not None:
+        states = {found["state"] for found in tx.all("states_of_message", message_seq=row["seq"])}
+        if row["status"] == _WAITING:
+            states.add(State.QUEUED)
+        if not states & set(key.states):
+            return None
+    scheduled = row["scheduled_us"] is not None
+    return Published(
+        message_id=row["message_id"], scheduled=scheduled, jobs=0, replayed=True, duplicate=True
+    )
 
 
 def known_before(
@@ -254,7 +320,7 @@ def _fan_out(tx: Tx, seq: int, channel_seq: int, priority: int, key: str | None,
         )
     else:
         # A transaction that finishes a job of this key waits for this one, or the other way round.
-        tx.all("lock_keys", keys=json.dumps([f"{channel_seq} {key}"]))
+        _lock(tx, [f"{channel_seq} {key}"])
         rows = tx.all(
             "fan_out_keyed",
             message_seq=seq,
@@ -268,7 +334,9 @@ def _fan_out(tx: Tx, seq: int, channel_seq: int, priority: int, key: str | None,
 
 
 def _fanned(seq: int, channel_seq: int, message: NewMessage) -> Fanned:
-    return Fanned(seq, channel_seq, message.priority, message.headers, message.ordering_key)
+    return Fanned(
+        seq, channel_seq, message.priority, message.headers, message.ordering_key, message.payload
+    )
 
 
 def digest_of(message: NewMessage) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from ..models import ClaimedJob, Consumer
 from ..store import Tx
@@ -13,7 +14,10 @@ from .leases import Failure, Held, Result, complete, fail
 from .moves import storable
 from .notices import tell_of_consumer
 
-__all__ = ["Called", "Written", "write"]
+__all__ = ["GONE", "Called", "Written", "attempt_of", "write"]
+
+GONE: Final = 410
+"""What an endpoint answers that wants no more calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,20 +79,22 @@ def _held(call: Called) -> Held:
     return Held(call.job.seq, call.job.lease)
 
 
+def attempt_of(call: Called) -> dict[str, Any]:
+    """A call as a row of the attempts of its job."""
+    return {
+        "job_seq": call.job.seq,
+        "number": call.job.attempt,
+        "kind": "push",
+        "started_us": call.begun_us,
+        "duration_us": call.duration_us,
+        "status": call.status,
+        "error": None if call.error is None else storable(call.error),
+        "excerpt": call.excerpt,
+    }
+
+
 def _note_attempts(tx: Tx, calls: Sequence[Called]) -> None:
-    items = [
-        {
-            "job_seq": call.job.seq,
-            "number": call.job.attempt,
-            "kind": "push",
-            "started_us": call.begun_us,
-            "duration_us": call.duration_us,
-            "status": call.status,
-            "error": None if call.error is None else storable(call.error),
-            "excerpt": call.excerpt,
-        }
-        for call in calls
-    ]
+    items = [attempt_of(call) for call in calls]
     if items:
         tx.run("insert_attempts", items=json.dumps(items))
 

@@ -25,6 +25,7 @@ __all__ = [
     "message_counts",
     "page",
     "page_of",
+    "page_until",
 ]
 
 _NEWEST: Final = 2**62
@@ -102,6 +103,17 @@ def page_of(cursors: Cursors, scope: str, rows: Sequence[Row]) -> Page:
     if not rows:
         return Page(rows)
     return Page(rows, cursors.seal(scope, rows[-1]["seq"]), cursors.seal(scope, rows[0]["seq"]))
+
+
+def page_until(
+    cursors: Cursors, scope: str, rows: Sequence[Row], asked: Paging, at: int | None
+) -> Page:
+    """A page of a list that was looked through as far as ``at``, or to its end: it may have no rows."""
+    onwards = "" if at is None else cursors.seal(scope, at)
+    if asked.backwards:
+        return Page(rows, cursors.seal(scope, asked.at + 1), onwards)
+    back = asked.at - 1 if asked.at != _NEWEST else rows[0]["seq"] if rows else None
+    return Page(rows, onwards, "" if back is None else cursors.seal(scope, back))
 
 
 def get_message(tx: Tx, channel_seq: int, message_id: str) -> tuple[Row, Sequence[Row]]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from .. import limits
 from ..errors import not_found
 from ..models import Consumer
+from ..payloads import Patterns
 from ..states import TERMINAL, Event, State
 from ..store import Row, Tx
 from .finding import first_made_from
 from .moves import Move, apply_moves, load
+from .searching import fitting
 
 __all__ = ["Replayed", "Wanted", "replay_messages", "replay_some"]
 
@@ -24,7 +26,7 @@ _ALWAYS: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which jobs: in these states, made from ``from_us`` until ``until_us``.
+    """Which jobs: in these states, made from ``from_us`` until ``until_us``, whose messages fit ``payload``.
 
     ``rate_per_s``: so many are due in a second, counted from ``begin_us``; 0: all at once.
     """
@@ -35,6 +37,7 @@ class Wanted:
     begin_us: int
     rate_per_s: float
     dry_run: bool
+    payload: Patterns = field(default_factory=dict)
 
     def due_us(self, number: int) -> int:
         """When the job is due that is replayed as this one, counted from 0."""
@@ -62,6 +65,7 @@ def replay_some(
     Those that somebody cancelled are left.
     """
     start = first_made_from(tx, wanted.from_us) if after is None else after
+    n = limits.SEARCH_ROWS if wanted.payload else limits.SWEEP_ROWS
     found = [
         tx.all(
             "page_jobs_of_state_before",
@@ -70,17 +74,17 @@ def replay_some(
             at=start,
             last=_ALWAYS,
             until_us=wanted.until_us,
-            n=limits.SWEEP_ROWS,
+            n=n,
         )
         for state in wanted.states
     ]
-    page = list(islice(heapq.merge(*found, key=lambda row: row["seq"]), limits.SWEEP_ROWS))
+    looked = list(islice(heapq.merge(*found, key=lambda row: row["seq"]), n))
+    page, following = fitting(tx, looked, wanted.payload, n, n)
     seqs = [
         row["seq"]
         for row in page
         if row["created_us"] >= wanted.from_us and row["cancelled_us"] is None
     ]
-    following = page[-1]["seq"] if len(page) == limits.SWEEP_ROWS else None
     return _replay(tx, seqs, wanted, done, now, following)
 
 

@@ -15,6 +15,7 @@ from ..errors import JobsError, not_found
 from ..models import rfc3339
 from ..states import State
 from ..store import Row, Tx
+from . import calls
 
 __all__ = ["Keep", "Removed", "Window", "folder_of", "look", "missing", "prune_notes", "remove"]
 
@@ -29,6 +30,7 @@ class Keep:
     dead_s: float | None = None
     attempts_s: float | None = 7 * 24 * 3600.0
     events_s: float | None = 90 * 24 * 3600.0
+    audit_s: float | None = 90 * 24 * 3600.0
 
     def allows(self, message: Row, jobs: Sequence[Row], now: int) -> bool:
         """Whether a message with these jobs may be removed."""
@@ -155,19 +157,22 @@ def _note_removed(tx: Tx, folders: Mapping[int, str | None], now: int) -> None:
 
 
 def prune_notes(tx: Tx, keep: Keep, now: int) -> Removed:
-    """Remove a limited number of old attempts, events, and notes of where jobs went."""
+    """Remove a limited number of old attempts, events, lines of the audit log, notes of where jobs went."""
     removed = Removed()
     for table, query, age_s in (
         ("attempt", "prune_attempts", keep.attempts_s),
         ("event", "prune_events", keep.events_s),
+        ("audit", "prune_audit", keep.audit_s),
     ):
         if age_s is not None:
             before = now - round(age_s * 1e6)
             removed.add(table, tx.run(query, before=before, n=limits.SWEEP_ROWS))
+    removed.add("push_calls", calls.prune(tx, now))
     tx.run("delete_hidden_producers")
     if keep.events_s is not None:
         before = now - round(keep.events_s * 1e6)
         tx.run("prune_removed_ranges", before=before, n=limits.SWEEP_ROWS)
+        tx.run("prune_keys", before=before)
     return removed
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from ..vault import Vault
+
 __all__ = ["Database", "GroupWork", "Outcome", "Row", "Tx", "Work"]
 
 T = TypeVar("T")
@@ -34,6 +36,11 @@ class Tx(Protocol):
 
     def run_many(self, query: str, rows: Sequence[Mapping[str, Any]], /) -> None:
         """Execute a statement with the values of each row, quicker than one by one."""
+        ...
+
+    @property
+    def vault(self) -> Vault:
+        """Seals what is secret in the database, and opens it."""
         ...
 
     def now_us(self) -> int:

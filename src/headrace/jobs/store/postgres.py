@@ -23,7 +23,10 @@ from psycopg.rows import dict_row
 from ...clock import Clock
 from ...errors import ConfigurationError, StoreFormatError
 from ..errors import DatabaseUnavailableError
+from ..vault import PLAIN, Vault
 from .base import GroupWork, Row, Tx
+from .brief import Done, Part
+from .direct import Direct, StatementError, is_possible
 from .queries import load_migrations, load_queries
 from .together import Together
 
@@ -39,7 +42,10 @@ _TRIES: Final = 5
 _LISTEN_CHECK_S: Final = 10.0
 _RECONNECT_S: Final = 0.5
 _ROOM_BYTES: Final = 2 << 20
-_ANNOUNCE_S: Final = 0.005  # between two notices: each is a transaction
+_BRIEF: Final = tuple(name for name in load_queries("postgres") if name.endswith("_briefly"))
+_DIRECT_MAX: Final = 2  # connections for them
+_MEMORY_MAX: Final = 10_000
+_ANNOUNCE_S: Final = 0.02  # between two notices: each is a transaction
 # ForeignKeyViolation: a consumer that another transaction deleted meanwhile is not there the second time.
 _CONFLICTS: Final = (
     pg_errors.DeadlockDetected,
@@ -64,11 +70,12 @@ def _queries() -> Mapping[str, bytes]:
 class _PostgresTx:
     """The queries on one connection."""
 
-    def __init__(self, cursor: psycopg.Cursor[dict[str, Any]], now_us: int) -> None:
+    def __init__(self, cursor: psycopg.Cursor[dict[str, Any]], now_us: int, vault: Vault) -> None:
         self._cursor = cursor
+        self.vault = vault
         self._now_us = now_us
         self._queries = _queries()
-        self._known: dict[Hashable, Any] = {}
+        self.known: dict[Hashable, Any] = {}
         self.rung: set[int] = set()
 
     def all(self, query: str, /, **values: Any) -> Sequence[Row]:
@@ -87,9 +94,9 @@ class _PostgresTx:
         return self._now_us
 
     def once(self, key: Hashable, made: Callable[[], T], /) -> T:
-        if key not in self._known:
-            self._known[key] = made()
-        found: T = self._known[key]
+        if key not in self.known:
+            self.known[key] = made()
+        found: T = self.known[key]
         return found
 
     def ring(self, consumers: Sequence[int], /) -> None:
@@ -104,8 +111,11 @@ class PostgresDatabase:
 
     name = "postgresql"
 
-    def __init__(self, url: str, *, threads: int, clock: Clock | None = None) -> None:
+    def __init__(
+        self, url: str, *, threads: int, clock: Clock | None = None, vault: Vault = PLAIN
+    ) -> None:
         self._url = url
+        self._vault = vault
         self._clock = clock
         self._threads = threads
         self._hear: Callable[[Sequence[int]], None] = lambda _: None
@@ -114,7 +124,10 @@ class PostgresDatabase:
         # With the server's number of each.
         self._connections: dict[psycopg.Connection[dict[str, Any]], int] = {}
         self._listener: asyncio.Task[None] | None = None
-        self._together = Together(self.write)
+        self._memory: dict[Hashable, Any] = {}
+        self._directs: list[Direct] = []
+        self._connecting: asyncio.Task[None] | None = None
+        self._together = Together(self.write, self._run_briefly, self._memory)
         self._lacked_room = False
         self._unannounced: set[int] = set()
         self._announcing: asyncio.Task[None] | None = None
@@ -163,6 +176,11 @@ class PostgresDatabase:
             self._listener = None
         if self._announcing is not None:
             await asyncio.gather(self._announcing, return_exceptions=True)
+        if self._connecting is not None:
+            await asyncio.gather(self._connecting, return_exceptions=True)
+        for direct in self._directs:
+            direct.close()
+        self._directs.clear()
         if self._pool is not None:
             await asyncio.to_thread(self._pool.shutdown)
             self._pool = None
@@ -179,6 +197,43 @@ class PostgresDatabase:
     async def read(self, work: Callable[[Tx], T], /) -> T:
         return await self._submit(self._read, work)
 
+    async def _run_briefly(self, parts: Sequence[Part]) -> list[Done] | None:
+        """Run these statements in one transaction. None if that has done nothing, for whatever reason."""
+        direct = self._free_direct()
+        if direct is None:
+            return None
+        now = None if self._clock is None else self._clock.now_ns() // 1000
+        try:
+            found = await direct.run([(part.query, {**part.values, "now": now}) for part in parts])
+        except StatementError:
+            return None  # the ordinary way meets the same, and knows what to do
+        except _UNAVAILABLE as error:
+            raise DatabaseUnavailableError(_why(error)) from error
+        done = [part.read(rows) for part, rows in zip(parts, found, strict=True)]
+        if rung := {consumer for one in done for consumer in one.rung}:
+            self._rang(rung)
+        return done
+
+    def _free_direct(self) -> Direct | None:
+        """A connection for statements that nobody uses. If there is none, one more is made meanwhile."""
+        self._directs = [direct for direct in self._directs if not direct.is_lost]
+        free = next((direct for direct in self._directs if not direct.is_busy), None)
+        is_connecting = self._connecting is not None and not self._connecting.done()
+        if free is None and len(self._directs) < _DIRECT_MAX and not is_connecting:
+            self._connecting = asyncio.create_task(self._connect_direct(), name="jobs-connect")
+        return free
+
+    async def _connect_direct(self) -> None:
+        if self._pool is None or not is_possible():
+            return
+        try:
+            direct = await Direct.connect(lambda: _connect(self._url), _BRIEF)
+        except psycopg.Error as error:
+            _LOG.warning("one more connection to PostgreSQL was not made: %s", _why(error))
+            await asyncio.sleep(_RECONNECT_S)
+        else:
+            self._directs.append(direct)
+
     async def _submit(self, run: Callable[[A], T], argument: A) -> T:
         if self._pool is None:
             raise DatabaseUnavailableError("it is closed")
@@ -192,7 +247,7 @@ class PostgresDatabase:
         while True:
             tries += 1
             try:
-                result, rung = self._transaction(_BEGIN, work)
+                result, rung, known = self._transaction(_BEGIN, work)
             except _CONFLICTS:
                 if tries == _TRIES:
                     raise
@@ -200,6 +255,7 @@ class PostgresDatabase:
             except pg_errors.DiskFull:
                 self._lacked_room = True
                 raise
+            self._remember(known)
             if rung:
                 # From here, not from whoever waits for the result: that may have been cancelled meanwhile.
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -209,19 +265,27 @@ class PostgresDatabase:
     def _read(self, work: Callable[[Tx], T]) -> T:
         return self._transaction(_BEGIN_READING, work)[0]
 
-    def _transaction(self, begin: bytes, work: Callable[[Tx], T]) -> tuple[T, set[int]]:
-        """Three answers of the server, and those of ``work``. Returns what it rang, too."""
+    def _remember(self, known: Mapping[Hashable, Any]) -> None:
+        """Keep what a transaction looked up, for statements that make sure of it."""
+        if len(self._memory) > _MEMORY_MAX:
+            self._memory.clear()
+        self._memory.update((key, value) for key, value in known.items() if value is not None)
+
+    def _transaction(
+        self, begin: bytes, work: Callable[[Tx], T]
+    ) -> tuple[T, set[int], dict[Hashable, Any]]:
+        """Three answers of the server, and those of ``work``. Returns what it rang and looked up, too."""
         connection = self._connection()
         with connection.cursor() as cursor:
             try:
-                tx = _PostgresTx(cursor, self._begin(cursor, begin))
+                tx = _PostgresTx(cursor, self._begin(cursor, begin), self._vault)
                 result = work(tx)
                 cursor.execute(b"COMMIT", prepare=False)
             except BaseException:
                 if not connection.closed and not connection.broken:
                     connection.rollback()
                 raise
-        return result, tx.rung
+        return result, tx.rung, tx.known
 
     def _begin(self, cursor: psycopg.Cursor[dict[str, Any]], begin: bytes) -> int:
         """Begin a transaction and ask the server's clock, in one message. Returns the time."""

@@ -24,6 +24,7 @@ from ...clock import Clock, SystemClock
 from ...errors import ConfigurationError, StoreFormatError
 from .. import limits
 from ..errors import DatabaseUnavailableError, JobsError
+from ..vault import PLAIN, Vault
 from .base import GroupWork, Row, Tx
 from .queries import load_migrations, load_queries
 from .steady import Steady
@@ -54,10 +55,12 @@ _Write = tuple[_Job, asyncio.Future[Any]]
 class _SqliteTx:
     """The queries on one connection."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+    def __init__(self, connection: sqlite3.Connection, clock: Clock, vault: Vault) -> None:
         self._connection = connection
+        self.vault = vault
         self._clock = clock
         self._now_us: int | None = None
+        self._known: dict[Hashable, Any] = {}
         self._queries = load_queries("sqlite")
         self.rung: set[int] = set()
 
@@ -82,8 +85,10 @@ class _SqliteTx:
         return self._now_us
 
     def once(self, key: Hashable, made: Callable[[], T], /) -> T:
-        del key  # nothing travels: asking again costs little
-        return made()
+        if key not in self._known:
+            self._known[key] = made()
+        found: T = self._known[key]
+        return found
 
     def ring(self, consumers: Sequence[int], /) -> None:
         self.rung.update(consumers)
@@ -94,8 +99,9 @@ class SqliteDatabase:
 
     name = "sqlite"
 
-    def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
+    def __init__(self, path: Path, *, clock: Clock | None = None, vault: Vault = PLAIN) -> None:
         self.path = path
+        self._vault = vault
         # Every process of a SQLite database runs on its machine, so they share the machine's clock.
         self._clock = clock or SystemClock()
         self._steady = Steady(self._clock)
@@ -192,7 +198,7 @@ class SqliteDatabase:
         try:
             connection.execute("BEGIN")
             try:
-                return work(_SqliteTx(connection, self._clock))
+                return work(_SqliteTx(connection, self._clock, self._vault))
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.DatabaseError as error:
@@ -286,7 +292,7 @@ class SqliteDatabase:
             return []
         first = group[0][0]
         connection.execute("SAVEPOINT one")
-        tx = _SqliteTx(connection, self._clock)
+        tx = _SqliteTx(connection, self._clock, self._vault)
         try:
             if isinstance(first, _Shared):
                 items = [work.item for work, _ in group if isinstance(work, _Shared)]

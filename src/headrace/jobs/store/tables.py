@@ -1,6 +1,7 @@
 """The tables that hold what users have, and the queries that carry them whole from one database to another.
 
-Counts are kept by triggers and leads end by themselves, so neither is carried.
+Counts are kept by triggers, leads and shares of processes end by themselves, and calls of endpoints are
+counted for a day only, so none of them is carried.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ WHOLE: Final[dict[str, tuple[str, ...]]] = {
         *("priority", "ordering_key", "headers", "digest", "status", "received_us"),
         *("dispatched_us", "scheduled_us"),
     ),
+    "unique_keys": ("message_seq", "channel_seq", "digest"),
     "job": (
         *("seq", "message_seq", "consumer_seq", "state", "hold", "priority", "ordering_key"),
         *("retries", "claims", "due_us", "lease", "lease_started_us", "lease_expires_us"),
         *("extra_s", "last_error", "changed_us", "created_us", "cancelled_us"),
+        "progress",
     ),
     "attempt": (
         *("seq", "job_seq", "number", "kind", "started_us", "duration_us", "status", "error"),
@@ -43,6 +46,14 @@ WHOLE: Final[dict[str, tuple[str, ...]]] = {
     "outcome": (
         *("seq", "at_us", "channel_id", "consumer_id", "message_id", "job_seq", "state"),
         *("retries", "error"),
+    ),
+    "api_key": (
+        *("seq", "key_id", "name", "key_hash", "scopes", "channels", "created_us", "expires_us"),
+        *("revoked_us", "last_used_us"),
+    ),
+    "audit": (
+        *("seq", "at_us", "who", "key_id", "action", "object", "channel_id", "address"),
+        *("request_id", "result", "detail"),
     ),
     "removed_jobs": ("first_seq", "last_seq", "removed_us", "folder"),
 }

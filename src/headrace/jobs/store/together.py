@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from ..errors import JobsError
 from .base import GroupWork, Outcome, Tx
+from .brief import Brief, Done, Memory, Part, Remembered
 
 __all__ = ["Together"]
 
@@ -35,6 +36,12 @@ class _Write(Protocol):
     def __call__(self, work: Callable[[Tx], T], /) -> Awaitable[T]: ...
 
 
+class _Briefly(Protocol):
+    """How a database runs statements in a transaction of their own; None if it has done nothing."""
+
+    def __call__(self, parts: Sequence[Part], /) -> Awaitable[Sequence[Done] | None]: ...
+
+
 @dataclass(slots=True)
 class _Request:
     """One that waits, and where its outcome goes."""
@@ -45,10 +52,17 @@ class _Request:
 
 
 class Together:
-    """Collects requests, and has those of a kind done by one call. Used from the event loop only."""
+    """Collects requests, and has those of a kind done by one call. Used from the event loop only.
 
-    def __init__(self, write: _Write) -> None:
+    With ``briefly``, what one statement can do goes that way, by what is in ``memory``.
+    """
+
+    def __init__(
+        self, write: _Write, briefly: _Briefly | None = None, memory: Memory | None = None
+    ) -> None:
         self._write = write
+        self._briefly = briefly
+        self._remembered = Remembered({} if memory is None else memory)
         self._waiting: list[_Request] = []
         self._groups = 0
         self._patience: asyncio.TimerHandle | None = None
@@ -84,11 +98,36 @@ class Together:
                     if not request.future.cancelled():
                         kinds.setdefault(request.work, []).append(request)
                 # In one order in all transactions, so that few of them wait for each other in a circle.
-                await self._settle(
-                    sorted(kinds.values(), key=lambda kind: kind[0].work.__qualname__)
-                )
+                ordered = sorted(kinds.values(), key=lambda kind: _name(kind[0].work))
+                await self._settle(await self._settle_briefly(ordered))
         finally:
             self._groups -= 1
+
+    async def _settle_briefly(
+        self, kinds: Sequence[Sequence[_Request]]
+    ) -> Sequence[Sequence[_Request]]:
+        """Do what one statement of each kind can, in one transaction. Returns the requests that are left."""
+        if self._briefly is None:
+            return kinds
+        asked = [
+            (kind, part)
+            for kind in kinds
+            if isinstance(work := kind[0].work, Brief)
+            for part in work.parts(self._remembered, [request.item for request in kind])
+        ]
+        if not asked:
+            return kinds
+        try:
+            found = await self._briefly([part for _, part in asked])
+        except Exception as error:  # nobody knows whether they are stored
+            found = [Done(dict.fromkeys(part.places, Outcome(error=error))) for _, part in asked]
+        if found is None:
+            return kinds
+        for (kind, _), done in zip(asked, found, strict=True):
+            for place, outcome in done.outcomes.items():
+                _tell(kind[place].future, outcome)
+        left = [[request for request in kind if not request.future.done()] for kind in kinds]
+        return [kind for kind in left if kind]
 
     async def _settle(self, kinds: Sequence[Sequence[_Request]]) -> None:
         """Do these requests in one transaction, and tell each its outcome."""
@@ -116,6 +155,10 @@ class Together:
         for kind, outcomes in zip(kinds, found, strict=True):
             for request, outcome in zip(kind, outcomes, strict=True):
                 _tell(request.future, outcome)
+
+
+def _name(work: GroupWork) -> str:
+    return work.name if isinstance(work, Brief) else work.__qualname__
 
 
 def _tell(future: asyncio.Future[Any], outcome: Outcome) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, NamedTuple
+from typing import ClassVar, Final, Literal, NamedTuple
 
 from ...errors import (
     AuthorizationError,
@@ -46,15 +46,40 @@ _MISTAKE: Final = re.compile(
     r"\[USER_RAISED_EXCEPTION\]|\[STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|"
     r"\[STREAMING_STATEFUL_OPERATOR_NOT_MATCH|sources in the checkpoint offsets|OutOfMemoryError"
 )
+_OVERTAKEN: Final = ("a later run of batch ", ", and this is a writer of batch ")
+"""What the sink says to a writer whose batch, or a later one, another writes."""
 _PLANS: Final = ("AnalysisException", "ParseException", "IllegalArgumentException")
 _ERROR_CLASS: Final = re.compile(r"\[(?!STREAM_FAILED|FOREACH_BATCH)[A-Z][A-Z0-9_.]+\]")
 _UNANSWERED: Final = re.compile(r"An error occurred while calling [\w.$]+")
 GONE: Final = "Spark's Java has gone: it was killed, or has crashed"
+OUT_OF_MEMORY: Final = 52
+"""Spark's own exit status for it."""
 _CHANGING: Final = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 
 
 class SparkGoneError(HeadraceError):
     """Spark's Java has ended under its queries: it was killed, or has crashed."""
+
+
+class JavaMemoryError(SparkGoneError):
+    """Spark's Java had too little memory, and Spark has ended it."""
+
+    SENTENCE: ClassVar = (
+        "Java has run out of memory, and Spark has ended it. Give it more ([spark.conf], "
+        '"spark.driver.memory" = "4g"), or let batches be smaller (maxOffsetsPerTrigger)'
+    )
+
+    def __init__(self) -> None:
+        super().__init__(self.SENTENCE)
+
+
+def gone(status: int | None) -> SparkGoneError:
+    """What follows from the status with which Java has ended; None if that is not known."""
+    return (
+        JavaMemoryError()
+        if status == OUT_OF_MEMORY
+        else SparkGoneError(f"{GONE}; spark.log may say why")
+    )
 
 
 class Cause(NamedTuple):
@@ -70,9 +95,14 @@ class Cause(NamedTuple):
         return self.kind == "worker" and "exited unexpectedly" in self.text
 
     @property
+    def is_of_the_machine(self) -> bool:
+        """A Python process was not there in time, before it had a row: the machine is busy."""
+        return self.kind == "worker" and "failed to connect back" in self.text
+
+    @property
     def is_overtaken(self) -> bool:
-        """A later run of the same batch writes to the sink: another runner's, or one of its leftovers."""
-        return "a later run of batch" in self.text
+        """A later run of the batch, or a later batch, writes to the sink: another runner's, or a leftover."""
+        return any(map(self.text.__contains__, _OVERTAKEN))
 
     @property
     def signature(self) -> str:
@@ -85,7 +115,7 @@ def cause_of(error: BaseException) -> Cause:
     text = str(error.problems[0].text) if isinstance(error, PipelineError) else sentence_of(error)
     inner = error.__cause__ if isinstance(error, PipelineError) and error.__cause__ else error
     if _is_without_java(inner):
-        return Cause("java", f"{GONE}; spark.log may say why")
+        return Cause("java", str(inner if isinstance(inner, JavaMemoryError) else gone(None)))
     kind = _kind_of(inner)
     return Cause(kind, text, kind == "other" and _is_code(text_of(inner), text))
 
@@ -117,8 +147,10 @@ def _kind_of_ours(error: HeadraceError) -> Kind:
 def _is_without_java(error: BaseException) -> bool:
     """Whether a call found no Java, or has lost it. By names, so that nothing of Spark is imported here."""
     name = type(error).__name__
-    return name in ("SparkGoneError", "Py4JNetworkError") or (
-        name == "Py4JError" and _UNANSWERED.fullmatch(text_of(error)) is not None
+    return (
+        isinstance(error, SparkGoneError)
+        or name == "Py4JNetworkError"
+        or (name == "Py4JError" and _UNANSWERED.fullmatch(text_of(error)) is not None)
     )
 
 

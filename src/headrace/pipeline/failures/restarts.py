@@ -69,7 +69,7 @@ class Restarts:
         if not settings.attempts or cause.kind == "mistake":
             return Stop()
         self._count(cause, position)
-        if self._same >= SAME_MAX and cause.kind != "away":
+        if self._same >= SAME_MAX and cause.kind != "away" and not cause.is_of_the_machine:
             return Stop(
                 f"it failed in the same way at the same place {self._same} times, which is no accident"
             )

@@ -2,7 +2,8 @@
 
 Java has then loaded what the queries need, Spark has looked its sources and sinks up and planned, and the
 Python workers are there. Views that are Python functions are called, as they are to build the graph; what
-they hand to Spark for rows (``mapInArrow``, a UDF) is planned and not called, nor is a sink's function.
+they hand to Spark for rows (``mapInArrow``, a UDF) is planned and not called, nor is a sink's function,
+unless the file asks for it (``rehearse``): then they are called with no rows.
 """
 
 from __future__ import annotations
@@ -12,19 +13,22 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import checking, standing
+from .. import checking, conditions, standing
+from ..fingerprints import of_frame
 from ..folders import is_local
-from ..frames import FILE_FORMATS, Frames, loaded, options_of_sink
-from ..model import FILE_SINKS, Declared, Sink, Source
+from ..frames import FILE_FORMATS, Frames, counted, loaded, options_of_sink
+from ..graph import upstream_of
+from ..handlers import takes_run
+from ..model import FILE_SINKS, Declared, Function, Sink, Source
 from ..problems import PipelineError, Place, Problem
 from ..spark_errors import sentence_of
-from .dry import DRY, STREAM_OF, TASKS, DrySource
+from .dry import DRY, STREAM_OF, TASKS, DrySource, unchanged
 from .in_turn import in_turn
 
 if TYPE_CHECKING:
@@ -35,6 +39,9 @@ LOOK_S: Final = 0.5
 TASKS_MAX: Final = 8
 """Of workers that are kept: a driver of many cores needs few of them at once."""
 FRONT: Final = "headrace-rehearsal-"
+BATCH: Final = -1
+RUN: Final = "rehearsal"
+"""What a sink's function is called with in a rehearsal, if it asks to be called."""
 
 
 class GivenUpError(Exception):
@@ -51,7 +58,7 @@ class Rehearsal:
     def __init__(self, declared: Declared, spark: SparkSession) -> None:
         self._declared = declared
         self._session = spark.newSession()
-        self._session.dataSource.register(DrySource)
+        _register(self._session)
         self._given_up = threading.Event()
         self.step = ""
 
@@ -95,17 +102,21 @@ class Rehearsal:
 
     def _use_workers(self) -> None:
         tasks = min(TASKS_MAX, int(self._session.sparkContext.defaultParallelism))
-        reader = self._session.read.format(DRY).option(TASKS, str(tasks))
-        reader.load().write.format(DRY).mode("append").save()
+        rows = self._session.read.format(DRY).option(TASKS, str(tasks)).load()
+        if any(view.function for view in self._declared.views.values()):
+            rows = rows.mapInArrow(unchanged, rows.schema)  # workers of users' code are others
+        rows.write.format(DRY).mode("append").save()
 
     def _rehearse(self, sink: Sink) -> None:
         """Raises PipelineError: the query would not run."""
-        # What Python functions have made may call them for a task, with or without rows.
-        tasks = 0 if any(view.function for view in self._declared.views.values()) else 1
         try:
             if sink.function is not None:
                 loaded(sink.function)
+            tasks = 1 if self._may_call(sink) else 0
             frame = _DryFrames(self._session, self._declared, sink.name, tasks).of_sink(sink)
+            of_frame(self._declared, sink, frame, self._session)
+            if conditions.is_counted(sink):
+                frame = counted(frame)
             self._go_on()
             self._look_up(sink)
             with _scratch() as folder:
@@ -114,6 +125,12 @@ class Rehearsal:
             raise
         except Exception as error:
             raise PipelineError([Problem(sink.place, sentence_of(error))]) from error
+
+    def _may_call(self, sink: Sink) -> bool:
+        """Whether the query may run a task: it calls what Python functions have made, also without rows."""
+        views = self._declared.views
+        used = [views[name] for name in upstream_of(self._declared, sink) if name in views]
+        return all(view.rehearse for view in used if view.function is not None)
 
     def _look_up(self, sink: Sink) -> None:
         """Whether Spark knows the sink's format. Raises what Spark says."""
@@ -141,7 +158,9 @@ class Rehearsal:
             if sink.partition_by:
                 writer = writer.partitionBy(*sink.partition_by)
         elif sink.function is not None:
-            writer = writer.foreachBatch(_write_nowhere)
+            writer = writer.foreachBatch(
+                _called_dry(sink.function) if sink.rehearse else _write_nowhere
+            )
         else:
             writer = writer.format("noop")
         query = writer.start()
@@ -172,6 +191,23 @@ class _DryFrames(Frames):
         return dry
 
 
+def _register(session: SparkSession) -> None:
+    """Let a session know ``DrySource`` as one that Spark has found by its name, as ``jetstream`` is.
+
+    Spark hands those another environment than the ones that are registered, and keeps Python workers apart
+    by it: the workers that a rehearsal leaves are then those that the pipeline's own batches need.
+    """
+    from pyspark.serializers import CloudPickleSerializer
+
+    spark: Any = session
+    apache = spark._jvm.org.apache.spark
+    pickled: Any = CloudPickleSerializer().dumps(DrySource)  # type: ignore[no-untyped-call]
+    python = getattr(getattr(apache.api.python, "PythonUtils$"), "MODULE$")
+    function = python.createPythonFunction(bytearray(pickled))
+    found = apache.sql.execution.datasources.v2.python.UserDefinedPythonDataSource(function)
+    spark._jsparkSession.dataSource().registerPython(DRY, found)
+
+
 @contextmanager
 def _active(session: SparkSession) -> Iterator[None]:
     """Spark finds sources of the session by their names meanwhile, on this thread."""
@@ -191,6 +227,13 @@ def _active(session: SparkSession) -> Iterator[None]:
 def _write_dry(options: dict[str, str], frame: DataFrame, _batch: int) -> None:
     kept = {name: text for name, text in options.items() if name.lower() != "mode"}
     frame.write.format(DRY).options(**kept, **{STREAM_OF: "1"}).mode("append").save()
+
+
+def _called_dry(function: Function) -> Callable[[DataFrame, int], None]:
+    """A sink's function, with a number and a run that no batch ever has."""
+    call = loaded(function)
+    run = [RUN] if takes_run(function) else []
+    return lambda frame, _batch: call(frame, BATCH, *run)
 
 
 def _write_nowhere(frame: DataFrame, _batch: int) -> None:

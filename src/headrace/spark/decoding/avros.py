@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...documents import read_json
 from ...errors import ConfigurationError
-from .avro_shape import Shape, shape_of
+from ...schemas.avro_shape import Shape, shape_of
+from ...schemas.codecs import ExactBytes
+from ...schemas.errors import NoSchemaError
+from ...schemas.limits import SCHEMAS_KEPT_MAX
 from .decoded import Format
-from .limits import SCHEMAS_KEPT_MAX, ColumnBudget, brief
+from .limits import ColumnBudget, brief
 from .rows import Rows
-from .schemas import NoSchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +68,10 @@ def parse_measured(text: bytes | str) -> tuple[Any, Shape]:
         raise ConfigurationError(
             "jetstream source: an Avro schema must be a record, to make columns"
         )
-    return found, shape_of(found)
+    try:
+        return found, shape_of(found)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"jetstream source: {error}") from None
 
 
 def _plain(schema: Any) -> Any:
@@ -112,7 +116,7 @@ def avro_format(
             if isinstance(known, str):
                 raise NoSchemaError(known)
             writer, how = known
-        stream = _Exact(value)
+        stream = ExactBytes(value)
         same = reads_all and (writer is full or text == reader)
         read = quick if how.is_shallow(len(value)) else counting
         found: Any = read(stream, writer, None if same else pruned)
@@ -144,16 +148,6 @@ def _written_with(text: bytes) -> tuple[Any, Shape] | str:
         return parse_measured(text)
     except ConfigurationError as error:
         return str(error).removeprefix("jetstream source: ")
-
-
-class _Exact(io.BytesIO):
-    """Bytes that are there or not: a field that is skipped may otherwise be cut off unnoticed."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        found = super().read(size)
-        if size is not None and len(found) < size:
-            raise EOFError("the record ends in the middle")
-        return found
 
 
 def spark_schema(text: bytes) -> StructType:

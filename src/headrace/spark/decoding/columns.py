@@ -17,13 +17,13 @@ from ..columns import (
 from ..link import Link
 from .decoded import VALUE_COLUMN
 from .decoder import RESCUED_COLUMN, Decoder
-from .formats import Schemas, default_value_schema, format_of, names_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
     from ..options import SourceOptions
+    from .formats import Schemas
 
 _NOT_DECODED: Final = (
     "jetstream source: column {name!r} has type {kind}, which no value is decoded to"
@@ -46,6 +46,8 @@ class Layout(NamedTuple):
         value = [one for one in self.columns if isinstance(one, Wanted) and not one.column]
         if decoding.value_format == "raw" or not (value or decoding.mode != "permissive"):
             return None
+        from .formats import Schemas, format_of  # raw messages do without its libraries
+
         rescued = "".join(one.name for one in value if one.name.lower() == RESCUED_COLUMN)
         fields = [one for one in value if one.name != rescued]
         form = format_of(options, fields, self.schemas or Schemas(), connect)
@@ -67,6 +69,8 @@ def source_schema(options: SourceOptions) -> str | StructType:
     del own[decoding.metadata_prefix + "data"]
     if decoding.value_format == "string":
         return _ddl(own | {VALUE_COLUMN: "string", RESCUED_COLUMN: "string"})
+    from .formats import default_value_schema
+
     value = default_value_schema(options)
     if isinstance(value, str):
         return f"{_ddl(own)}, {value}, {RESCUED_COLUMN} string"
@@ -121,6 +125,8 @@ def layout_of(options: SourceOptions, schema: StructType) -> Layout:
     checked = check_columns(wanted, include_headers=options.include_headers, bucket=options.bucket)
     if not decoded:
         return Layout(checked)
+    from .formats import Schemas, names_of
+
     schemas = Schemas.of(options)
     _check_there(checked, names_of(options, schemas))
     return Layout(checked, schemas)

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...documents import read_json
 from ...errors import ConfigurationError
+from ...schemas.errors import NoSchemaError
+from ...schemas.framing import id_of_header, split_confluent
+from ...schemas.registry import Kind, SchemaRegistry
 from ..link import Link
 from ..patience import Patience
-from ..registry.schemas import Kind, SchemaRegistry
 from . import avros, protobufs
 from .decoded import Decoded, Format, Misfit
 from .rows import misfit
-from .schemas import NoSchemaError, SchemaBucket, id_of_header, split_confluent
+from .schemas import SchemaBucket
 
 if TYPE_CHECKING:
     import pyarrow as pa

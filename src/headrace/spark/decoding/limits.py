@@ -5,16 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from ...errors import ConfigurationError
+from ...schemas.limits import DEPTH_MAX, clipped
 
-DEPTH_MAX: Final = 200
-"""Records, arrays, maps and unions in each other, where a schema is not within itself."""
-NOTHINGS_MAX: Final = 32
-"""Values of an Avro record that take no bytes."""
 COLUMNS_MAX: Final = 10_000
 """Columns of a schema, with those within columns: one that is used twice counts twice."""
-SCHEMAS_KEPT_MAX: Final = 1000
-"""Schemas of writers that a task keeps."""
-REASON_CHARACTERS_MAX: Final = 300
 _NAMES_SHOWN: Final = 20
 
 
@@ -35,12 +29,6 @@ class ColumnBudget:
             raise ConfigurationError(
                 f"jetstream source: the schema has more than {DEPTH_MAX} types in each other"
             )
-
-
-def clipped(text: str) -> str:
-    """The beginning of a long text."""
-    cut = len(text) > REASON_CHARACTERS_MAX
-    return text[:REASON_CHARACTERS_MAX] + "…" if cut else text
 
 
 def brief(error: BaseException) -> str:

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ConfigurationError
+from ...schemas.errors import NoSchemaError
+from ...schemas.limits import DEPTH_MAX, clipped
 from .decoded import Format
-from .limits import DEPTH_MAX, ColumnBudget, brief, clipped, some_of
+from .limits import ColumnBudget, brief, some_of
 from .rows import Rows
-from .schemas import NoSchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa

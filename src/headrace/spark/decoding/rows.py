@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...errors import HeadraceError
+from ...schemas.limits import clipped
 from .decoded import Decoded, Misfit
-from .limits import clipped
 from .values import Fit, MisfitError, fit_for
 
 if TYPE_CHECKING:

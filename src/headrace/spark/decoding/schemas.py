@@ -1,9 +1,8 @@
-"""The schemas of writers: where a message says which one it was written with, and the bucket they lie in."""
+"""The schemas of writers that lie in a bucket."""
 
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable
 from typing import Final
 
@@ -11,43 +10,16 @@ from ...api import base
 from ...api.envelope import decode_response
 from ...api.messages import GetMessageRequest, GetMessageResponse, StoredMessageDocument
 from ...errors import ConfigurationError, JetStreamApiError
-from ...wire import parse_headers
+from ...schemas.errors import NoSchemaError
+from ...schemas.limits import SCHEMAS_KEPT_MAX, clipped
 from ..control import StreamMissingError
 from ..link import Link
 from ..patience import Patience
 from ..rows import is_deletion
 from ..snapshot import SnapshotPlan, read_snapshot
-from .limits import SCHEMAS_KEPT_MAX, clipped
 
-HEADER: Final = "schema-id"
 _MESSAGE_NOT_FOUND: Final = 10037
 _STREAM_NOT_FOUND: Final = 10059
-_CONFLUENT_BYTES: Final = 5
-_ID: Final = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
-
-
-class NoSchemaError(ValueError):
-    """A message does not say which schema it was written with, or nobody knows it."""
-
-
-def id_of_header(block: bytes) -> str:
-    """The id in the header ``schema-id``. Raises NoSchemaError."""
-    for name, value in parse_headers(block).items() if block else ():
-        if name.lower() == HEADER:
-            found = value.strip()
-            if not _ID.fullmatch(found):
-                raise NoSchemaError(
-                    f"header {HEADER} is {clipped(found)!r}, which is no key of a bucket"
-                )
-            return found
-    raise NoSchemaError(f"no header {HEADER}")
-
-
-def split_confluent(payload: bytes) -> tuple[str, bytes]:
-    """The id before a value, and the value. Raises NoSchemaError."""
-    if len(payload) < _CONFLUENT_BYTES or payload[0] != 0:
-        raise NoSchemaError("no zero byte and schema id before the value")
-    return str(int.from_bytes(payload[1:_CONFLUENT_BYTES], "big")), payload[_CONFLUENT_BYTES:]
 
 
 class SchemaBucket:

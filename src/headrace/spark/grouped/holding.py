@@ -21,7 +21,7 @@ from ...api.envelope import decode_response
 from ...api.errors import Errors
 from ...errors import ConfigurationError, ConsumerNotFoundError, JetStreamApiError
 from ...groups.member.config import Plan, Settings
-from ...groups.names import (
+from ...groups.record.names import (
     QUERY_MEMBER,
     QUERY_OWNER,
     QUERY_ROLE,
@@ -31,7 +31,7 @@ from ...groups.names import (
     static_consumer,
     static_partition_consumer,
 )
-from ...groups.records import ElasticGroup, StaticGroup
+from ...groups.record.records import ElasticGroup, StaticGroup
 from ..control import Control
 
 _LOG: Final = logging.getLogger("headrace.spark")

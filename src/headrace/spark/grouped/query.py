@@ -19,7 +19,7 @@ from ...api.messages import GetMessageRequest, GetMessageResponse
 from ...api.streams import PurgeRequest, PurgeResponse, StreamConfig
 from ...errors import ConfigurationError, JetStreamApiError
 from ...groups.member.config import Settings, plans
-from ...groups.records import StaticGroup, first_of
+from ...groups.record.records import StaticGroup, first_of
 from ..calls import Calls
 from ..control import Control
 from ..link import Link

@@ -9,9 +9,9 @@ from ...api.envelope import decode_response
 from ...api.errors import Errors
 from ...api.messages import GetMessageRequest, GetMessageResponse
 from ...errors import ConfigurationError, JetStreamApiError
-from ...groups.consumers import stream_of
-from ...groups.names import ELASTIC_BUCKET, STATIC_BUCKET, key_of
-from ...groups.records import ElasticGroup, StaticGroup
+from ...groups.record.names import ELASTIC_BUCKET, STATIC_BUCKET, key_of
+from ...groups.record.records import ElasticGroup, StaticGroup
+from ...groups.server.consumers import stream_of
 from ..link import Link
 from ..options.group import GroupOptions
 from ..rows import is_deletion

@@ -8,12 +8,11 @@ reading.
 from __future__ import annotations
 
 from .connection import Connection
-from .positions import LATEST, Bounds, StartPosition
+from .positions import LATEST, StartPosition
 from .source import Pace, PartitionRule, SourceOptions, parse_options
 
 __all__ = [
     "LATEST",
-    "Bounds",
     "Connection",
     "Pace",
     "PartitionRule",

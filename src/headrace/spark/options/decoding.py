@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from .registry import NO_REGISTRY, REGISTRY_OPTIONS, Registry, registry_of
+from ...schemas.address import Registry
+from .registry import NO_REGISTRY, REGISTRY_OPTIONS, registry_of
 from .table import Accepted, Option
 from .values import RefusedError, name, one_of, text
 

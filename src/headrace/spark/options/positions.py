@@ -121,18 +121,6 @@ class StreamRange(NamedTuple):
     ending: StartPosition = StartPosition("latest")
 
 
-class Bounds(NamedTuple):
-    """What a query's filters leave of every stream: sequences, both included, and times."""
-
-    first: int = 0
-    last: int | None = None
-    since_ns: int = 0
-    until_ns: int = 0  # 0: no end
-
-
-ALL: Final = Bounds()
-
-
 def ranges_of(
     values: Mapping[str, Any], streams: Sequence[str], accepted: Accepted
 ) -> tuple[StreamRange, ...]:

@@ -3,46 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import urlsplit
 
+from ...errors import ConfigurationError
+from ...schemas.address import Registry, Words, checked_url
 from .table import Accepted, Option
 from .values import RefusedError, text
 
-
-@dataclass(frozen=True, slots=True)
-class Registry:
-    """Where the registry is, and how to log in. Picklable; its ``repr`` shows no secret.
-
-    ``url`` has no slash at its end; "" means that there is none. ``subject`` has the schema to read or to
-    write with. ``ca`` is a file of the authorities to trust; "" means the system's.
-    """
-
-    url: str = ""
-    subject: str = ""
-    user: str = ""
-    password: str = field(default="", repr=False)
-    ca: str = ""
-
-
 NO_REGISTRY: Final = Registry()
+WORDS: Final = Words(
+    "jetstream: ", "schemaRegistryUser", "schemaRegistryPassword", "schemaRegistryCa"
+)
 
 
 def _url(value: str) -> str:
-    accepted = RefusedError("a URL such as https://registry.example.com:8081")
     try:
-        found = urlsplit(value)
-        port = found.port
-    except ValueError:
-        raise accepted from None
-    if found.scheme not in ("http", "https") or not found.hostname or port == 0:
-        raise accepted
-    if found.username is not None or found.query or found.fragment:
-        raise RefusedError(
-            "a URL without a user (schemaRegistryUser, schemaRegistryPassword) and without a query"
-        )
-    return value.rstrip("/")
+        return checked_url(value, WORDS)
+    except ConfigurationError as error:
+        raise RefusedError(str(error)) from None
 
 
 def _subject(value: str) -> str:
@@ -84,4 +62,5 @@ def registry_of(values: Mapping[str, Any], accepted: Accepted) -> Registry:
         values["schemaRegistryUser"],
         values["schemaRegistryPassword"],
         values["schemaRegistryCa"],
+        WORDS,
     )

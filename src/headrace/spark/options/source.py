@@ -16,11 +16,9 @@ from .lag import LAG_OPTIONS, LagRule, lag_of
 from .overflow import OVERFLOW_OPTIONS, OverflowOptions, overflow_of
 from .pipeline import NO_USE, PIPELINE_OPTIONS, Use
 from .positions import (
-    ALL,
     EARLIEST,
     LATEST,
     POSITION_OPTIONS,
-    Bounds,
     StartPosition,
     StreamRange,
     ranges_of,
@@ -99,7 +97,6 @@ class SourceOptions:
     bucket: str = ""
     group: GroupOptions | None = None
     overflow: OverflowOptions | None = None
-    bounds: Bounds = ALL
     use: Use = NO_USE
 
     @property

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
+from ...schemas.address import Registry
 from ...subjects import is_valid_subject
 from ..options.connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
 from ..options.kafka import MOVED_OF_SINK
-from ..options.registry import REGISTRY_ALIASES, REGISTRY_OPTIONS, Registry, registry_of
+from ..options.registry import REGISTRY_ALIASES, REGISTRY_OPTIONS, registry_of
 from ..options.snapshot import STREAM_PREFIX
 from ..options.table import Accepted, Option
 from ..options.values import (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ..decoding.schemas import HEADER
+from ...schemas.framing import HEADER
 from ..patience import Patience
-from ..registry.schemas import Kind, SchemaRegistry
 from .options import ACCEPTED, SinkOptions, ValueSchema
+
+if TYPE_CHECKING:
+    from ...schemas.registry import Kind
 
 _PLANNING_S: Final = 5.0  # a write that cannot read its schema does not begin
 
@@ -26,6 +28,8 @@ def with_schema(options: SinkOptions, *, streaming: bool = False) -> SinkOptions
         return options
     schema_id = options.schema_id
     if options.registry.url:
+        from ...schemas.registry import SchemaRegistry  # with HTTP, which other sinks need not load
+
         kind: Kind = "AVRO" if options.value_format == "avro" else "PROTOBUF"
         seconds = options.reconnect_timeout_s if streaming else _PLANNING_S
         patience = Patience(seconds, f"the registry {options.registry.url}")

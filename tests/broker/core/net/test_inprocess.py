@@ -119,6 +119,7 @@ def test_frames_and_bytes_have_the_same_effect(
         far.receive(data)
         assert said(near_hub, near) == said(far_hub, far)
         assert near.in_messages == far.in_messages
+        assert near.in_bytes == far.in_bytes
         assert near.out_messages == far.out_messages
         assert near.closed == far.closed
 
@@ -207,6 +208,7 @@ def test_a_run_and_its_frames_have_the_same_effect(
             heard, expected = said(near_hub, near), said(far_hub, far)
             assert sorted(map(repr, by_one(heard, run))) == sorted(map(repr, expected))
         assert near.in_messages == far.in_messages
+        assert near.in_bytes == far.in_bytes
         assert near.closed == far.closed
 
 

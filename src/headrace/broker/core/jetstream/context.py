@@ -11,7 +11,7 @@ from ..ports.bus import Bus, Randomness, Timers
 from ..ports.storage import Storage
 from .advisories import Advisories
 from .config.options import JetStreamOptions
-from .config.taken import TakenSubjects
+from .config.subject_overlap import TakenSubjects
 from .ports import StreamQuota
 from .tick.flush_barrier import FlushBarrier
 from .tick.removals import Removals

@@ -109,10 +109,12 @@ class InProcessSession(Session):
 
     def _handle_piece(self, piece: Any) -> int:
         if isinstance(piece, PublishRun):
+            self.in_bytes += sum(map(len, piece.payloads))
             frames = self._hand_over_run(piece)
             self._budget.charge(len(piece.payloads) - len(frames))
         elif isinstance(piece, FrameBatch):
             frames = piece.frames
+            self.in_bytes += sum([len(frame[3]) + len(frame[4]) for frame in frames])
         else:
             return super()._handle_piece(piece)
         return self._handle_batch(frames)
@@ -127,5 +129,4 @@ class InProcessSession(Session):
             return run.frames
         left = [*hand_over(run, self)]
         self.in_messages += len(run.payloads) - len(left)
-        self.in_bytes += sum(map(len, run.payloads)) - sum([len(frame[4]) for frame in left])
         return left

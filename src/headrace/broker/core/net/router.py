@@ -25,10 +25,11 @@ from typing import Any, Final
 from ....pattern_tree import are_literal
 from ..budget import LOOK_AT_ONCE
 from ..ports.bus import Elsewhere, ManySink, Origin, Randomness, RunSink, Sink, Target, Watch
+from .bulk_replies import publish_many
 from .interest import InterestWatches
 from .output import head_of, tail_of
 from .route import NOBODY, Route, sole_receiver
-from .subscription import GuardedSubscription, Subscription
+from .subscription import Subscription
 from .targets import FanOut, SinkTarget
 from .trie import Leaf, Node, Trie
 
@@ -224,61 +225,7 @@ class Router:
         return self.deliver(self.find(subject), subject, reply, headers, payload, None, 0)
 
     def publish_many(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
-        if self._published_as_one(messages):
-            return
-        same: bytes | None = None
-        prefix: bytes | None = None
-        subscription: Subscription | None = None
-        careful: GuardedSubscription | None = None  # the sole receiver, if only by its `send`
-        for subject, payload in messages:
-            if subject != same:
-                same = subject
-                head, _dot, last = subject.rpartition(b".")
-                if head != prefix or not last:
-                    prefix = head if last else None
-                    subscription = self._sole_receiver_below(head) if last else None
-                    if subscription is None:
-                        prefix = None
-                        subscription = sole_receiver(self.find(subject))
-                    careful = None
-                    if isinstance(subscription, GuardedSubscription):
-                        subscription, careful = None, subscription
-            if subscription is None:
-                if careful is not None:
-                    careful.send(subject, b"", b"", payload)
-                    continue
-                self.publish(subject, b"", b"", payload)
-                same = prefix = None  # a sink may have changed who is there
-                continue
-            # Subscription.send, written out: replies to one client come by the thousand.
-            frame = b"MSG %b%b%d\r\n%b\r\n" % (subject, subscription.sid, len(payload), payload)
-            output = subscription.output
-            parts = output.parts
-            if not parts:
-                output.touched.append(output)
-            parts.append(frame)
-            output.size = size = output.size + len(frame)
-            output.payload_bytes += len(payload)
-            subscription.delivered += 1
-            if size > output.room:
-                output.session.overflow()
-                same = prefix = None
-
-    def _published_as_one(self, messages: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Deliver all of them in one call, if they are for one inbox whose owner accepts batches."""
-        head = messages[0][0].rpartition(b".")[0] if len(messages) > 1 else b""
-        subscription = self._sole_receiver_below(head)
-        take = None if subscription is None else subscription.send_payloads
-        if take is None:
-            return False
-        # Each subject is `head`, a dot and one more token: counted in all of them together.
-        start = b"\n" + head + b"."
-        text = b"\n" + b"\n".join([subject for subject, _ in messages])
-        count = len(messages)
-        if text.count(start) != count or text.count(b".") != count * start.count(b"."):
-            return False
-        take(messages)
-        return True
+        publish_many(self, messages)
 
     def deliver(
         self,
@@ -361,7 +308,7 @@ class Router:
                     break
         return count
 
-    def _sole_receiver_below(self, head: bytes) -> Subscription | None:
+    def sole_receiver_below(self, head: bytes) -> Subscription | None:
         """The one subscription that receives every subject ``<head>.<token>``, if it is known."""
         entry = self._prefixes.get(head)
         if entry is None or any(entry[1]):

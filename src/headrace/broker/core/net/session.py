@@ -205,12 +205,14 @@ class Session:
             # Refused before the parser would keep a payload of somebody unknown.
             self.close("Authorization Violation", "Authentication Failure")
             return 0
-        return self._handle_batch(self._parser.feed(piece))
+        before = self._parser.message_bytes
+        frames = self._parser.feed(piece)
+        self.in_bytes += self._parser.message_bytes - before
+        return self._handle_batch(frames)
 
     def _handle_batch(self, frames: list[Frame]) -> int:
         """Handle frames that came at once. Those for one sink go there in a single call."""
         count = len(frames)
-        self.in_bytes += sum([len(f[3]) + len(f[4]) for f in frames if f[0] == PUB])
         if count > 1 and self._relaxed and frames[0][0] == PUB:
             frames = grouped(self.router, self._hand_over(hand_over_groups, frames))
         self._handle_frames(iter(frames))

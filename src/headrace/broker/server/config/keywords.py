@@ -131,7 +131,7 @@ class BrokerSettings(TypedDict, total=False):
     """Seconds between pings to a client; 120 by default."""
 
     pings_out_max: int
-    """With so many unanswered pings a client is closed; 2 by default."""
+    """A client is closed after this many unanswered pings; 2 by default."""
 
     auth_timeout: float
     """Seconds a client may take to log in; 2 by default."""

@@ -249,7 +249,7 @@ class BrokerOptions:
     """Seconds between pings to a client; 120 by default."""
 
     pings_out_max: int = limits.PINGS_OUT_MAX
-    """With so many unanswered pings a client is closed; 2 by default."""
+    """A client is closed after this many unanswered pings; 2 by default."""
 
     auth_timeout: float = limits.AUTH_TIMEOUT_S
     """Seconds a client may take to log in; 2 by default."""

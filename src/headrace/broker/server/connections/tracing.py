@@ -75,7 +75,7 @@ def quoted(text: str) -> str:
 
 
 def show_payloads(nbytes: int | None) -> None:
-    """Show so many bytes of each message from now on, all with 0 or less; None: as at first.
+    """Show this many bytes of each message from now on, all with 0 or less; None: as it was configured.
 
     For the whole process, as the level of the log is.
     """

@@ -59,8 +59,7 @@ class JournalWriter:
             self.has_unsynced = True
             if sync:
                 self._sync_file()
-        if not self._fs.is_at(self._handle, self._path):
-            raise StoreFailedError(f"{self._path} was removed while in use")
+        self._check_in_place()
         if not self.has_unsynced:
             self._write_mark()
 
@@ -74,6 +73,20 @@ class JournalWriter:
         self._fs.close(self._handle)
         if self._mark >= 0:
             self._fs.close(self._mark)
+
+    def _check_in_place(self) -> None:
+        """Raise StoreFailedError if somebody has taken the file away.
+
+        What was written is there by now, so where that cannot be told for lack of memory, the next one looks.
+        """
+        try:
+            is_gone = not self._fs.is_at(self._handle, self._path)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return
+        if is_gone:
+            raise StoreFailedError(f"{self._path} was removed while in use")
 
     def _sync_file(self) -> None:
         try:
@@ -153,8 +166,12 @@ class JournalWriter:
         self._written(entries, len(data))
         self._allocated = len(data)
         self._dirty = self.has_unsynced = False
-        if self._fs.exists(old):
-            self._fs.unlink(old)
+        try:
+            if self._fs.exists(old):
+                self._fs.unlink(old)
+        except OSError as error:
+            if not is_full(error):  # the new one is in place: nothing may be taken back
+                raise
         return True
 
     def _write_mark(self) -> None:

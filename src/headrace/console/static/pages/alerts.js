@@ -1,5 +1,5 @@
 // What is wrong at the server, in the words of headrace doctor, with the command that mends it.
-import { html, count, link } from "/lib.js";
+import { html, count, link, page } from "/lib.js";
 import { Table, Waiting, useDocument } from "/parts.js";
 
 /** Where in the console it is: `stream A`, `consumer A > c`. */
@@ -8,7 +8,7 @@ function placeOf(what) {
   const names = rest.join(" ").split(" > ");
   if (kind === "stream" && names.length === 1) return link`streams/${names[0]}`;
   if (kind === "consumer" && names.length === 2) return link`streams/${names[0]}/consumers/${names[1]}`;
-  return kind === "group" ? "#/groups" : null;
+  return kind === "group" ? page("groups") : null;
 }
 
 const COLUMNS = [

@@ -1,4 +1,4 @@
-import { html, api, ago, bytes, count, enc, link, seconds, time, upload, useState } from "/lib.js";
+import { html, api, asked, ago, bytes, count, enc, link, plural, page, seconds, time, upload, useState } from "/lib.js";
 import { useAddress } from "/address.js";
 import { Actions, Part, Payload, Table, Waiting, useDocument } from "/parts.js";
 
@@ -28,11 +28,11 @@ export function Bucket({ name, session }) {
   const actions = [
     { title: "Put a key", fields: [{ id: "key", title: "Key" }, { id: "value", title: "Value", long: true, keepEmpty: true }],
       run: ({ key, value }) => api(`/buckets/${enc(name)}/keys/${enc(key || "")}`, { method: "PUT", body: { value } }).then((done) => { reload(); return `${key}: revision ${done.revision}`; }) },
-    { title: "Delete the bucket", danger: true, name, text: "Deletes the bucket with all its keys, for good.", run: (body) => api(`/buckets/${enc(name)}`, { method: "DELETE", body }).then(() => { location.hash = "#/buckets"; }) },
+    { title: "Delete the bucket", danger: true, name, text: "Deletes the bucket with all its keys, for good.", run: (body) => api(`/buckets/${enc(name)}`, { method: "DELETE", body }).then(() => { location.hash = page("buckets"); }) },
   ];
   return html`<div class="bar"><h2>${name}</h2><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${actions} /></div>
     <form class="bar" onSubmit=${(event) => { event.preventDefault(); setOffset(0); setAsked(filter); reload(); }}><input data-filter aria-label="Pattern of keys" placeholder="pattern, such as user.>" value=${filter} onInput=${(event) => setFilter(event.target.value)} /><button>Show</button></form>
-    ${seen ? html`<p class="soft">${count(seen.matching ?? seen.total)} keys; history ${seen.history}${seen.ttl_s ? `, kept for ${seconds(seen.ttl_s)}` : ""}.</p>
+    ${seen ? html`<p class="soft">${plural(seen.matching ?? seen.total, "key")}; history ${seen.history}${seen.ttl_s ? `, kept for ${seconds(seen.ttl_s)}` : ""}.</p>
       <${Table} name="keys" columns=${[{ id: "key", title: "Key", wrap: true, show: (row) => html`<a href=${link`buckets/${name}/${row.key}`}>${row.key}</a>` }, { id: "revisions", title: "Revisions", number: true, show: (row) => count(row.revisions) }]} rows=${seen.keys} empty="No keys here." />
       <${Part} seen=${seen} shown=${seen.keys.length} what="keys" go=${setOffset} />`
       : html`<${Waiting} error=${error} />`}`;
@@ -57,7 +57,7 @@ export function ObjectBucket({ name, session }) {
   if (!seen) return html`<h2>${name}</h2><${Waiting} error=${error} />`;
   const path = (object) => `/objects/${enc(name)}/${enc(object)}`;
   const columns = [
-    { id: "name", title: "Object", wrap: true, show: (row) => row.link ? row.name : html`<a href=${`/api${path(row.name)}`} download>${row.name}</a>` },
+    { id: "name", title: "Object", wrap: true, show: (row) => row.link ? row.name : html`<a href=${asked(path(row.name))} download>${row.name}</a>` },
     { id: "bytes", title: "Size", number: true, show: (row) => bytes(row.bytes) }, { id: "time", title: "Changed", show: (row) => time(row.time) },
     { id: "description", title: "Description", wrap: true }, { id: "link", title: "Link", wrap: true },
     { id: "actions", title: "Actions", plain: true, value: () => "", show: (row) => html`<${Actions} readOnly=${session.read_only} actions=${[{ title: "Delete", danger: true, name: row.name, run: (body) => api(path(row.name), { method: "DELETE", body }).then(() => { reload(); }) }]} />` },
@@ -69,7 +69,7 @@ export function ObjectBucket({ name, session }) {
     return `${done.name} stored: ${bytes(done.bytes)}`;
   };
   const actions = [{ title: "Upload", text: "Stores a file as an object. One that is there stays, unless it may be replaced.", fields: [{ id: "file", title: "File", blob: true }, { id: "name", title: "Name, if not the file's" }, { id: "replace", title: "Replace one of this name", choices: ["no", "yes"], start: "no" }], run: (said, told) => put({ ...said, replace: said.replace === "yes" }, told) },
-    { title: "Delete the bucket", danger: true, name, text: "Deletes the bucket with all its objects, for good.", run: (body) => api(`/objects/${enc(name)}`, { method: "DELETE", body }).then(() => { location.hash = "#/buckets"; }) }];
+    { title: "Delete the bucket", danger: true, name, text: "Deletes the bucket with all its objects, for good.", run: (body) => api(`/objects/${enc(name)}`, { method: "DELETE", body }).then(() => { location.hash = page("buckets"); }) }];
   return html`<div class="bar"><h2>${name}</h2><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${actions} /></div>
     <${Table} name="objects" columns=${columns} rows=${seen.objects.map((row) => ({ ...row, key: row.name }))} empty="No objects here." />`;
 }

@@ -22,7 +22,7 @@ export const newConsumer = (stream) => ({ title: "Create a consumer", button: "C
   fields: [{ id: "name", title: "Name" }, { id: "filter_subjects", title: "Only these subjects, separated by spaces", list: true },
     { id: "deliver_policy", title: "Begin with", choices: ["all", "new", "last", "last_per_subject"], start: "all" },
     { id: "ack_wait", title: "Deliver again, if not acknowledged within (30s, 5m)", start: "30s" },
-    { id: "max_deliver", title: "At most so many deliveries", number: true }, { id: "max_ack_pending", title: "At most so many unacknowledged", number: true },
+    { id: "max_deliver", title: "Most deliveries of a message", number: true }, { id: "max_ack_pending", title: "Most unacknowledged messages", number: true },
     { id: "description", title: "Description" }],
   run: ({ name, ack_wait, ...config }) => api(`/streams/${enc(stream)}/consumers`, { method: "POST", body: { config: { ...config, durable_name: name || "", ack_policy: "explicit", ...(ack_wait ? { ack_wait: spanOf(ack_wait) * 1e9 } : {}) } } })
     .then((made) => { location.hash = link`streams/${stream}/consumers/${made.name}`; return `${made.name} created`; }) });

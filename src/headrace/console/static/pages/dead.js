@@ -1,5 +1,5 @@
 // The dead letters of a stream: listed and counted, looked at, and sent again.
-import { html, api, bytes, count, enc, link, time, useState } from "/lib.js";
+import { html, api, bytes, count, enc, link, plural, time, useState } from "/lib.js";
 import { read, useAddress, write } from "/address.js";
 import { Actions, Dialog, Payload, Table, Waiting, useDocument } from "/parts.js";
 
@@ -63,7 +63,7 @@ export function DeadLetters({ stream, session }) {
     <form class="bar" onSubmit=${show}>${field("subject", "Subject or pattern of the letters")}${field("consumer", "Consumer or group")}<button class="primary">Show</button></form>
     ${counts && counts.letters > 0 && html`<${Table} name="counts of dead letters" filter=${false} columns=${COUNTS} rows=${counts.counts.map((row) => ({ ...row, key: `${row.from} ${row.error}` }))} sort=${{ id: "letters", down: true }} empty="" />
       ${counts.next > 0 && html`<p class="soft">Counted in the first ${count(counts.looked)} messages; headrace dead count ${stream} counts all.</p>`}`}
-    ${seen ? html`<p class="soft" role="status">${count(seen.letters.length)} dead letters in ${count(seen.looked)} messages${from ? ` from ${from} on` : ""}${seen.next ? "" : "; that is all"}.</p>
+    ${seen ? html`<p class="soft" role="status">${plural(seen.letters.length, "dead letter")} in ${plural(seen.looked, "message")}${from ? ` from ${from} on` : ""}${seen.next ? "" : "; that is all"}.</p>
       <${Table} name="dead letters" filter=${false} columns=${columns} rows=${seen.letters.map((row) => ({ ...row, key: row.seq }))} empty=${`Stream ${stream} has no such dead letter${from || seen.next ? " here" : ""}.`} />
       <p class="bar">${from && html`<button onClick=${() => setFrom("")}>From the beginning</button>`}${seen.next > 0 && html`<button onClick=${() => setFrom(String(seen.next))}>Go on from ${count(seen.next)}</button>`}</p>` : html`<${Waiting} error=${error} />`}
     ${open !== null && html`<${Letter} path=${path} stream=${stream} sequence=${open} readOnly=${session.read_only} onSent=${changed} onClose=${() => setOpen(null)} />`}`;

@@ -1,5 +1,5 @@
 // The messages of a stream. Only the lines in view are in the page; more are fetched as one scrolls, both ways.
-import { html, api, bytes, count, enc, link, time, useCallback, useEffect, useLayoutEffect, useRef, useState } from "/lib.js";
+import { html, api, asked, bytes, count, enc, link, plural, time, useCallback, useEffect, useLayoutEffect, useRef, useState } from "/lib.js";
 import { useAddress } from "/address.js";
 import { Actions, Dialog, Payload, Problem, Waiting, toast, useDocument } from "/parts.js";
 import { Search } from "/pages/search.js";
@@ -158,7 +158,7 @@ function Pages({ path, filter, markers, place, onOpen }) {
   if (!state.loaded) return html`<${Waiting} />`;
   const all = rows.current;
   return html`<${Problem} error=${state.error} />
-    ${state.version > 0 && html`<p class="soft">${count(state.total)} messages, sequences ${count(state.first)} to ${count(state.last)}${filter ? `; shown are those of ${filter}` : ""}.</p>`}
+    ${state.version > 0 && html`<p class="soft">${plural(state.total, "message")}, sequences ${count(state.first)} to ${count(state.last)}${filter ? `; shown are those of ${filter}` : ""}.</p>`}
     ${HEAD}
     <div class="list" ref=${room} onScroll=${check} role="region" tabindex="0" aria-label="Messages"><div class="room" style=${{ height: `${all.length * LINE}px` }}>
       ${all.slice(view.first, view.last).map((row, index) => html`<${Line} key=${row.seq} row=${row} top=${(view.first + index) * LINE} onOpen=${onOpen} />`)}
@@ -172,7 +172,7 @@ function Follow({ path, filter, markers, onOpen }) {
   const [state, setState] = useState({ version: 0, skipped: 0, open: false, error: null });
   const [view, measure] = useWindow(room, state.version);
   useEffect(() => {
-    const source = new EventSource(`/api${path}/follow?subject=${enc(filter)}${markers ? "&markers=1" : ""}`);
+    const source = new EventSource(asked(`${path}/follow?subject=${enc(filter)}${markers ? "&markers=1" : ""}`));
     let due = 0;
     const draw = () => {
       due = 0;
@@ -212,6 +212,6 @@ function Message({ path, sequence, readOnly, onOpen, onClose }) {
       ${seen.headers.length > 0 && html`<h3>Headers</h3><dl>${seen.headers.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`}
       <h3>Payload</h3><${Payload} payload=${seen.payload} />` : html`<${Waiting} error=${error} />`}
     <p class="bar"><button onClick=${onClose}>Close</button><button onClick=${() => beside(false)}>Previous</button><button onClick=${() => beside(true)}>Next</button>
-      ${seen && html`<button onClick=${copy}>Copy</button><a class="button" download href=${`/api${path}/messages/${sequence}/payload`}>Download</a>`}<span class="grow"></span>
+      ${seen && html`<button onClick=${copy}>Copy</button><a class="button" download href=${asked(`${path}/messages/${sequence}/payload`)}>Download</a>`}<span class="grow"></span>
       ${seen && html`<${Actions} readOnly=${readOnly} actions=${[publishing(path, seen), remove]} />`}</p></${Dialog}>`;
 }

@@ -1,5 +1,5 @@
 // Search in the messages of a stream: a bounded part for each answer, and a button that goes on.
-import { html, api, count, enc, useEffect, useState } from "/lib.js";
+import { html, api, count, enc, plural, useEffect, useState } from "/lib.js";
 import { read, write } from "/address.js";
 import { Problem } from "/parts.js";
 
@@ -51,7 +51,7 @@ export function Search({ path, subject, line, head, onOpen }) {
       <input name="until" defaultValue=${read("until")} aria-label="Until this time" placeholder="until 2026-01-31 13:00" size="18" />
       <button class="primary" disabled=${busy}>Find</button></form>
     <${Problem} error=${error} />
-    ${asked !== null && html`<p class="soft" role="status">${busy ? "Looking …" : `${count(rows.length)} found in ${count(looked)} messages${next ? "" : "; that is all"}.`}
+    ${asked !== null && html`<p class="soft" role="status">${busy ? "Looking …" : `${count(rows.length)} found in ${plural(looked, "message")}${next ? "" : "; that is all"}.`}
       ${!busy && next > 0 && html` <button onClick=${() => look(asked, next, state)}>Go on from ${count(next)}</button>`}</p>
     ${head}<div class="list" role="region" tabindex="0" aria-label="Found messages"><div class="room" style=${{ height: `${rows.length * LINE}px` }}>
       ${rows.map((row, index) => html`<${line} key=${row.seq} row=${row} top=${index * LINE} onOpen=${onOpen} />`)}</div></div>`}`;

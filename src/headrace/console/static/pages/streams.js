@@ -1,4 +1,4 @@
-import { html, api, ago, bytes, count, enc, link, rate, time, useState } from "/lib.js";
+import { html, api, ago, bytes, count, enc, link, plural, page, rate, time, useState } from "/lib.js";
 import { useAddress } from "/address.js";
 import { Edit } from "/editing.js";
 import { Actions, Config, Curves, Part, Table, Waiting, useDocument } from "/parts.js";
@@ -21,7 +21,7 @@ const NEW = { title: "Create a stream", button: "Create",
   fields: [{ id: "name", title: "Name" }, { id: "subjects", title: "Subjects, separated by spaces", list: true },
     { id: "storage", title: "Storage", choices: ["file", "memory"], start: "file" },
     { id: "retention", title: "Messages stay until", choices: ["limits", "workqueue", "interest"], start: "limits" },
-    { id: "allow_direct", title: "Direct get: many messages read at once", choices: ["no", "yes"], start: "no" }, { id: "max_msgs", title: "At most so many messages", number: true }, { id: "max_bytes", title: "At most so many bytes", number: true }],
+    { id: "allow_direct", title: "Direct get: many messages read at once", choices: ["no", "yes"], start: "no" }, { id: "max_msgs", title: "Most messages it may hold", number: true }, { id: "max_bytes", title: "Most bytes it may hold", number: true }],
   run: ({ allow_direct, ...config }) => api("/streams", { method: "POST", body: { config: { ...config, allow_direct: allow_direct === "yes" } } }).then((made) => { location.hash = link`streams/${made.name}`; return `${made.name} created`; }) };
 
 export function Streams({ session }) {
@@ -42,10 +42,10 @@ export function Stream({ name, session }) {
   const { row } = seen;
   const actions = [
     { title: "Purge", danger: true, name, text: "Removes messages for good. Without a field filled in: all of them.",
-      fields: [{ id: "subject", title: "Only this subject or pattern" }, { id: "below", title: "Only below this sequence", number: true }, { id: "keep", title: "Keep so many of the newest", number: true }],
-      run: (body) => api(`${path}/purge`, { method: "POST", body }).then((done) => { reload(); return `${count(done.purged)} messages removed`; }) },
+      fields: [{ id: "subject", title: "Only this subject or pattern" }, { id: "below", title: "Only below this sequence", number: true }, { id: "keep", title: "Keep this many of the newest", number: true }],
+      run: (body) => api(`${path}/purge`, { method: "POST", body }).then((done) => { reload(); return `${plural(done.purged, "message")} removed`; }) },
     { title: "Delete", danger: true, name, text: "Deletes the stream with its messages and consumers, for good.",
-      run: (body) => api(path, { method: "DELETE", body }).then(() => { location.hash = "#/streams"; return `${name} deleted`; }) },
+      run: (body) => api(path, { method: "DELETE", body }).then(() => { location.hash = page("streams"); return `${name} deleted`; }) },
   ];
   return html`<div class="bar"><h2>${name}</h2><span class="grow"></span>
       <a href=${link`streams/${name}/messages`}><button class="primary">Messages</button></a><a class="button" href=${link`streams/${name}/dead`}>Dead letters</a>${!session.read_only && html`<button onClick=${() => setEditing(true)}>Edit …</button>`}<${Actions} readOnly=${session.read_only} actions=${actions} /></div>

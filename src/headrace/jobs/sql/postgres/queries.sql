@@ -133,8 +133,9 @@ AND job.state = 1002
 RETURNING job.seq, job.ordering_key, job.created_us, job.retries;
 
 -- name: heartbeat_jobs
-UPDATE job SET lease_expires_us = least(:expires, lease_started_us + :total)
-FROM json_to_recordset(:items::json) AS item (seq bigint, lease text)
+UPDATE job SET lease_expires_us = least(:expires, lease_started_us + :total),
+    progress = coalesce(item.progress, job.progress)
+FROM json_to_recordset(:items::json) AS item (seq bigint, lease text, progress text)
 WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
 AND job.state = 1002 AND job.lease_started_us + :total > :now AND job.cancelled_us IS NULL
 RETURNING job.seq, job.lease_expires_us;
@@ -301,7 +302,8 @@ WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS
 -- name: page_jobs_of_state_after
 -- A page of the jobs of one consumer in one state. Those after :last were made after :until_us.
 SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
-    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, job.lease_started_us, job.progress,
+    job.message_seq, message.message_id
 FROM job JOIN message ON message.seq = job.message_seq
 WHERE job.consumer_seq = :consumer_seq AND job.state = :state AND job.seq < :at AND job.seq <= :last
 AND job.created_us <= :until_us
@@ -310,7 +312,8 @@ ORDER BY job.seq DESC LIMIT :n;
 -- name: page_jobs_of_message_after
 -- The same of one message, which has a job for each consumer at most. + 0: all jobs are not walked in order.
 SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
-    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, job.lease_started_us, job.progress,
+    job.message_seq, message.message_id
 FROM job JOIN message ON message.seq = job.message_seq
 JOIN consumer ON consumer.seq = job.consumer_seq AND consumer.removed_us IS NULL
 WHERE job.message_seq = :message_seq AND job.seq < :at AND job.created_us <= :until_us
@@ -320,7 +323,8 @@ ORDER BY job.seq + 0 DESC LIMIT :n;
 -- name: page_jobs_of_state_before
 -- A page of the jobs of one consumer in one state. Those after :last were made after :until_us.
 SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
-    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, job.lease_started_us, job.progress,
+    job.message_seq, message.message_id
 FROM job JOIN message ON message.seq = job.message_seq
 WHERE job.consumer_seq = :consumer_seq AND job.state = :state AND job.seq > :at AND job.seq <= :last
 AND job.created_us <= :until_us
@@ -329,7 +333,8 @@ ORDER BY job.seq ASC LIMIT :n;
 -- name: page_jobs_of_message_before
 -- The same of one message, which has a job for each consumer at most. + 0: all jobs are not walked in order.
 SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
-    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, job.lease_started_us, job.progress,
+    job.message_seq, message.message_id
 FROM job JOIN message ON message.seq = job.message_seq
 JOIN consumer ON consumer.seq = job.consumer_seq AND consumer.removed_us IS NULL
 WHERE job.message_seq = :message_seq AND job.seq > :at AND job.created_us <= :until_us
@@ -364,3 +369,34 @@ ORDER BY job.seq;
 SELECT job_seq, number, kind, started_us, duration_us, status, error, excerpt FROM attempt
 WHERE job_seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
 ORDER BY job_seq, seq;
+
+-- name: take_push_lanes
+-- Of those that a process has which is there, none.
+INSERT INTO push_lane (consumer_seq, node)
+SELECT consumer.seq, :node
+FROM json_array_elements_text(:seqs::json) AS wanted JOIN consumer ON consumer.seq = wanted.value::bigint
+ORDER BY consumer.seq
+ON CONFLICT (consumer_seq) DO UPDATE SET node = excluded.node
+WHERE NOT EXISTS (SELECT 1 FROM push_node WHERE push_node.node = push_lane.node);
+
+-- name: push_lanes_of
+SELECT consumer_seq FROM push_lane
+WHERE node = :node AND consumer_seq IN (
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+);
+
+-- name: drop_push_lanes
+DELETE FROM push_lane
+WHERE node = :node AND consumer_seq IN (
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+);
+
+-- name: add_calls
+INSERT INTO push_calls (consumer_seq, at_us, bucket, n)
+SELECT consumer.seq, :at_us, item.bucket, item.n
+FROM json_to_recordset(:items::json) AS item (channel text, consumer text, bucket smallint, n bigint)
+JOIN channel ON channel.channel_id = item.channel AND channel.removed_us IS NULL
+JOIN consumer ON consumer.channel_seq = channel.seq AND consumer.removed_us IS NULL
+    AND consumer.consumer_id = item.consumer
+ORDER BY consumer.seq, item.bucket
+ON CONFLICT (consumer_seq, at_us, bucket) DO UPDATE SET n = push_calls.n + excluded.n;

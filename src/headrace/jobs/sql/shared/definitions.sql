@@ -188,3 +188,12 @@ WHERE channel_seq = :channel_seq AND seq < :at AND removed_us IS NULL ORDER BY s
 -- name: page_consumers_before
 SELECT seq, consumer_id FROM consumer
 WHERE channel_seq = :channel_seq AND seq > :at AND removed_us IS NULL ORDER BY seq LIMIT :n;
+
+-- name: page_secrets
+-- What is secret of consumers, also of those whose jobs are still being removed.
+SELECT seq, token, previous_token, secrets FROM consumer WHERE seq > :after ORDER BY seq LIMIT :n;
+
+-- name: reseal_consumer
+UPDATE consumer SET token = :token, previous_token = :previous_token, secrets = :secrets
+WHERE seq = :seq AND token = :was_token AND coalesce(previous_token, '') = :was_previous
+    AND secrets = :was_secrets;

@@ -137,9 +137,11 @@ AND job.state = 1002
 RETURNING job.seq, job.ordering_key, job.created_us, job.retries;
 
 -- name: heartbeat_jobs
-UPDATE job SET lease_expires_us = min(:expires, lease_started_us + :total)
+UPDATE job SET lease_expires_us = min(:expires, lease_started_us + :total),
+    progress = coalesce(item.progress, job.progress)
 FROM (
-    SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.lease') AS lease
+    SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.lease') AS lease,
+        json_extract(value, '$.progress') AS progress
     FROM json_each(:items)
 ) AS item
 WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
@@ -296,7 +298,8 @@ DELETE FROM outcome WHERE seq IN (SELECT value FROM json_each(:seqs));
 -- name: page_jobs_of_state_after
 -- A page of the jobs of one consumer in one state. Those after :last were made after :until_us.
 SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
-    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, job.lease_started_us, job.progress,
+    job.message_seq, message.message_id
 FROM job INDEXED BY job_by_state JOIN message ON message.seq = job.message_seq
 WHERE job.consumer_seq = :consumer_seq AND job.state = :state AND job.seq < :at AND job.seq <= :last
 AND job.created_us <= :until_us
@@ -305,7 +308,8 @@ ORDER BY job.seq DESC LIMIT :n;
 -- name: page_jobs_of_message_after
 -- The same of one message, which has a job for each consumer at most.
 SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
-    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, job.lease_started_us, job.progress,
+    job.message_seq, message.message_id
 FROM job INDEXED BY job_by_message JOIN message ON message.seq = job.message_seq
 JOIN consumer ON consumer.seq = job.consumer_seq AND consumer.removed_us IS NULL
 WHERE job.message_seq = :message_seq AND job.seq < :at AND job.created_us <= :until_us
@@ -315,7 +319,8 @@ ORDER BY job.seq DESC LIMIT :n;
 -- name: page_jobs_of_state_before
 -- A page of the jobs of one consumer in one state. Those after :last were made after :until_us.
 SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
-    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, job.lease_started_us, job.progress,
+    job.message_seq, message.message_id
 FROM job INDEXED BY job_by_state JOIN message ON message.seq = job.message_seq
 WHERE job.consumer_seq = :consumer_seq AND job.state = :state AND job.seq > :at AND job.seq <= :last
 AND job.created_us <= :until_us
@@ -324,7 +329,8 @@ ORDER BY job.seq ASC LIMIT :n;
 -- name: page_jobs_of_message_before
 -- The same of one message, which has a job for each consumer at most.
 SELECT job.seq, job.consumer_seq, job.state, job.hold, job.priority, job.retries, job.claims, job.created_us,
-    job.changed_us, job.due_us, job.last_error, job.cancelled_us, message.message_id
+    job.changed_us, job.due_us, job.last_error, job.cancelled_us, job.lease_started_us, job.progress,
+    job.message_seq, message.message_id
 FROM job INDEXED BY job_by_message JOIN message ON message.seq = job.message_seq
 JOIN consumer ON consumer.seq = job.consumer_seq AND consumer.removed_us IS NULL
 WHERE job.message_seq = :message_seq AND job.seq > :at AND job.created_us <= :until_us
@@ -359,3 +365,28 @@ ORDER BY job.seq;
 SELECT job_seq, number, kind, started_us, duration_us, status, error, excerpt FROM attempt
 WHERE job_seq IN (SELECT value FROM json_each(:seqs))
 ORDER BY job_seq, seq;
+
+-- name: take_push_lanes
+-- Of those that a process has which is there, none.
+INSERT INTO push_lane (consumer_seq, node)
+SELECT consumer.seq, :node FROM json_each(:seqs) AS wanted CROSS JOIN consumer ON consumer.seq = wanted.value
+WHERE true
+ON CONFLICT (consumer_seq) DO UPDATE SET node = excluded.node
+WHERE NOT EXISTS (SELECT 1 FROM push_node WHERE push_node.node = push_lane.node);
+
+-- name: push_lanes_of
+SELECT consumer_seq FROM push_lane
+WHERE node = :node AND consumer_seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: drop_push_lanes
+DELETE FROM push_lane WHERE node = :node AND consumer_seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: add_calls
+INSERT INTO push_calls (consumer_seq, at_us, bucket, n)
+SELECT consumer.seq, :at_us, json_extract(value, '$.bucket'), json_extract(value, '$.n')
+FROM json_each(:items) AS item
+JOIN channel ON channel.channel_id = json_extract(value, '$.channel') AND channel.removed_us IS NULL
+JOIN consumer ON consumer.channel_seq = channel.seq AND consumer.removed_us IS NULL
+    AND consumer.consumer_id = json_extract(value, '$.consumer')
+WHERE true
+ON CONFLICT (consumer_seq, at_us, bucket) DO UPDATE SET n = push_calls.n + excluded.n;

@@ -104,7 +104,7 @@ class Restores:
 
     def finish(self, receiving: Receiving, check: Callable[[], None], then: Finished) -> None:
         """Make it a stream, with its consumers; ``then`` when that is durable, or when it failed."""
-        from .finishing import Finishing
+        from .restore_end import Finishing
 
         config, store = self._registry.making[receiving.config.name]
         assert store is not None  # it is open

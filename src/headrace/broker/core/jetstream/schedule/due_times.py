@@ -56,11 +56,11 @@ class DueTimes:
         return bool(self._order) and self._order[0] * _GRAIN_NS < now_ns + _GRAIN_NS
 
     def due(self, now_ns: int, most: int = 1 << 62) -> list[int]:
-        """Take out what is due by now, at most so many."""
+        """Take out what is due by now, at most ``most``."""
         return self._take(now_ns, most)
 
     def begun(self, now_ns: int, most: int) -> list[int]:
-        """Take out what may be due by now, but for the rounding, at most so many."""
+        """Take out what may be due by now, but for the rounding, at most ``most``."""
         return self._take(now_ns + _GRAIN_NS - 1, most)
 
     def _take(self, until_ns: int, most: int) -> list[int]:

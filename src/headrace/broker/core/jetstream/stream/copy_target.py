@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from .....message import StoredMessage
 from ...ports.storage import StreamStore
 from ..headers.published import MARK
 from ..headers.source import without_expectations
 from ..headers.ttl import expires_at
-from ..ports import Arrival, Copier, SourcePositions
+from ..ports import Copier, SourcePositions
 from ..publish.admission import Checks
+from .staging import Staging
 
 _PLACEHOLDERS_MAX: Final = 4096  # a longer gap begins a new segment instead
 _PLACEHOLDER: Final = b""  # no message has this subject
 
 
-class _Staging(Protocol):
-    is_plain: bool
-
-    @property
-    def time(self) -> Callable[[], int]: ...
-    def renamed(self, subject: bytes) -> bytes: ...
-    def check_quota(self, size: int) -> None: ...
-    def stage(
-        self,
-        subject: bytes,
-        headers: bytes,
-        payload: bytes,
-        arrival: Arrival | None = None,
-        at_ns: int = 0,
-    ) -> int: ...
-
-
 class CopyTarget:
     """Takes messages of the sources, or the mirrored stream, of one stream."""
 
-    def __init__(self, store: StreamStore, staging: _Staging, checks: Checks) -> None:
+    def __init__(self, store: StreamStore, staging: Staging, checks: Checks) -> None:
         self._store = store
         self._staging = staging
         self._checks = checks

@@ -6,7 +6,6 @@ message marks its subject. If each subject keeps one, the store notes which mess
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from .....api.streams import StreamConfig
@@ -16,11 +15,7 @@ from ..config.stream import refuses_when_full
 from ..context import Context
 from ..tick.removals import SLICE
 from ..tick.retry import Unread
-
-
-class _Removing(Protocol):
-    def removed(self, sequences: Sequence[int]) -> None: ...
-    def trim_old(self, before_ns: int) -> None: ...
+from .removing import Removing
 
 
 class Limited(Protocol):
@@ -32,7 +27,7 @@ class Limited(Protocol):
     unread: Unread
 
     @property
-    def removing(self) -> _Removing: ...
+    def removing(self) -> Removing: ...
     def writable(self) -> bool: ...
 
 

@@ -147,7 +147,7 @@ class PullQueue:
                 yield request
 
     def waiting_in(self, lanes: int) -> int:
-        """How many wait in the first so many lanes."""
+        """How many wait in the first ``lanes`` lanes."""
         if lanes == len(self._lanes):
             return self.waiting
         return sum(lane.waiting for lane in self._lanes[:lanes])

@@ -1,0 +1,184 @@
+"""``headrace jobs serve`` and what else works on the database itself: its options, and what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Final
+
+import click
+
+from ...jobs.config import Config, load_config
+from .. import loop_factory
+from ..shared.errors import Failure
+from ..shared.notify import tell_manager
+from ..shared.output import Output
+from ..shared.verbs import Declare
+from .database import VARIABLE
+
+__all__ = [
+    "ARCHIVE_OPTIONS",
+    "CONFIG_OPTIONS",
+    "SERVE_OPTIONS",
+    "archive_read_command",
+    "configuration",
+    "prune_command",
+    "serve_command",
+]
+
+Args = SimpleNamespace
+
+_SERVE_FLAGS: Final[tuple[tuple[str, type, str], ...]] = (
+    ("host", str, "address to listen on (default 127.0.0.1)"),
+    ("port", int, "port to listen on, 0 for any (default 8080)"),
+    (
+        "database",
+        str,
+        "sqlite:///path.db or postgresql://… without a password (sqlite:///headrace-jobs.db)",
+    ),
+    ("database_threads", int, "connections to PostgreSQL (default 8)"),
+    (
+        "max_retries",
+        int,
+        "retries of new consumers (default 17: with their delays, more than a day)",
+    ),
+    ("rational_delay_seconds", float, "added to the time limit of a pull job (default 2)"),
+    ("connection_timeout_seconds", float, "time limit of a push call or a pull job (default 30)"),
+    ("schedule_min_delay_seconds", float, "minimum delay of scheduled messages (default 120)"),
+    ("payload_bytes_max", int, "largest payload (default 1048576)"),
+    ("drain_seconds", float, "time to finish work in progress when stopped (default 15)"),
+    ("keep_messages_days", float, "age at which finished messages are removed (default: never)"),
+    ("keep_dead_days", float, "age at which dead letters are removed with them (default: never)"),
+    ("archive_directory", str, "where removed messages are kept as JSON lines (default: nowhere)"),
+)
+
+
+CONFIG_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        default=None,
+        metavar="FILE",
+        help="TOML file; flags override it",
+    ),
+    *(
+        click.option(
+            f"--{name.replace('_', '-')}", type=kind, default=None, help=text, metavar="VALUE"
+        )
+        for name, kind, text in _SERVE_FLAGS
+    ),
+    click.option(
+        "--database-file",
+        type=click.Path(path_type=Path, allow_dash=True),
+        default=None,
+        metavar="FILE",
+        help=f"a file with the address of the database, or - for standard input (or {VARIABLE})",
+    ),
+)
+
+ARCHIVE_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.argument("directory", type=click.Path(path_type=Path)),
+    click.option("--message", metavar="ID", help="the message of this id"),
+    click.option("--job", metavar="ID", help="the message of this job"),
+    click.option("--channel", help="of this channel only"),
+)
+
+SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.option(
+        "--allow-network",
+        "allow_networks",
+        multiple=True,
+        metavar="NETWORK",
+        help="a non-public network that push may call, such as 127.0.0.0/8; repeatable",
+    ),
+    click.option(
+        "--allow-host",
+        "allowed_hosts",
+        multiple=True,
+        metavar="NAME",
+        help="a name under which clients reach the service, beside this machine's own; repeatable",
+    ),
+    click.option("--https-only", flag_value=True, default=None, help="push to https URLs only"),
+    click.option("--no-push", "push", flag_value=False, default=None, help="never push"),
+    click.option(
+        "--insecure",
+        flag_value=True,
+        default=None,
+        help="allow other machines to connect without an admin token",
+    ),
+)
+
+
+def configuration(args: Args) -> Config:
+    """The settings of the file and the flags, checked."""
+    names = [name for name, _, _ in _SERVE_FLAGS]
+    names += ["allow_networks", "allowed_hosts", "https_only", "push", "insecure"]
+    given = {name: getattr(args, name, None) for name in names}
+    for name in ("allow_networks", "allowed_hosts"):
+        given[name] = list(given[name] or ()) or None
+    given["admin_token"] = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN") or None
+    given["encryption_keys"] = os.environ.get("HEADRACE_JOBS_ENCRYPTION_KEYS", "").split() or None
+    return load_config(
+        args.config, {name: value for name, value in given.items() if value is not None}
+    )
+
+
+def serve_command(args: Args) -> int:
+    from ...jobs.server import serve
+
+    config = configuration(args)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+
+    def ready(url: str) -> None:
+        print(f"headrace jobs: listening on {url}", flush=True)
+        tell_manager("READY=1", f"STATUS=listening on {url}")
+
+    gc.freeze()
+    gc.set_threshold(
+        10_000, 10, 5_000
+    )  # few requests leave cycles: looking for them took a twentieth
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        read_again = None if args.config is None else partial(configuration, args)
+        runner.run(serve(config, ready, read_again, partial(tell_manager, "STOPPING=1")))
+    return 0
+
+
+def prune_command(args: Args) -> int:
+    from ...jobs.server import make_maintenance, make_runtime
+
+    config = configuration(args)
+
+    async def prune() -> dict[str, int]:
+        runtime = make_runtime(config)
+        await runtime.start()
+        try:
+            return (await make_maintenance(runtime, config).retain()).rows
+        finally:
+            await runtime.close()
+
+    rows = asyncio.run(prune())
+    print("removed " + ", ".join(f"{count} {table}" for table, count in sorted(rows.items())))
+    return 0
+
+
+def archive_read_command(args: Args) -> int:
+    """Show archived messages, as they were written."""
+    from ...jobs.archive import read_archive
+
+    if args.job is None and args.message is None:
+        raise Failure("say what to look for: --message ID or --job ID")
+    found = list(
+        read_archive(args.directory, channel=args.channel, message=args.message, job=args.job)
+    )
+    form = args.output.form
+    Output("json" if form == "text" else form).show(found)
+    if not found:
+        raise Failure("the archive has no such message or job")
+    return 0

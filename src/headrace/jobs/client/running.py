@@ -1,0 +1,193 @@
+"""A job while a worker works on it: what its handler can say and ask, and how the handler is called."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+)
+from typing import Any, Final, Literal
+
+from .calls import LeasedJob, Progress
+from .threads import Threads
+
+__all__ = ["Handler", "Hook", "JobCancelled", "RunningJob", "Turn", "is_async"]
+
+Over = Literal["cancelled", "lost", "stopped"]
+
+_NOT_OURS: Final = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
+_WHY: Final = {
+    "cancelled": "the job was cancelled",
+    "lost": "the lease is over: another worker has the job, or will have it",
+    "stopped": "the worker ends, and has given the job back",
+}
+
+
+class JobCancelled(Exception):  # noqa: N818 - it is no error of anybody's
+    """Raised by ``raise_if_cancelled``: nobody waits for this job's handler any more."""
+
+
+class RunningJob(LeasedJob, frozen=True, kw_only=True):
+    """The job that a handler is called with. Its methods may be called on any thread."""
+
+    _turn: Turn
+
+    def progress(self, done: float | None = None, note: str = "") -> None:
+        """Say how far it is: the share that is ``done``, 0 to 1, a ``note``, or both.
+
+        Lists and pages of jobs show what was said last. It goes with the next heartbeat, within a second
+        or so: what is said meanwhile is not. Raises ValueError for a share that is none.
+        """
+        self._turn.say(Progress.made(done, note))
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits for the handler any more: the job was cancelled, its lease was lost, or the
+        worker ends and has given it back. A coroutine is cancelled then; a function has to look, and return.
+        """
+        return self._turn.over is not None
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the worker is to end: what takes longer than its ``drain_s`` is given back then."""
+        return self._turn.is_stopping()
+
+    def raise_if_cancelled(self) -> None:
+        """Raise :class:`JobCancelled` if ``is_cancelled``: for loops of functions that block."""
+        if self._turn.over is not None:
+            raise JobCancelled(_WHY[self._turn.over])
+
+
+Handler = Callable[[RunningJob], Awaitable[Any]] | Callable[[RunningJob], Any]
+Hook = Callable[[RunningJob], AbstractContextManager[object] | AbstractAsyncContextManager[object]]
+
+
+class Turn:
+    """What worker and handler know of one job that is worked on.
+
+    Attributes:
+        job: as it was claimed.
+        over: why nobody waits for its handler any more.
+        told: whether its newest progress was sent.
+        on_thread: whether its handler is a function that runs now, which cannot be cancelled.
+    """
+
+    __slots__ = ("_notify", "is_stopping", "job", "on_thread", "over", "progress", "told")
+
+    def __init__(
+        self, job: LeasedJob, is_stopping: Callable[[], bool], notify: Callable[[], None]
+    ) -> None:
+        self.job = job
+        self.is_stopping = is_stopping
+        self._notify = notify
+        self.over: Over | None = None
+        self.progress: Progress | None = None
+        self.told = True
+        self.on_thread = False
+
+    def running_job(self) -> RunningJob:
+        """The job as its handler gets it."""
+        given = {name: getattr(self.job, name) for name in LeasedJob.__struct_fields__}
+        return RunningJob(**given, _turn=self)
+
+    def say(self, progress: Progress) -> None:
+        """The handler is so far. On any thread."""
+        self.progress, self.told = progress, False
+        self._notify()
+
+    def news(self) -> Progress | None:
+        """The progress that was not sent yet."""
+        return None if self.told else self.progress
+
+    def was_sent(self, sent: Progress | None) -> None:
+        """The service has this progress."""
+        if sent is not None and sent is self.progress:
+            self.told = True
+
+    async def take(
+        self, handler: Handler, hooks: Sequence[Hook], threads: Threads, *, awaited: bool
+    ) -> BaseException | None:
+        """Run the handler with its hooks to its end. Returns what it raised, except for a cancellation."""
+        job = self.running_job()
+        if awaited:
+            return await _awaited(handler, hooks, job)
+        call = functools.partial(
+            contextvars.copy_context().run, functools.partial(_plain, handler, hooks, job)
+        )
+        self.on_thread = True
+        ended = await threads.run(call)
+        self.on_thread = False
+        if ended.error is not None:
+            return ended.error
+        if self.over is not None:
+            if inspect.iscoroutine(ended.result):
+                ended.result.close()
+            return None
+        try:
+            await _finished(ended.result)
+        except _NOT_OURS:
+            raise
+        except BaseException as error:
+            return error
+        return None
+
+
+async def _awaited(
+    handler: Handler, hooks: Sequence[Hook], job: RunningJob
+) -> BaseException | None:
+    try:
+        async with AsyncExitStack() as around:
+            for hook in hooks:
+                manager: Any = hook(job)
+                if hasattr(type(manager), "__aenter__"):
+                    await around.enter_async_context(manager)
+                else:
+                    around.enter_context(manager)
+            await _finished(handler(job))
+    except _NOT_OURS:
+        raise
+    except BaseException as error:
+        return error
+    return None
+
+
+def _plain(handler: Handler, hooks: Sequence[Hook], job: RunningJob) -> Any:
+    """On a thread. What it returns is awaited on the loop, where it can be."""
+    result: Any = None  # also where a hook keeps an error to itself
+    with ExitStack() as around:
+        for hook in hooks:
+            manager: Any = hook(job)
+            around.enter_context(manager)
+        result = handler(job)
+        if hooks and inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise TypeError(
+                "the handler returned something to await, which `around` would not be around; accepted is a "
+                "coroutine function (async def)"
+            )
+    return result
+
+
+async def _finished(result: Any) -> None:
+    """Await what can be: also what a plain callable returns is work that is still to be done."""
+    if inspect.isawaitable(result):
+        await result
+    elif inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise TypeError("the handler made a generator, which nobody runs; it must not yield")
+
+
+def is_async(handler: Handler) -> bool:
+    """Whether calling ``handler`` returns a coroutine without doing any work yet, as far as can be told."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 - its kind is asked, not whether it is there
+    )

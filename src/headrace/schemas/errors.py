@@ -1,0 +1,17 @@
+"""What can go wrong with a registry, apart from what is configured."""
+
+from __future__ import annotations
+
+from ..errors import HeadraceError
+
+
+class NoSchemaError(ValueError):
+    """A message does not say which schema it was written with, or nobody knows it."""
+
+
+class RegistryAwayError(HeadraceError):
+    """The registry does not answer, or says that it cannot now: it may be back soon."""
+
+
+class LookupEndedError(HeadraceError):
+    """Nothing is looked up any more."""

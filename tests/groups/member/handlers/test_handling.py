@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.client.handlers.failure import DeadLetter
+from headrace.groups import NotOwnedError
+from headrace.groups.member.handlers.handling import Handling
+from headrace.groups.member.ownership.lease import Generation, Lease
+
+
+class Held:
+    """A message that is not answered."""
+
+    is_answered = False
+
+    def __init__(self, generation: Generation) -> None:
+        self._generation = generation
+
+    @property
+    def is_owned(self) -> bool:
+        return self._generation.is_owned
+
+
+class Owner:
+    """A partition, its message, and whom failures are told to."""
+
+    def __init__(self, *outcomes: Exception | None) -> None:
+        self.reported: list[Exception] = []
+        self.calls = 0
+        self.loses_at = 0
+        self._outcomes = list(outcomes)
+        self.generation = Generation(17, (3,), Lease(2.5, since=0.0), lambda: 1.0)
+        self.message: Any = Held(self.generation)
+        shared: Any = SimpleNamespace(
+            js=SimpleNamespace(connection=SimpleNamespace(is_closed=False)),
+            on_failure=DeadLetter("dead", after=2, backoff=(0.0,)),
+            random=SimpleNamespace(random=lambda: 0.5),
+            report=self.reported.append,
+        )
+        self.handling = Handling(shared, self.generation, self.again)
+
+    async def again(self, message: Any) -> None:
+        self.calls += 1
+        if self.calls == self.loses_at:
+            self.generation.lease.end()
+        if (outcome := self._outcomes.pop(0)) is not None:
+            raise outcome
+
+    async def failed(self, error: Exception) -> None:
+        async with asyncio.timeout(5):
+            await self.handling.failed(self.message, error)
+
+
+@pytest.mark.parametrize("again", [NotOwnedError("taken"), ValueError("again")])
+async def test_a_message_that_is_taken_from_us_between_two_attempts_is_no_dead_letter(
+    again: Exception,
+) -> None:
+    """It is another owner's by then, and was published as one that cannot be handled."""
+    owner = Owner(again)
+    owner.loses_at = 1
+    first = ValueError("first")
+    await owner.failed(first)
+    assert owner.reported == [first, again]
+
+
+async def test_a_message_that_is_ours_is_handled_again() -> None:
+    owner = Owner(None)
+    first = ValueError("first")
+    await owner.failed(first)
+    assert (owner.calls, owner.reported) == (1, [first])

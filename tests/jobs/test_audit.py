@@ -1,0 +1,186 @@
+"""The audit log: each change with who, what, where from, and what came of it; no payloads and no secrets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headrace.jobs import limits
+from headrace.jobs.config import Config
+from headrace.jobs.errors import DatabaseUnavailableError
+from headrace.jobs.http.app import ENDPOINTS
+from headrace.jobs.maintenance import Maintenance
+from headrace.jobs.reload import apply_definitions, keep_of
+from headrace.jobs.service import auditing
+from jobs_world import PULL, World
+
+ADMIN = {"Authorization": "Bearer sesame"}
+FILLED = {
+    "channelId": "c",
+    "consumerId": "k",
+    "producerId": "p",
+    "messageId": "m",
+    "jobId": "1",
+    "scheduleId": "s",
+    "keyId": "0123456789abcdef",
+}
+
+
+async def entries(world: World, **query: str) -> list[dict[str, Any]]:
+    response = await world.http.get("/v2/audit", params=query, headers=ADMIN)
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()["entries"]
+    return found
+
+
+async def test_a_change_is_told_with_who_what_where_from_and_its_result(world: World) -> None:
+    world.runtime.admin_token = "sesame"
+    before = len(await entries(world))
+    headers = {**ADMIN, "X-Request-ID": "req-1"}
+    await world.http.patch("/v2/channel/c/consumer/k", json={"paused": True}, headers=headers)
+    made = {"name": "ci", "scopes": ["admin"], "channels": ["c"]}
+    key = (await world.http.post("/v2/keys", json=made, headers=ADMIN)).json()
+    own = {"Authorization": f"Bearer {key['key']}"}
+    await world.http.delete("/channel/c", headers={**own, "If-Match": '"0"'})
+    found = await entries(world)
+    assert len(found) == before + 3
+    refused, minted, paused = found[:3]
+    assert (
+        paused.items()
+        >= {
+            "who": "admin token",
+            "key": None,
+            "action": "PATCH /v2/channel/{channelId}/consumer/{consumerId}",
+            "object": "/v2/channel/c/consumer/k",
+            "channel": "c",
+            "address": "127.0.0.1",
+            "request_id": "req-1",
+            "result": "done",
+            "detail": "paused",
+        }.items()
+    )
+    assert minted["detail"] == f"key {key['id']} for admin in c"
+    assert refused["who"] == f"key {key['id']} ci"
+    assert refused["result"].startswith("412 ")
+    assert [one["object"] for one in await entries(world, key=key["id"])] == ["/channel/c"]
+    assert {one["channel"] for one in await entries(world, channel="c")} == {"c"}
+
+
+async def test_nothing_of_payloads_and_secrets_is_in_it(world: World) -> None:
+    await world.broadcast("payload-0815")
+    await world.http.post("/v2/channel/c/consumer/k/token", json={"token": "token-0815"})
+    secret = (await world.http.post("/v2/channel/c/consumer/k/secret", json={})).json()["secret"]
+    key = (await world.http.post("/v2/keys", json={"name": "x", "scopes": ["publish"]})).json()
+    url = {"callback_url": "http://name:password-0815@127.0.0.1/hook?token=0815", "type": "push"}
+    await world.http.patch("/v2/channel/c/consumer/k", json=url)
+    await world.http.put("/channel/d", data={"token": "channel-0815"})
+    schedule = {"cron": "@daily", "message": {"payload": "schedule-0815"}}
+    await world.http.put("/v2/channel/c/schedule/s", json=schedule)
+    await world.http.get("/channels", headers={"Authorization": "Bearer wrong-0815"})
+    text = str(await entries(world))
+    assert "0815" not in text
+    assert secret not in text
+    assert key["key"].split(key["id"] + "_")[1] not in text
+
+
+@pytest.mark.one_database
+async def test_each_route_that_changes_something_tells_its_refusal(world: World) -> None:
+    world.runtime.admin_token = "sesame"
+    for endpoint in ENDPOINTS:
+        if not endpoint.audited:
+            continue
+        path = endpoint.path.format(**FILLED)
+        headers = {"Authorization": "Bearer wrong"}
+        response = await world.http.request(endpoint.method, path, headers=headers)
+        newest = (await entries(world))[0]
+        assert newest["action"] == f"{endpoint.method} {endpoint.path}"
+        assert newest["result"].startswith(str(response.status_code)), newest
+
+
+@pytest.mark.one_database
+async def test_what_jobs_and_messages_do_by_themselves_is_not_told(world: World) -> None:
+    before = len(await entries(world))
+    await world.broadcast()
+    (job,) = await world.claim()
+    held = {"id": job["id"], "lease": job["lease"], "dead": True}
+    await world.lease("fail", jobs=[held])
+    await world.http.get("/v2/channel/c/jobs")
+    await world.http.post("/v2/channel/c/consumer/k/jobs/claim", json={}, headers={"X": "y"})
+    assert len(await entries(world)) == before
+    path = f"/channel/c/consumer/k/job/{job['id']}/requeue-dead-job"
+    await world.http.post(path, headers=PULL)
+    newest = (await entries(world))[0]
+    assert (newest["who"], newest["result"]) == ("token of a consumer", "done")
+
+
+async def test_a_change_that_is_not_stored_is_not_told_and_the_other_way_round(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = len(await entries(world))
+
+    def fails(*_: object) -> None:
+        raise DatabaseUnavailableError("gone")
+
+    monkeypatch.setattr(auditing, "note", fails)
+    await world.put("/channel/d", 503)
+    monkeypatch.undo()
+    assert (await world.http.get("/channel/d")).status_code == 404
+    assert len(await entries(world)) == before
+
+
+@pytest.mark.one_database
+async def test_whoever_knocks_all_day_does_not_fill_the_disk(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.runtime.admin_token = "sesame"
+    most = 5
+    monkeypatch.setattr(world.runtime.refusals, "_most", most)
+    before = len(await entries(world))
+
+    async def knock() -> None:
+        wrong = {"Authorization": "Bearer wrong"}
+        assert (await world.http.get("/channels", headers=wrong)).status_code == 403
+
+    await asyncio.gather(*(knock() for _ in range(9)))
+    assert len(await entries(world)) == before + most
+    assert "jobs_audit_left_out_total 4" in (await world.http.get("/metrics")).text
+    world.clock.advance(60)
+    await knock()
+    assert len(await entries(world)) == before + most + 1
+
+
+async def test_old_lines_are_removed_as_configured(world: World) -> None:
+    await world.put("/channel/old", token="t")
+    maintenance = Maintenance(world.runtime, keep_of(Config(keep_audit_days=2.0)))
+    world.clock.advance(1.9 * 86_400)
+    await maintenance.retain()
+    assert [one for one in await entries(world) if one["channel"] == "old"]
+    await world.put("/channel/new", token="t")
+    world.clock.advance(0.2 * 86_400)
+    await maintenance.retain()
+    assert {one["channel"] for one in await entries(world)} == {"new"}
+
+
+@pytest.mark.one_database
+async def test_definitions_of_the_configuration_are_told_when_they_are_new(
+    world: World,
+) -> None:
+    config = Config(producers={"shop": {"token": "t"}})
+    for _ in range(2):
+        await apply_definitions(world.runtime, config, world.runtime.options)
+    told = [one for one in await entries(world) if one["who"] == "configuration"]
+    assert len(told) == 1
+
+
+async def test_pages_follow_each_other(world: World) -> None:
+    for number in range(limits.PAGE_SIZE + 3):
+        await world.put(f"/channel/n{number}", token="t")
+    first = (await world.http.get("/v2/audit?channel=c")).json()
+    assert len(first["entries"]) < limits.PAGE_SIZE
+    page = (await world.http.get("/v2/audit")).json()
+    assert len(page["entries"]) == limits.PAGE_SIZE
+    following = (await world.http.get(page["pages"]["next"])).json()
+    back = (await world.http.get(following["pages"]["previous"])).json()
+    assert back["entries"] == page["entries"]
