@@ -68,6 +68,9 @@ NOT_TYPED: Final[dict[str, str]] = {
     "docs/pipelines.md": "pieces of one file; tests/pipeline/test_keys.py compares its keys",
     "docs/spark.md": "pieces of queries that never end; tests/spark/test_options.py compares its options",
     "docs/how-to/deploy.md": "asks for root, Docker or a cluster; tests/docs/test_packaging.py parses it",
+    "docs/how-to/jobs-access.md": "keys and certificates; tests/docs/test_commands.py parses its commands",
+    "docs/how-to/jobs-operate.md": "moves a service; tests/docs/test_commands.py parses its commands",
+    "docs/how-to/pipeline-standby.md": "asks for several machines; tests/docs/test_commands.py parses it",
     "docs/how-to/spark-cluster.md": "asks for a Spark cluster; tests/spark/test_spark_cluster.py runs one",
 }
 """Pages that nobody types, and why."""
