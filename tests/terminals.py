@@ -24,7 +24,7 @@ _SHELL: Final = re.compile(rb"reader (?P<status>\d+) % $|\[y/N\] $")
 _PYTHON: Final = re.compile(rb"(?:^|\n)(?:>>>|\.\.\.) $")
 _ROWS, _COLUMNS = 50, 200  # no line is broken in two
 _CTRL_C, _CTRL_D = b"\x03", b"\x04"
-_PROMPT_S: Final = 90.0  # the slowest command starts Spark
+_PROMPT_S: Final = 240.0  # the slowest command starts Spark, on a busy machine
 _LEAVES_S: Final = 20.0
 
 

@@ -87,8 +87,6 @@ def test_the_picture_of_the_demo_shows_what_is_in_the_data() -> None:
     )
     for each in HOURS:
         carried, added = (sum(part) / each.legs for part in zip(*found[each.hour], strict=True))
-        assert (each.legs, each.carried, each.added) == (
-            len(found[each.hour]),
-            pytest.approx(carried, abs=0.006),
-            pytest.approx(added, abs=0.006),
-        )
+        assert each.legs == len(found[each.hour])
+        assert each.carried == pytest.approx(carried, abs=0.006)
+        assert each.added == pytest.approx(added, abs=0.006)

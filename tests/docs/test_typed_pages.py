@@ -92,7 +92,7 @@ def prepare_shipping(url: str) -> None:
         js.create_stream(name="SHIPPING", subjects=["ship.*.*"], subject_transform=transform)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)  # some forty seconds on a quiet machine
 def test_the_lessons_are_typed_in_order_in_one_folder_and_then_the_guides(tmp_path: Path) -> None:
     if not peers.java_is_there():
         peers.missing_peer("Java", "install a JRE, 17 or newer")
@@ -109,6 +109,7 @@ def test_the_lessons_are_typed_in_order_in_one_folder_and_then_the_guides(tmp_pa
         assert "Traceback" not in screen
 
 
+@pytest.mark.timeout(600)
 def test_what_the_readme_shows_is_typed_after_its_program(tmp_path: Path) -> None:
     pieces = pieces_of(ROOT / "README.md")
     (program,) = [each for each in pieces if each.text.startswith("import asyncio\n")]
