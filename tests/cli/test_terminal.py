@@ -97,6 +97,7 @@ def test_a_question_is_answered_on_the_terminal(
         (("stream", "rm", "A"), "Really delete stream A"),
         (("stream", "edit", "A", "--max-msgs", "1"), "Really change stream A so"),
         (("stream", "purge", "A"), "Really "),
+        (("kv", "del", "B"), "Really delete bucket B"),
     ],
 )
 @pytest.mark.parametrize("after", ["", "y\n"])
@@ -110,10 +111,12 @@ def test_ctrl_c_at_a_question_changes_nothing_whatever_is_typed_after_it(
     js.create_stream(name="A", subjects=["a"])
     js.publish("a", b"kept")
     js.publish("a", b"kept")
+    js.create_key_value("B")
     status, shown = on_terminal(either_server, *words, typed={question: CTRL_C + after})
     assert status == 130, shown
     info = js.stream("A").info()
     assert (info.state.messages, info.config.max_msgs) == (2, -1)
+    assert js.key_value("B").status().bucket == "B"
     assert "Traceback" not in shown
 
 
