@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -89,6 +90,37 @@ def test_on_a_terminal_a_table_is_drawn_to_fit_it(colour: bool) -> None:
         assert 50 < max(map(len, lines)) <= 60
         assert "…" in text
         assert len([line for line in lines if "orders" in line or "word" in line]) == 1
+
+
+MANY = """
+from headrace.cli.shared.output import Output, Table
+headings = "CONSUMER", "KIND", "ACK", "ACK WAIT", "WAITING", "SHARE", "UNACKED", "AGAIN", "PULLS", "STATE"
+table = Table(headings, title="of ORDERS")
+table.add("billing", "pull", "explicit", "30s", "1,200", "100%", "0", "0", "512", "")
+Output().show({}, table)
+"""
+
+
+def test_columns_that_would_be_too_narrow_to_be_read_become_a_paragraph_for_each_row() -> None:
+    assert "CONSUMER" in drawn_on(120, MANY)
+    text = drawn_on(80, MANY)
+    assert text.splitlines() == [
+        "of ORDERS",
+        "billing",
+        "  KIND pull  ACK explicit  ACK WAIT 30s  WAITING 1,200  SHARE 100%  UNACKED 0 ",
+        "  AGAIN 0  PULLS 512 ",
+    ]
+
+
+def drawn_on(columns: int, program: str) -> str:
+    """What a program shows on a terminal of so many columns, without colours."""
+    ours, theirs = pty.openpty()
+    environ = {"COLUMNS": str(columns), "TERM": "xterm", "PATH": os.environ["PATH"]}
+    subprocess.run([sys.executable, "-c", program], stdout=theirs, env=environ, check=True)
+    os.close(theirs)
+    text = os.read(ours, 65_536).decode()
+    os.close(ours)
+    return re.sub(r"\x1b\[[\d;]*m", "", text)
 
 
 def test_the_widest_column_is_cut_first() -> None:

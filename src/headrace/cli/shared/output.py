@@ -172,6 +172,35 @@ def terminal(*, stderr: bool = False) -> Console | None:
 
 
 def _print_rich(table: Table, console: Console) -> None:
+    rows = [table.headings, *table.rows]
+    widths = fitting(rows, console.width)
+    if sum(widths) + _BETWEEN * len(widths) > console.width:
+        _print_records(table, console)
+    else:
+        _print_columns(table, widths, console)
+
+
+def _print_records(table: Table, console: Console) -> None:
+    """A paragraph for each row: for a terminal on which the columns would be too narrow to be read."""
+    from rich.text import Text
+
+    if table.title:
+        console.print(Text(table.title, "bold"))
+    for name, *cells in table.rows:
+        console.print(Text(printable(name), "bold cyan"))
+        pairs = zip(table.headings[1:], cells, strict=True)
+        line, long = Text(" "), 1
+        for heading, cell in ((heading, printable(cell)) for heading, cell in pairs if cell):
+            size = len(heading) + len(cell) + 3
+            if long > 1 and long + size > console.width:
+                console.print(line, soft_wrap=True)
+                line, long = Text(" "), 1
+            line.append(f" {heading}", "dim").append(f" {cell} ")
+            long += size
+        console.print(line, soft_wrap=True)
+
+
+def _print_columns(table: Table, widths: Sequence[int], console: Console) -> None:
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -185,7 +214,6 @@ def _print_rich(table: Table, console: Console) -> None:
         header_style="bold cyan",
         border_style="dim",
     )
-    widths = fitting([table.headings, *table.rows], console.width)
     for heading, width in zip(table.headings, widths, strict=True):
         # What does not fit is cut: a row stays a line, and --json has the whole.
         drawn.add_column(
