@@ -18,8 +18,8 @@ import pytest
 import peers
 from headrace.api.times import parse_time
 from headrace.message import StoredMessage
-from headrace.pipeline.opening.quick_path import FOLDER as QUICK_PATH
-from headrace.pipeline.session import FAST_LOCAL_CHECKPOINT
+from headrace.pipeline.session.opening.quick_path import FOLDER as QUICK_PATH
+from headrace.pipeline.session.session import FAST_LOCAL_CHECKPOINT
 from headrace.schemas.registry import SchemaRegistry
 from headrace.spark.control import Control
 from headrace.spark.gets import MessageGets

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.pipeline.reading import read
-from headrace.pipeline.run import run_here
+from headrace.pipeline.declaring.reading import read
+from headrace.pipeline.running.run import run_here
 from headrace.spark.link_pool import POOL
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import parse_options

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import peers
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.failures.servers import Servers, servers_of
-from headrace.pipeline.reading import read
 from waiting import until_here
 
 

@@ -10,14 +10,14 @@ from headrace import sync
 from headrace.api import pipelines
 from headrace.api.pipelines import PipelineRecord
 from headrace.errors import BucketNotFoundError
+from headrace.pipeline.checkpoints.totals import Batch, Totals
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared
-from headrace.pipeline.reading import read
-from headrace.pipeline.running import Watcher
+from headrace.pipeline.running.runner import Watcher
 from headrace.pipeline.seen.meter import Meter
 from headrace.pipeline.seen.notes import this_process
 from headrace.pipeline.seen.publishing import Publisher
 from headrace.pipeline.seen.recorder import Recorder, told
-from headrace.pipeline.totals import Batch, Totals
 from waiting import until_here
 
 from ..conftest import ORDERS

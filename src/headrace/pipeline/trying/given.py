@@ -16,8 +16,8 @@ from ...spark.link import Link
 from ...spark.options import SourceOptions
 from ...spark.rows import Chunk
 from ...wire import encode_headers
-from ..checking import JETSTREAM, source_options
 from ..model import Source
+from ..options import JETSTREAM, source_options
 from ..problems import PipelineError, Place, Problem, did_you_mean
 from .cases import Given
 from .rows import Row
