@@ -13,12 +13,12 @@ import pytest
 
 import peers
 from headrace.errors import AuthorizationError, ConfigurationError
-from headrace.spark import link as link_module
-from headrace.spark.control import Control
-from headrace.spark.link import Link
+from headrace.spark.links import link as link_module
+from headrace.spark.links.control import Control
+from headrace.spark.links.link import Link
 from headrace.spark.options import parse_options
-from headrace.spark.planning import Slice
-from headrace.spark.tasks import read_slice
+from headrace.spark.planning.slices import Slice
+from headrace.spark.tasks.read_slice import read_slice
 from headrace.wire import INFO, Frame, Parser
 from token_forge import Key, credentials, token
 

@@ -25,7 +25,7 @@ from headrace.pipeline.queries.frames import Frames, start
 from headrace.pipeline.running.run import replay, run_here
 from headrace.pipeline.seen.status import status_of
 from headrace.pipeline.triggers import AVAILABLE_NOW
-from headrace.spark.lost import Loss
+from headrace.spark.lost_messages import Loss
 
 from .conftest import ON_OURS, Feed
 

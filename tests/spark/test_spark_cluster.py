@@ -23,10 +23,10 @@ import pytest
 import peers
 import shipping
 from headrace.errors import HeadraceError
-from headrace.spark.control import Control
-from headrace.spark.gets import MessageGets
-from headrace.spark.link import Link
+from headrace.spark.links.control import Control
+from headrace.spark.links.link import Link
 from headrace.spark.options import Connection
+from headrace.spark.reading.message_gets import MessageGets
 from headrace.sync import connect
 from headrace.sync.groups import PartitioningFilter, elastic
 from nats_cluster import Cluster

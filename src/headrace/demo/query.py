@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..pipeline.checkpoints.totals import Batch, Totals, ViewRows
     from ..pipeline.failures.supervising import Outage
     from ..pipeline.running.runner import Ended, Runner
-    from ..spark.lost import Loss
+    from ..spark.lost_messages import Loss
 
 FILE: Final = Path(__file__).with_name("flights.toml")
 VIEW: Final = "checked"

@@ -9,8 +9,8 @@ from typing import Final
 
 from ..api.times import format_time, parse_time
 from ..errors import ConfigurationError
-from ..spark.control import Control
-from ..spark.link import Link
+from ..spark.links.control import Control
+from ..spark.links.link import Link
 from ..spark.options import SourceOptions
 from .checkpoints.bindings import has_content
 from .checkpoints.checkpoint import Generation, Start, checkpoint_of, exclusively, suffix_of

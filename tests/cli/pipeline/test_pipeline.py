@@ -24,7 +24,7 @@ from headrace.pipeline.failures.findings import Poison
 from headrace.pipeline.failures.supervising import Outage
 from headrace.pipeline.problems import Place, Problem
 from headrace.pipeline.running.runner import Ended
-from headrace.spark.lost import Loss
+from headrace.spark.lost_messages import Loss
 
 
 @pytest.fixture(scope="module")

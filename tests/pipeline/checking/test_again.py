@@ -15,9 +15,9 @@ from headrace.pipeline.checking.standing import refusal
 from headrace.pipeline.checkpoints.checkpoint import checkpoint_of
 from headrace.pipeline.checkpoints.totals import Batch, Totals
 from headrace.pipeline.declaring.reading import read
-from headrace.spark.control import Control
-from headrace.spark.driver import Driver
-from headrace.spark.link import Link
+from headrace.spark.batches.driver import Driver
+from headrace.spark.links.control import Control
+from headrace.spark.links.link import Link
 from headrace.spark.options import Connection, parse_options
 
 from ..conftest import ORDERS

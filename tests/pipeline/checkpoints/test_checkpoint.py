@@ -25,7 +25,7 @@ from headrace.pipeline.checkpoints.checkpoint import (
 from headrace.pipeline.checkpoints.totals import Batch, Totals, ViewRows
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared
-from headrace.spark.lost import Loss, read_losses, tell
+from headrace.spark.lost_messages import Loss, read_losses, tell
 
 from ..conftest import ORDERS
 

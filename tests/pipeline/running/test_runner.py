@@ -14,7 +14,7 @@ from headrace.pipeline.model import Declared, Sink
 from headrace.pipeline.problems import PipelineError, Problem
 from headrace.pipeline.running.runner import ASKING_S, Ended, Phase, Runner
 from headrace.pipeline.triggers import Trigger, parse_trigger
-from headrace.spark.lost import Loss
+from headrace.spark.lost_messages import Loss
 
 from ..conftest import ORDERS
 

@@ -21,7 +21,7 @@ from headrace.pipeline.running.runner import Ended
 from headrace.pipeline.seen.meter import FAILED, METRICS, STANDBYS, STATE, Meter
 from headrace.pipeline.seen.notes import this_process
 from headrace.pipeline.seen.recorder import Recorder, told
-from headrace.spark.lost import Loss
+from headrace.spark.lost_messages import Loss
 
 from ..conftest import ORDERS
 

@@ -19,7 +19,7 @@ from ...pipeline.ready.state import Ready
 from ...pipeline.running.run import log_of
 from ...pipeline.running.runner import Ended, Watcher
 from ...pipeline.seen.status import rfc3339
-from ...spark.lost import Loss
+from ...spark.lost_messages import Loss
 from ..shared.output import Output, json_text, terminal
 from .apart import apart
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from typing import Final, NamedTuple
 
-from ...spark.control import Control
-from ...spark.link import Link
-from ...spark.positions import locate
+from ...spark.links.control import Control
+from ...spark.links.link import Link
+from ...spark.planning.positions import locate
 from ..checkpoints.checkpoint import Generation, read_end
 from ..checkpoints.folders import is_local
 from ..checkpoints.totals import Totals

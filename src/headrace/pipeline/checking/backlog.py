@@ -13,10 +13,10 @@ from ...errors import ConfigurationError, HeadraceError
 from ...groups import ElasticGroup, StaticGroup, elastic, static
 from ...groups.errors import GroupNotFoundError
 from ...groups.lag import measure
-from ...spark.control import Control
-from ...spark.counted import counted_subjects
-from ...spark.link import Link, tls_context
+from ...spark.links.control import Control
+from ...spark.links.link import Link, tls_context
 from ...spark.options import Connection, SourceOptions
+from ...spark.planning.counted import counted_subjects
 from ...subjects import SubjectFilter
 from ..checkpoints.checkpoint import checkpoint_of, read_end
 from ..graph import streaming_of

@@ -12,11 +12,11 @@ from typing import Final
 
 from ...api.times import format_time
 from ...errors import ConfigurationError, HeadraceError
-from ...spark.control import Control
-from ...spark.link import Link
+from ...spark.batches.plans import counter
+from ...spark.links.control import Control
+from ...spark.links.link import Link
 from ...spark.options import SourceOptions, StartPosition, parse_options
-from ...spark.plans import counter
-from ...spark.positions import locate
+from ...spark.planning.positions import locate
 from ..checkpoints.plan_text import Window, is_only_for_streams, windows_of
 from ..model import Declared, Sink, Source
 

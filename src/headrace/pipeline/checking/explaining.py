@@ -12,13 +12,13 @@ from typing import Any
 
 from ...api.streams import StreamConfig
 from ...errors import HeadraceError
-from ...spark.control import Control
-from ...spark.counted import counted_subjects
-from ...spark.link import Link
+from ...spark.batches.plans import counter
+from ...spark.links.control import Control
+from ...spark.links.link import Link
 from ...spark.offsets import StreamHead
 from ...spark.options import SourceOptions, StartPosition, parse_options
-from ...spark.plans import counter
-from ...spark.positions import locate
+from ...spark.planning.counted import counted_subjects
+from ...spark.planning.positions import locate
 from ..checkpoints.checkpoint import checkpoint_of
 from ..graph import quarantined, sources_of
 from ..model import Declared, Sink, Source

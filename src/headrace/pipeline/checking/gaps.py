@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from ...documents import read_json
 from ...errors import ConfigurationError, HeadraceError
-from ...spark.control import Control
-from ...spark.link import Link
+from ...spark.links.control import Control
+from ...spark.links.link import Link
 from ...spark.loss import may_be_loss
 from ...spark.offsets import DataLossError, check_epoch, read_offsets
 from ..checkpoints.checkpoint import checkpoint_of, read_end

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ...documents import read_json
 from ...errors import AuthorizationError, ConnectFailedError, HeadraceError, TimeoutError_
-from ...spark.link import Link
+from ...spark.links.link import Link
 from ...spark.options import Connection
 from ...subjects import matches
 from ..model import Declared

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...sink_markers import SPACE
-from ...spark.control import Control
-from ...spark.link import Link
+from ...spark.links.control import Control
+from ...spark.links.link import Link
 from ...spark.options import Connection, SourceOptions
 from ...spark.sink.layout import Layout
 from ...spark.sink.target import target_of

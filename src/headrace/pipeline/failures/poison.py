@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import HeadraceError
-from ...spark.bad_messages import BadMessage, BadMessages
-from ...spark.control import Control
-from ...spark.gets import MessageGets
-from ...spark.link import Link
+from ...spark.links.control import Control
+from ...spark.links.link import Link
+from ...spark.links.outages import Patience
 from ...spark.options.values import BadRule
-from ...spark.patience import Patience
+from ...spark.reading.message_gets import MessageGets
+from ...spark.tasks.bad_messages import BadMessage, BadMessages
 from ..checking.ranges import NotSearchedError, Range, failed_batch
 from ..checkpoints.checkpoint import Generation
 from ..checkpoints.fingerprints import noted

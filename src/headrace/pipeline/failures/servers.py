@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...errors import AuthorizationError, ConnectionClosedError, HeadraceError, TimeoutError_
-from ...spark.link import Link
+from ...spark.links.link import Link
 from ...spark.options import Connection
 from ..graph import quarantined, sources_of
 from ..model import Declared, Sink

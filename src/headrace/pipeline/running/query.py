@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from ...spark.ending import announce, forget
-from ...spark.lost import Loss, read_losses
+from ...spark.lost_messages import Loss, read_losses
 from ..checkpoints.totals import Batch, ViewRows
 from ..failures.causes import SparkGoneError, gone
 from ..model import Declared

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from ...errors import HeadraceError
-from ...spark.lost import Loss
+from ...spark.lost_messages import Loss
 from ..checkpoints.totals import Batch, Totals
 from ..failures.causes import Cause, cause_of
 from ..failures.findings import Poison, Verdict

@@ -15,7 +15,7 @@ from pyspark.daemon import manager
 PRELOADED = (
     "headrace.spark.source",
     "headrace.spark.sink.writer",
-    "headrace.spark.tasks",
+    "headrace.spark.tasks.read_slice",
     "pyarrow",
 )
 
