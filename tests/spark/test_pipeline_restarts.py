@@ -124,13 +124,7 @@ class Heard:
 @pytest.fixture(params=[pytest.param("nats-server", marks=pytest.mark.peer), "headrace"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[peers.ServerProcess]:
     """A server of its own, which may be killed."""
-    folder = tmp_path / "server"
-    if request.param == "headrace":
-        made = peers.start_headrace(folder, flags=["--sync", "os"])
-    else:
-        made = peers.start_nats_server(folder)
-    yield made
-    made.stop()
+    yield from peers.either_running(request.param, tmp_path / "server")
 
 
 def publish(url: str, first: int, last: int) -> None:

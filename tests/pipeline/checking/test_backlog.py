@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import shutil
 import ssl
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 
 import peers
+from certificates import self_signed
 from headrace import sync
 from headrace.errors import ConfigurationError, ConnectFailedError
 from headrace.groups import PartitioningFilter
@@ -106,17 +105,7 @@ def test_a_group_is_asked_for_over_the_connection_of_the_source(
     nats_server: Callable[..., peers.ServerProcess],
     tmp_path: Path,
 ) -> None:
-    if shutil.which("openssl") is None:
-        peers.missing_peer("openssl", "install it")
-    subprocess.run(
-        [
-            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-            "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=nats",
-            "-addext", "subjectAltName=DNS:broker.example",
-        ],
-        cwd=tmp_path, check=True, capture_output=True,
-    )  # fmt: skip
-    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    cert, key = self_signed(tmp_path, name="nats", alternatives="DNS:broker.example")
     server = nats_server(
         config=f"""
         tls {{ cert_file: "{cert}", key_file: "{key}" }}

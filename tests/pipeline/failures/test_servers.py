@@ -16,12 +16,6 @@ from headrace.pipeline.failures.servers import Servers, servers_of
 from waiting import until_here
 
 
-def start(kind: str, folder: Path, port: int) -> peers.ServerProcess:
-    if kind == "headrace":
-        return peers.start_headrace(folder, flags=["--sync", "os"], port=port)
-    return peers.start_nats_server(folder, port=port)
-
-
 @pytest.mark.parametrize("kind", ["headrace", "nats-server"])
 def test_a_server_that_is_killed_or_frozen_is_away_until_it_is_there_again(
     kind: str, write: Callable[..., Path], tmp_path: Path, free_port: int
@@ -43,7 +37,7 @@ format = "noop"
 """
         )
     )
-    server = start(kind, tmp_path, free_port)
+    server = peers.start_either(kind, tmp_path, port=free_port)
     try:
         with servers_of(declared, time.time) as servers:
             check(servers, server, kind, tmp_path, free_port)

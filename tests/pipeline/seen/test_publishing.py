@@ -25,13 +25,7 @@ from ..conftest import ORDERS
 
 @pytest.fixture(params=[pytest.param("nats-server", marks=pytest.mark.peer), "headrace"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[peers.ServerProcess]:
-    folder = tmp_path / "server"
-    if request.param == "headrace":
-        made = peers.start_headrace(folder, flags=["--sync", "os"])
-    else:
-        made = peers.start_nats_server(folder)
-    yield made
-    made.stop()
+    yield from peers.either_running(request.param, tmp_path / "server")
 
 
 class Silent:
