@@ -19,6 +19,7 @@ from ...pipeline.ready.state import Ready
 from ...pipeline.running.run import log_of
 from ...pipeline.running.runner import Ended, Watcher
 from ...pipeline.seen.status import rfc3339
+from ...quantities import counted
 from ...spark.lost_messages import Loss
 from ..shared.output import Output, json_text, terminal
 from .apart import apart
@@ -242,9 +243,10 @@ class Picture:
         self._note = ""
         for each in ended:
             where = f" after batch {each.totals.last:,}" if each.totals.last >= 0 else ""
-            text = (
-                f"{each.query}: {each.state}{where}; {each.rows:,} rows in {each.batches:,} batches"
+            rows = (
+                f"{counted(each.rows, 'row')} in {each.batches:,} batch{'es' * (each.batches != 1)}"
             )
+            text = f"{each.query}: {each.state}{where}; {rows}"
             self._console.print(text, markup=False)
         for text in self._lost:
             self._console.print(text, style="yellow", markup=False)

@@ -46,6 +46,9 @@ class Pipeline:
                 self._lines[(key,)] = _caller_line()
         self._lines[("pipeline",)] = _caller_line()
 
+    def __repr__(self) -> str:
+        return f"<Pipeline {self._tree['pipeline']['name']!r}>"
+
     def source(self, name: str, **keys: Any) -> None:
         """A source: the keys of ``[sources.<name>]``."""
         self._add("sources", name, keys)
