@@ -10,17 +10,17 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
+from ...pipeline.checkpoints.totals import Batch, Totals
 from ...pipeline.failures.findings import Poison
 from ...pipeline.failures.supervising import Outage
 from ...pipeline.model import Declared
 from ...pipeline.problems import Problem
 from ...pipeline.ready.state import Ready
-from ...pipeline.run import log_of
-from ...pipeline.running import Ended, Watcher
-from ...pipeline.status import rfc3339
-from ...pipeline.totals import Batch, Totals
+from ...pipeline.running.run import log_of
+from ...pipeline.running.runner import Ended, Watcher
+from ...pipeline.seen.status import rfc3339
 from ...quantities import counted
-from ...spark.lost import Loss
+from ...spark.lost_messages import Loss
 from ..shared.output import Output, json_text, terminal
 from .apart import apart
 
