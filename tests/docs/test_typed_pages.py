@@ -65,7 +65,7 @@ NOT_TYPED: Final[dict[str, str]] = {
     "docs/jobs.md": "pieces for a service of one's own; tests/docs/test_commands.py parses its commands",
     "docs/metrics.md": "settings of Prometheus; tests/docs/test_commands.py parses its commands",
     "docs/outgrow.md": "asks for a cluster; tests/docs/test_commands.py parses its commands",
-    "docs/pipelines.md": "pieces of one file; tests/pipeline/test_keys.py compares its keys",
+    "docs/pipelines.md": "pieces of one file; tests/pipeline/declaring/test_keys.py compares its keys",
     "docs/spark.md": "pieces of queries that never end; tests/spark/test_options.py compares its options",
     "docs/how-to/deploy.md": "asks for root, Docker or a cluster; tests/docs/test_packaging.py parses it",
     "docs/how-to/jobs-access.md": "keys and certificates; tests/docs/test_commands.py parses its commands",
