@@ -29,9 +29,17 @@ STARTUP_SECONDS = 60.0  # it says when it is ready; a busy machine takes long
 STOP_SECONDS = 10.0
 PORTS = Ports()
 EITHER = ("nats-server", "headrace")
+EVERY_SERVER = bool(os.environ.get("HEADRACE_EVERY_SERVER"))
+PLAYED_ON = [
+    "headrace",
+    *([pytest.param("nats-server", marks=pytest.mark.peer)] if EVERY_SERVER else []),
+]
+"""The servers for what is decided beside the server, in Spark or in a pipeline: ours, in full both."""
 
 __all__ = [
     "EITHER",
+    "EVERY_SERVER",
+    "PLAYED_ON",
     "ServerProcess",
     "either_running",
     "missing_peer",

@@ -123,7 +123,7 @@ def server_url(request: pytest.FixtureRequest) -> str:
     return server.url
 
 
-ON_OURS = pytest.mark.parametrize("server_url", ["headrace"], indirect=True)
+ON_OURS = pytest.mark.parametrize("server_url", peers.PLAYED_ON, indirect=True)
 """For what Spark or the pipeline decides, whatever the server: played on one of them."""
 
 

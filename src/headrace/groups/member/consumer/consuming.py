@@ -349,13 +349,19 @@ class Consuming:
         return deleted
 
     async def _receive_last(self) -> None:
-        """Standing by, pull no more: what is under way by now has pinned us, and needs handing over, too."""
+        """Standing by, pull no more: what is under way by now has pinned us, and needs handing over, too.
+        Once we are pinned, and leave, nobody takes what came after the first of it: it is handed over."""
+        drained = self._spawn(self._consumption.drain(), "last pull")
         try:
             async with asyncio.timeout(self._shared.settings.ack_wait):
-                await self._consumption.drain()
+                await asyncio.wait([drained, self._worker], return_when=asyncio.FIRST_COMPLETED)
+                if drained.done():
+                    await drained
                 await self.settled()
         except TimeoutError:
             return  # the link is gone without a word: the pin will time out
+        finally:
+            drained.cancel()
 
     async def _hand_over(self) -> None:
         """Another instance goes on with the consumer, and at once."""
