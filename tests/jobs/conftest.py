@@ -34,6 +34,7 @@ TABLES += [
     "audit",
     "push_node",
     "push_calls",
+    "stream_cursors",
 ]
 
 
