@@ -18,12 +18,13 @@ from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.runtime import Runtime
 from headrace.jobs.store import open_database
 from headrace.jobs.streams.broker import Streams
+from headrace.jobs.streams.looking import remove_forgotten
 from jobs_contract import ContractTransport
 from jobs_endpoint import Endpoint
 from jobs_world import PRODUCER
 from waiting import until
 
-__all__ = ["ACK_WAIT_S", "StreamWorld", "stream_world"]
+__all__ = ["ACK_WAIT_S", "StreamWorld", "by_body", "stream_world"]
 
 ACK_WAIT_S = 2.0
 SUBJECTS = ("s.>",)
@@ -41,15 +42,15 @@ class StreamWorld:
     http: httpx2.AsyncClient = field(init=False)
     engine: PushEngine = field(init=False)
     _pushing: asyncio.Task[None] | None = None
+    _removing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """One process, with push."""
-        self.runtime = Runtime(
-            open_database(self.database_url, threads=4),
-            self.options,
-            streams=Streams(self.broker_url, ACK_WAIT_S),
-        )
+        streams = Streams(self.broker_url, ACK_WAIT_S)
+        database = open_database(self.database_url, threads=4)
+        self.runtime = Runtime(database, self.options, streams=streams)
         await self.runtime.start()
+        self._removing = asyncio.create_task(remove_forgotten(self.runtime, streams))
         transport = ContractTransport(create_app(self.runtime))
         self.http = httpx2.AsyncClient(transport=transport, base_url="http://jobs")
         self.push()
@@ -66,6 +67,9 @@ class StreamWorld:
             async with asyncio.timeout(20):
                 await self._pushing
             self._pushing = None
+        if self._removing is not None:
+            self._removing.cancel()
+            await asyncio.gather(self._removing, return_exceptions=True)
         await self.http.aclose()
         await self.runtime.close()
 

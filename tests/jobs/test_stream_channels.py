@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-import peers
 from headrace.jobs.push.signature import verify
 from jobs_endpoint import Call, Endpoint, answer
 from stream_channel_world import StreamWorld, by_body, stream_world
-
-if TYPE_CHECKING:
-    from headrace.broker.server import Broker
-
-
-@pytest.fixture(params=["headrace", "nats-server"])
-def broker_url(request: pytest.FixtureRequest) -> str:
-    """Our broker, and nats-server."""
-    if request.param == "headrace":
-        broker: Broker = request.getfixturevalue("broker")
-        return broker.client_url
-    started: Callable[..., peers.ServerProcess] = request.getfixturevalue("nats_server")
-    return started().url
 
 
 @pytest.fixture

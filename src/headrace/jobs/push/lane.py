@@ -153,7 +153,7 @@ class Lane:
         for job in jobs:
             call = asyncio.create_task(self._call(self.consumer, job))
             self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
+            call.add_done_callback(self._call_ended)
         if jobs:
             # There may be more jobs or none: the lane checks again when the first of these calls ends.
             parts.worked(self.part)
@@ -193,6 +193,10 @@ class Lane:
         self._note(called)
         self._throttle(called)
         self._results.append(called)
+
+    def _call_ended(self, call: asyncio.Task[None]) -> None:
+        """There is room for another one, and a result."""
+        self._calls.discard(call)
         self._stir.set()
 
     def _met(self, error: Exception, job: ClaimedJob) -> None:

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ...client import connect
-from ...errors import ConfigurationError, HeadraceError, JetStreamApiError, StreamNotFoundError
+from ...errors import (
+    ConfigurationError,
+    HeadraceError,
+    JetStreamApiError,
+    NoRespondersError,
+    StreamNotFoundError,
+)
 from .. import limits
 from ..channel_stream import ORDERING_KEY, ChannelStream
 from ..errors import JobsError
@@ -163,6 +169,8 @@ class Streams:
             raise JobsError(
                 status, code, f"the stream {stream.name}: {error}", "channelId"
             ) from error
+        except NoRespondersError as error:
+            raise JobsError(409, "other_stream", f"{error}", "X-Broker-Subject") from error
         except (HeadraceError, OSError) as error:
             raise BrokerUnavailableError(str(error)) from error
         return ack.seq, ack.duplicate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,6 +38,14 @@ def wanted(consumer: Consumer, ack_wait_s: float) -> dict[str, Any]:
         "filter_subject": one,
         "filter_subjects": () if one else patterns,
     }
+
+
+def _subjects(config: Any) -> set[str]:
+    return {*config.filter_subjects, config.filter_subject} - {""}
+
+
+def _subjects_of(consumer: Consumer) -> set[str]:
+    return set() if consumer.stream is None else set(consumer.stream.filter)
 
 
 def differs(config: Any, consumer: Consumer, ack_wait_s: float) -> bool:
@@ -84,18 +91,21 @@ async def find_durable(
     try:
         durable = await stream.consumer(cursor.durable)
     except ConsumerNotFoundError:
-        return await _again(stream, runtime, consumer, cursor, ack_wait_s, last, settle), created
-    found = durable.cached_info
-    if found is None or found.config.deliver_subject or found.config.ack_policy != "explicit":
-        # What cannot be changed back.
-        acked = cursor.acked_seq or 0
-        if found is not None:
-            acked = max(acked, found.ack_floor.stream_seq)
-        moved = replace(cursor, acked_seq=acked)
-        return await _again(stream, runtime, consumer, moved, ack_wait_s, last, settle), created
-    if differs(found.config, consumer, ack_wait_s):
-        await durable.update(**wanted(consumer, ack_wait_s))
-    return durable, created
+        why = "its durable consumer was gone from the broker"
+    else:
+        config = (durable.cached_info or await durable.info()).config
+        if config.deliver_subject or config.ack_policy != "explicit":
+            why = "its durable consumer was made into another kind"
+        elif _subjects(config) != _subjects_of(consumer):
+            # nats-server may go on by the subjects of before: one that is made anew does not.
+            why = "its durable consumer had other subjects"
+        else:
+            if differs(config, consumer, ack_wait_s):
+                await durable.update(**wanted(consumer, ack_wait_s))
+            return durable, created
+    await settle()
+    acked = min(cursor.acked_seq or 0, last)
+    return await _again(stream, runtime, consumer, cursor, ack_wait_s, acked, why), created
 
 
 async def _again(
@@ -104,18 +114,13 @@ async def _again(
     consumer: Consumer,
     cursor: Cursor,
     ack_wait_s: float,
-    last: int,
-    settle: Callable[[], Awaitable[None]],
+    acked: int,
+    why: str,
 ) -> Durable:
-    """The durable consumer was deleted, or made into another kind: another one goes on where it was."""
-    await settle()
-    acked = min(cursor.acked_seq or 0, last)
-    durable = await _make(
-        stream, consumer, cursor, ack_wait_s, _from(Replay(sequence=acked + 1), last)
-    )
-    told = (
-        f"its durable consumer was gone from the broker: another one goes on after sequence {acked}"
-    )
+    """Another durable consumer goes on where the one before was when it was noted last."""
+    begin = {"deliver_policy": "by_start_sequence", "opt_start_seq": acked + 1}
+    durable = await _make(stream, consumer, cursor, ack_wait_s, begin)
+    told = f"{why}: another one goes on after sequence {acked}"
     created = cursor.created or ""
     await runtime.database.write(lambda tx: cursors.move(tx, consumer, created, acked, told))
     return durable

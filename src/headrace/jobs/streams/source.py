@@ -49,7 +49,7 @@ class StreamSource:
         self, runtime: Runtime, consumer: Consumer, part: str, wake: Callable[[], None]
     ) -> None:
         self._runtime = runtime
-        self._consumer = consumer
+        self._consumer = self._served = consumer
         self._part = part
         self._wake = wake
         self._takes = self._compiled(consumer)
@@ -144,7 +144,7 @@ class StreamSource:
 
     async def _serve(self, streams: Streams) -> None:
         """Fetch until the definition, or the durable consumer, changes."""
-        self._changed = False
+        self._changed, self._served = False, self._consumer
         js = await streams.jetstream()
         found = find_durable(js, self._runtime, self._consumer, streams.ack_wait_s, self._settle)
         durable, created = await found
@@ -159,7 +159,7 @@ class StreamSource:
                 wait_s = _RECOVERING_FETCH_S if self._recovering else limits.STREAM_FETCH_S
                 batch = await self._unless_changed(durable.fetch(n, max_wait=wait_s))
                 if batch is None:
-                    return
+                    break
                 self._runtime.parts.worked(self._part)
                 self._add(prefix, batch.messages)
                 if batch.error is not None:
@@ -167,6 +167,7 @@ class StreamSource:
             is_due = self._now_s() - self._looked_s >= limits.STREAM_LOOK_S
             if (is_due or self._recovering) and not await self._look(durable, created):
                 return
+        await self._look(durable, created)  # by the definition of before
 
     async def _look(self, durable: Durable, created: str, *, first: bool = False) -> bool:
         """Ask the broker where the consumer is, and note it. Returns whether it is as it should be."""
@@ -183,12 +184,12 @@ class StreamSource:
             self._recovering = False
             self._waiting.recovered()
             self._wake()
+        is_ours = not differs(info.config, self._served, streams_of(runtime.streams).ack_wait_s)
         at = (created, info.ack_floor.stream_seq)
-        if at != self._noted:
+        if is_ours and at != self._noted:
             await runtime.database.write(lambda tx: cursors.move(tx, consumer, *at))
             self._noted = at
-        ack_wait_s = streams_of(runtime.streams).ack_wait_s
-        return not differs(info.config, consumer, ack_wait_s)
+        return is_ours
 
     def _room(self) -> int:
         """How many messages may be fetched; one in any case while those are awaited that were before."""
