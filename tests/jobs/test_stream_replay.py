@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import uvicorn
 
+from headrace.cli import main
+from headrace.jobs.client import AsyncJobsClient
+from headrace.jobs.http import create_app
 from headrace.jobs.models import rfc3339
 from jobs_endpoint import Endpoint, answer
 from jobs_world import PRODUCER
@@ -187,3 +194,61 @@ async def test_an_id_is_taken_once_and_a_batch_goes_to_the_stream(
     assert calls[b"c"]["x-headrace-subject"] == "s.c"
     await world.ask("PATCH", "/v2/channel/c", json={"draining": True})
     await world.broadcast("late", 409)
+
+
+@asynccontextmanager
+async def served(world: StreamWorld) -> AsyncIterator[str]:
+    """The service on a socket."""
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(world.runtime), lifespan="off", log_config=None)
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        await serving
+
+
+@pytest.mark.one_database
+async def test_commands_and_client_make_the_channel_show_where_it_is_and_deliver_again(
+    database_url: str, broker_url: str, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with (
+        stream_world(database_url, broker_url, define=False) as world,
+        served(world) as url,
+        AsyncJobsClient(url) as client,
+    ):
+
+        async def run(*words: str, status: int = 0) -> str:
+            assert await asyncio.to_thread(main, ["jobs", *words, "--url", url]) == status
+            shown = capsys.readouterr()
+            return shown.out + shown.err
+
+        await run(
+            *("channel", "c", "--stream", "S", "--stream-subject", "s.http"),
+            *("--stream-filter", "s.http", "--stream-filter", "s.a"),
+        )
+        assert (await client.channel("c"))["stream"] == {
+            "name": "S",
+            "subject": "s.http",
+            "filter": ["s.http", "s.a"],
+        }
+        said = await run("channel", "d", "--stream-subject", "s.b", status=1)
+        assert "go with --stream" in said
+        await world.consumer("h", endpoint)
+        await world.publish("a", "b")
+        await world.until_done(last=2)
+        text = await run("stream", "c", "h")
+        assert "done with: all up to sequence 2" in text
+        assert "under way: 0, to come: 0" in text
+        assert "the stream has sequences 1 to 2" in text
+        await run("stream", "c", "h", "--replay-from", "2")
+        await endpoint.wait_for(3)
+        assert by_body(endpoint) == {"a": 1, "b": 2}
+        both = ("--replay-from", "1", "--replay-since", "2026-01-01T00:00:00Z")
+        assert "exclude each other" in await run("stream", "c", "h", *both, status=1)
+        await client.set_stream("c", "S", subject="s.other")
+        await client.replay_stream("c", "h", since="2026-01-01T00:00:00Z")
+        await endpoint.wait_for(5)
+        await world.until_done(last=2)
+        assert (await client.stream_standing("c", "h"))["acknowledged"] == 2
