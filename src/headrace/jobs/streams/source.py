@@ -192,14 +192,18 @@ class StreamSource:
         return is_ours
 
     def _room(self) -> int:
-        """How many messages may be fetched; one in any case while those are awaited that were before."""
+        """How many messages to fetch now: none by ones and twos while there are others.
+
+        One in any case while those are awaited that were out before.
+        """
         return max(self._free(), int(self._recovering))
 
     def _free(self) -> int:
-        if self._waiting.size >= limits.STREAM_HELD_BYTES_MAX:
+        most = window(self._consumer)
+        free, left = most - len(self._waiting), limits.STREAM_HELD_BYTES_MAX - self._waiting.size
+        if free < most // 4 or left <= 0:
             return 0
-        room = (limits.STREAM_HELD_BYTES_MAX - self._waiting.size) // self._largest
-        return min(window(self._consumer) - len(self._waiting), max(1, room))
+        return min(free, max(1, left // self._largest))
 
     def _add(self, prefix: str, messages: Sequence[JetStreamMessage]) -> None:
         unwanted = []
