@@ -22,7 +22,7 @@ SOAK_ARGS ?=
 CHANGES_ARGS ?= --minutes 60
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-seconds test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web fuzz-broker deploys changes standby shortages pipeline-memory
+.PHONY: help env demo test test-seconds test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web fuzz-broker deploys changes standby shortages pipeline-memory both-servers
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,6 +125,9 @@ spark-cluster: env  ## a pipeline on a Spark cluster, beside three NATS servers;
 
 standby: env  ## runners of a pipeline killed and frozen, under each kind of lease on each kind of server
 	@HEADRACE_EVERY_LEASE=1 $(BIN)/pytest -s tests/pipeline/test_whole_runs.py tests/pipeline/test_surplus.py tests/pipeline/test_lost_java.py --timeout=0 $(UNGUARDED) $(PYTEST_ARGS)
+
+both-servers: env  ## all tests of Spark and of pipelines on both servers; the suite plays on ours what Spark decides
+	@HEADRACE_EVERY_SERVER=1 HEADRACE_EVERY_LEASE=1 $(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder tests/spark tests/pipeline $(PYTEST_ARGS)
 
 shortages: env  ## whole runs of pipelines on full disks and with too little memory for Java
 	@HEADRACE_SHORTAGES=1 $(BIN)/pytest -s tests/pipeline/test_short_of_disk_and_memory.py --timeout=0 $(UNGUARDED) $(PYTEST_ARGS)

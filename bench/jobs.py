@@ -17,10 +17,9 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from headrace.jobs.runtime import Runtime  # noqa: E402
 from headrace.jobs.service import consumers, definitions, leases, publishing  # noqa: E402
 from headrace.jobs.service.leases import Held  # noqa: E402
 from headrace.jobs.store import Tx, open_database  # noqa: E402
-from postgres_server import PostgresServer  # noqa: E402
+from jobs_databases import NAMES, databases  # noqa: E402
 
 BATCH = 100
 FILL_MESSAGES = """
@@ -356,10 +355,10 @@ asyncio.run(main())
 """
 
 
-def bench_procrastinate(server: PostgresServer, python: str, jobs: int) -> None:
+def bench_procrastinate(make: Callable[[str], str], python: str, jobs: int) -> None:
     """A procrastinate worker in one process, on the same server: fetch, run, finish."""
     for concurrency in (1, 20):
-        url = server.create(f"procrastinate_{concurrency}")
+        url = make(f"procrastinate_{concurrency}")
         done = subprocess.run(
             [python, "-c", PROCRASTINATE, url, str(jobs), str(concurrency)],
             capture_output=True,
@@ -388,26 +387,17 @@ async def bench_database(make: Callable[[str], str], name: str, args: argparse.N
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
-    parser.add_argument("--only", choices=("sqlite", "postgresql"))
+    parser.add_argument("--only", choices=NAMES)
     parser.add_argument("--backlog", type=int, default=1_000_000)
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--messages", type=int, default=2_000)
     parser.add_argument("--procrastinate", metavar="PYTHON", help="a Python that has it installed")
     args = parser.parse_args()
-    if args.only != "postgresql":
-        with tempfile.TemporaryDirectory() as directory:
-            asyncio.run(
-                bench_database(lambda tag: f"sqlite:///{directory}/{tag}.db", "sqlite", args)
-            )
-    if args.only != "sqlite":
-        server = PostgresServer(durable=True)
-        try:
-            server.start()
-            asyncio.run(bench_database(server.create, "postgresql", args))
-            if args.procrastinate:
-                bench_procrastinate(server, args.procrastinate, args.jobs // 4)
-        finally:
-            server.remove()
+    with closing(databases(args.only)) as each:
+        for database in each:
+            asyncio.run(bench_database(database.make, database.name, args))
+            if args.procrastinate and database.name == "postgresql":
+                bench_procrastinate(database.make, args.procrastinate, args.jobs // 4)
 
 
 if __name__ == "__main__":

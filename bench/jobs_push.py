@@ -16,16 +16,16 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import cpu
 from headrace.client import connect
 from headrace.jobs.client import JobsClient, OutgoingMessage
 from jobs import define, fill, report, running
+from jobs_databases import NAMES, Database, databases
 from jobs_single import Meter, service
 from peers import start_headrace
-from postgres_server import PostgresServer
 from waiting import until
 
 ENDPOINTS = 100
@@ -214,31 +214,25 @@ async def bench_stream(url: str, name: str, postmaster: int | None, calls: int) 
 BENCHES = {"plain": bench_plain, "keyed": bench_keyed, "stream": bench_stream}
 
 
-def run(make: Callable[[str], str], name: str, pid: int | None, args: argparse.Namespace) -> None:
+def run(database: Database, args: argparse.Namespace) -> None:
     for what, bench in BENCHES.items():
         if args.what in (None, what):
             calls = args.calls // 4 if what == "keyed" else args.calls
             for round_ in range(args.rounds):
-                asyncio.run(bench(make(f"{what}{round_}"), name, pid, calls))
+                url = database.make(f"{what}{round_}")
+                asyncio.run(bench(url, database.name, database.pid, calls))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
-    parser.add_argument("--only", choices=("sqlite", "postgresql"))
+    parser.add_argument("--only", choices=NAMES)
     parser.add_argument("--what", choices=tuple(BENCHES))
     parser.add_argument("--calls", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    if args.only != "postgresql":
-        with tempfile.TemporaryDirectory() as directory:
-            run(lambda tag: f"sqlite:///{directory}/{tag}.db", "sqlite", None, args)
-    if args.only != "sqlite":
-        server = PostgresServer(durable=True)
-        try:
-            server.start()
-            run(server.create, "postgresql", server.pid, args)
-        finally:
-            server.remove()
+    with closing(databases(args.only)) as each:
+        for database in each:
+            run(database, args)
 
 
 if __name__ == "__main__":

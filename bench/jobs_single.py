@@ -17,16 +17,15 @@ import json
 import os
 import statistics
 import subprocess
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import cpu
 from jobs import define, fill, percentile, report, running
-from postgres_server import PostgresServer
+from jobs_databases import NAMES, Database, databases
 from waiting import elapse
 
 ROUNDS = 3
@@ -441,7 +440,8 @@ def bench_procrastinate(url: str, python: str, many: int) -> None:
         )
 
 
-def run(make: Callable[[str], str], name: str, pid: int | None, args: argparse.Namespace) -> None:
+def run(database: Database, args: argparse.Namespace) -> None:
+    name, pid = database.name, database.pid
     works: dict[str, Callable[[str], Awaitable[None]]] = {
         "publish": lambda url: bench_publish(url, name, pid),
         "batches": lambda url: bench_batches(url, name, pid),
@@ -452,7 +452,7 @@ def run(make: Callable[[str], str], name: str, pid: int | None, args: argparse.N
     }
     for what, work in works.items():
         if args.what in (None, what):
-            _run(_wait(work(make(what))))
+            _run(_wait(work(database.make(what))))
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
@@ -470,25 +470,18 @@ async def _wait(work: Awaitable[None]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
-    parser.add_argument("--only", choices=("sqlite", "postgresql"))
+    parser.add_argument("--only", choices=NAMES)
     parser.add_argument("--what", choices=WHAT)
     parser.add_argument("--backlog", type=int, default=80_000)
     parser.add_argument("--many", type=int, default=1_000_000, help="waiting jobs of `backlog`")
     parser.add_argument("--procrastinate", metavar="PYTHON", help="a Python that has it installed")
     args = parser.parse_args()
-    if args.only != "postgresql":
-        with tempfile.TemporaryDirectory() as directory:
-            run(lambda tag: f"sqlite:///{directory}/{tag}.db", "sqlite", None, args)
-    if args.only != "sqlite":
-        server = PostgresServer(durable=True)
-        try:
-            server.start()
-            run(server.create, "postgresql", server.pid, args)
-            if args.procrastinate:
+    with closing(databases(args.only)) as each:
+        for database in each:
+            run(database, args)
+            if args.procrastinate and database.name == "postgresql":
                 many = args.many if args.what in (None, "backlog") else 0
-                bench_procrastinate(server.create("procrastinate"), args.procrastinate, many)
-        finally:
-            server.remove()
+                bench_procrastinate(database.make("procrastinate"), args.procrastinate, many)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
 """Whether the memory of a pipeline that runs for long stays as it is: many short batches.
 
 ``python bench/pipeline_memory.py [BATCHES] [MESSAGES A BATCH]``: what Java, its Python processes and the
-runner take, every twentieth of the way. Ends with status 1 where the last quarter takes more than the second
-one by over a tenth. The first quarter does not count: caches fill, and Java compiles.
+runner take, every twentieth of the way. Java's heap grows to its limit, whatever is in it; so what counts is
+what a collection of the garbage leaves of it, the least of each twentieth, and what Java takes beside it.
+Ends with status 1 where the last quarter takes more than the second one by over a tenth. The first quarter
+does not count: caches fill, and Java compiles.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -23,9 +26,10 @@ sys.path.append(str(HERE))
 
 import peers  # noqa: E402
 from headrace import sync  # noqa: E402
-from processes import is_java, share_mib, with_those_below  # noqa: E402
+from processes import is_java, java_heap_mib, share_mib, with_those_below  # noqa: E402
 
-HEAP = "700m"
+HEAP_MIB = 700
+COLLECTED = re.compile(r"->(\d+)M\(\d+M\)")  # of a line of Java's log of collections
 LOOKS = 20
 GROWS_MAX = 1.1
 LOOK_S = 0.5
@@ -38,7 +42,8 @@ checkpoint = "checkpoint"
 fast_local_checkpoint = true
 
 [spark.conf]
-"spark.driver.memory" = "{heap}"
+"spark.driver.memory" = "{heap}m"
+"spark.driver.extraJavaOptions" = "-Xlog:gc:file={log}"
 
 [sources.numbers]
 options = {{ stream = "NUMBERS", servers = "{url}", durable = "memory", maxOffsetsPerTrigger = {rows} }}
@@ -67,10 +72,11 @@ def passed(batches):
 
 
 class Taken(NamedTuple):
-    """Mebibytes that are resident."""
+    """Mebibytes that are resident; of the heap, those in use after a collection."""
 
     batches: int
-    java: float
+    heap: float
+    java: float  # beside the heap
     python: float
     runner: float
 
@@ -94,17 +100,19 @@ def _measure(folder: Path, url: str, batches: int, rows: int) -> list[Taken]:
     _fill(url, batches * rows)  # two queries read them, at their own pace
     (folder / "views.py").write_text(VIEWS)
     file = folder / "memory.toml"
-    file.write_text(FILE.format(url=url, rows=rows, heap=HEAP))
+    log = folder / "collections.log"
+    file.write_text(FILE.format(url=url, rows=rows, heap=HEAP_MIB, log=log))
     command = [sys.executable, "-m", "headrace", "pipeline", "run", "--json", str(file)]
     print(
-        f"heap {HEAP}; resident MiB\n{'batches':>8} {'Java':>7} {'workers':>8} {'runner':>7} {'ms':>6}"
+        f"heap of {HEAP_MIB} MiB; MiB in use after a collection, and resident\n"
+        f"{'batches':>8} {'heap':>7} {'beside':>7} {'workers':>8} {'runner':>7} {'ms':>6}"
     )
     with (
         (folder / "events").open("w") as events,
         subprocess.Popen(command, stdout=events, start_new_session=True) as runner,
     ):
         try:
-            return _watch(runner, folder / "events", batches)
+            return _watch(runner, folder / "events", batches, log)
         finally:
             runner.send_signal(signal.SIGTERM)
             runner.wait(120)
@@ -120,8 +128,9 @@ def _fill(url: str, messages: int) -> None:
                 publisher.send("numbers", b"%d" % number)
 
 
-def _watch(runner: subprocess.Popen[bytes], events: Path, batches: int) -> list[Taken]:
+def _watch(runner: subprocess.Popen[bytes], events: Path, batches: int, log: Path) -> list[Taken]:
     found: list[Taken] = []
+    seen = 0
     done, begin, last, step = 0, time.monotonic(), 0, max(1, batches // LOOKS)
     with events.open() as lines:
         heard = time.monotonic()
@@ -134,21 +143,30 @@ def _watch(runner: subprocess.Popen[bytes], events: Path, batches: int) -> list[
                 raise SystemExit(f"it ended, or stands, after {done} batches")
             if done - last >= step:
                 ms = (time.monotonic() - begin) * 1000 / (done - last)
-                found.append(_taken(runner.pid, done))
-                print("{:8,} {:7.0f} {:8.0f} {:7.0f}".format(*found[-1]), f"{ms:6.0f}", flush=True)
+                found.append(_taken(runner.pid, done, _least_collected(log, seen)))
+                seen = log.stat().st_size
+                line = "{:8,} {:7.0f} {:7.0f} {:8.0f} {:7.0f}".format(*found[-1])
+                print(line, f"{ms:6.0f}", flush=True)
                 begin, last = time.monotonic(), done
             with contextlib.suppress(subprocess.TimeoutExpired):
                 runner.wait(LOOK_S)
     return found
 
 
-def _taken(pid: int, batches: int) -> Taken:
+def _least_collected(log: Path, seen: int) -> float:
+    """The least that a collection has left, of those told of behind so many bytes of the log."""
+    with log.open() as lines:
+        lines.seek(seen)
+        return min((int(left) for left in COLLECTED.findall(lines.read())), default=0)
+
+
+def _taken(pid: int, batches: int, heap: float) -> Taken:
     """Of a runner and its processes. What the workers share with their daemon counts once."""
     java = python = 0.0
     for each in with_those_below((pid,))[1:]:
-        taken = share_mib(each)
+        taken = share_mib(each) - (java_heap_mib(each, HEAP_MIB) if is_java(each) else 0)
         java, python = (java + taken, python) if is_java(each) else (java, python + taken)
-    return Taken(batches, java, python, share_mib(pid))
+    return Taken(batches, heap, java, python, share_mib(pid))
 
 
 def _quarter(found: list[Taken], batches: int, number: int) -> tuple[float, ...]:

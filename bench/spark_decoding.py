@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import report
 from contenders import HEADRACE, STREAM, running
-from headrace.spark.link import Link
+from headrace.spark.links.link import Link
 from headrace.spark.options import Connection
 
 if TYPE_CHECKING:

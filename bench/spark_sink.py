@@ -17,8 +17,8 @@ import cpu
 import peers
 import report
 from contenders import Contender, running
-from headrace.spark.link import Link
-from headrace.spark.link_pool import POOL
+from headrace.spark.links.link import Link
+from headrace.spark.links.pool import POOL
 from headrace.spark.options import Connection
 from headrace.spark.sink.layout import Column, lay_out
 from headrace.spark.sink.markers import PlanId

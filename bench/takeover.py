@@ -27,7 +27,7 @@ import report
 import surplus
 from contenders import Contender
 from headrace import sync
-from headrace.pipeline.opening.classes import NO_CACHE
+from headrace.pipeline.session.opening.classes import NO_CACHE
 from runners import (
     EVERY_S,
     LEASE,

@@ -7,6 +7,7 @@ stood still, from undoing what the present one wrote.
 """
 
 import asyncio
+import contextlib
 import sys
 
 import headrace
@@ -49,4 +50,6 @@ async def main(name: str, url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "nats://127.0.0.1:4222"))
+    where = sys.argv[2] if len(sys.argv) > 2 else "nats://127.0.0.1:4222"
+    with contextlib.suppress(KeyboardInterrupt):  # whoever is next leads at once
+        asyncio.run(main(sys.argv[1], where))

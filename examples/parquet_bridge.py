@@ -11,6 +11,7 @@ time writes to a folder.
 import asyncio
 import signal
 import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,7 +37,8 @@ class Folder:
     """Files of one stream, named by their first and last sequence."""
 
     def __init__(self, place: str) -> None:
-        self._files, self._path = fs.FileSystem.from_uri(place)
+        uri = place if "://" in place else str(Path(place).resolve())
+        self._files, self._path = fs.FileSystem.from_uri(uri)
         self._files.create_dir(self._path, recursive=True)
 
     def position(self) -> int:

@@ -7,7 +7,9 @@ disk:
   a write after a surviving one never loses a truncation that came before it;
 - of the creations, renames and removals since the last ``fsync_dir`` of their directory, the first few
   survive, in the order they were made;
-- after a failed ``fdatasync`` the data is lost although a second one succeeds, as on Linux.
+- after a failed ``fdatasync`` the data is lost although a second one succeeds, as on Linux;
+- after a failed ``sync_whole`` all unsynced data is lost, and the next ``fdatasync`` of each of these
+  files tells so, once.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 __all__ = ["Fault", "FaultFS", "PowerCut"]
@@ -46,6 +49,7 @@ class _Node:
         self.locked_by = -1
         self.holes: set[int] = set()  # freed blocks
         self.unreadable = range(0)
+        self.has_failed = False  # a write was lost, and nobody who asked for this file was told
 
     def copy(self) -> _Node:
         twin = _Node()
@@ -69,13 +73,15 @@ class FaultFS:
 
     ``operations`` counts the calls that change or sync something; ``fail`` makes one of them fail.
     ``reads`` counts the calls that open an existing file, or read one; ``fail_read`` makes one of these
-    fail, and ``read_error`` makes all of them fail while it is set.
+    fail, and ``read_error`` makes all of them fail while it is set. With ``wholes`` all of it can be synced
+    by one call.
     """
 
-    def __init__(self, *, capacity: int | None = None) -> None:
+    def __init__(self, *, capacity: int | None = None, wholes: bool = False) -> None:
         self.capacity = capacity
         self.punches = True
         """Whether this disk can free space inside a file."""
+        self.wholes = wholes
         self.operations = 0
         self.syncs = 0  # files whose content was synced to disk
         self.log: list[str] = []
@@ -114,16 +120,19 @@ class FaultFS:
         kept = rng.randrange(len(self._changes) + 1)
         for change in self._changes[:kept]:
             _apply(change)
-        survivor = FaultFS(capacity=self.capacity)
+        survivor = self._after_this()
         survivor._root = _survive_directory(self._root, rng)
         return survivor
 
     def kill(self) -> FaultFS:
         """End the process, not the machine: everything written is kept, locks are free."""
         self._off = True
-        survivor = FaultFS(capacity=self.capacity)
+        survivor = self._after_this()
         survivor._root = _copy_directory(self._root)
         return survivor
+
+    def _after_this(self) -> FaultFS:
+        return FaultFS(capacity=self.capacity, wholes=self.wholes)
 
     def files(self) -> list[str]:
         """The paths of all files, sorted."""
@@ -157,6 +166,12 @@ class FaultFS:
     def forget_unsynced(self, handle: int) -> None:
         """Lose the writes to a file since its last sync, as after a failed sync."""
         self._handles[handle].pending = []
+
+    def lose_unsynced(self) -> None:
+        """Lose all that was written and not synced, as when syncing the whole has failed."""
+        for node in _nodes(self._root):
+            node.has_failed = node.has_failed or bool(node.pending)
+            node.pending = []
 
     # -- the port
 
@@ -219,10 +234,34 @@ class FaultFS:
         except OSError:
             self.forget_unsynced(handle)  # the kernel marks the pages clean nevertheless
             raise
+        if node.has_failed:
+            node.has_failed = False
+            raise _error(errno.EIO, "fdatasync")
         _bring(node.synced, node.pending)
         node.pending = []
         self.syncs += 1
         self._after()
+
+    def sync_whole(self, handle: int, paths: Sequence[str], most_dirty: int) -> bool:
+        if not self.wholes:
+            return False
+        for path in paths:
+            self._find(path)
+        nodes = list(_nodes(self._root))
+        try:
+            self._step("sync_whole", str(handle))
+        except OSError:
+            self.lose_unsynced()
+            raise
+        for node in nodes:
+            _bring(node.synced, node.pending)
+            self.syncs += bool(node.pending)
+            node.pending = []
+        for change in self._changes:
+            _apply(change)
+        self._changes = []
+        self._after()
+        return True
 
     def allocate(self, handle: int, offset: int, length: int) -> bool:
         self._step("allocate", f"{handle} {offset} {length}")
@@ -485,6 +524,14 @@ def _copy_directory(directory: _Directory) -> _Directory:
         )
     twin.synced = dict(twin.entries)
     return twin
+
+
+def _nodes(directory: _Directory) -> Iterator[_Node]:
+    for entry in directory.entries.values():
+        if isinstance(entry, _Directory):
+            yield from _nodes(entry)
+        else:
+            yield entry
 
 
 def _walk(directory: _Directory, path: str) -> list[str]:

@@ -30,6 +30,7 @@ _TROUBLE: Final = {
     "unlink": ("EIO", "EIO after"),
     "rmdir": ("EIO",),
     "fdatasync": ("EIO", "ENOSPC", "lie"),
+    "sync_whole": ("EIO", "ENOSPC", "EIO after"),
     "fsync_dir": ("EIO", "lie"),
 }
 
@@ -118,6 +119,10 @@ class FaultyFiles:
         elif what.endswith(" after"):
             method(*args, **named)
             what = what.removesuffix(" after")
+        elif kind == "sync_whole":
+            lose = getattr(self.inner, "lose_unsynced", None)
+            if lose is not None:
+                lose()
         elif kind == "fdatasync":
             # The system marks the pages clean nevertheless: a second sync succeeds, and they are lost.
             forget = getattr(self.inner, "forget_unsynced", None)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,11 +28,23 @@ INSTALL_NATS_SERVER = "run make env"
 STARTUP_SECONDS = 60.0  # it says when it is ready; a busy machine takes long
 STOP_SECONDS = 10.0
 PORTS = Ports()
+EITHER = ("nats-server", "headrace")
+EVERY_SERVER = bool(os.environ.get("HEADRACE_EVERY_SERVER"))
+PLAYED_ON = [
+    "headrace",
+    *([pytest.param("nats-server", marks=pytest.mark.peer)] if EVERY_SERVER else []),
+]
+"""The servers for what is decided beside the server, in Spark or in a pipeline: ours, in full both."""
 
 __all__ = [
+    "EITHER",
+    "EVERY_SERVER",
+    "PLAYED_ON",
     "ServerProcess",
+    "either_running",
     "missing_peer",
     "nats_server_binary",
+    "start_either",
     "start_headrace",
     "start_nats_server",
 ]
@@ -222,6 +234,28 @@ def start_headrace(
     if jetstream:
         command += ["-js", "-sd", str(store_dir)]
     return _launch("headrace", [*command, *flags], port, store_dir, directory / "headrace.log", env)
+
+
+def either_running(
+    kind: str, directory: Path, *, port: int = 0, flags: Sequence[str] = (), durable: bool = False
+) -> Iterator[ServerProcess]:
+    """The server of this name (``EITHER``), for a fixture to yield; stopped when the fixture ends."""
+    server = start_either(kind, directory, port=port, flags=flags, durable=durable)
+    yield server
+    server.stop()
+
+
+def start_either(
+    kind: str, directory: Path, *, port: int = 0, flags: Sequence[str] = (), durable: bool = False
+) -> ServerProcess:
+    """Start the server of this name. ``durable``: what it acknowledges is on disk, with both.
+
+    Otherwise both leave that to the system, as nats-server does unless it is told otherwise.
+    """
+    if kind == "headrace":
+        sync = [] if durable else ["--sync", "os"]
+        return start_headrace(directory, port=port, flags=[*sync, *flags])
+    return start_nats_server(directory, port=port, flags=flags, sync="always" if durable else "")
 
 
 def info_of(server: ServerProcess) -> dict[str, Any]:

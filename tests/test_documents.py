@@ -15,7 +15,7 @@ from headrace.cli.serve.config import read_file
 from headrace.documents import DocumentError, parse_toml, read_json, read_typed
 from headrace.errors import ConfigurationError
 from headrace.limits import NESTING_MAX
-from headrace.pipeline.document import read_toml
+from headrace.pipeline.declaring.document import read_toml
 from headrace.pipeline.problems import PipelineError
 
 DEEP = 100_000

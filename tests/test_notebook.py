@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -9,7 +11,21 @@ import pytest
 
 from headrace import Broker, HandlerFailedError, HeadraceError, sync
 from headrace.api.streams import StreamConfig, StreamInfo
+from headrace.jobs.client import JobsClient
 from headrace.notebook import table, traceback_lines
+
+ROOMS = [
+    "headrace",
+    "headrace.console",
+    "headrace.groups",
+    "headrace.jobs.client",
+    "headrace.locks",
+    "headrace.pipeline",
+    "headrace.sync",
+    "headrace.sync.groups",
+    "headrace.testing",
+    "headrace.worker",
+]
 
 
 def shown(error: BaseException) -> str:
@@ -98,3 +114,33 @@ async def test_a_batch_is_a_table_of_its_first_messages() -> None:
         found = (await consumer.fetch(25))._repr_html_()
     assert "25 messages" in found and found.count("<tr>") == 1 + 20
     assert "<td>1</td><td>s.0</td><td>b&#x27;&lt;i&gt;0&#x27;</td>" in found
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_what_a_user_has_in_hand_shows_what_it_is(room: str) -> None:
+    module = importlib.import_module(room)
+    found = [(name, getattr(module, name)) for name in module.__all__]
+    kinds = {name: each for name, each in found if inspect.isclass(each)}
+    assert kinds
+    assert [
+        name
+        for name, each in kinds.items()
+        if each.__repr__ is object.__repr__ and not getattr(each, "_is_protocol", False)
+    ] == []
+
+
+async def test_what_an_answer_returns_says_what_it_is() -> None:
+    async with Broker() as broker, broker.connect() as nc:
+        stream = await nc.jetstream().create_stream(name="S", subjects=["s"])
+        await nc.jetstream().publish("s", b"1")
+        consumer = await stream.create_consumer(durable_name="c")
+        message = await consumer.next(1.0)
+        assert repr(message.ack()) == "<the answer is queued>"
+        assert repr(consumer) == str(consumer) == "<Consumer 'c' of 'S'>"
+
+
+def test_a_client_of_jobs_shows_where_it_is_without_the_password() -> None:
+    with JobsClient("http://eve:secret@127.0.0.1:1") as client:
+        assert repr(client) == "<JobsClient URL('http://eve:[secure]@127.0.0.1:1')>"
+        queue = client.queue("orders", "billing", channel_token="a", consumer_token="b")
+        assert repr(queue) == "<Queue 'orders/billing'>"

@@ -107,6 +107,18 @@ _OTHERWISE = {
             "They queue the answer at once;",
         )
     ],
+    "LongCall": [
+        ("``async for``", "``for``"),
+        ("``await`` it, or its ``result()``, for the result.", "``result()`` gives the result."),
+        ("and is cancelled cancels", "and is interrupted cancels"),
+    ],
+    "long_call": [
+        ("headrace.long_call(", "sync.long_call("),
+        (
+            "does not tell how far it is.",
+            "does not tell how far it is, or is none of ``headrace.sync``.",
+        ),
+    ],
     "Membership": [
         (
             (

@@ -19,6 +19,9 @@ _PALE: Final = {
     RED: "#fbe9e7",
 }
 
+_BARS: Final = {BLUE: "#a9d0dc"}
+"""Paler than the colour, and darker than the ground of a box: bars have no border."""
+
 
 class Canvas:
     """A sheet of ``width`` by ``height``. ``title`` is what a reader hears who does not see it."""
@@ -79,6 +82,19 @@ class Canvas:
         if label:
             self.text((x1 + x2) // 2, (y1 + y2) // 2 - above, label, anchor="middle", size=12,
                       colour=colour)  # fmt: skip
+
+    def bar(
+        self, x: int, y: int, width: int, height: int, colour: str, *, is_pale: bool = False
+    ) -> None:
+        """A part of a bar, without a border."""
+        fill = _BARS.get(colour, colour) if is_pale else colour
+        self._parts.append(
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{fill}"/>'
+        )
+
+    def line(self, x1: int, y1: int, x2: int, y2: int) -> None:
+        """A thin line behind what is drawn after it."""
+        self._parts.append(f'<path d="M{x1} {y1}L{x2} {y2}" stroke="{_PALE[QUIET]}"/>')
 
     def text(
         self, x: int, y: int, words: str, *, anchor: str = "start", is_bold: bool = False,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from .canvas import AMBER, BLUE, GREEN, QUIET, RED, Canvas
+from .flights import demo
 
 
 def whole() -> Canvas:
@@ -200,6 +201,7 @@ def store() -> Canvas:
 
 PICTURES: Final[dict[str, Callable[[], Canvas]]] = {
     "headrace": whole,
+    "demo": demo,
     "pull": pull,
     "priority-groups": priority,
     "elastic-group": elastic,

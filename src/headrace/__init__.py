@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from .broker.server import BrokerOptions
     from .broker.server.config.keywords import BrokerSettings
+    from .client.calling import LongCall, long_call
     from .client.connection import Connection, connect
     from .client.handlers.failure import DeadLetter, Retry, Stop
     from .client.health import ConsumptionStats, Health
@@ -149,6 +150,7 @@ __all__ = [
     "KeyValueOptions",
     "KeyValueStatus",
     "LimitExceededError",
+    "LongCall",
     "Message",
     "NoRespondersError",
     "ObjectDamagedError",
@@ -201,6 +203,7 @@ __all__ = [
     "WrongLoopError",
     "__version__",
     "connect",
+    "long_call",
     "progress_bar",
     "read_backup",
     "read_context",

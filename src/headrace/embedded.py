@@ -82,6 +82,9 @@ class BlockingBroker:
         self._broker = Broker(options, clock=clock, **settings)
         self._thread: LoopThread | None = None
 
+    def __repr__(self) -> str:
+        return repr(self._broker)
+
     def __enter__(self) -> Self:
         self.start()
         return self

@@ -48,10 +48,7 @@ def either_server(
 ) -> Iterator[peers.ServerProcess]:
     """Our broker, and nats-server: one process each for all commands."""
     directory, monitoring = tmp_path_factory.mktemp("cli"), peers.free_port()
-    if request.param == "headrace":
-        server = peers.start_headrace(directory, flags=["--sync", "os", "-m", str(monitoring)])
-    else:
-        server = peers.start_nats_server(directory, flags=["-m", str(monitoring)])
+    server = peers.start_either(request.param, directory, flags=["-m", str(monitoring)])
     server.monitoring_port = monitoring
     yield server
     server.stop()

@@ -17,7 +17,7 @@ from waiting import until
 _numbers = itertools.count(1)
 
 
-SERVERS = ["nats-server", "headrace"]
+SERVERS = [*peers.EITHER]
 if os.environ.get("HEADRACE_TEST_WEBSOCKET"):  # the same again through WebSockets, on demand
     SERVERS.append("websocket")
 
@@ -28,15 +28,13 @@ def reference_server(
 ) -> Iterator[peers.ServerProcess]:
     """Both servers in turn: whatever is tried here works on either."""
     directory = tmp_path_factory.mktemp(request.param)
-    if request.param == "headrace":
-        server = peers.start_headrace(directory, flags=["--sync", "os"])  # as nats-server does
-    elif request.param == "websocket":
+    if request.param == "websocket":
         port = peers.free_port()
         listener = f'websocket {{ host: "127.0.0.1", port: {port}, no_tls: true }}'
         server = peers.start_nats_server(directory, config=listener)
         server.port, server.scheme = port, "ws"
     else:
-        server = peers.start_nats_server(directory)
+        server = peers.start_either(request.param, directory)
     yield server
     server.stop()
 

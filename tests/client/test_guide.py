@@ -42,7 +42,8 @@ def test_the_guide_shows_what_it_prints() -> None:
 
 def test_what_is_to_be_awaited_is_shown_with_await() -> None:
     """In the text, too: who copies ``consumption.stop()`` has a coroutine that nobody runs."""
-    inline = re.findall(r"`([^`\n]+)`", re.sub(r"(?ms)^```.*?^```$", "", GUIDE.read_text()))
+    text = GUIDE.read_text() + (GUIDE.parent / "explanation" / "closing.md").read_text()
+    inline = re.findall(r"`([^`\n]+)`", re.sub(r"(?ms)^```.*?^```$", "", text))
     calls = [each for each in inline if re.search(r"\w\.(?:stop|drain|close|leave)\(", each)]
     assert len(calls) > 5
     assert [each for each in calls if not each.startswith("await ")] == []

@@ -13,11 +13,11 @@ import pytest
 
 from headrace.client import JetStream, connect
 from headrace.groups import PartitioningFilter, elastic
+from headrace.spark.batches.plans import plan_batch
 from headrace.spark.grouped.query import GroupQuery
-from headrace.spark.link_pool import POOL
+from headrace.spark.links.pool import POOL
 from headrace.spark.options.source import parse_options
-from headrace.spark.plans import plan_batch
-from headrace.spark.tasks import read_slice
+from headrace.spark.tasks.read_slice import read_slice
 from nats_cluster import Cluster, Node
 from waiting import until
 

@@ -44,7 +44,7 @@ def live_with(seed: int, point: FaultPoint) -> None:
 
 class _Life(Simulation):
     def __init__(self, seed: int, plan: list[FaultPoint] | tuple[()]) -> None:
-        super().__init__(seed, FaultyFiles(FaultFS(), plan))
+        super().__init__(seed, FaultyFiles(FaultFS(wholes=seed % 2 == 1), plan))
         self._dice = random.Random(seed)
         self.stage.is_lied_to = any(point.what == "lie" for point in plan)
         self._is_sound = False

@@ -58,6 +58,7 @@ class World:
             salts=random.Random(self.rng.getrandbits(32)),
             **self.options,
         )
+        self.storage._writer.syncing.thrift.whole_min = 2  # as so few streams have few files
 
     # -- doing
 

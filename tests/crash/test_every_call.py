@@ -47,6 +47,7 @@ KINDS = {
     "pwrite",
     "rename",
     "size",
+    "sync_whole",
     "truncate",
     "unlink",
 }
@@ -109,7 +110,7 @@ def test_a_fault_that_was_not_outlived_once(seed: int, point: FaultPoint) -> Non
 
 def store_life(plan: list[FaultPoint]) -> tuple[World, FaultyFiles]:
     """A store lives until the fault has made it read-only, or to the end."""
-    files = FaultyFiles(FaultFS(), plan)
+    files = FaultyFiles(FaultFS(wholes=True), plan)
     world = World(STORE_SEED, files)  # type: ignore[arg-type]
     try:
         world.open()
@@ -124,7 +125,10 @@ def store_life(plan: list[FaultPoint]) -> tuple[World, FaultyFiles]:
 def test_a_store_outlives_a_fault_at_any_call_that_changes_something() -> None:
     _, files = store_life([])
     kinds = ("create", "pwrite", "allocate", "truncate", "mkdir", "rename", "unlink")
-    points = [(STORE_SEED, point) for point in every_fault(files.calls, [*kinds, "fdatasync"])]
+    points = [
+        (STORE_SEED, point)
+        for point in every_fault(files.calls, [*kinds, "fdatasync", "sync_whole"])
+    ]
     for number, (_, point) in enumerate(chosen(points)):
         if point.what == "lie":
             continue

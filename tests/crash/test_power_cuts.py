@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,10 @@ import peers
 from crash.kill_checker import History, check
 from crash.kill_load import Publisher, Requester, load, read_back
 from crash.loop_disk import LoopDisk, MountRefusedError
+from headrace.broker.store import FileStorage
+from headrace.broker.store.io import syncing
+from headrace.errors import StoreError
+from waiting import until_here
 
 CUTS = int(os.environ.get("HEADRACE_CUTS", "2"))
 SEED = int(os.environ.get("HEADRACE_SEED", "20130101"))
@@ -159,3 +165,51 @@ def test_the_disk_forgets_what_was_not_synced_and_nothing_else(disk: LoopDisk) -
     assert kept.read_bytes()[:10_000] == b"k" * 10_000
     assert b"l" not in kept.read_bytes()
     assert not lost.exists()
+
+
+@pytest.mark.timeout(600)
+def test_many_streams_synced_by_one_call_are_there_after_a_power_cut(
+    disk: LoopDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cut comes while streams are made and filled, all in each flush; what was done is there."""
+    monkeypatch.setattr(syncing, "DIRTY_MAX", 1 << 62)  # whatever else the machine writes
+    rng = random.Random(SEED)
+    names = [f"S{number}" for number in range(30)]
+    done = 0  # so many messages of each stream were confirmed
+    synced = 0
+    for _ in range(2 * CUTS):
+        storage = FileStorage(disk.mounted_at / "store", segment_bytes=16 * 1024)
+        found = [storage.open_stream(n).last_seq if n in storage.streams() else 0 for n in names]
+        assert min(found) >= done, f"seed {SEED}: {found} < {done}"
+        done = 0
+        cutting = threading.Timer(rng.uniform(0.05, 0.4), disk.cut)
+        cutting.start()
+        told: list[Exception | None] = []
+        try:
+            while all(error is None for error in told):
+                for name in names:
+                    log = (
+                        storage.open_stream(name)
+                        if name in storage.streams()
+                        else storage.create_stream(name)
+                    )
+                    log.append(b"s", b"", b"x" * 300, 1)
+                before = len(told)
+                storage.flush(told.append)
+                until_here(partial(_is_told, storage, told, before), "no flush ended", within=60)
+                if told[-1] is None:
+                    done = min(storage.open_stream(name).last_seq for name in names)
+        except StoreError:
+            assert storage.failed is not None
+        finally:
+            cutting.join()
+        synced += storage._writer.syncing.whole
+        storage.close()
+        disk.unmount()
+        disk.mount()
+    assert synced > len(names), "the way this is about was not taken"
+
+
+def _is_told(storage: FileStorage, told: list[Exception | None], before: int) -> bool:
+    storage.complete()
+    return len(told) > before

@@ -44,7 +44,7 @@ def come_back(world: World, rng: random.Random) -> None:
 def test_nothing_acknowledged_is_lost_whenever_the_power_goes(block: Any) -> None:
     for seed in range(block * SEEDS_PER_TEST, (block + 1) * SEEDS_PER_TEST):
         rng = random.Random(seed)
-        world = World(seed, FaultFS())
+        world = World(seed, FaultFS(wholes=seed % 2 == 1))
         world.open()
         for _ in range(3):
             faults: list[Fault] = ["crash", "crash after"]
@@ -54,7 +54,8 @@ def test_nothing_acknowledged_is_lost_whenever_the_power_goes(block: Any) -> Non
             come_back(world, rng)
 
 
-def test_every_operation_of_one_workload_is_a_place_where_the_power_may_go() -> None:
+@pytest.mark.parametrize("wholes", [False, True])
+def test_every_operation_of_one_workload_is_a_place_where_the_power_may_go(wholes: bool) -> None:
     def run(fs: FaultFS) -> World:
         world = World(77, fs)
         try:
@@ -64,10 +65,12 @@ def test_every_operation_of_one_workload_is_a_place_where_the_power_may_go() -> 
         live(world, 60)
         return world
 
-    operations = run(FaultFS()).fs.operations
+    lived = run(FaultFS(wholes=wholes))
+    assert bool(lived.storage._writer.syncing.whole) is wholes
+    operations = lived.fs.operations
     assert operations > 150
     for number in range(1, operations + 1):
-        fs = FaultFS()
+        fs = FaultFS(wholes=wholes)
         fs.fail(number, "crash after" if number % 2 else "crash")
         world = run(fs)
         come_back(world, random.Random(number))
@@ -79,7 +82,7 @@ def test_refused_batches_leave_nothing_and_failed_ones_make_the_store_read_only(
 ) -> None:
     for seed in range(40):
         rng = random.Random(seed)
-        world = World(seed, FaultFS())
+        world = World(seed, FaultFS(wholes=seed % 2 == 1))
         world.open()
         world.flush()
         for _ in range(2):
@@ -102,7 +105,7 @@ def test_refused_batches_leave_nothing_and_failed_ones_make_the_store_read_only(
 
 def test_a_full_disk_refuses_messages_and_works_again_when_there_is_room() -> None:
     for seed in range(15):
-        fs = FaultFS(capacity=120_000)
+        fs = FaultFS(capacity=120_000, wholes=seed % 2 == 1)
         world = World(seed, fs)
         world.open()
         world.flush()

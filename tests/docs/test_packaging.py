@@ -19,7 +19,7 @@ from headrace.cli import main
 from headrace.cli.packaging import FILES
 from headrace.cli.pipeline.file import MISTAKEN
 from headrace.cli.shared.errors import USAGE
-from headrace.pipeline.keys import TABLES
+from headrace.pipeline.declaring.keys import TABLES
 
 pytestmark = pytest.mark.usefixtures("logs_stay_as_they_were")
 

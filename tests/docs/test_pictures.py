@@ -11,7 +11,10 @@ import pytest
 import guides
 from diagrams import command
 from diagrams.canvas import Canvas
+from diagrams.flights import CHAINED, FLIGHTS, HOURS
 from diagrams.pictures import PICTURES
+from headrace.demo.chains import follow
+from headrace.demo.flights import find_data, load_flights, messages
 
 _PAGES = sorted([*(guides.ROOT / "docs").rglob("*.md"), guides.ROOT / "README.md"])
 _IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
@@ -69,3 +72,21 @@ def test_every_picture_is_shown_and_described() -> None:
             shown.add(path.name)
     images = {path.name for path in (guides.ROOT / "docs" / "images").iterdir()}
     assert images == shown
+
+
+def test_the_picture_of_the_demo_shows_what_is_in_the_data() -> None:
+    flights = load_flights(find_data())
+    assert flights.num_rows == FLIGHTS
+    numbered = enumerate((payload for _, payload in messages(flights, 0, FLIGHTS)), 1)
+    found: dict[int, list[tuple[int, int]]] = {}
+    for leg in follow({}, numbered):
+        if leg.carried is not None and leg.added is not None:
+            found.setdefault(leg.hour, []).append((leg.carried, leg.added))
+    assert sum(map(len, found.values())) - CHAINED == sum(
+        len(legs) for hour, legs in found.items() if hour not in {each.hour for each in HOURS}
+    )
+    for each in HOURS:
+        carried, added = (sum(part) / each.legs for part in zip(*found[each.hour], strict=True))
+        assert each.legs == len(found[each.hour])
+        assert each.carried == pytest.approx(carried, abs=0.006)
+        assert each.added == pytest.approx(added, abs=0.006)

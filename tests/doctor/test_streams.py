@@ -46,10 +46,10 @@ def test_a_consumer_that_stands_still_is_a_problem() -> None:
     (full,) = of_consumer(num_ack_pending=10)
     assert full == ("problem", "10 messages without an answer, as many as allowed: it stands still")
     (unused,) = of_consumer(num_waiting=0)
-    assert unused == ("problem", "nobody pulls since 1h, 5 messages wait")
+    assert unused == ("problem", "nobody has pulled for 1h, 5 messages waiting")
     assert of_consumer(num_waiting=0, num_ack_pending=1) == []  # somebody works on it
     push = ConsumerConfig(deliver_subject="out")
-    assert of_consumer(config=push)[0][1] == "nobody listens on out, 5 messages wait"
+    assert of_consumer(config=push)[0][1] == "nobody listens on out, 5 messages waiting"
     assert of_consumer(config=push, push_bound=True) == []
     assert of_consumer(paused=True, pause_remaining=60)[0][0] == "note"
 
@@ -77,7 +77,7 @@ def of_stream(
 @pytest.mark.parametrize(
     ("state", "config", "text"),
     [
-        (StreamStateInfo(lost=LostMessages(msgs=(3, 4))), {}, "2 messages were found damaged"),
+        (StreamStateInfo(lost=LostMessages(msgs=(3, 4))), {}, "2 messages found damaged"),
         (
             StreamStateInfo(messages=10),
             {"max_msgs": 10, "discard": "new"},

@@ -36,6 +36,7 @@ RENAMED = {
 ITS_OWN = {"start", "end", "of", "connection_lost", "connection_restored", "connection_closed"}
 OTHER_TYPES = [  # what a type is called without ``async``
     (r"\bAsyncIterator\b", "Iterator"),
+    (r"\bCoroutine\[Any, Any, (\w+)\]", r"\1"),
     (r"\bConnecting\b", "Connection"),
     (r"\bBlockingConnection\b", "Connection"),
     (r"\bAsyncJobsClient\b", "JobsClient"),

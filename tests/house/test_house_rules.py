@@ -158,10 +158,10 @@ PLAIN_READERS = {
     "client/publish/fast_answers.py": "of a fixed type, for each answer; catches what is nested too deep",
     "client/jetstream/stored/backup.py": "writes",
     "demo/chains.py": "of a fixed type: what the demo has published",
-    "pipeline/document.py": "catches the error of the reader",
-    "pipeline/queries.py": "what Spark says of its own queries",
+    "pipeline/declaring/document.py": "catches the error of the reader",
+    "pipeline/running/query.py": "what Spark says of its own queries",
     "spark/decoding/jsons.py": "per message; catches what is nested too deep",
-    "spark/gets.py": "of a fixed type, for each message; catches what is nested too deep",
+    "spark/reading/message_gets.py": "of a fixed type, for each message; catches what is nested too deep",
 }
 """Who reads JSON or TOML by other means than ``headrace.documents``, and why that is right there."""
 

@@ -14,18 +14,12 @@ from headrace.client import KeyValue, connect
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="session", params=["nats-server", "headrace"])
+@pytest.fixture(scope="session", params=peers.EITHER)
 def reference_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[peers.ServerProcess]:
     """Both servers in turn: whatever is tried here works on either."""
-    directory = tmp_path_factory.mktemp(f"locks-{request.param}")
-    if request.param == "headrace":
-        server = peers.start_headrace(directory, flags=["--sync", "os"])
-    else:
-        server = peers.start_nats_server(directory)
-    yield server
-    server.stop()
+    yield from peers.either_running(request.param, tmp_path_factory.mktemp("locks"))
 
 
 @pytest.fixture

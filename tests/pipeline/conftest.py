@@ -35,6 +35,11 @@ def url_of_headrace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def url_of_nats_server(reference_server: peers.ServerProcess) -> str:
+    return reference_server.url
+
+
 @pytest.fixture(params=[pytest.param("nats-server", marks=pytest.mark.peer), "headrace"])
 def either_url(request: pytest.FixtureRequest) -> str:
     """Either server, for files that are about what a server keeps: their ``url`` is this one."""
@@ -44,10 +49,11 @@ def either_url(request: pytest.FixtureRequest) -> str:
     return server.url
 
 
-@pytest.fixture(scope="session")
-def url(url_of_headrace: str) -> str:
-    """Our broker in a process of its own."""
-    return url_of_headrace
+@pytest.fixture(scope="session", params=peers.PLAYED_ON)
+def url(request: pytest.FixtureRequest) -> str:
+    """Our broker in a process of its own; nats-server as well, where all is played on both."""
+    name = "url_of_headrace" if request.param == "headrace" else "url_of_nats_server"
+    return str(request.getfixturevalue(name))
 
 
 @pytest.fixture

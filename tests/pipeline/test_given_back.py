@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import peers
-from headrace.pipeline.reading import read
-from headrace.pipeline.standby import Standby
+from headrace.pipeline.declaring.reading import read
+from headrace.pipeline.lease.standby import Standby
 from waiting import until_here
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -58,15 +58,9 @@ sinkId = "copy"
 
 @pytest.fixture(params=[pytest.param("nats-server", marks=pytest.mark.peer), "headrace"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[peers.ServerProcess]:
-    folder = tmp_path / "server"
     if request.param == "nats-server" and not os.environ.get("HEADRACE_EVERY_LEASE"):
         pytest.skip("Java is killed beside one server here: make standby takes the other, too")
-    if request.param == "headrace":
-        made = peers.start_headrace(folder, flags=["--sync", "os"])
-    else:
-        made = peers.start_nats_server(folder)
-    yield made
-    made.stop()
+    yield from peers.either_running(request.param, tmp_path / "server")
 
 
 def copied(url: str) -> list[int]:

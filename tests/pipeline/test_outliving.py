@@ -15,17 +15,17 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import main
-from headrace.pipeline.bindings import OF_CHECKPOINT, OF_RESULTS, SPARK_LOG
-from headrace.pipeline.checkpoints import Checkpoint, Start, checkpoint_of, exclusively
-from headrace.pipeline.failures.skipped import Skipped, read_skipped, skip
+from headrace.pipeline.checking.standing import refusal
+from headrace.pipeline.checkpoints.bindings import OF_CHECKPOINT, OF_RESULTS, SPARK_LOG
+from headrace.pipeline.checkpoints.checkpoint import Checkpoint, Start, checkpoint_of, exclusively
+from headrace.pipeline.checkpoints.numbers import Numbers
+from headrace.pipeline.checkpoints.skipped import Skipped, read_skipped, skip
+from headrace.pipeline.checkpoints.totals import Batch, Totals
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared
-from headrace.pipeline.numbers import Numbers
-from headrace.pipeline.reading import read
 from headrace.pipeline.seen.notes import Notes, file_of, this_process
 from headrace.pipeline.seen.notes import write as write_notes
-from headrace.pipeline.standing import refusal
-from headrace.pipeline.status import status_of
-from headrace.pipeline.totals import Batch, Totals
+from headrace.pipeline.seen.status import status_of
 from headrace.spark.aside import Aside, tell
 
 

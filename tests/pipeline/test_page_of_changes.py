@@ -11,16 +11,18 @@ TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs/how-to/changing-a-pipeline.md").read_text()
 COLUMNS = ("older", "newer", "missing", "another's")
 
-OUTLIVING, BINDINGS, AGAIN = (
-    f"pipeline/test_{each}.py" for each in ("outliving", "bindings", "again")
+OUTLIVING, AGAIN = "pipeline/test_outliving.py", "pipeline/checking/test_again.py"
+BINDINGS = "pipeline/checkpoints/test_bindings.py"
+STATUS, RECORDER = "pipeline/seen/test_status.py", "pipeline/seen/test_recorder.py"
+FINGERPRINTS, PUBLISHING = (
+    "pipeline/checkpoints/test_fingerprints.py",
+    "pipeline/seen/test_publishing.py",
 )
-STATUS, RECORDER = "pipeline/test_status.py", "pipeline/seen/test_recorder.py"
-FINGERPRINTS, PUBLISHING = "pipeline/test_fingerprints.py", "pipeline/seen/test_publishing.py"
 PROGRESS, FENCED, KEYED = (
     f"spark/{e}.py" for e in ("test_progress", "sink/test_fenced", "sink/test_keyed")
 )
 IN_SPARK, PIPELINES = "spark/sink/test_in_spark.py", "spark/test_pipelines.py"
-CHECKPOINTS, LEASE = "pipeline/test_checkpoints.py", "pipeline/test_lease.py"
+CHECKPOINTS, LEASE = "pipeline/checkpoints/test_checkpoint.py", "pipeline/lease/test_lease.py"
 
 PROOFS = {
     "results of a file sink": (
@@ -96,7 +98,7 @@ PROOFS = {
                 "a_ledger_of_numbers_that_is_newer_than_the_checkpoint_goes_on_behind_all_it_gave",
             )
         ],
-        [("pipeline/test_numbers.py", "a_ledger_that_was_lost_gives_no_number_again")],
+        [("pipeline/checkpoints/test_numbers.py", "a_ledger_that_was_lost_gives_no_number_again")],
         [(OUTLIVING, "a_ledger_of_numbers_that_is_older_or_another_s_gives_none_again")],
     ),
     "`runner.json`": (
@@ -191,7 +193,7 @@ PROOFS = {
         [
             (LEASE, "one_of_two_is_active_and_stays_so"),
             (
-                "pipeline/test_standby.py",
+                "pipeline/lease/test_standby.py",
                 "a_runner_that_loses_the_lease_ends_its_queries_at_once_and_stands_by_again",
             ),
         ],

@@ -18,8 +18,8 @@ from headrace.cli.pipeline import pipeline
 from headrace.cli.pipeline.file import MISTAKEN
 from headrace.cli.pipeline.screen import Lines
 from headrace.cli.shared.errors import FAILED, UNREACHABLE, USAGE
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.failures.supervising import Outage
-from headrace.pipeline.reading import read
 from headrace.spark.options.source import ACCEPTED as SOURCE_OPTIONS
 from headrace.spark.sink.options import ACCEPTED as SINK_OPTIONS
 

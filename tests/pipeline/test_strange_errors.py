@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.pipeline.declaring.functions import read_python
 from headrace.pipeline.failures.causes import cause_of
-from headrace.pipeline.functions import read_python
 from headrace.pipeline.problems import PipelineError
 from headrace.pipeline.spark_errors import LONGEST, sentence_of
 

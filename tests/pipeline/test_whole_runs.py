@@ -18,8 +18,8 @@ import pytest
 
 import peers
 from headrace import sync
-from headrace.pipeline.checkpoints import checkpoint_of, interrupted
-from headrace.pipeline.reading import read
+from headrace.pipeline.checkpoints.checkpoint import checkpoint_of, interrupted
+from headrace.pipeline.declaring.reading import read
 from waiting import until_here
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]

@@ -72,6 +72,12 @@ KEPT: list[tuple[int, dict[str, Any]]] = [
     (11868, {}),  # … and so to one who was leaving
     # A handler that had failed was called again when a thread was free, whoever owned the message by then.
     (4639, {}),
+    # Who left as it was pinned waited for messages to be taken that nobody took any more.
+    (50062, {}),
+    # Another attempt began while the lease was to be renewed, and kept the loop as the handlers before had.
+    (59563, {}),
+    # Who stood by and left deleted the consumer that it had just found unused, and that was used by then.
+    (66267, {}),
     (1235, _SLOW),  # two of the answers that a renewal waits for came late
 ]
 

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.spark.control import Control
-from headrace.spark.gets import MessageGets
-from headrace.spark.link import Link
+from headrace.spark.links.control import Control
+from headrace.spark.links.link import Link
 from headrace.spark.options import Connection
 from headrace.spark.overflow import query as overflow_query
 from headrace.spark.overflow.consumer import acknowledge
 from headrace.spark.overflow.query import OverflowQuery
+from headrace.spark.reading.message_gets import MessageGets
 from sim.spark.engine import Attempt, Checkpoint, Driver, SparkError
 from sim.spark.procs import Killed, here
 from sim.spark.wire import Broker, VirtualSocket

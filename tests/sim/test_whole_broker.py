@@ -64,6 +64,10 @@ def sabotage_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FaultFS, "fdatasync", _count_only)
 
 
+def sabotage_whole_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FaultFS, "sync_whole", lambda self, *what: self.wholes)
+
+
 def sabotage_acks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         Acks, "receive", lambda self, *ack: self._consumer.context.barrier.reply(ack[3], b"")
@@ -88,7 +92,8 @@ def _count_only(fs: FaultFS, handle: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "sabotage", [sabotage_syncs, sabotage_acks, sabotage_purges, sabotage_windows]
+    "sabotage",
+    [sabotage_syncs, sabotage_whole_syncs, sabotage_acks, sabotage_purges, sabotage_windows],
 )
 def test_a_broker_that_breaks_its_word_is_found_out(
     sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch

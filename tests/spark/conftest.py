@@ -18,14 +18,14 @@ import pytest
 import peers
 from headrace.api.times import parse_time
 from headrace.message import StoredMessage
-from headrace.pipeline.opening.quick_path import FOLDER as QUICK_PATH
-from headrace.pipeline.session import FAST_LOCAL_CHECKPOINT
+from headrace.pipeline.session.opening.quick_path import FOLDER as QUICK_PATH
+from headrace.pipeline.session.session import FAST_LOCAL_CHECKPOINT
 from headrace.schemas.registry import SchemaRegistry
-from headrace.spark.control import Control
-from headrace.spark.gets import MessageGets
-from headrace.spark.link import Link
-from headrace.spark.link_pool import POOL
+from headrace.spark.links.control import Control
+from headrace.spark.links.link import Link
+from headrace.spark.links.pool import POOL
 from headrace.spark.options import Connection
+from headrace.spark.reading.message_gets import MessageGets
 from registry_server import RegistryServer
 
 from .losses import Losses
@@ -123,7 +123,7 @@ def server_url(request: pytest.FixtureRequest) -> str:
     return server.url
 
 
-ON_OURS = pytest.mark.parametrize("server_url", ["headrace"], indirect=True)
+ON_OURS = pytest.mark.parametrize("server_url", peers.PLAYED_ON, indirect=True)
 """For what Spark or the pipeline decides, whatever the server: played on one of them."""
 
 

@@ -19,7 +19,7 @@ from headrace.groups import PartitioningFilter, elastic
 from headrace.groups.message import GroupMessage
 from headrace.spark.grouped.query import GroupQuery
 from headrace.spark.options import parse_options
-from headrace.spark.tasks import read_slice
+from headrace.spark.tasks.read_slice import read_slice
 
 _numbers = itertools.count(1)
 GROUP = "work"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.spark.link import Link
+from headrace.spark.links.link import Link
 
 READ_BYTES = 5000  # small, so that a test's few messages come in many reads
 
@@ -35,7 +35,7 @@ class Losses:
 
         monkeypatch.setattr(Link, "_read", lossy_read)
         monkeypatch.setattr(Link, "send", lossy_send)
-        monkeypatch.setattr("headrace.spark.link.READ_CHUNK_BYTES", READ_BYTES)
+        monkeypatch.setattr("headrace.spark.links.link.READ_CHUNK_BYTES", READ_BYTES)
 
     def rounds(self, at_least: int, *, every: int = 1) -> Iterator[int]:
         """The steps at which a connection is lost, ``every`` so many: at first 0, which is none.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.spark.driver import Driver
+from headrace.spark.batches.driver import Driver
 from headrace.spark.offsets import Offset
 from headrace.spark.options import parse_options
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import peers
+from certificates import self_signed
 from headrace.errors import AuthorizationError, ConfigurationError
-from headrace.spark import link as link_module
-from headrace.spark.control import Control
-from headrace.spark.link import Link
+from headrace.spark.links import link as link_module
+from headrace.spark.links.control import Control
+from headrace.spark.links.link import Link
 from headrace.spark.options import parse_options
-from headrace.spark.planning import Slice
-from headrace.spark.tasks import read_slice
+from headrace.spark.planning.slices import Slice
+from headrace.spark.tasks.read_slice import read_slice
 from headrace.wire import INFO, Frame, Parser
 from token_forge import Key, credentials, token
 
@@ -92,17 +91,7 @@ def test_a_credentials_file_or_its_parts(nats_server: Serve, tmp_path: Path) -> 
 def test_tls_first_with_a_client_certificate(
     nats_server: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if shutil.which("openssl") is None:
-        peers.missing_peer("openssl", "install it")
-    subprocess.run(
-        [
-            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-            "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=spark",
-            "-addext", "subjectAltName=DNS:broker.example",
-        ],
-        cwd=tmp_path, check=True, capture_output=True,
-    )  # fmt: skip
-    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    cert, key = self_signed(tmp_path, name="spark", alternatives="DNS:broker.example")
     server = nats_server(
         config=f"""tls {{ cert_file: "{cert}", key_file: "{key}", ca_file: "{cert}", verify: true,
                           handshake_first: "300ms" }}"""  # those who wait get its greeting then
@@ -115,7 +104,12 @@ def test_tls_first_with_a_client_certificate(
         return wait(sock, parser, op, deadline)
 
     monkeypatch.setattr(link_module, "_await", spy)
-    given = {"tlsCa": cert, "tlsCert": cert, "tlsKey": key, "tlsHostname": "broker.example"}
+    given = {
+        "tlsCa": str(cert),
+        "tlsCert": str(cert),
+        "tlsKey": str(key),
+        "tlsHostname": "broker.example",
+    }
     assert reads(server, **given, tlsFirst="true") == 2
     assert awaited[0] == (INFO, True)
 

@@ -10,12 +10,11 @@ import pytest
 from pyspark.sql import types as t
 
 from headrace.errors import ConfigurationError
-from headrace.spark import columns
-from headrace.spark.bad_messages import BadMessageError
 from headrace.spark.decoding.columns import layout_of, source_schema
 from headrace.spark.options import parse_options
-from headrace.spark.planning import Slice
-from headrace.spark.tasks import read_slice
+from headrace.spark.planning.slices import Slice
+from headrace.spark.tasks.bad_messages import BadMessageError
+from headrace.spark.tasks.read_slice import read_slice
 
 from .conftest import Feed
 
@@ -77,7 +76,7 @@ def test_where_messages_are_is_not_read_for_values_alone(
     feed: Feed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     publish(feed, ORDERS)
-    monkeypatch.setattr(columns, "_positions", None)
+    monkeypatch.setattr("headrace.spark.tasks.batch_builder._positions", None)
     rows = read(feed, schema(id="bigint"), valueFormat="json")
     assert rows == [{"id": 1}, {"id": None}, {"id": None}, {"id": 4}]
     assert "the first is message 2: field 'id' is no int64" in caplog.text

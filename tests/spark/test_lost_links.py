@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from headrace.spark.delivered.messages import PayloadChunk
-from headrace.spark.link import Link
-from headrace.spark.reader import ReadPlan, read_payloads, read_range
-from headrace.spark.rows import Chunk
-from headrace.spark.snapshot import SnapshotPlan, read_snapshot
+from headrace.spark.delivered.rows import Chunk
+from headrace.spark.links.link import Link
+from headrace.spark.reading.reader import ReadPlan, read_payloads, read_range
+from headrace.spark.reading.snapshot import SnapshotPlan, read_snapshot
 
 from .conftest import Feed
 from .losses import Losses

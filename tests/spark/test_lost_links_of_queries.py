@@ -15,7 +15,7 @@ import pytest
 from headrace.client import connect
 from headrace.groups import elastic, static
 from headrace.spark.grouped.giving_back import give_back
-from headrace.spark.link import Link, Reply
+from headrace.spark.links.link import Link, Reply
 from waiting import until
 
 from .grouped_world import (
@@ -38,7 +38,7 @@ LAYOUTS = ["interoperable", "per_partition"]
 
 @pytest.fixture(autouse=True)
 def _quick_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.spark.patience.PAUSE_FIRST_S", 0.0005)
+    monkeypatch.setattr("headrace.spark.links.outages.PAUSE_FIRST_S", 0.0005)
     monkeypatch.setattr("headrace.spark.grouped.query.LOOK_S", 0.0005)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.spark.link_pool import POOL
-from headrace.spark.patience import may_pass
+from headrace.spark.links.outages import may_pass
+from headrace.spark.links.pool import POOL
 
 pytest.importorskip("pyspark")
 
@@ -37,7 +37,7 @@ QUERIES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 @pytest.fixture(autouse=True)
 def _quick_pauses_and_no_links_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("headrace.spark.patience.PAUSE_FIRST_S", 0.0005)
+    monkeypatch.setattr("headrace.spark.links.outages.PAUSE_FIRST_S", 0.0005)
     yield
     POOL.close()
 

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.spark.counted import counted_subjects
+from headrace.spark.batches.driver import Driver
+from headrace.spark.batches.plans import plan_batch
 from headrace.spark.delivered import run
-from headrace.spark.driver import Driver
-from headrace.spark.link_pool import POOL
+from headrace.spark.links.pool import POOL
 from headrace.spark.options import parse_options
-from headrace.spark.planning import Slice
-from headrace.spark.plans import plan_batch
-from headrace.spark.tasks import read_slice
+from headrace.spark.planning.counted import counted_subjects
+from headrace.spark.planning.slices import Slice
+from headrace.spark.tasks.read_slice import read_slice
 
 from .conftest import Feed
 from .sink.sinks import exactly, write

@@ -251,7 +251,7 @@ def test_every_option_has_a_sentence_of_documentation() -> None:
 def test_the_documentation_lists_every_option_as_it_is(
     name: str, table: tuple[Option, ...]
 ) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text()
+    page = pages()
     _, _, after = page.partition(f"<!-- options: {name} (checked by a test) -->\n")
     shown = after.partition("\n\n")[0].splitlines()[2:]
     assert shown == [
@@ -260,9 +260,16 @@ def test_the_documentation_lists_every_option_as_it_is(
     ]
 
 
+def pages() -> str:
+    """The guide, which has some of the options where it is about them, and the reference."""
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    return "\n".join(
+        (docs / name).read_text() for name in ("spark.md", "reference/spark-options.md")
+    )
+
+
 def rows_after(mark: str) -> list[str]:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text()
-    return page.partition(f"<!-- {mark} -->\n")[2].partition("\n\n")[0].splitlines()[2:]
+    return pages().partition(f"<!-- {mark} -->\n")[2].partition("\n\n")[0].splitlines()[2:]
 
 
 def shown(moved: Moved) -> str:

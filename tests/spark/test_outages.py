@@ -9,8 +9,8 @@ import pytest
 
 import peers
 from headrace.errors import ConnectFailedError
-from headrace.spark.driver import Driver
-from headrace.spark.link import Link
+from headrace.spark.batches.driver import Driver
+from headrace.spark.links.link import Link
 from headrace.spark.options import parse_options
 from waiting import until_here
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import ConfigurationError, HeadraceError
-from headrace.spark.link_pool import POOL
+from headrace.spark.links.pool import POOL
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import parse_options
 from headrace.spark.overflow.offsets import OverflowOffset, Run, runs_of, share_out

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.spark.bad_messages import BadMessageError
 from headrace.spark.columns import Wanted
 from headrace.spark.delivered import run
 from headrace.spark.delivered.run import Run
 from headrace.spark.options import parse_options
-from headrace.spark.planning import Slice
-from headrace.spark.tasks import read_slice
+from headrace.spark.planning.slices import Slice
+from headrace.spark.tasks.bad_messages import BadMessageError
+from headrace.spark.tasks.read_slice import read_slice
 
 from .conftest import Feed
 

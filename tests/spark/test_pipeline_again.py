@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.pipeline.checkpoints import Start
+from headrace.pipeline.checkpoints.checkpoint import Start
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Consent, Declared
-from headrace.pipeline.reading import read
-from headrace.pipeline.run import replay, run_here
+from headrace.pipeline.running.run import replay, run_here
 
 from .conftest import ON_OURS, Feed
 

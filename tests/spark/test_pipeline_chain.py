@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.pipeline.checking import check
-from headrace.pipeline.reading import read
-from headrace.pipeline.run import run_here
-from headrace.pipeline.status import status_of
+from headrace.pipeline.checking.servers import check
+from headrace.pipeline.declaring.reading import read
+from headrace.pipeline.running.run import run_here
+from headrace.pipeline.seen.status import status_of
 
 from .conftest import Feed
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.cli import main
-from headrace.pipeline import run as of_runs
-from headrace.pipeline.reading import read
+from headrace.pipeline.declaring.reading import read
+from headrace.pipeline.running import run as of_runs
 
 from .conftest import Feed
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace import sync
-from headrace.pipeline.checkpoints import checkpoint_of
+from headrace.pipeline.checkpoints.checkpoint import checkpoint_of
+from headrace.pipeline.checkpoints.skipped import read_skipped
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.failures.findings import Poison
-from headrace.pipeline.failures.skipped import read_skipped
-from headrace.pipeline.reading import read
-from headrace.pipeline.run import run_here
+from headrace.pipeline.running.run import run_here
 
 from .conftest import ON_OURS, Feed
 

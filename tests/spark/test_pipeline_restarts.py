@@ -15,12 +15,11 @@ import pytest
 
 import peers
 from headrace import sync
-from headrace.pipeline import running
+from headrace.pipeline.checkpoints.totals import Batch, Totals
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.failures.supervising import Outage
-from headrace.pipeline.reading import read
-from headrace.pipeline.run import run_here
-from headrace.pipeline.running import Ended, Runner
-from headrace.pipeline.totals import Batch, Totals
+from headrace.pipeline.running.run import run_here
+from headrace.pipeline.running.runner import Ended, Runner
 from waiting import until_here
 
 if TYPE_CHECKING:
@@ -125,13 +124,7 @@ class Heard:
 @pytest.fixture(params=[pytest.param("nats-server", marks=pytest.mark.peer), "headrace"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[peers.ServerProcess]:
     """A server of its own, which may be killed."""
-    folder = tmp_path / "server"
-    if request.param == "headrace":
-        made = peers.start_headrace(folder, flags=["--sync", "os"])
-    else:
-        made = peers.start_nats_server(folder)
-    yield made
-    made.stop()
+    yield from peers.either_running(request.param, tmp_path / "server")
 
 
 def publish(url: str, first: int, last: int) -> None:
@@ -169,7 +162,7 @@ def test_a_killed_worker_and_a_killed_server_lose_no_row_and_write_none_twice(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(running, "TOLD_AFTER_S", 0.2)
+    monkeypatch.setattr("headrace.pipeline.running.runner.TOLD_AFTER_S", 0.2)
     with sync.connect(server.url) as connection:
         js = connection.jetstream()
         js.create_stream(name="NUMBERS", subjects=["numbers"])

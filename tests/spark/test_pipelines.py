@@ -14,18 +14,18 @@ import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.pipeline import resets
-from headrace.pipeline.checking import check
-from headrace.pipeline.checkpoints import Start, checkpoint_of
-from headrace.pipeline.fingerprints import tell_changes
-from headrace.pipeline.frames import Frames, start
+from headrace.pipeline.checking.servers import check
+from headrace.pipeline.checkpoints.checkpoint import Start, checkpoint_of
+from headrace.pipeline.checkpoints.fingerprints import tell_changes
+from headrace.pipeline.checkpoints.totals import Batch, Totals
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import NO_CONSENT, Consent, Declared
 from headrace.pipeline.problems import PipelineError
-from headrace.pipeline.reading import read
-from headrace.pipeline.run import replay, run_here
-from headrace.pipeline.status import status_of
-from headrace.pipeline.totals import Batch, Totals
+from headrace.pipeline.queries.frames import Frames, start
+from headrace.pipeline.running.run import replay, run_here
+from headrace.pipeline.seen.status import status_of
 from headrace.pipeline.triggers import AVAILABLE_NOW
-from headrace.spark.lost import Loss
+from headrace.spark.lost_messages import Loss
 
 from .conftest import ON_OURS, Feed
 

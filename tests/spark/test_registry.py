@@ -25,9 +25,9 @@ from headrace.schemas.http import Answer
 from headrace.schemas.registry import REFERENCES_MAX, SchemaRegistry
 from headrace.spark.decoding import protobufs
 from headrace.spark.decoding.columns import source_schema
+from headrace.spark.links.outages import Patience
 from headrace.spark.options import parse_options
 from headrace.spark.options.registry import WORDS
-from headrace.spark.patience import Patience
 from registry_server import RegistryServer
 
 from .conftest import Feed

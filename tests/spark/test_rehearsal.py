@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared
-from headrace.pipeline.reading import read
 from headrace.pipeline.ready.dry import DRY
 from headrace.pipeline.ready.rehearsal import FRONT, GivenUpError, Rehearsal
 

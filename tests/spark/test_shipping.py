@@ -16,7 +16,7 @@ import pytest
 
 import shipping
 from headrace.errors import ConfigurationError
-from headrace.pipeline import session
+from headrace.pipeline.session import session
 from headrace.spark.source import JetStreamDataSource
 from sim.spark.engine import SCHEMA
 from spark_standalone import spark_home

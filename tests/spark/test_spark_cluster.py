@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import ssl
 import subprocess
@@ -20,13 +19,13 @@ from pathlib import Path
 
 import pytest
 
-import peers
 import shipping
+from certificates import self_signed
 from headrace.errors import HeadraceError
-from headrace.spark.control import Control
-from headrace.spark.gets import MessageGets
-from headrace.spark.link import Link
+from headrace.spark.links.control import Control
+from headrace.spark.links.link import Link
 from headrace.spark.options import Connection
+from headrace.spark.reading.message_gets import MessageGets
 from headrace.sync import connect
 from headrace.sync.groups import PartitioningFilter, elastic
 from nats_cluster import Cluster
@@ -152,18 +151,9 @@ class Nats:
 
 @pytest.fixture
 def nats(tmp_path: Path) -> Iterator[Nats]:
-    if shutil.which("openssl") is None:
-        peers.missing_peer("openssl", "install it")
     folder = tmp_path / "secrets"
     folder.mkdir()
-    subprocess.run(
-        [
-            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-            "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=nats",
-            "-addext", "subjectAltName=IP:127.0.0.1",
-        ],
-        cwd=folder, check=True, capture_output=True,
-    )  # fmt: skip
+    self_signed(folder, name="nats")
     operator, system, account, user = Key("O"), Key("A"), Key("A"), Key("U")
     (folder / "op.jwt").write_text(token(operator, operator, "operator"))
     jwt = token(account, user, "user", **ALL)

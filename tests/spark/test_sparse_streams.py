@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from headrace.spark.driver import Driver
+from headrace.spark.batches.driver import Driver
 
 from .conftest import Feed
 from .queries import driver, latest_offset, ranges

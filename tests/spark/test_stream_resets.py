@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.spark.driver import Driver, Look
+from headrace.spark.batches.driver import Driver, Look
 from headrace.spark.offsets import DataLossError, Offset
 from headrace.spark.options import parse_options
 

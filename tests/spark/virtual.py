@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.spark.patience import Patience
+from headrace.spark.links.outages import Patience
 
 
 class Time:

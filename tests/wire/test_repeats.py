@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deliveries import msg
-from headrace.wire import Parser, encode
+from headrace.wire import Parser
 from headrace.wire.frames import BAD, MSG, PUB, Frame
 from headrace.wire.repeats import REPEATED_PAYLOAD_BYTES_MAX, repeat_pattern
+
+from .runs import check_damaged, encoded
 
 SIZES = st.sampled_from([0, 1, 3, 3, 3])
 WORDS = st.sampled_from([b"a", b"a.b", b"$JS.ACK.x", b"x" * 9, b"\x01\x7f", b"\xc3\xbc\xff"])
@@ -38,20 +38,6 @@ DELIVERIES = st.builds(
 )  # fmt: skip
 
 
-def encoded(frames: list[Frame]) -> bytes:
-    encoders: dict[bytes, Any] = {PUB: encode.pub, MSG: msg}
-    return b"".join(encoders[frame[0]](*frame[1:]) for frame in frames)
-
-
-def byte_by_byte(parser: Parser, data: bytes) -> list[Frame]:
-    """No run is ever read this way: there is at most one message at a time."""
-    return [f for at in range(len(data)) for f in parser.feed(data[at : at + 1])]
-
-
-def told(frames: list[Frame]) -> list[object]:
-    return [(BAD, frame[1].wire_text) if frame[0] == BAD else frame for frame in frames]
-
-
 @given(st.lists(PUBLISHES, max_size=12))
 def test_publishes_in_runs_come_back(frames: list[Frame]) -> None:
     assert Parser.for_server().feed(encoded(frames)) == frames
@@ -66,12 +52,7 @@ def test_deliveries_in_runs_come_back(frames: list[Frame]) -> None:
 def test_a_damaged_run_is_read_and_refused_as_without_runs(
     frames: list[Frame], at: int, damage: bytes
 ) -> None:
-    data = encoded(frames)
-    at %= len(data)
-    data = data[:at] + damage + data[at + 1 :]
-    whole = told(Parser.for_server(max_payload=16, max_control_line=64).feed(data))
-    single = byte_by_byte(Parser.for_server(max_payload=16, max_control_line=64), data)
-    assert whole == told(single)
+    check_damaged(frames, at, damage)
 
 
 def test_a_run_does_not_lift_the_limit_of_a_line() -> None:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deliveries import msg
-from headrace.wire import Parser, encode, parser, varied
+from headrace.wire import Parser, parser, varied
 from headrace.wire.frames import BAD, MSG, PUB, Frame
+
+from .runs import byte_by_byte, check_damaged, encoded, told
 
 REPLIES = st.sampled_from([b"", b"r", b"r", b"_INBOX.a.1", b"12"])
 SUBJECTS = st.sampled_from([b"a", b"a.b", b"7", b"x" * 9, b"\x01\x7f", b"\xc3\xbc\xff"])
@@ -24,20 +25,6 @@ PUBLISHES = st.builds(lambda *fields: (PUB, *fields), SUBJECTS, REPLIES, BLOCKS,
 DELIVERIES = st.builds(
     lambda *fields: (MSG, *fields), SUBJECTS, SUBJECTS, REPLIES, BLOCKS, PAYLOADS
 )
-
-
-def encoded(frames: list[Frame]) -> bytes:
-    encoders: dict[bytes, Any] = {PUB: encode.pub, MSG: msg}
-    return b"".join(encoders[frame[0]](*frame[1:]) for frame in frames)
-
-
-def byte_by_byte(reader: Parser, data: bytes) -> list[Frame]:
-    """No run is ever read this way: there is at most one message at a time."""
-    return [f for at in range(len(data)) for f in reader.feed(data[at : at + 1])]
-
-
-def told(frames: list[Frame]) -> list[object]:
-    return [(BAD, frame[1].wire_text) if frame[0] == BAD else frame for frame in frames]
 
 
 @given(st.lists(PUBLISHES, max_size=20))
@@ -54,12 +41,7 @@ def test_deliveries_of_many_sizes_come_back(frames: list[Frame]) -> None:
 def test_damage_is_read_and_refused_as_without_runs(
     frames: list[Frame], at: int, damage: bytes
 ) -> None:
-    data = encoded(frames)
-    at %= len(data)
-    data = data[:at] + damage + data[at + 1 :]
-    whole = told(Parser.for_server(max_payload=16, max_control_line=64).feed(data))
-    single = byte_by_byte(Parser.for_server(max_payload=16, max_control_line=64), data)
-    assert whole == told(single)
+    check_damaged(frames, at, damage)
 
 
 @given(st.lists(DELIVERIES, max_size=12), st.lists(st.integers(0, 800), max_size=6))

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .calling import LongCall, long_call
     from .connection import Connection, connect
     from .handlers.failure import DeadLetter, OnFailure, Retry, Stop
     from .health import ConsumptionStats, Health
@@ -68,6 +69,7 @@ __all__ = [
     "KeyValue",
     "KeyValueOptions",
     "KeyValueStatus",
+    "LongCall",
     "Message",
     "ObjectDamagedError",
     "ObjectExistsError",
@@ -95,6 +97,7 @@ __all__ = [
     "TransferProgress",
     "Watch",
     "connect",
+    "long_call",
     "progress_bar",
     "read_backup",
     "read_context",
@@ -117,6 +120,7 @@ _MODULES = {
     "jetstream_context": ("JetStream",),
     "kv.config": ("KeyValueOptions", "KeyValueStatus"),
     "kv.keyvalue": ("Entry", "KeyExistsError", "KeyNotFoundError", "KeyValue"),
+    "calling": ("LongCall", "long_call"),
     "message": ("Message",),
     "nats_context": ("Context", "read_context"),
     "net.options": ("Options",),

@@ -61,6 +61,9 @@ class ProgressBar:
         self._shown = 0
         self._drawing: _Drawing | None = None
 
+    def __repr__(self) -> str:
+        return f"<ProgressBar {self._label!r}>"
+
     def __enter__(self) -> Self:
         return self
 

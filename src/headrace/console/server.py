@@ -62,6 +62,9 @@ class ConsoleServer:
         self._stack = contextlib.AsyncExitStack()
         self._port = 0
 
+    def __repr__(self) -> str:
+        return f"<ConsoleServer {self.url}>"
+
     @property
     def url(self) -> str:
         """Where a browser finds it."""

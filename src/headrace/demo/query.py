@@ -7,25 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigurationError
+from ..pipeline.declaring.reading import read
 from ..pipeline.failures.findings import Poison
 from ..pipeline.failures.supervising import Outage
 from ..pipeline.model import Declared
 from ..pipeline.problems import PipelineError
-from ..pipeline.reading import read
 from ..pipeline.ready.state import Ready
-from ..pipeline.run import run_here
-from ..pipeline.session import check_java as _check_java
-from ..pipeline.session import settings_of, start_session
-from ..pipeline.status import status_of
+from ..pipeline.running.run import run_here
+from ..pipeline.seen.status import status_of
+from ..pipeline.session.session import check_java as _check_java
+from ..pipeline.session.session import settings_of, start_session
 from .errors import DemoError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ..pipeline.checkpoints.totals import Batch, Totals, ViewRows
     from ..pipeline.failures.supervising import Outage
-    from ..pipeline.running import Ended, Runner
-    from ..pipeline.totals import Batch, Totals, ViewRows
-    from ..spark.lost import Loss
+    from ..pipeline.running.runner import Ended, Runner
+    from ..spark.lost_messages import Loss
 
 FILE: Final = Path(__file__).with_name("flights.toml")
 VIEW: Final = "checked"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..pipeline.totals import ViewRows
+    from ..pipeline.checkpoints.totals import ViewRows
 
 
 @dataclass

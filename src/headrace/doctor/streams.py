@@ -43,7 +43,7 @@ def look_at_stream(findings: Findings, stream: StreamInfo, consumers: list[Consu
     name = config.name
     what = f"stream {name}"
     if state.lost is not None and state.lost.msgs:
-        text = f"{len(state.lost.msgs):,} messages were found damaged and are lost"
+        text = f"{counted(len(state.lost.msgs), 'message')} found damaged, and lost"
         findings.problem(what, text, f"headrace stream info {name}")
     if state.messages and stream.ts:
         ahead = (moment_of(state.last_ts) - moment_of(stream.ts)).total_seconds()
@@ -69,7 +69,7 @@ def look_at_stream(findings: Findings, stream: StreamInfo, consumers: list[Consu
             findings.problem(what, f"{text}: full, or nearly; it refuses what comes", mend)
     if config.retention != "limits" and state.messages and not consumers:
         why = "a work queue keeps" if config.retention == "workqueue" else "interest keeps"
-        text = f"{state.messages:,} messages and no consumer: {why} them for good"
+        text = f"{counted(state.messages, 'message')} and no consumer: {why} them for good"
         findings.problem(what, text, f"headrace consumer create {name} NAME")
     endless = config.max_age == 0 and config.max_bytes <= 0 and config.max_msgs <= 0
     endless = endless and config.max_msgs_per_subject <= 0 and config.retention == "limits"
@@ -83,7 +83,9 @@ def look_at_stream(findings: Findings, stream: StreamInfo, consumers: list[Consu
             findings.problem(what, text, f"headrace stream info {name}")
         elif origin.lag and origin.active > _STANDS_STILL_S:
             silent = duration_text(origin.active)
-            text = f"{origin.lag:,} messages behind {origin.name}, which was silent {silent}"
+            text = (
+                f"{counted(origin.lag, 'message')} behind {origin.name}, which was silent {silent}"
+            )
             findings.problem(what, text, f"headrace stream info {origin.name}")
     look_at_moving(findings, stream, sum(c.num_pending + c.num_ack_pending for c in consumers))
     for peer in stream.cluster.replicas if stream.cluster else ():
@@ -99,11 +101,11 @@ def look_at_consumer(findings: Findings, consumer: ConsumerInfo, now: datetime) 
     what = f"consumer {stream} > {name}"
     most = config.max_ack_pending
     if consumer.paused:
-        text = f"paused for {duration_text(consumer.pause_remaining)} more, {consumer.num_pending:,} wait"
+        text = f"paused for {duration_text(consumer.pause_remaining)} more, {consumer.num_pending:,} waiting"
         findings.note(what, text, f"headrace consumer resume {stream} {name}")
         return
     if most > 0 and consumer.num_ack_pending >= most and consumer.num_pending:
-        text = f"{most:,} messages without an answer, as many as allowed: it stands still"
+        text = f"{counted(most, 'message')} without an answer, as many as allowed: it stands still"
         mend = f"headrace consumer edit {stream} {name} --max-pending {most * 2}"
         findings.problem(what, text, f"acknowledge them, or: {mend}")
     if not consumer.num_pending:
@@ -111,7 +113,8 @@ def look_at_consumer(findings: Findings, consumer: ConsumerInfo, now: datetime) 
     looks = f"headrace consumer info {stream} {name}"
     if config.deliver_subject:
         if not consumer.push_bound:
-            text = f"nobody listens on {config.deliver_subject}, {consumer.num_pending:,} messages wait"
+            waiting = counted(consumer.num_pending, "message")
+            text = f"nobody listens on {config.deliver_subject}, {waiting} waiting"
             findings.problem(what, text, f"start who handles them; {looks}")
         return
     # Who shows a position there reads by other ways; who has messages in hand asks when they are done.
@@ -121,5 +124,6 @@ def look_at_consumer(findings: Findings, consumer: ConsumerInfo, now: datetime) 
     since = moment_of(last if last and not last.startswith("0001") else consumer.created)
     idle = (now - since).total_seconds()
     if idle > _STANDS_STILL_S:
-        text = f"nobody pulls since {duration_text(idle)}, {consumer.num_pending:,} messages wait"
+        waiting = counted(consumer.num_pending, "message")
+        text = f"nobody has pulled for {duration_text(idle)}, {waiting} waiting"
         findings.problem(what, text, f"start who handles them; {looks}")

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from .failures.restarts import RestartSettings
 from .problems import Place
 from .triggers import CONTINUOUS, Trigger
 
@@ -140,6 +139,24 @@ class LeaseSettings:
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     creds: str = ""
+
+
+@dataclass(frozen=True)
+class RestartSettings:
+    """How often a failed query is begun again.
+
+    Attributes:
+        attempts: at most so many times in ``within_s`` seconds; 0 for never.
+        backoff_s: the wait before the first one; each further one waits twice as long, a minute at most.
+    """
+
+    attempts: int = 5
+    backoff_s: float = 1.0
+    within_s: float = 600.0
+
+
+DEFAULT_RESTARTS: Final = RestartSettings()
+NO_RESTARTS: Final = RestartSettings(attempts=0)
 
 
 @dataclass(frozen=True)

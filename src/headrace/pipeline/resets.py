@@ -9,18 +9,17 @@ from typing import Final
 
 from ..api.times import format_time, parse_time
 from ..errors import ConfigurationError
-from ..spark.control import Control
-from ..spark.link import Link
+from ..spark.links.control import Control
+from ..spark.links.link import Link
 from ..spark.options import SourceOptions
-from .bindings import has_content
-from .checking import JETSTREAM, source_options
-from .checkpoints import Generation, Start, checkpoint_of, exclusively, suffix_of
-from .folders import folder_of
-from .frames import FILE_FORMATS, place_of_results
+from .checkpoints.bindings import has_content
+from .checkpoints.checkpoint import Generation, Start, checkpoint_of, exclusively, suffix_of
+from .checkpoints.folders import folder_of
 from .graph import streaming_of
-from .model import Declared, Sink, Source
+from .lease.standby import holder_of
+from .model import WRITTEN_AS_FILES, Declared, Sink, Source
+from .options import JETSTREAM, place_of_results, source_options
 from .problems import did_you_mean
-from .standby import holder_of
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -156,7 +155,7 @@ def _consequence(sink: Sink, generation: Generation) -> str:
     if not generation.suffix:
         return "nothing was run before"
     options = {name.lower(): value for name, value in sink.options.items()}
-    if sink.format.lower() in FILE_FORMATS and "path" in options:
+    if sink.format.lower() in WRITTEN_AS_FILES and "path" in options:
         return (
             f"its results go to {options['path']}{generation.suffix}, beside those that are there"
         )

@@ -2,8 +2,9 @@
 
 Spark finds the source by name once the package is installed; nothing needs to be registered. The offset is
 one stream sequence, a batch is an exact range ``(start, end]``, and reading it again returns the same rows.
-``offsets``, ``loss`` and ``planning`` are pure; ``options`` lists the options; ``source`` has the classes
-that Spark calls.
+``source`` has the classes that Spark calls, ``options`` lists the options. A query's driver is in
+``batches``, what its tasks do in ``tasks``, reading in ``reading``, the way to the server in ``links``.
+``offsets``, ``loss`` and ``planning.slices`` are pure.
 """
 
 from __future__ import annotations

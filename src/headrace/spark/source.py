@@ -27,16 +27,16 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ..errors import HeadraceError
+from .batches.handing_over import HandingOver, small_batch
+from .batches.plans import check_streams, plan_batch
+from .batches.query import Queryable, exit_on_sigterm, query_of
 from .catalog import keep, table_options, with_kept
 from .decoding.columns import Layout, layout_of, source_schema
 from .ending import is_announced
-from .handing_over import HandingOver, small_batch
+from .error_text import in_one_sentence
 from .options import SourceOptions, parse_options
-from .planning import Slice
-from .plans import check_streams, plan_batch
-from .query import Queryable, exit_on_sigterm, query_of
-from .sentences import in_one_sentence
-from .tasks import read_slice
+from .planning.slices import Slice
+from .tasks.read_slice import read_slice
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -193,7 +193,7 @@ class JetStreamStreamReader(HandingOver, DataSourceStreamReader, SupportsTrigger
                 yield from read_slice(self._options, self._columns, partition.piece)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Does nothing: it comes a batch late and never for the last; see ``driver``."""
+        """Does nothing: it comes a batch late and never for the last; see ``batches.driver``."""
 
     def stop(self) -> None:
         """Let go of the connections and of the consumer that waits. Spark calls it at a query's end."""

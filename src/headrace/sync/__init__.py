@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..client.blocking.batch import AtomicBatch
 from ..client.blocking.buckets import KeyValue, ObjectReader, ObjectStore, Watch
+from ..client.blocking.calling import LongCall, long_call
 from ..client.blocking.connection import Connection, connect
 from ..client.blocking.consume import Consumption
 from ..client.blocking.consumer import Consumer
@@ -50,6 +51,7 @@ __all__ = [
     "JetStream",
     "JetStreamMessage",
     "KeyValue",
+    "LongCall",
     "Message",
     "ObjectReader",
     "ObjectStore",
@@ -62,6 +64,7 @@ __all__ = [
     "Subscription",
     "Watch",
     "connect",
+    "long_call",
 ]
 
 

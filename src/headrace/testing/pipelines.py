@@ -26,7 +26,7 @@ class TestedPipeline:
     __test__ = False  # no class of tests, for pytest
 
     def __init__(self, spark: SparkSession, file: Path | str, profile: str = "") -> None:
-        from ..pipeline.reading import read
+        from ..pipeline.declaring.reading import read
         from ..pipeline.trying.trial import Trial
 
         self._declared = read(Path(file), profile)

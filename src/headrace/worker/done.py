@@ -49,6 +49,9 @@ class Done:
         self._consumer = consumer
         self._table = table
 
+    def __repr__(self) -> str:
+        return f"<Done {self._consumer!r} in table {self._table!r}>"
+
     def create(self, database: Any) -> None:
         """Make the table, if it is not there. ``database``: a connection of sqlite3 or psycopg."""
         database.execute(self._creating())

@@ -4,47 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 import peers
-
-
-def _openssl(directory: Path, *arguments: str) -> None:
-    if shutil.which("openssl") is None:
-        peers.missing_peer("openssl", "install it")
-    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
+from certificates import make_authority, sign
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A CA, a server, and clients with and without alternative names."""
     directory = tmp_path_factory.mktemp("mapped")
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    _openssl(
-        directory, "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2",
-        "-subj", "/CN=test CA", "-addext", "keyUsage=critical,keyCertSign,cRLSign",
-    )  # fmt: skip
+    make_authority(directory)
     names = {
         "server": "IP:127.0.0.1",
         "mail": "email:ann@mill.example,DNS:ann.mill.example",
         "plain": "IP:127.0.0.1",
     }
     for name, alternatives in names.items():
-        (directory / "san.cnf").write_text(f"subjectAltName={alternatives}\n")
-        _openssl(
-            directory, "req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr",
-            "-subj", "/C=FR/O=Mill, Old/CN=ann",
-        )  # fmt: skip
-        _openssl(
-            directory, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
-            "-CAcreateserial", "-days", "2", "-extfile", "san.cnf", "-out", f"{name}.pem",
-        )  # fmt: skip
+        sign(directory, name, subject="/C=FR/O=Mill, Old/CN=ann", alternatives=alternatives)
     return directory
 
 

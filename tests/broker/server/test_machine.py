@@ -151,7 +151,7 @@ def test_a_reserve_is_enough_when_nothing_else_is_left(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("limit", "store", "connections"),
-    [(256, 64, 100), (1024, 256, 500), (65_536, 512, 60_000)],
+    [(256, 64, 100), (1024, 256, 500), (65_536, 4_352, 60_000)],
 )
 def test_what_is_there_is_shared_out(
     monkeypatch: pytest.MonkeyPatch, limit: int, store: Any, connections: int

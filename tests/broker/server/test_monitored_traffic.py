@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
-import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 import peers
+from certificates import self_signed
 from waiting import until_here
 
 pytestmark = pytest.mark.peer
@@ -204,7 +203,7 @@ def test_deadlines_and_listeners_are_told_as_by_nats_server(
     nats_server: Callable[..., peers.ServerProcess],
     tmp_path: Path,
 ) -> None:
-    pem, key = certificate(tmp_path)
+    pem, key = self_signed(tmp_path)
     told = []
     for start in (headrace_server, nats_server):
         monitoring, port = peers.free_port(), peers.free_port()
@@ -225,14 +224,3 @@ def test_deadlines_and_listeners_are_told_as_by_nats_server(
         listener.pop("tls_cert_not_after", "")  # not told by ours
         told.append({"tls_timeout": page["tls_timeout"], "websocket": listener})
     assert told[0] == told[1]
-
-
-def certificate(directory: Path) -> tuple[Path, Path]:
-    """A certificate that anybody may have made, and its key."""
-    pem, key = directory / "server.pem", directory / "server.key"
-    if shutil.which("openssl") is None:
-        peers.missing_peer("openssl", "install it")
-    made = ["openssl", "req", "-x509", "-nodes", "-subj", "/CN=127.0.0.1", "-newkey", "ec"]
-    made += ["-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", str(key), "-out", str(pem)]
-    subprocess.run(made, check=True, capture_output=True)
-    return pem, key

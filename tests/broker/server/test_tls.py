@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any
 import nats
 import pytest
 
-import peers
+from certificates import make_authority, sign
 from headrace.broker import Broker, TlsOptions
 from headrace.broker.core.net.session import Session
 from headrace.broker.server import tls
@@ -27,31 +25,13 @@ from headrace.errors import ConfigurationError
 uvloop = pytest.importorskip("uvloop")
 
 
-def _openssl(directory: Path, *arguments: str) -> None:
-    if shutil.which("openssl") is None:
-        peers.missing_peer("openssl", "install it")
-    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A CA, and certificates of it for a server on 127.0.0.1 and for a client."""
     directory = tmp_path_factory.mktemp("certificates")
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    _openssl(
-        directory, "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2",
-        "-subj", "/CN=test CA", "-addext", "keyUsage=critical,keyCertSign,cRLSign",
-    )  # fmt: skip
-    (directory / "san.cnf").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    make_authority(directory)
     for name in ("server", "client"):
-        _openssl(
-            directory, "req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr",
-            "-subj", f"/CN={name}",
-        )  # fmt: skip
-        _openssl(
-            directory, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
-            "-CAcreateserial", "-days", "2", "-extfile", "san.cnf", "-out", f"{name}.pem",
-        )  # fmt: skip
+        sign(directory, name, subject=f"/CN={name}", alternatives="IP:127.0.0.1,DNS:localhost")
     return directory
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import peers
+from certificates import self_signed
 from headrace.broker import Broker, TlsOptions
 from headrace.broker.server.tls import start_tls
 
@@ -30,17 +29,10 @@ HANDSHAKES = 10  # whether the first bytes come too early is up to the machine
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate for 127.0.0.1 that vouches for itself, and its key, in one file."""
-    file = tmp_path_factory.mktemp("certificate") / "server.pem"
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    who = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
-    command = ["openssl", "req", "-x509", *key, *who, "-days", "2"]
-    try:
-        made = subprocess.run(
-            [*command, "-keyout", "-", "-out", "-"], check=True, capture_output=True
-        )
-    except FileNotFoundError:
-        peers.missing_peer("openssl", "install it")
-    file.write_bytes(made.stdout)
+    directory = tmp_path_factory.mktemp("certificate")
+    certificate, key = self_signed(directory, name="localhost")
+    file = directory / "server.pem"
+    file.write_bytes(key.read_bytes() + certificate.read_bytes())
     return file
 
 

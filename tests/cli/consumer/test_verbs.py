@@ -129,7 +129,7 @@ def test_a_consumer_is_reset(at_server: Run, stream: sync.Stream) -> None:
     stream.create_consumer(durable_name="c")
     at_server("consumer", "next", "A", "c", "--count", "4")
     done = at_server("consumer", "reset", "A", "c", "2", "--force")
-    assert done.lines == ["consumer c delivers from sequence 2 on; 3 messages are left"]
+    assert done.lines == ["consumer c delivers from sequence 2 on; 3 messages left"]
     assert at_server("consumer", "next", "A", "c", "-r").lines == ["2"]
     done = at_server("consumer", "reset", "A", "c", "--sequence", "3", "--dry-run")
     assert "to sequence 3" in done.out

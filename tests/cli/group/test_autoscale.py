@@ -159,7 +159,7 @@ async def test_ctrl_c_ends_it_without_a_word(
 
 def test_a_step_in_words_and_as_a_document() -> None:
     assert sentence(Step(DECISION, applied=True)) == (
-        "2023-11-14T22:14:50.250Z 1 members: 400 wait; too far behind for 3 looks → 2 (+b): done"
+        "2023-11-14T22:14:50.250Z 1 member: 400 wait; too far behind for 3 looks → 2 (+b): done"
     )
     assert sentence(Step(None, problem="no answer")) == "- no look: no answer"
     found = document(Step(DECISION, problem="dry run"))

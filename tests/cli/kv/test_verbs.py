@@ -61,7 +61,7 @@ def test_values_change_and_go(at_server: Run, js: sync.JetStream) -> None:
 def test_a_bucket_is_deleted_when_no_key_is_named(at_server: Run, js: sync.JetStream) -> None:
     js.create_key_value("b").put("k", b"1")
     assert at_server("kv", "del", "b", "--dry-run").out.startswith(
-        "would delete bucket b with 1 ent"
+        "would delete bucket b with 1 entry ("
     )
     assert at_server("kv", "del", "b", answer="y\n").lines == ["deleted bucket b"]
     assert list(js.key_values()) == []

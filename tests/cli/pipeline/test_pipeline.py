@@ -17,14 +17,14 @@ from headrace import sync
 from headrace.cli import main
 from headrace.cli.pipeline.file import MISTAKEN
 from headrace.cli.pipeline.screen import Lines, Picture
-from headrace.pipeline.checkpoints import exclusively
+from headrace.pipeline.checkpoints.checkpoint import exclusively
+from headrace.pipeline.checkpoints.totals import Batch, Totals, ViewRows
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.failures.findings import Poison
 from headrace.pipeline.failures.supervising import Outage
 from headrace.pipeline.problems import Place, Problem
-from headrace.pipeline.reading import read
-from headrace.pipeline.running import Ended
-from headrace.pipeline.totals import Batch, Totals, ViewRows
-from headrace.spark.lost import Loss
+from headrace.pipeline.running.runner import Ended
+from headrace.spark.lost_messages import Loss
 
 
 @pytest.fixture(scope="module")

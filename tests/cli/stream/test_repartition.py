@@ -211,9 +211,7 @@ def test_what_cannot_be_renumbered_is_told(at_server: Run, js: sync.JetStream) -
     assert "puts no partition" in refused("COPY", "OTHER", "8")
     js.stream("SHIPPING").update(subjects=["ship.*.*", "bare"])
     js.publish("bare", b"")
-    assert "1 messages of stream SHIPPING do not match '*.ship.*.*'" in refused(
-        "SHIPPING", "OTHER", "8"
-    )
+    assert "1 message of stream SHIPPING outside '*.ship.*.*'" in refused("SHIPPING", "OTHER", "8")
     assert sorted(js.stream_names()) == ["COPY", "PLAIN", "SHIPPING"]
     work = js.stream("SHIPPING").info().config
     js.delete_stream("SHIPPING")

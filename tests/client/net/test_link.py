@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import peers
+from certificates import self_signed
 from headrace.client import connect
 from headrace.client.events import Disconnected, ErrorEvent, Event, LameDuck
 from headrace.errors import AuthorizationError, ConnectFailedError, HeadraceError
@@ -125,15 +125,7 @@ async def test_a_connection_that_ends_within_the_tls_handshake_is_refused_like_a
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for ``localhost`` that is its own authority."""
     directory = tmp_path_factory.mktemp("tls")
-    cert, key = directory / "cert.pem", directory / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    command += ["-nodes", "-keyout", str(key), "-out", str(cert), "-days", "2"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except FileNotFoundError:
-        peers.missing_peer("openssl", "install it")
-    return cert, key
+    return self_signed(directory, name="localhost", alternatives="DNS:localhost")
 
 
 @pytest.mark.peer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 import chaos
 import peers
+from certificates import self_signed
 from headrace import connect
 from headrace.client.events import Event, Reconnected
 from headrace.client.net.handshake import parse_server
@@ -139,12 +139,9 @@ async def test_tls_and_a_login(
     nats_server: Callable[..., peers.ServerProcess],
     headrace_server: Callable[..., peers.ServerProcess],
 ) -> None:
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
-    command += f" -keyout {tmp_path}/key -out {tmp_path}/cert -subj /CN=127.0.0.1"
-    command += " -addext subjectAltName=IP:127.0.0.1"
-    subprocess.run(command.split(), check=True, capture_output=True)
+    certificate, key = self_signed(tmp_path)
     port = peers.free_port()
-    tls = f'tls {{ cert_file: "{tmp_path}/cert", key_file: "{tmp_path}/key" }}'
+    tls = f'tls {{ cert_file: "{certificate}", key_file: "{key}" }}'
     config = f'websocket {{ host: "127.0.0.1", port: {port}, {tls} }}\n'
     config += "authorization { user: u, password: p }"
     if kind == "headrace":
@@ -152,7 +149,7 @@ async def test_tls_and_a_login(
         headrace_server(flags=["-c", str(tmp_path / "nats.conf")])
     else:
         nats_server(config=config)
-    trusted = ssl.create_default_context(cafile=str(tmp_path / "cert"))
+    trusted = ssl.create_default_context(cafile=str(certificate))
     async with connect(f"wss://u:p@127.0.0.1:{port}", tls=trusted) as connection:
         await connection.flush()
         assert connection.server == f"wss://127.0.0.1:{port}"

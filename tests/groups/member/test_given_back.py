@@ -30,12 +30,7 @@ COUNT = 6
 
 @pytest.fixture(params=["headrace", pytest.param("nats-server", marks=pytest.mark.peer)])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[peers.ServerProcess]:
-    if request.param == "headrace":
-        started = peers.start_headrace(tmp_path)
-    else:
-        started = peers.start_nats_server(tmp_path, sync="always")
-    yield started
-    started.stop()
+    yield from peers.either_running(request.param, tmp_path, durable=True)
 
 
 async def _make(js: JetStream) -> None:

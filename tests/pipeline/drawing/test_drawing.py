@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.drawing.mermaid import mermaid_of
 from headrace.pipeline.drawing.parts import Edge, Graph, Part, graph_of
 from headrace.pipeline.drawing.svg import svg_of
 from headrace.pipeline.drawing.tree import tree_of
-from headrace.pipeline.reading import read
 
 FILE = """
 [pipeline]

@@ -7,18 +7,11 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.failures.causes import SparkGoneError
 from headrace.pipeline.failures.java import JavaLost
-from headrace.pipeline.failures.restarts import (
-    DEFAULT,
-    NEVER,
-    SAME_MAX,
-    Again,
-    RestartSettings,
-    Stop,
-)
-from headrace.pipeline.model import Declared
-from headrace.pipeline.reading import read
+from headrace.pipeline.failures.restarts import SAME_MAX, Again, Stop
+from headrace.pipeline.model import DEFAULT_RESTARTS, NO_RESTARTS, Declared, RestartSettings
 
 from ..conftest import ORDERS
 from .test_supervising import Supervised, failing
@@ -57,11 +50,11 @@ def test_java_is_never_started_more_often_than_the_settings_allow(
 
 
 def test_without_restarts_a_lost_java_is_a_failure_at_once() -> None:
-    assert JavaLost().again(NEVER, 0.0, has_worked=True)[1] == Stop()
-    _, follows = JavaLost((), 2).again(DEFAULT, 0.0, has_worked=False)
+    assert JavaLost().again(NO_RESTARTS, 0.0, has_worked=True)[1] == Stop()
+    _, follows = JavaLost((), 2).again(DEFAULT_RESTARTS, 0.0, has_worked=False)
     assert isinstance(follows, Stop)
     assert "3 times without a finished batch" in follows.why
-    assert isinstance(JavaLost((), 2).again(DEFAULT, 0.0, has_worked=True)[1], Again)
+    assert isinstance(JavaLost((), 2).again(DEFAULT_RESTARTS, 0.0, has_worked=True)[1], Again)
 
 
 def declared(write: Callable[..., Path]) -> Declared:
@@ -72,7 +65,7 @@ def declared(write: Callable[..., Path]) -> Declared:
 def test_a_runner_without_java_tells_all_queries_and_asks_for_a_new_process(
     write: Callable[..., Path],
 ) -> None:
-    world = Supervised(declared(write), DEFAULT, math.inf)
+    world = Supervised(declared(write), DEFAULT_RESTARTS, math.inf)
     world.plans = {"out": failing(GONE, batches=1), "other": failing(GONE)}
     began = world.now
     ended = world.run()
@@ -86,7 +79,7 @@ def test_a_runner_without_java_tells_all_queries_and_asks_for_a_new_process(
 
 
 def test_a_stop_while_java_is_to_be_started_ends_the_run(write: Callable[..., Path]) -> None:
-    world = Supervised(declared(write), DEFAULT, math.inf)
+    world = Supervised(declared(write), DEFAULT_RESTARTS, math.inf)
     world.plans = {"out": failing(GONE, batches=1), "other": failing(GONE)}
     world.after(1.5, lambda: world.runner.stop("asked to end"))
     ended = world.run()
@@ -95,7 +88,7 @@ def test_a_stop_while_java_is_to_be_started_ends_the_run(write: Callable[..., Pa
 
 
 def test_a_java_that_is_lost_again_and_again_fails_every_query(write: Callable[..., Path]) -> None:
-    world = Supervised(declared(write), NEVER, math.inf)
+    world = Supervised(declared(write), NO_RESTARTS, math.inf)
     world.plans = {"out": failing(GONE), "other": failing(GONE)}
     ended = world.run()
     assert not world.runner.needs_new_java

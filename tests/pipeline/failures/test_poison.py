@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.pipeline.checkpoints import Generation, checkpoint_of
+from headrace.pipeline.checking.ranges import NotSearchedError, Range, failed_batch
+from headrace.pipeline.checkpoints.checkpoint import Generation, checkpoint_of
+from headrace.pipeline.checkpoints.skipped import Skipped, file_of, read_skipped, skip
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.failures.findings import Poison, Verdict
 from headrace.pipeline.failures.poison import FOUND_MAX, Search
-from headrace.pipeline.failures.ranges import NotSearchedError, Range, failed_batch
-from headrace.pipeline.failures.skipped import Skipped, file_of, read_skipped, skip
 from headrace.pipeline.model import Declared
 from headrace.pipeline.problems import Place
-from headrace.pipeline.reading import read
 
 from ..conftest import ORDERS
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.failures.causes import Cause
 from headrace.pipeline.failures.remedies import FULL_BYTES, remedy
-from headrace.pipeline.reading import read
 
 from ..conftest import ORDERS
 

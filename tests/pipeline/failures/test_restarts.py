@@ -7,15 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipeline.failures.causes import Cause, Kind
-from headrace.pipeline.failures.restarts import (
-    NEVER,
-    SAME_MAX,
-    WAIT_MAX_S,
-    Again,
-    Restarts,
-    RestartSettings,
-    Stop,
-)
+from headrace.pipeline.failures.restarts import SAME_MAX, WAIT_MAX_S, Again, Restarts, Stop
+from headrace.pipeline.model import NO_RESTARTS, RestartSettings
 
 WORKER = Cause("worker", "Spark lost a Python worker")
 SETTINGS = RestartSettings(attempts=5, backoff_s=1.0, within_s=600.0)
@@ -74,7 +67,7 @@ def test_more_failures_than_attempts_within_the_time_stop_it_and_fewer_do_not() 
 
 def test_a_mistake_and_a_query_without_restarts_stop_at_once() -> None:
     assert Restarts(SETTINGS).failed(Cause("mistake", "no such column"), -1, 0.0) == Stop()
-    assert Restarts(NEVER).failed(WORKER, -1, 0.0) == Stop()
+    assert Restarts(NO_RESTARTS).failed(WORKER, -1, 0.0) == Stop()
 
 
 @given(

@@ -11,15 +11,9 @@ from pathlib import Path
 import pytest
 
 import peers
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.failures.servers import Servers, servers_of
-from headrace.pipeline.reading import read
 from waiting import until_here
-
-
-def start(kind: str, folder: Path, port: int) -> peers.ServerProcess:
-    if kind == "headrace":
-        return peers.start_headrace(folder, flags=["--sync", "os"], port=port)
-    return peers.start_nats_server(folder, port=port)
 
 
 @pytest.mark.parametrize("kind", ["headrace", "nats-server"])
@@ -43,7 +37,7 @@ format = "noop"
 """
         )
     )
-    server = start(kind, tmp_path, free_port)
+    server = peers.start_either(kind, tmp_path, port=free_port)
     try:
         with servers_of(declared, time.time) as servers:
             check(servers, server, kind, tmp_path, free_port)

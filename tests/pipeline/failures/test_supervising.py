@@ -10,18 +10,17 @@ from typing import Any
 import pytest
 
 from headrace.errors import ConnectFailedError
-from headrace.pipeline import run
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.failures.findings import Poison, Verdict
-from headrace.pipeline.failures.restarts import DEFAULT, NEVER, RestartSettings
 from headrace.pipeline.failures.supervising import ONCE_WAITS_S, Supervisor
-from headrace.pipeline.model import Declared, Sink
+from headrace.pipeline.model import DEFAULT_RESTARTS, NO_RESTARTS, Declared, RestartSettings, Sink
 from headrace.pipeline.problems import Place
-from headrace.pipeline.reading import read
-from headrace.pipeline.running import Ended
+from headrace.pipeline.running import run
+from headrace.pipeline.running.runner import Ended
 from headrace.spark.sink.markers import FencedError, Plan, PlanId, next_plan
 
 from ..conftest import ORDERS
-from ..test_running import FakeQuery, World, with_trigger
+from ..running.test_runner import FakeQuery, World, with_trigger
 
 
 class Servers:
@@ -87,7 +86,7 @@ LOST = RuntimeError("Python worker exited unexpectedly (crashed)")
 
 
 def test_a_query_that_lost_a_worker_is_begun_again_and_that_is_told(declared: Declared) -> None:
-    world = Supervised(declared, DEFAULT, math.inf)
+    world = Supervised(declared, DEFAULT_RESTARTS, math.inf)
     world.plans = {"out": failing(LOST, LOST)}
     began = world.now
     world.after(60, lambda: world.runner.stop("interrupted"))
@@ -104,7 +103,7 @@ def test_a_query_that_lost_a_worker_is_begun_again_and_that_is_told(declared: De
 def test_the_third_same_failure_at_the_same_place_stays_a_failure_with_that_said(
     declared: Declared,
 ) -> None:
-    world = Supervised(declared, DEFAULT, math.inf)
+    world = Supervised(declared, DEFAULT_RESTARTS, math.inf)
     boom = ValueError("boom")
     world.plans = {"out": failing(boom, boom, boom, boom)}
     ended = world.run()["out"]
@@ -122,7 +121,7 @@ def test_the_third_same_failure_at_the_same_place_stays_a_failure_with_that_said
 
 
 def test_once_without_restarts_fails_at_the_first_failure(declared: Declared) -> None:
-    world = Supervised(declared, NEVER, ONCE_WAITS_S)
+    world = Supervised(declared, NO_RESTARTS, ONCE_WAITS_S)
     world.plans = {"out": failing(LOST)}
     assert world.run(once=True)["out"].state == "failed"
     assert world.told("restarting") == []
@@ -133,7 +132,7 @@ def test_a_schedule_does_not_wait_for_its_next_time_and_what_is_after_waits_for_
 ) -> None:
     more = '[sinks.last]\nfrom = "orders"\nformat = "noop"\nafter = "out"\n'
     both = with_trigger(read(write(ORDERS + more)), "available now")
-    world = Supervised(both, DEFAULT, math.inf)
+    world = Supervised(both, DEFAULT_RESTARTS, math.inf)
     crash = failing(LOST)
 
     def out(query: FakeQuery) -> None:
@@ -146,7 +145,9 @@ def test_a_schedule_does_not_wait_for_its_next_time_and_what_is_after_waits_for_
     assert [each.state for each in ended.values()] == ["done", "done"]
     assert [each[0] for each in world.told("started")] == ["out", "out", "last"]
 
-    hourly = Supervised(with_trigger(read(write(ORDERS)), {"schedule": "every 1h"}), DEFAULT, 1.0)
+    hourly = Supervised(
+        with_trigger(read(write(ORDERS)), {"schedule": "every 1h"}), DEFAULT_RESTARTS, 1.0
+    )
     starts: list[float] = []
 
     def plan(query: FakeQuery) -> None:
@@ -176,7 +177,7 @@ CODE = RuntimeError(
 def test_code_that_fails_again_is_searched_and_the_message_ends_the_query(
     declared: Declared,
 ) -> None:
-    world = Supervised(declared, DEFAULT, math.inf)
+    world = Supervised(declared, DEFAULT_RESTARTS, math.inf)
     world.plans = {"out": failing(CODE, CODE, CODE)}
     searched: list[str] = []
 
@@ -213,7 +214,7 @@ def test_a_worker_that_crashes_again_is_searched_as_code_is_and_a_single_crash_i
 ) -> None:
     views = '[views.v]\nsql = "SELECT * FROM orders"\notherwise = "quarantine"\nletters = "dead"\n'
     declared = read(write(ORDERS.replace('from = "orders"', 'from = "v"') + views))
-    world = Supervised(declared, DEFAULT, math.inf)
+    world = Supervised(declared, DEFAULT_RESTARTS, math.inf)
     world.plans = {"out": failing(LOST, LOST, LOST)}
     searched: list[float] = []
 
@@ -226,7 +227,7 @@ def test_a_worker_that_crashes_again_is_searched_as_code_is_and_a_single_crash_i
     assert (ended.state, ended.restarts, len(searched)) == ("stopped", 3, 2)
     assert [each[3] for each in world.told("restarting")] == ["1.0", "0.0", "0.0"]
     worker = RuntimeError("Python worker failed to connect back.")
-    world = Supervised(declared, DEFAULT, math.inf)
+    world = Supervised(declared, DEFAULT_RESTARTS, math.inf)
     world.plans = {"out": failing(worker, worker, worker)}
     world.after(60, lambda: world.runner.stop("interrupted"))
     ended = world.run(search=search)["out"]
@@ -271,7 +272,7 @@ def test_a_server_that_is_away_is_told_after_five_seconds_and_waited_for_without
 
 
 def test_an_outage_that_the_query_survives_is_told_and_so_is_its_end(declared: Declared) -> None:
-    world = Supervised(declared, DEFAULT, math.inf)
+    world = Supervised(declared, DEFAULT_RESTARTS, math.inf)
     world.plans = {"out": lambda query: None}
     world.after(10, world.server_goes)
     world.after(14, world.server_comes)  # too short to be told
@@ -284,7 +285,7 @@ def test_an_outage_that_the_query_survives_is_told_and_so_is_its_end(declared: D
 
 
 def test_once_waits_two_minutes_and_the_error_names_the_option(declared: Declared) -> None:
-    world = Supervised(declared, NEVER, ONCE_WAITS_S)
+    world = Supervised(declared, NO_RESTARTS, ONCE_WAITS_S)
     world.plans = {"out": lambda query: world.after(3, world.server_goes)}
     began = world.now
     ended = world.run(once=True)["out"]
@@ -300,12 +301,12 @@ def test_once_waits_two_minutes_and_the_error_names_the_option(declared: Declare
 @pytest.mark.parametrize(
     ("line", "once", "expected"),
     [
-        ("", False, (DEFAULT, math.inf)),
-        ("", True, (NEVER, ONCE_WAITS_S)),
+        ("", False, (DEFAULT_RESTARTS, math.inf)),
+        ("", True, (NO_RESTARTS, ONCE_WAITS_S)),
         ("restart = { attempts = 2 }", True, (RestartSettings(attempts=2), ONCE_WAITS_S)),
-        ('wait_for_server = "15m"', True, (NEVER, 900.0)),
-        ('wait_for_server = "15m"', False, (DEFAULT, 900.0)),
-        ("restart = false", False, (NEVER, 0.0)),
+        ('wait_for_server = "15m"', True, (NO_RESTARTS, 900.0)),
+        ('wait_for_server = "15m"', False, (DEFAULT_RESTARTS, 900.0)),
+        ("restart = false", False, (NO_RESTARTS, 0.0)),
     ],
 )
 def test_run_begins_again_and_waits_without_end_where_the_file_says_nothing_and_once_does_not(
@@ -331,7 +332,7 @@ def test_run_begins_again_and_waits_without_end_where_the_file_says_nothing_and_
 def test_without_restarts_a_server_that_is_away_is_what_the_query_makes_of_it(
     declared: Declared,
 ) -> None:
-    world = Supervised(declared, NEVER, 0.0)
+    world = Supervised(declared, NO_RESTARTS, 0.0)
     world.server_goes()
     world.plans = {"out": failing(ConnectFailedError("nobody there"))}
     ended = world.run()["out"]
@@ -352,8 +353,8 @@ def test_a_batch_that_was_overtaken_is_run_again_by_whoever_has_the_lease(
     declared: Declared, is_leased: bool, batch: int
 ) -> None:
     """A runner that was frozen may begin a batch, or end it, before it learns that it has lost the lease."""
-    world = Supervised(declared, DEFAULT, math.inf)
-    world.supervisor = Supervisor(DEFAULT, clock=lambda: world.now, is_leased=is_leased)
+    world = Supervised(declared, DEFAULT_RESTARTS, math.inf)
+    world.supervisor = Supervisor(DEFAULT_RESTARTS, clock=lambda: world.now, is_leased=is_leased)
     world.plans = {"out": failing(RuntimeError(overtaken_by(batch)))}
     world.after(60, lambda: world.runner.stop("interrupted"))
     ended = world.run()["out"]
@@ -363,8 +364,8 @@ def test_a_batch_that_was_overtaken_is_run_again_by_whoever_has_the_lease(
 def test_a_checkpoint_that_is_not_the_sink_s_stops_whoever_has_the_lease_too(
     declared: Declared,
 ) -> None:
-    world = Supervised(declared, DEFAULT, math.inf)
-    world.supervisor = Supervisor(DEFAULT, clock=lambda: world.now, is_leased=True)
+    world = Supervised(declared, DEFAULT_RESTARTS, math.inf)
+    world.supervisor = Supervisor(DEFAULT_RESTARTS, clock=lambda: world.now, is_leased=True)
     world.plans = {"out": failing(*[RuntimeError(overtaken_by(5)) for _ in range(9)])}
     ended = world.run()["out"]
     assert (ended.state, ended.restarts) == ("failed", 2)

@@ -12,16 +12,16 @@ import yaml
 import guides
 import promtool
 from headrace.errors import ConfigurationError
+from headrace.pipeline.checkpoints.totals import Batch, Totals, ViewRows
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared
 from headrace.pipeline.problems import PipelineError, Place, Problem
-from headrace.pipeline.reading import read
 from headrace.pipeline.ready.state import Ready
-from headrace.pipeline.running import Ended
+from headrace.pipeline.running.runner import Ended
 from headrace.pipeline.seen.meter import FAILED, METRICS, STANDBYS, STATE, Meter
 from headrace.pipeline.seen.notes import this_process
 from headrace.pipeline.seen.recorder import Recorder, told
-from headrace.pipeline.totals import Batch, Totals, ViewRows
-from headrace.spark.lost import Loss
+from headrace.spark.lost_messages import Loss
 
 from ..conftest import ORDERS
 
@@ -96,7 +96,7 @@ def test_the_page_tells_state_rates_lag_and_what_went_wrong(world: World) -> Non
 
 
 def test_sums_go_on_where_the_run_before_ended(world: World, declared: Declared) -> None:
-    from headrace.pipeline.checkpoints import checkpoint_of
+    from headrace.pipeline.checkpoints.checkpoint import checkpoint_of
 
     generation = checkpoint_of(declared, "out").current()
     (Path(generation.path) / "offsets").mkdir(parents=True)

@@ -10,14 +10,14 @@ from headrace import sync
 from headrace.api import pipelines
 from headrace.api.pipelines import PipelineRecord
 from headrace.errors import BucketNotFoundError
+from headrace.pipeline.checkpoints.totals import Batch, Totals
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared
-from headrace.pipeline.reading import read
-from headrace.pipeline.running import Watcher
+from headrace.pipeline.running.runner import Watcher
 from headrace.pipeline.seen.meter import Meter
 from headrace.pipeline.seen.notes import this_process
 from headrace.pipeline.seen.publishing import Publisher
 from headrace.pipeline.seen.recorder import Recorder, told
-from headrace.pipeline.totals import Batch, Totals
 from waiting import until_here
 
 from ..conftest import ORDERS
@@ -25,13 +25,7 @@ from ..conftest import ORDERS
 
 @pytest.fixture(params=[pytest.param("nats-server", marks=pytest.mark.peer), "headrace"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[peers.ServerProcess]:
-    folder = tmp_path / "server"
-    if request.param == "headrace":
-        made = peers.start_headrace(folder, flags=["--sync", "os"])
-    else:
-        made = peers.start_nats_server(folder)
-    yield made
-    made.stop()
+    yield from peers.either_running(request.param, tmp_path / "server")
 
 
 class Silent:

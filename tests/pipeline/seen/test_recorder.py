@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from headrace.pipeline.checkpoints.totals import Batch, Totals
+from headrace.pipeline.declaring.reading import read as read_pipeline
 from headrace.pipeline.model import Declared, LeaseSettings
 from headrace.pipeline.problems import Place, Problem
-from headrace.pipeline.reading import read as read_pipeline
 from headrace.pipeline.ready.state import Ready
-from headrace.pipeline.running import Ended
+from headrace.pipeline.running.runner import Ended
 from headrace.pipeline.seen import notes as files
 from headrace.pipeline.seen.notes import Notes, Process, birth_of, this_process
 from headrace.pipeline.seen.recorder import Recorder, told
-from headrace.pipeline.status import status_of
-from headrace.pipeline.totals import Batch, Totals
+from headrace.pipeline.seen.status import status_of
 
 from ..conftest import ORDERS
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared
 from headrace.pipeline.problems import PipelineError
-from headrace.pipeline.reading import read
 from headrace.pipeline.trying.cases import read_cases, write_expected
 
 from ..conftest import ORDERS

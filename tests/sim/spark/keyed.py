@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from headrace.spark.link import Link
+from headrace.spark.links.link import Link
 from sim.spark.engine import key_of
 from sim.spark.world import World
 

@@ -14,10 +14,15 @@ from headrace.broker.core.net.session import Session
 from headrace.broker.core.peer import Peer
 from headrace.client.net.handshake import parse_info
 from headrace.errors import ConnectFailedError
-from headrace.spark import driver, link, link_pool, patience, query, reader, source, tail, tasks
-from headrace.spark.link import Link
+from headrace.spark import source
+from headrace.spark.batches import driver, idle, query
+from headrace.spark.links import link, outages
+from headrace.spark.links.link import Link
+from headrace.spark.links.pool import LinkPool
 from headrace.spark.options import Connection
+from headrace.spark.reading import reader
 from headrace.spark.sink import links, window, writer
+from headrace.spark.tasks import read_slice
 from headrace.wire import Parser
 from sim.spark.procs import Killed, here
 from sim.whole.plant import SECOND, Plant
@@ -131,13 +136,11 @@ class Broker:
             clock: Any = SimpleNamespace(
                 monotonic=lambda: self.now, sleep=self.sleep, time_ns=self._time_ns
             )
-            for module in (link, reader, driver, tail, writer, window):
+            for module in (link, reader, driver, idle, writer, window):
                 patch.setattr(module, "time", clock)
-            patch.setattr(
-                patience.Patience.__init__, "__defaults__", (lambda: self.now, self.sleep)
-            )
-            pool = link_pool.LinkPool(now=lambda: self.now, process=_worker)
-            patch.setattr(tasks, "POOL", pool)
+            patch.setattr(outages.Patience.__init__, "__defaults__", (lambda: self.now, self.sleep))
+            pool = LinkPool(now=lambda: self.now, process=_worker)
+            patch.setattr(read_slice, "POOL", pool)
             patch.setattr(links, "POOL", pool)
             patch.setattr(Link, "open", self.connect)
             patch.setattr(reader, "FEW", self.few)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from headrace.errors import HeadraceError
-from headrace.spark.link import Link
+from headrace.spark.links.link import Link
 from headrace.spark.options import Connection
 from headrace.spark.sink.fenced import NotComparedError
 from headrace.spark.sink.markers import FencedError, PlanChangedError
@@ -456,8 +456,8 @@ class World:
         self.counts["rows"] += len(rows)
 
     def _read(self, link: Link, name: str) -> list[tuple[str, bytes]]:
-        from headrace.spark.control import Control
-        from headrace.spark.gets import MessageGets
+        from headrace.spark.links.control import Control
+        from headrace.spark.reading.message_gets import MessageGets
 
         control = Control(link, name)
         last = control.stream_info().state.last_seq

@@ -16,6 +16,7 @@ from headrace.broker.core.jetstream.sourcing.copy import MirrorCopy, SourceCopy
 from headrace.broker.core.jetstream.stream.publishes import Publishes
 from headrace.broker.core.net.session import Session
 from headrace.broker.store.commit.writer import Writer
+from headrace.broker.store.io.syncing import Syncing
 from headrace.broker.store.log import compaction
 from headrace.broker.store.log.bulk import LimitPass, Purging
 from headrace.broker.store.log.limits import SubjectLimits
@@ -37,6 +38,11 @@ def took_some(args: tuple[Any, ...], result: Any) -> bool:
 
 def took_all(args: tuple[Any, ...], result: Any) -> bool:
     return not result
+
+
+def _all_is_synced(args: tuple[Any, ...], result: Any) -> bool:
+    is_done, failure = result
+    return is_done and failure is None
 
 
 def _removed_some(args: tuple[Any, ...], result: Any) -> bool:
@@ -74,6 +80,7 @@ PATHS = {
     "slices of purges": Path(Purging, "run", _removed_some),
     "slices of a pass that thins": Path(LimitPass, "run", _removed_some),
     "streams deleted": Path(Writer, "_retire"),
+    "files synced with the whole disk": Path(Syncing, "_sync_whole", _all_is_synced),
 }
 
 

@@ -86,6 +86,7 @@ class Plant:
             salts=random.Random(self.rng.getrandbits(32)),
             notify=self._notify,
         )
+        self.storage._writer.syncing.thrift.whole_min = 2  # few streams have few files
         self.hub = Hub(self.clock, random.Random(self.boots))
         self.hub.start_jetstream(self.storage)
         self.is_up = True

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from faultfs import PowerCut
+from faultfs import FaultFS, PowerCut
 from sim.whole.admin import HOUR, SECOND, Admin
 from sim.whole.desk import Desk
 from sim.whole.keyvalue import Bucket
@@ -53,7 +53,7 @@ class Simulation:
 
     def __init__(self, seed: int, fs: Any = None) -> None:
         self.rng = random.Random(seed)
-        self.plant = Plant(self.rng, fs)
+        self.plant = Plant(self.rng, FaultFS(wholes=seed % 2 == 1) if fs is None else fs)
         self.stage = Stage(self.rng, self.plant)
         self.consumers: dict[str, dict[str, dict[str, Any]]] = {}
         self.actors: list[Any] = []

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.spark.link_pool import POOL
+from headrace.spark.links.pool import POOL
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from headrace.errors import ConnectFailedError, HeadraceError
-from headrace.spark.link import Link
+from headrace.spark.links.link import Link
 from headrace.spark.options import Connection
 from headrace.spark.sink.task import TaskIdentity
 from headrace.spark.sink.writer import make_job

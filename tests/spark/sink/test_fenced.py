@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.api.times import parse_time
-from headrace.spark.link import Link
-from headrace.spark.patience import Patience
+from headrace.spark.links.link import Link
+from headrace.spark.links.outages import Patience
 from headrace.spark.sink import fenced
 from headrace.spark.sink.fenced import NotComparedError
 from headrace.spark.sink.marker_store import MarkerStore

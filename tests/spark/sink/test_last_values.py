@@ -6,7 +6,7 @@ import pytest
 
 from headrace.api.messages import GetMessageRequest
 from headrace.errors import StreamNotFoundError
-from headrace.spark.link import Link
+from headrace.spark.links.link import Link
 from headrace.spark.sink import last_values
 from headrace.spark.sink.last_values import NOTHING, LastValues
 

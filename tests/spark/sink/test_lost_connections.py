@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.spark.link_pool import POOL
-from headrace.spark.patience import Patience
+from headrace.spark.links.outages import Patience
+from headrace.spark.links.pool import POOL
 from headrace.spark.sink.task import TaskIdentity
 from headrace.spark.sink.writer import make_job
 from headrace.spark.sink.writing import Job, Written, write_rows

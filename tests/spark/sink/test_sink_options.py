@@ -78,7 +78,8 @@ def test_a_job_travels_and_shows_no_secret() -> None:
 
 
 def test_the_page_lists_every_option_as_it_is() -> None:
-    table = (DOCS / "spark.md").read_text().split("<!-- sink options: checked by the tests -->")[1]
+    page = (DOCS / "reference" / "spark-options.md").read_text()
+    table = page.split("<!-- sink options: checked by the tests -->")[1]
     rows = [line for line in table.splitlines() if line.startswith("| `")]
     for option in SINK_OPTIONS:
         default = f"`{option.default}`" if option.default else ""

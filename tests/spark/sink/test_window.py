@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import ConfigurationError, JetStreamApiError
-from headrace.spark.link import Link
+from headrace.spark.links.link import Link
 from headrace.spark.options import Connection
 from headrace.spark.sink import window
 from headrace.spark.sink.dead_letters import BadRowError

@@ -1,7 +1,8 @@
 """What the machine offers: file descriptors, memory, disk and time zones.
 
 A process has a limited number of descriptors. If all of them were sockets, nobody could read a message any
-more. So the store reserves its share from the start (``store.LocalFiles``), and connections get the rest.
+more. So the store has a share, of which it reserves what it cannot do without from the start
+(``store.LocalFiles``), and connections get the rest.
 Streams may hold three quarters of the memory and of the free disk, as in nats-server.
 """
 
@@ -15,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-_STORE_MAX: Final = 512  # as many files as it keeps open at most
+_STORE_MAX: Final = 4_352  # files open at most: the two of each of 1,000 streams, read and written
 _STORE_PART: Final = 4  # … but no more than this part of all
 _SLACK_MAX: Final = 128  # listeners, the loop, sockets that are being refused, name look-ups
 _SLACK_PART: Final = 8

@@ -106,13 +106,15 @@ async def open_storage(
 ) -> OpenStorage:
     """Open the directory of ``options``, or memory. Raises StoreError.
 
-    ``handles`` descriptors are the store's from here on, whatever else the process opens.
+    ``handles`` descriptors are the store's: some from here on, whatever else the process opens, the others
+    when it needs them.
     """
     directory = options.store_dir
     if directory is None:
         return OpenStorage(MemoryStorage())
     from ..store import FileStorage, LocalFiles  # a broker in memory starts without it
     from ..store.io.files import explain
+    from ..store.storage.settings import RESERVED
 
     def notify() -> None:
         """On the commit thread: a flush is done."""
@@ -128,9 +130,11 @@ async def open_storage(
             storage.tell()
 
     try:
-        files = LocalFiles(handles)
+        files = LocalFiles(min(handles, RESERVED))
     except OSError as error:
-        raise explain(error, f"reserving {handles} descriptors for the store") from error
+        raise explain(
+            error, f"reserving {min(handles, RESERVED)} descriptors for the store"
+        ) from error
 
     def close(storage: FileStorage) -> None:
         storage.close()

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from ...api.base import to_wire
+from ...quantities import counted
 from ..shared.asking import may_go_on
 from ..shared.errors import Failure
 from ..shared.names import CONSUMER, STREAM
@@ -90,9 +91,7 @@ async def reset(session: Session, stream: str, consumer: str, sequence: int, opt
     what = f"reset consumer {consumer} of stream {stream} to {origin}"
     if may_go_on(session.output, what):
         info = await found.reset(sequence)
-        text = (
-            f"consumer {consumer} delivers from {origin} on; {info.num_pending:,} messages are left"
-        )
+        text = f"consumer {consumer} delivers from {origin} on; {counted(info.num_pending, 'message')} left"
         session.output.show(to_wire(info), text)
 
 
@@ -101,8 +100,8 @@ async def rm(session: Session, stream: str, consumer: str) -> None:
     """Delete a consumer; the messages stay in the stream."""
     info = await (await session.js.consumer(stream, consumer)).info()
     what = (
-        f"delete consumer {consumer} of stream {stream} with {info.num_ack_pending:,} messages without an "
-        f"answer and {info.num_pending:,} left"
+        f"delete consumer {consumer} of stream {stream} with "
+        f"{counted(info.num_ack_pending, 'message')} without an answer and {info.num_pending:,} left"
     )
     if may_go_on(session.output, what):
         await session.js.delete_consumer(stream, consumer)

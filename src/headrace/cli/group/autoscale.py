@@ -12,6 +12,7 @@ import click
 from ...groups import ElasticGroup
 from ...groups.autoscale import Decision, Policy, Step, autoscale, pool_of
 from ...groups.server.presence import who_is_there
+from ...quantities import counted
 from ..shared.output import one_of_many
 from ..shared.verbs import Declare
 from .table import clock_text
@@ -124,7 +125,8 @@ def sentence(step: Step) -> str:
     decision = step.decision
     if decision is None:
         return f"- no look: {step.problem}"
-    words = f"{clock_text(decision.at_ns)} {len(decision.before)} members: {'; '.join(decision.reasons)}"
+    members = counted(len(decision.before), "member")
+    words = f"{clock_text(decision.at_ns)} {members}: {'; '.join(decision.reasons)}"
     if decision.action == "hold":
         return words
     changes = [f"+{name}" for name in decision.added] + [f"-{name}" for name in decision.dropped]

@@ -14,6 +14,7 @@ from ...api.consumers import ConsumerConfig
 from ...client import JetStream
 from ...errors import HeadraceError
 from ...groups import GroupMessage, elastic, static
+from ...quantities import counted
 from ..shared.output import one_of_many
 from ..shared.units import Parsed
 from ..shared.verbs import Declare
@@ -97,7 +98,7 @@ async def consume(js: JetStream, args: SimpleNamespace) -> int:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
-    working.say("left", f"left after {working.count} messages")
+    working.say("left", f"left after {counted(working.count, 'message')}")
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from ...groups import ElasticGroup, StaticGroup
 from ...groups.server.consumers import consumers_of, stream_of
 from ...groups.watching.reach import Trouble
+from ...quantities import counted
 from .arguments import filter_text, mapping_text
 
 Group = StaticGroup | ElasticGroup
@@ -110,7 +111,7 @@ def change_text(group: ElasticGroup) -> str:
     filters = ", ".join(_filters(new)) or "everything"
     behind = f", behind message {change.boundary}" if change.boundary else ""
     return (
-        f"{change.phase}, to {new.max_members} partitions of {filters}{behind}; "
+        f"{change.phase}, to {counted(new.max_members, 'partition')} of {filters}{behind}; "
         f"headrace group elastic change {group.stream} {group.name} goes on with it"
     )
 

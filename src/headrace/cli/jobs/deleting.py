@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from ...jobs.client import JobsClient, JobsError
+from ...quantities import counted
 from ..shared.asking import may_go_on
 from ..shared.errors import Failure
 from ..shared.units import DURATION
@@ -53,8 +54,8 @@ def delete_channel(client: JobsClient, args: Args) -> Any:
     """Ask with what hangs on it, then delete it."""
     detail = client.channel(args.channel)
     what = (
-        f"delete the channel {args.channel} with {detail['consumers']} consumers and "
-        f"{detail['messages']} messages: {_unfinished(detail)}"
+        f"delete the channel {args.channel} with {counted(detail['consumers'], 'consumer')} and "
+        f"{counted(detail['messages'], 'message')}: {_unfinished(detail)}"
     )
     if may_go_on(_asked(args), what, {"channel": detail}):
         client.delete_channel(args.channel, discard=True)
@@ -78,7 +79,7 @@ def delete_consumer(client: JobsClient, args: Args) -> Any:
     if args.move_to is not None:
         if detail["jobs"]["INFLIGHT"] and not detail["paused"]:
             raise Failure(
-                f"{detail['jobs']['INFLIGHT']} jobs of {name} run; "
+                f"{counted(detail['jobs']['INFLIGHT'], 'job')} of {name} under way; "
                 f"`headrace jobs pause {args.channel} {args.consumer}`, and the same command again: "
                 "it waits for them"
             )

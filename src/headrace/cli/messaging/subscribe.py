@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from datetime import datetime
-from itertools import count as counted
+from itertools import count as numbers_from
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ import click
 from ...api.consumers import ConsumerConfig
 from ...api.times import format_time
 from ...errors import HeadraceError
+from ...quantities import counted
 from ..shared.arrivals import Arrivals
 from ..shared.errors import Failure
 from ..shared.messages import document, text, time_of
@@ -52,7 +53,7 @@ class Show:
         self._raw = raw
         self._subjects_only = subjects_only
         self._headers_only = headers_only
-        self._numbers = counted(1)
+        self._numbers = numbers_from(1)
 
     def message(self, message: Message) -> None:
         """One of a subscription."""
@@ -200,7 +201,7 @@ async def sub(
     await _each(arrivals, show.message, count, wait)
     if arrivals.dropped:
         session.output.note(
-            f"{arrivals.dropped:,} messages came too fast to be shown, and are lost"
+            f"{counted(arrivals.dropped, 'message')} came too fast to be shown: lost here"
         )
 
 

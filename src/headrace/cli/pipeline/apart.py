@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from ...pipeline.spark_log.pump import Pump
+from ...pipeline.session.spark_log.pump import Pump
 
 
 @contextmanager

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import click
 
+from ...pipeline.declaring.reading import read
 from ...pipeline.model import Declared
-from ...pipeline.opening.classes import NO_CACHE
 from ...pipeline.problems import PipelineError, Problem, Unasked
-from ...pipeline.reading import read
+from ...pipeline.session.opening.classes import NO_CACHE
 from ..shared.errors import FAILED, UNREACHABLE
 from ..shared.output import Output
 

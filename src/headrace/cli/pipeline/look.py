@@ -6,11 +6,14 @@ from pathlib import Path
 
 import click
 
-from ...pipeline import checking, resets, standing
-from ...pipeline.checkpoints import checkpoint_of
-from ...pipeline.edges import why_not_replayed
-from ...pipeline.fingerprints import mixture, noted, of_frame, plan_of, tell_changes
-from ...pipeline.gaps import gaps
+from ...pipeline import resets
+from ...pipeline.checking import standing
+from ...pipeline.checking.edges import why_not_replayed
+from ...pipeline.checking.gaps import gaps
+from ...pipeline.checking.options import check_columns, check_options
+from ...pipeline.checking.servers import check
+from ...pipeline.checkpoints.checkpoint import checkpoint_of
+from ...pipeline.checkpoints.fingerprints import mixture, noted, of_frame, plan_of, tell_changes
 from ...pipeline.model import Declared
 from ...pipeline.problems import PipelineError
 from ..shared.asking import may_go_on
@@ -35,9 +38,7 @@ def validate(output: Output, file: Path, profile: str, plan: bool, no_server: bo
     declared = opened(output, file, profile)
     if declared is None:
         return 1
-    problems, found = (
-        (checking.check_options(declared), []) if no_server else checking.check(declared)
-    )
+    problems, found = (check_options(declared), []) if no_server else check(declared)
     if not problems:
         problems = standing.refusals(declared, again=no_server)
         mixed, changed = tell_changes(declared)
@@ -46,7 +47,7 @@ def validate(output: Output, file: Path, profile: str, plan: bool, no_server: bo
             problems = gaps(declared)
     columns: dict[str, str] = {}
     if plan and not problems:
-        from ...pipeline.run import log_of
+        from ...pipeline.running.run import log_of
 
         try:
             with apart(log_of(declared), errors=True):
@@ -80,8 +81,8 @@ def _summary(declared: Declared) -> str:
 
 def _plan(declared: Declared) -> tuple[dict[str, str], list[str]]:
     """The columns of each sink, as Spark sees them; and what it would not do with a query."""
-    from ...pipeline.frames import Frames
-    from ...pipeline.run import session_of
+    from ...pipeline.queries.frames import Frames
+    from ...pipeline.running.run import session_of
     from ...spark.sink.layout import columns_of
 
     spark = session_of(declared)
@@ -92,7 +93,7 @@ def _plan(declared: Declared) -> tuple[dict[str, str], list[str]]:
             generation = checkpoint_of(declared, name).current()
             frame = Frames(spark, declared, name).of_sink(sink)
             columns = columns_of(frame.schema)
-            checking.check_columns(sink, columns)
+            check_columns(sink, columns)
             before = noted(generation, spark)
             now = of_frame(declared, sink, frame, spark)
             if before is not None and (problem := mixture(declared, sink, before, now)):

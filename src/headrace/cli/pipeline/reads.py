@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...pipeline.explaining import Reads
-from ...pipeline.explaining import explain as reads_of
+from ...pipeline.checking.explaining import Reads
+from ...pipeline.checking.explaining import explain as reads_of
 from ..shared.output import Output, Table
 from ..shared.verbs import offline
 from .file import FILE, PROFILE, opened

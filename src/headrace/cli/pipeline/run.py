@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import HeadraceError
-from ...pipeline import checking, resets, standing
-from ...pipeline.checkpoints import exclusively
+from ...pipeline import resets
+from ...pipeline.checking import standing
+from ...pipeline.checking.servers import check
+from ...pipeline.checkpoints.checkpoint import exclusively
+from ...pipeline.declaring.reading import read
 from ...pipeline.model import Consent
 from ...pipeline.problems import PipelineError, Problem
-from ...pipeline.reading import read
-from ...pipeline.ready.others import Presence
 from ...pipeline.seen.meter import Meter
 from ...pipeline.seen.notes import this_process
 from ...pipeline.seen.publishing import Publisher
 from ...pipeline.seen.recorder import Recorder, told
+from ...pipeline.seen.standbys import Presence
 from .. import INTERRUPTED
 from ..shared.output import Output
 from ..shared.verbs import offline
@@ -29,7 +31,7 @@ from .anew import begin_anew
 from .file import CACHE, FILE, MISTAKEN, PROFILE, opened, status_of_problems, tell_problems
 
 if TYPE_CHECKING:
-    from ...pipeline.running import Ended
+    from ...pipeline.running.runner import Ended
 
 
 AGAIN = click.option(
@@ -70,7 +72,7 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
     except PipelineError as error:
         _refuse(output, error.problems)
         return MISTAKEN
-    problems, _ = checking.check(declared)
+    problems, _ = check(declared)
     if not problems and declared.lease is None:  # with a lease it may change until it is ours
         problems = standing.refusals(declared, again=consent.again)
     recorder = Recorder(declared, this_process(), time.time)
@@ -78,7 +80,7 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
         recorder.refused("\n".join(map(str, problems)))
         _refuse(output, problems)
         return status_of_problems(problems, MISTAKEN)
-    from ...pipeline.life import Life
+    from ...pipeline.running.life import Life
     from .screen import Lines, screen_of
 
     with screen_of(output, declared) as screen:
@@ -156,8 +158,8 @@ def replay(
     (sink,) = resets.chosen(declared, [query])
     (target,) = resets.chosen(declared, [into or query])
     first, last = resets.parse_position(begin), resets.parse_position(end)
-    from ...pipeline.run import replay as again
-    from ...pipeline.run import session_of
+    from ...pipeline.running.run import replay as again
+    from ...pipeline.running.run import session_of
 
     with exclusively(declared, replay=f"{target.name}-{name}"):
         spark = session_of(declared)

@@ -10,16 +10,17 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
+from ...pipeline.checkpoints.totals import Batch, Totals
 from ...pipeline.failures.findings import Poison
 from ...pipeline.failures.supervising import Outage
 from ...pipeline.model import Declared
 from ...pipeline.problems import Problem
 from ...pipeline.ready.state import Ready
-from ...pipeline.run import log_of
-from ...pipeline.running import Ended, Watcher
-from ...pipeline.status import rfc3339
-from ...pipeline.totals import Batch, Totals
-from ...spark.lost import Loss
+from ...pipeline.running.run import log_of
+from ...pipeline.running.runner import Ended, Watcher
+from ...pipeline.seen.status import rfc3339
+from ...quantities import counted
+from ...spark.lost_messages import Loss
 from ..shared.output import Output, json_text, terminal
 from .apart import apart
 
@@ -242,9 +243,10 @@ class Picture:
         self._note = ""
         for each in ended:
             where = f" after batch {each.totals.last:,}" if each.totals.last >= 0 else ""
-            text = (
-                f"{each.query}: {each.state}{where}; {each.rows:,} rows in {each.batches:,} batches"
+            rows = (
+                f"{counted(each.rows, 'row')} in {each.batches:,} batch{'es' * (each.batches != 1)}"
             )
+            text = f"{each.query}: {each.state}{where}; {rows}"
             self._console.print(text, markup=False)
         for text in self._lost:
             self._console.print(text, style="yellow", markup=False)

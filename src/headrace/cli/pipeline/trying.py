@@ -11,6 +11,7 @@ import click
 
 from ...pipeline.problems import PipelineError
 from ...pipeline.trying.cases import folder_of, read_cases
+from ...quantities import counted
 from ..shared.errors import FAILED
 from ..shared.output import Output, printable
 from ..shared.verbs import offline
@@ -74,7 +75,7 @@ def _tell(output: Output, result: Result, folder: Path) -> None:
     print(f"{result.case}: {'ok' if result.ok else 'FAILED'}")
     for each in result.checked:
         if each.written is not None:
-            print(f"  {_shown(each, folder)}: {each.written:,} rows written")
+            print(f"  {_shown(each, folder)}: {counted(each.written, 'row')} written")
         if each.difference:
             print(f"  {_shown(each, folder)}: {each.difference}")
             if not each.difference.columns:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from ...errors import HeadraceError
+from ...quantities import counted
 from ..shared.errors import Failure
 from ..shared.lazy import LazyGroup, Verb
 from ..shared.names import BUCKETS, CONSUMERS, STREAMS
@@ -143,7 +144,9 @@ async def jetstream(session: Session, verdict: Verdict, **limits: float | None) 
             percent = round(100 * used / most, 2)
             warn, critical = limits[f"{short}_warn"], limits[f"{short}_critical"]
             verdict.judge(f"{short}_pct", percent, warn, critical, unit="%")
-    verdict.fine.append(f"{found.streams} streams, {found.consumers} consumers")
+    verdict.fine.append(
+        f"{counted(found.streams, 'stream')}, {counted(found.consumers, 'consumer')}"
+    )
 
 
 @_checking(
@@ -188,7 +191,7 @@ async def stream(
             verdict.criticals.append(
                 f"replica {peer.name} is {'offline' if peer.offline else 'behind'}"
             )
-    verdict.fine.append(f"{state.messages:,} messages")
+    verdict.fine.append(f"{counted(state.messages, 'message')}")
 
 
 @_checking(
@@ -232,7 +235,7 @@ async def consumer(
         verdict.warnings.append("paused")
     if pinned and not all(group.pinned_client_id for group in info.priority_groups):
         verdict.criticals.append("a priority group has no pinned client")
-    verdict.fine.append(f"{info.num_pending:,} messages left")
+    verdict.fine.append(f"{counted(info.num_pending, 'message')} left")
 
 
 @_checking(

@@ -42,7 +42,8 @@ def options_of(given: dict[str, Any]) -> dict[str, Any]:
 async def delete_bucket(js: JetStream, output: Output, bucket: str, stream: str) -> None:
     """Delete it with everything in it, once it may be. Raises JetStreamApiError if there is none."""
     state = (await (await js.stream(stream)).info()).state
-    what = f"delete bucket {bucket} with {state.messages:,} entries ({bytes_text(state.bytes)})"
+    entries = f"{state.messages:,} {'entry' if state.messages == 1 else 'entries'}"
+    what = f"delete bucket {bucket} with {entries} ({bytes_text(state.bytes)})"
     if may_go_on(output, what):
         await js.delete_stream(stream)
         output.show({"deleted": bucket}, f"deleted bucket {bucket}")

@@ -1,6 +1,6 @@
 """What the ``nats`` tool has under names that are other ones here, or that are not here.
 
-By the words of its command line. docs/cli.md tells the same.
+By the words of its command line. docs/reference/commands.md tells the same.
 """
 
 from __future__ import annotations

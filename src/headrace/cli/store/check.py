@@ -11,6 +11,7 @@ import click
 from ...broker.store import Finding
 from ...broker.store.storage.scrub import ScrubState
 from ...broker.store.storage.scrub import scrub as read_files
+from ...quantities import counted
 from ..shared.asking import may_go_on
 from ..shared.output import Output, Table
 from ..shared.progress import progress
@@ -162,7 +163,8 @@ def scrub(output: Output, directory: str, rate: float | None) -> int | None:
         "bytes": state.nbytes,
         "findings": [_document(finding) for finding in findings],
     }
-    text = f"read {state.files} files ({bytes_text(state.nbytes)}), {len(findings)} damaged places"
+    damaged = counted(len(findings), "damaged place")
+    text = f"read {counted(state.files, 'file')} ({bytes_text(state.nbytes)}), {damaged}"
     output.show(document, text)
     _tell(output, findings)
     return 1 if findings else None

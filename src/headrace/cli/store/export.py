@@ -13,6 +13,7 @@ import click
 
 from ...api.times import format_time
 from ...errors import ProtocolError
+from ...quantities import counted
 from ...snapshots.archive import END, MAGIC, consumer_entry, message_entry, state_entry
 from ...snapshots.framing import FRAME_BYTES_MAX, IDENTIFIER, frame
 from ...wire.headers import parse_headers
@@ -65,7 +66,7 @@ def export(
         findings = [finding.what for finding in storage.report]
     if names and len(documents) < len(set(names)):
         raise Failure("not all of these streams are there", f"headrace store check {directory}")
-    lines = [f"{d['stream']}: {d['messages']:,} messages{_left_out(d)}" for d in documents]
+    lines = [f"{d['stream']}: {counted(d['messages'], 'message')}{_left_out(d)}" for d in documents]
     output.show({"streams": documents, "findings": findings}, "\n".join(lines) or "no streams")
     return 1 if findings or any(d["unreadable"] for d in documents) else None
 

@@ -16,7 +16,7 @@ from ..shared.asking import may_go_on
 from ..shared.configuration import config_file, replaced
 from ..shared.errors import Failure
 from ..shared.progress import progress, telling
-from ..shared.units import bytes_text, count_text, counted
+from ..shared.units import bytes_text, counted
 from ..shared.verbs import Session, online
 from .older import as_older
 
@@ -106,7 +106,7 @@ async def backup(
             session.output.show({}, _sentence(made))
     shown = {"streams": [_document(made) for made in done], "failed": failed}
     lines = [f"{name}: {error}" for name, error in failed.items()]
-    session.output.show(shown, "\n".join([f"backed up {len(done)} streams", *lines]))
+    session.output.show(shown, "\n".join([f"backed up {counted(len(done), 'stream')}", *lines]))
     return 1 if failed else None
 
 
@@ -121,7 +121,7 @@ def _may_write(session: Session, what: str, there: dict[Path, Backup]) -> bool:
     if not there:
         return not session.output.dry_run or may_go_on(session.output, f"back up {what}")
     told = ", ".join(
-        f"{place} (stream {each.config.name}, {count_text(each.state.messages)} messages, up to "
+        f"{place} (stream {each.config.name}, {counted(each.state.messages, 'message')}, up to "
         f"sequence {each.state.last_seq})"
         for place, each in list(there.items())[:_NAMED_MAX]
     )
@@ -163,7 +163,7 @@ def _document(made: Backup) -> dict[str, Any]:
 
 def _sentence(made: Backup) -> str:
     return (
-        f"backed up stream {made.config.name} with {count_text(made.state.messages)} messages "
+        f"backed up stream {made.config.name} with {counted(made.state.messages, 'message')} "
         f"into {made.directory} ({bytes_text(made.nbytes)})"
     )
 
@@ -213,7 +213,7 @@ async def restore(
             if not (many := await asyncio.to_thread(_backups_in, place)):
                 raise
             raise Failure(
-                f"{place} holds the backups of {len(many)} streams, and is none itself",
+                f"{place} holds the backups of {counted(len(many), 'stream')}, and is none itself",
                 f"headrace stream restore --all {place}    restores them all",
                 f"headrace stream restore {place}/STREAM    restores one",
             ) from error
@@ -241,7 +241,7 @@ async def restore(
             session.output.show({}, _restored_sentence(info))
     lines = [f"{each}: {error}" for each, error in failed.items()]
     shown = {"streams": done, "failed": failed}
-    session.output.show(shown, "\n".join([f"restored {len(done)} streams", *lines]))
+    session.output.show(shown, "\n".join([f"restored {counted(len(done), 'stream')}", *lines]))
     return 1 if failed else None
 
 
@@ -252,7 +252,7 @@ def _restored(info: StreamInfo) -> dict[str, Any]:
 def _restored_sentence(info: StreamInfo) -> str:
     state = info.state
     return (
-        f"restored stream {info.config.name} with {count_text(state.messages)} messages, "
+        f"restored stream {info.config.name} with {counted(state.messages, 'message')}, "
         f"sequences {state.first_seq} to {state.last_seq}"
     )
 

@@ -8,6 +8,7 @@ import click
 
 from ...api.base import to_wire
 from ...api.streams import LostMessages, StreamConfig, StreamInfo
+from ...quantities import counted
 from ..shared.configuration import metadata_text
 from ..shared.names import STREAM
 from ..shared.output import Sheet, Table
@@ -66,7 +67,10 @@ def stream_sheet(found: StreamInfo) -> Sheet:
     sheet.section(
         "Copied from",
         (
-            (each.name, f"{each.lag:,} messages behind, active {duration_text(each.active)} ago")
+            (
+                each.name,
+                f"{counted(each.lag, 'message')} behind, active {duration_text(each.active)} ago",
+            )
             for each in (*([found.mirror] if found.mirror else []), *found.sources)
         ),
     )

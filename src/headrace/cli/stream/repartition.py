@@ -56,7 +56,7 @@ def _what(found: Found, new: str, partitions: int) -> str:
     state, name = found.old.state, found.old.config.name
     count = repartitioning.numbering_of(found.old.config).count
     return (
-        f"make stream {new} of {name} with {partitions} partitions instead of {count}: "
+        f"make stream {new} of {name} with {counted(partitions, 'partition')} instead of {count}: "
         f"{counted(state.messages, 'message')} ({bytes_text(state.bytes)}) are copied, and {new} takes "
         "the subjects over"
     )
@@ -97,7 +97,7 @@ async def _tell(session: Session, found: Found, partitions: int) -> None:
     groups = [each.name for each in await static.list(session.js, name)]
     boundary = int(found.new.config.metadata.get(BOUNDARY, "0"))
     lines = [
-        f"stream {new} has the subjects of {name} now, with {partitions} partitions",
+        f"stream {new} has the subjects of {name} now, with {counted(partitions, 'partition')}",
         f"{name} ends at {boundary}; what reads {new} begins at {boundary + 1}, when {name} is handled",
         *(f"  consumer {each}: {count:,} left" for each, count in sorted(left.items())),
         *(f"  group {each}: make it anew on {new}" for each in groups),

@@ -26,6 +26,7 @@ from ...api.streams import StreamConfig, StreamInfo, StreamSource, SubjectTransf
 from ...client import JetStream
 from ...documents import DocumentError, read_typed
 from ...errors import HeadraceError
+from ...quantities import counted
 from .copying import find
 
 TO: Final = REPARTITIONED_TO
@@ -169,7 +170,7 @@ def refuse(info: StreamInfo, partitions: int) -> None:
             "those that they are done with; headrace group elastic change changes an elastic group on it"
         )
     if numbering.count == partitions:
-        raise RepartitionError(f"stream {name} has {partitions} partitions already")
+        raise RepartitionError(f"stream {name} has {counted(partitions, 'partition')} already")
 
 
 async def check_numbered(js: JetStream, name: str) -> None:
@@ -179,8 +180,8 @@ async def check_numbered(js: JetStream, name: str) -> None:
     state = (await stream.info(subjects=pattern)).state
     if missing := state.messages - sum(state.subjects.values()):
         raise RepartitionError(
-            f"{missing:,} messages of stream {name} do not match {pattern!r}: they have no partition, and "
-            "would be left out"
+            f"{counted(missing, 'message')} of stream {name} outside {pattern!r}: without a partition, "
+            "to be left out"
         )
 
 

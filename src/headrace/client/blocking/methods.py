@@ -23,6 +23,7 @@ __all__ = [
     "checked",
     "documented",
     "iterating",
+    "made_by",
     "returning",
     "wrapping",
 ]
@@ -34,6 +35,9 @@ T = TypeVar("T")
 _ASYNC: Final = re.compile(r"\basync (?=with|for|def)|\bawait ")
 
 Method: TypeAlias = Callable[Concatenate[Any, P], R]
+
+_KINDS: Final[dict[Callable[..., Any], Callable[[LoopThread, Any], Any]]] = {}
+"""What makes the results of a method, where that is an object of the facade."""
 
 
 def blocking(method: Method[P, Coroutine[Any, Any, R]]) -> Method[P, R]:
@@ -82,7 +86,13 @@ def wrapping(kind: Callable[[LoopThread, R], T], method: Method[P, R]) -> Method
         return kind(self._thread, method(self, *args, **keywords))
 
     made = getattr(kind, "__self__", kind)  # a class, or that whose class method it is
+    _KINDS[wrap] = kind
     return documented(wrap, method, method.__annotations__["return"], made)
+
+
+def made_by(method: Callable[..., Any]) -> Callable[[LoopThread, Any], Any] | None:
+    """What makes an object of the facade of what the asyncio method returns; None: nothing does."""
+    return _KINDS.get(method)
 
 
 def returning(

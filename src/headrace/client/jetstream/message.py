@@ -26,6 +26,9 @@ class Queued:
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return "<the answer is queued>"
+
     def __await__(self) -> Generator[Any, Any, None]:
         # At once, and cheaper than a generator: this runs once per message. Any iterator will do.
         return iter(())  # type: ignore[return-value]

@@ -36,6 +36,9 @@ class Watch(Generic[T]):
         self._read = read
         self._wanted = wanted
 
+    def __repr__(self) -> str:
+        return f"<Watch of stream {self._ordered.stream_name!r}>"
+
     @classmethod
     async def _begin(
         cls,

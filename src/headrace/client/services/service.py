@@ -279,6 +279,9 @@ class ServiceGroup:
         self._service = service
         self._queue = queue
 
+    def __repr__(self) -> str:
+        return f"<ServiceGroup {self.prefix!r}>"
+
     async def add_endpoint(
         self,
         name: str,

@@ -59,6 +59,10 @@ class AsyncJobsClient(AsyncAccess, AsyncOperations):
             limits=pool,
         )
 
+    def __repr__(self) -> str:
+        # Of its URL httpx hides the password.
+        return f"<{type(self).__name__} {self._http.base_url!r}>"
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -397,6 +401,9 @@ class Queue:
         self._consumer = consumer
         self._tokens = tokens
         self.name = f"{channel}/{consumer}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
 
     async def claim(
         self, n: int = 1, *, lease_s: float = 30.0, wait_s: float = 0.0

@@ -60,6 +60,10 @@ class JobsClient(Access, Operations):
             limits=pool,
         )
 
+    def __repr__(self) -> str:
+        # Of its URL httpx hides the password.
+        return f"<{type(self).__name__} {self._http.base_url!r}>"
+
     def __enter__(self) -> Self:
         return self
 
@@ -394,6 +398,9 @@ class Queue:
         self._consumer = consumer
         self._tokens = tokens
         self.name = f"{channel}/{consumer}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
 
     def claim(self, n: int = 1, *, lease_s: float = 30.0, wait_s: float = 0.0) -> list[LeasedJob]:
         """Lease up to ``n`` jobs, waiting up to ``wait_s`` for the first."""

@@ -71,6 +71,9 @@ class BlockingWorker:
         self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
         self._is_stopped = False
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._queue!r}>"
+
     @property
     def completed(self) -> int:
         """Jobs that were completed."""

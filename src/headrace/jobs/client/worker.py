@@ -128,6 +128,9 @@ class Worker:
         self.lost = 0
         self.cancelled = 0
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._queue!r}>"
+
     def stop(self) -> None:
         """Claim no more. ``run`` returns when the current jobs are finished, or after ``drain_s``: then those
         that still run are given back undone, which counts as no retry, and their handlers are cancelled.

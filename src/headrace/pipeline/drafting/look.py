@@ -6,10 +6,10 @@ from typing import Final
 
 from ...documents import DocumentError, read_json
 from ...errors import HeadraceError
-from ...spark.control import Control
-from ...spark.gets import MessageGets
-from ...spark.link import Link
+from ...spark.links.control import Control
+from ...spark.links.link import Link
 from ...spark.options import Connection
+from ...spark.reading.message_gets import MessageGets
 from .draft import fields_of
 
 _WITHIN_S: Final = 2.0

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from .restarts import SAME_MAX, WAIT_MAX_S, Again, RestartSettings, Stop
+from ..model import RestartSettings
+from .restarts import SAME_MAX, WAIT_MAX_S, Again, Stop
 
 VARIABLE: Final = "HEADRACE_PIPELINE_JAVA_LOST"
 KEPT_MAX: Final = 1_000

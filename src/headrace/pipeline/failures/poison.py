@@ -7,25 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import HeadraceError
-from ...spark.bad_messages import BadMessage, BadMessages
-from ...spark.control import Control
-from ...spark.gets import MessageGets
-from ...spark.link import Link
+from ...spark.links.control import Control
+from ...spark.links.link import Link
+from ...spark.links.outages import Patience
 from ...spark.options.values import BadRule
-from ...spark.patience import Patience
-from ..checking import source_options
-from ..checkpoints import Generation
-from ..fingerprints import noted
-from ..frames import Frames
+from ...spark.reading.message_gets import MessageGets
+from ...spark.tasks.bad_messages import BadMessage, BadMessages
+from ..checking.ranges import NotSearchedError, Range, failed_batch
+from ..checkpoints.checkpoint import Generation
+from ..checkpoints.fingerprints import noted
+from ..checkpoints.skipped import Skipped, read_skipped, skip
 from ..graph import quarantined, upstream
 from ..model import Declared, Sink
+from ..options import source_options
 from ..problems import Place
+from ..queries.frames import Frames
 from ..spark_errors import place_in_code
 from .causes import cause_of
 from .findings import Poison, Verdict
 from .halving import first_failing
-from .ranges import NotSearchedError, Range, failed_batch
-from .skipped import Skipped, read_skipped, skip
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from ..frames import place_of_results
 from ..model import Declared, Sink
+from ..options import place_of_results
 from .causes import Cause
 
 FULL_BYTES: Final = 16 * 1024 * 1024

@@ -6,29 +6,12 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from ..model import RestartSettings
 from .causes import Cause
 
 SAME_MAX: Final = 3
 """So often may a query fail in the same way at the same place before that is a mistake."""
 WAIT_MAX_S: Final = 60.0
-
-
-@dataclass(frozen=True)
-class RestartSettings:
-    """How often a failed query is begun again.
-
-    Attributes:
-        attempts: at most so many times in ``within_s`` seconds; 0 for never.
-        backoff_s: the wait before the first one; each further one waits twice as long, a minute at most.
-    """
-
-    attempts: int = 5
-    backoff_s: float = 1.0
-    within_s: float = 600.0
-
-
-DEFAULT: Final = RestartSettings()
-NEVER: Final = RestartSettings(attempts=0)
 
 
 @dataclass(frozen=True)

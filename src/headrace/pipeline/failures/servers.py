@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...errors import AuthorizationError, ConnectionClosedError, HeadraceError, TimeoutError_
-from ...spark.link import Link
+from ...spark.links.link import Link
 from ...spark.options import Connection
-from ..checking import JETSTREAM, sink_options, source_options
 from ..graph import quarantined, sources_of
 from ..model import Declared, Sink
+from ..options import JETSTREAM, sink_options, source_options
 
 LOOK_S: Final = 1.0
 _CONNECT_S: Final = 2.0

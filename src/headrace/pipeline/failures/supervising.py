@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ..model import NO_RESTARTS, RestartSettings
 from .causes import Cause
 from .java import JavaLost
-from .restarts import NEVER, Again, Restarts, RestartSettings, Stop
+from .restarts import Again, Restarts, Stop
 
 TOLD_AFTER_S: Final = 5.0
 """How long a server is away before that is told."""
@@ -65,7 +66,7 @@ class Supervisor:
 
     def __init__(
         self,
-        settings: RestartSettings = NEVER,
+        settings: RestartSettings = NO_RESTARTS,
         servers: ServersThere | None = None,
         wait_s: float = 0.0,
         clock: Callable[[], float] = lambda: 0.0,

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ...spark import source as _source  # what the source's processes have loaded
-from ...spark.sentences import in_one_sentence
+from ...spark.error_text import in_one_sentence
 from ...spark.sink.target import look
 from ...spark.sink.writer import make_job
 

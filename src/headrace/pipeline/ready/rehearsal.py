@@ -19,14 +19,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import checking, conditions, standing
-from ..fingerprints import of_frame
-from ..folders import is_local
-from ..frames import FILE_FORMATS, Frames, counted, loaded, options_of_sink
+from ..checking import standing
+from ..checking.servers import check
+from ..checkpoints.fingerprints import of_frame
+from ..checkpoints.folders import is_local
 from ..graph import upstream_of
-from ..handlers import takes_run
-from ..model import FILE_SINKS, Declared, Function, Sink, Source
+from ..model import FILE_SINKS, WRITTEN_AS_FILES, Declared, Function, Sink, Source
+from ..options import options_of_sink
 from ..problems import PipelineError, Place, Problem
+from ..queries import conditions
+from ..queries.frames import Frames, counted, loaded
+from ..queries.handlers import takes_run
 from ..spark_errors import sentence_of
 from .dry import DRY, STREAM_OF, TASKS, DrySource, unchanged
 from .in_turn import in_turn
@@ -85,7 +88,7 @@ class Rehearsal:
     def _run(self) -> list[Problem]:
         declared = self._declared
         self.step = "looking at the file, its servers and its checkpoints"
-        problems = checking.check(declared)[0] or standing.refusals(declared)
+        problems = check(declared)[0] or standing.refusals(declared)
         problems += _folders(declared)
         for sink in declared.sinks.values():
             self._go_on()
@@ -254,7 +257,7 @@ def _folders(declared: Declared) -> Iterator[Problem]:
     if declared.is_local_checkpoint:
         yield from _unwritable(declared.checkpoint_path.absolute(), declared.place, "checkpoints")
     for sink in declared.sinks.values():
-        if sink.format.lower() in FILE_FORMATS:
+        if sink.format.lower() in WRITTEN_AS_FILES:
             options = options_of_sink(declared, sink, "")
             path = next((text for name, text in options.items() if name.lower() == "path"), "")
             if path and is_local(path):

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...exposition import Labels, Metric, described, label_text
-from ...spark.lag import MetricsPage
-from ..checkpoints import checkpoint_of
-from ..ready.others import bystanders
-from ..totals import Totals
+from ...spark.batches.lag import MetricsPage
+from ..checkpoints.checkpoint import checkpoint_of
+from ..checkpoints.totals import Totals
 from .notes import QueryNotes, this_process
+from .standbys import bystanders
 
 if TYPE_CHECKING:
-    from ...spark.lost import Loss
+    from ...spark.lost_messages import Loss
+    from ..checkpoints.totals import Batch
     from ..model import Declared
-    from ..totals import Batch
     from .recorder import Recorder
 
 _PREFIX: Final = "headrace_pipeline_"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ...documents import read_json
-from ..checkpoints import write_atomically
+from ..checkpoints.checkpoint import write_atomically
 from ..model import Declared
 
 NAME: Final = "runner.json"

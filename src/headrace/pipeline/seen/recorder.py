@@ -12,9 +12,9 @@ from . import notes as files
 from .notes import Notes, Process
 
 if TYPE_CHECKING:
+    from ..checkpoints.totals import Batch, Totals
     from ..model import Declared
-    from ..running import Ended, Watcher
-    from ..totals import Batch, Totals
+    from ..running.runner import Ended, Watcher
 
 _LOG: Final = logging.getLogger("headrace.pipeline")
 EVERY_S: Final = 1.0

@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...errors import ConfigurationError, HeadraceError
-from ...spark.bad_messages import BadMessage, refuse
-from ...spark.columns import BatchBuilder, Selection
 from ...spark.decoding.columns import layout_of, source_schema
-from ...spark.link import Link
+from ...spark.delivered.rows import Chunk
+from ...spark.links.link import Link
 from ...spark.options import SourceOptions
-from ...spark.rows import Chunk
+from ...spark.tasks.bad_messages import BadMessage, refuse
+from ...spark.tasks.batch_builder import BatchBuilder, Selection
 from ...wire import encode_headers
-from ..checking import JETSTREAM, source_options
 from ..model import Source
+from ..options import JETSTREAM, source_options
 from ..problems import PipelineError, Place, Problem, did_you_mean
 from .cases import Given
 from .rows import Row

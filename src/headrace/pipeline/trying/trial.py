@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import HeadraceError
-from ..checking import JETSTREAM
-from ..frames import Frames
 from ..model import Declared, Sink, Source
+from ..options import JETSTREAM
 from ..problems import PipelineError, Place, Problem
-from ..session import LOCAL_SETTINGS, check_java, settings_of, start_session
+from ..queries.frames import Frames
+from ..session.session import LOCAL_SETTINGS, check_java, settings_of, start_session
 from ..spark_errors import sentence_of
 from .cases import Case, Given, write_expected
 from .given import frame_of, rows_of

@@ -6,15 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import ConfigurationError
-from ..columns import (
-    COLUMNS,
-    HEADERS_COLUMN,
-    KEY_COLUMN,
-    Wanted,
-    check_columns,
-    own_columns,
-)
-from ..link import Link
+from ..columns import COLUMNS, HEADERS_COLUMN, KEY_COLUMN, Wanted, check_columns, own_columns
+from ..links.link import Link
 from .decoded import VALUE_COLUMN
 from .decoder import RESCUED_COLUMN, Decoder
 

@@ -11,8 +11,8 @@ from ...errors import ConfigurationError
 from ...schemas.errors import NoSchemaError
 from ...schemas.framing import id_of_header, split_confluent
 from ...schemas.registry import Kind, SchemaRegistry
-from ..link import Link
-from ..patience import Patience
+from ..links.link import Link
+from ..links.outages import Patience
 from . import avros, protobufs
 from .decoded import Decoded, Format, Misfit
 from .rows import misfit

@@ -12,11 +12,11 @@ from ...api.messages import GetMessageRequest, GetMessageResponse, StoredMessage
 from ...errors import ConfigurationError, JetStreamApiError
 from ...schemas.errors import NoSchemaError
 from ...schemas.limits import SCHEMAS_KEPT_MAX, clipped
-from ..control import StreamMissingError
-from ..link import Link
-from ..patience import Patience
-from ..rows import is_deletion
-from ..snapshot import SnapshotPlan, read_snapshot
+from ..delivered.rows import is_deletion
+from ..links.control import StreamMissingError
+from ..links.link import Link
+from ..links.outages import Patience
+from ..reading.snapshot import SnapshotPlan, read_snapshot
 
 _MESSAGE_NOT_FOUND: Final = 10037
 _STREAM_NOT_FOUND: Final = 10059

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ...api.acks import parse_ack_subject
 from ...sink_markers import is_marker
 from ...wire import Frame
-from ..rows import Chunk
+from .rows import Chunk
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..control import Control
-from ..link import Link
+from ..links.control import Control
+from ..links.link import Link
 from ..options import parse_options
 from .holding import give_back_static, is_held_by, names_of
 from .record import read_record, work_stream

@@ -32,7 +32,7 @@ from ...groups.record.names import (
     static_partition_consumer,
 )
 from ...groups.record.records import ElasticGroup, StaticGroup
-from ..control import Control
+from ..links.control import Control
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

@@ -20,15 +20,15 @@ from ...api.streams import PurgeRequest, PurgeResponse, StreamConfig
 from ...errors import ConfigurationError, JetStreamApiError
 from ...groups.member.config import Settings, plans
 from ...groups.record.records import StaticGroup, first_of
-from ..calls import Calls
-from ..control import Control
-from ..link import Link
+from ..links.control import Control
+from ..links.link import Link
+from ..links.retried_calls import Calls
 from ..loss import may_be_loss, stored_after
-from ..lost import Loss, tell
+from ..lost_messages import Loss, tell
 from ..offsets import Offset, StreamHead, check_range, check_same_stream
 from ..options import SourceOptions
 from ..options.group import GroupOptions
-from ..planning import Slice
+from ..planning.slices import Slice
 from .holding import Holding, names_of
 from .offsets import GroupOffset, split
 from .record import Group, member_of, read_record, work_stream

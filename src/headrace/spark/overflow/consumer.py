@@ -7,7 +7,7 @@ from typing import Final
 from ...api.acks import ACK
 from ...api.consumers import ConsumerInfo
 from ...errors import ConfigurationError
-from ..control import Control
+from ..links.control import Control
 from ..options.overflow import OverflowOptions
 from .offsets import OverflowOffset
 

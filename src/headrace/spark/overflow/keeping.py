@@ -12,7 +12,7 @@ from typing import Final
 
 from ...api.acks import IN_PROGRESS
 from ...errors import HeadraceError
-from ..link import Link
+from ..links.link import Link
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

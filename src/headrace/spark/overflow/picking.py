@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from ...errors import HeadraceError
-from ..control import Control, settled_head
-from ..gets import MessageGets
-from ..link import Link
+from ..delivered.rows import Chunk, Rows, no_rows
+from ..links.control import Control, settled_head
+from ..links.link import Link
+from ..links.outages import Patience, may_pass
 from ..offsets import Offset, check_epoch
-from ..patience import Patience, may_pass
-from ..planning import Slice
-from ..reader import CHUNK_BYTES, GETS_IN_FLIGHT, PULL_BYTES
-from ..rows import Chunk, Rows, no_rows
+from ..planning.slices import Slice
+from ..reading.message_gets import MessageGets
+from ..reading.reader import CHUNK_BYTES, GETS_IN_FLIGHT, PULL_BYTES
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

@@ -14,7 +14,7 @@ from ...errors import (
     TimeoutError_,
 )
 from ...wire import Frame
-from ..control import Control
+from ..links.control import Control
 from ..options.overflow import OverflowOptions
 
 _EXPIRED: Final = (b"404", b"408")

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ...api.consumers import ConsumerInfo
-from ..calls import Calls
-from ..control import Control
-from ..link import Link
+from ..links.control import Control
+from ..links.link import Link
+from ..links.retried_calls import Calls
 from ..offsets import check_same_stream
 from ..options import SourceOptions
 from ..options.overflow import OverflowOptions
-from ..planning import Slice
+from ..planning.slices import Slice
 from .consumer import acknowledge, the_consumer
 from .keeping import Keeper
 from .offsets import OverflowOffset, runs_of, share_out

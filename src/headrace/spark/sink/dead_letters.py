@@ -8,9 +8,9 @@ from typing import Final
 
 from ...errors import HeadraceError
 from ...wire import encode_headers
-from ..letters import publish_letters
+from ..links.dead_letters import publish_letters
+from ..links.outages import Patience
 from ..options.values import BadRule
-from ..patience import Patience
 from .links import Links
 from .options import ACCEPTED
 from .rows import BadRow, digest_of

@@ -10,8 +10,8 @@ from ...api.envelope import decode_pub_ack
 from ...api.messages import PubAck
 from ...api.names import EXPECTED_LAST_SUBJECT_SEQ, EXPECTED_LAST_SUBJECT_SEQ_SUBJECT
 from ...errors import HeadraceError, JetStreamApiError, NoRespondersError, TimeoutError_
-from ..link import Link
-from ..patience import Patience, may_pass
+from ..links.link import Link
+from ..links.outages import Patience, may_pass
 from .links import Links
 from .marker_store import WRONG_LAST, MarkerStore
 from .markers import Marker, Plan, PlanId, StreamResetError, next_plan, not_confirmed

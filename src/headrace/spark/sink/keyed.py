@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from ...api.envelope import decode_pub_ack
 from ...api.names import EXPECTED_LAST_SUBJECT_SEQ
 from ...errors import JetStreamApiError
-from ..link import Link, Reply
-from ..patience import Patience
+from ..links.link import Link, Reply
+from ..links.outages import Patience
 from .dead_letters import BadRows
 from .last_values import LastValues, Stored
 from .latest import Entry, Latest

@@ -15,7 +15,7 @@ from ...api import base
 from ...api.envelope import decode_response
 from ...api.messages import DirectGetRequest, GetMessageRequest, GetMessageResponse
 from ...errors import AuthorizationError, JetStreamApiError, NoRespondersError, TimeoutError_
-from ..link import Link, Reply
+from ..links.link import Link, Reply
 from .marker_store import MESSAGE_NOT_FOUND
 
 SUBJECTS_MAX: Final = 1_000

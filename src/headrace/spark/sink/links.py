@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...errors import ConnectionClosedError
-from ..link import Link
-from ..link_pool import POOL
+from ..links.link import Link
+from ..links.pool import POOL
 from ..options import Connection
 
 Connect = Callable[[], Link]

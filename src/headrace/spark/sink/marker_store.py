@@ -14,7 +14,7 @@ from ...api.times import parse_time
 from ...errors import JetStreamApiError
 from ...sink_markers import HEADER
 from ...wire import encode_headers
-from ..link import Link
+from ..links.link import Link
 from .markers import PLAN, Marker, Plan, decode_marker, decode_plan
 
 R = TypeVar("R", Plan, Marker)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...schemas.framing import HEADER
-from ..patience import Patience
+from ..links.outages import Patience
 from .options import ACCEPTED, SinkOptions, ValueSchema
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 from ...api.streams import StreamConfig
 from ...errors import HeadraceError
 from ...subjects import is_subset, overlaps
-from ..control import Control, StreamMissingError
-from ..link import Link
+from ..links.control import Control, StreamMissingError
+from ..links.link import Link
+from ..links.outages import FIRST_CONNECT_S, Patience, may_pass
 from ..options import Connection
-from ..patience import FIRST_CONNECT_S, Patience, may_pass
 from .layout import Layout
 from .options import ACCEPTED, SinkOptions
 from .rows import Limits

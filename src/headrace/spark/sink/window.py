@@ -14,8 +14,8 @@ from ...errors import (
     NoRespondersError,
     TimeoutError_,
 )
-from ..link import Link
-from ..patience import Patience
+from ..links.link import Link
+from ..links.outages import Patience
 from .dead_letters import BadRows
 from .links import Links
 from .options import ACCEPTED

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from ..sentences import in_one_sentence
+from ..error_text import in_one_sentence
 from .fitting import check_types
 from .layout import columns_of, lay_out
 from .markers import PlanId

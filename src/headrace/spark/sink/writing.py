@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ...errors import ConfigurationError
-from ..patience import FIRST_CONNECT_S, Patience
+from ..links.outages import FIRST_CONNECT_S, Patience
 from .dead_letters import BadRows
 from .fenced import FencedPublisher, Writer
 from .keyed import KeyedPublisher

@@ -7,13 +7,13 @@ import os
 import re
 import ssl
 import struct
-import subprocess
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from certificates import self_signed
 from headrace import connect
 from headrace.broker.core.auth.authentication import User
 from headrace.broker.server import Broker
@@ -236,13 +236,7 @@ async def test_compression_is_agreed_on_when_wanted_and_its_bombs_do_not_go_off(
 
 
 async def test_it_speaks_tls(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-         "-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "1",
-         "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    certificate, key = self_signed(tmp_path)
     tls = TlsOptions(certificate_file=certificate, key_file=key)
     async with broker(WebSocketOptions(port=0, tls=tls)) as server:
         assert (server.websocket_url or "").startswith("wss://")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -172,11 +173,26 @@ def fill(storage: FileStorage, streams: int) -> list[Exception | None]:
     return told
 
 
-def test_a_flush_of_many_streams_syncs_them_together(tmp_path: Path) -> None:
-    with_threads = FileStorage(tmp_path / "s")
-    assert fill(with_threads, 40) == [None]
-    assert with_threads._writer.syncing.together == 40
-    with_threads.close()
+@pytest.mark.parametrize("wholes", [False, True])
+def test_a_flush_of_many_streams_syncs_them_together(wholes: bool) -> None:
+    fs = FaultFS(wholes=wholes)
+    storage = FileStorage("/s", fs=fs)
+    assert fill(storage, 40) == [None]
+    syncing = storage._writer.syncing
+    assert syncing.together == (0 if wholes else 40)
+    assert (syncing.whole >= 40) is wholes
+    again = FileStorage("/s", fs=fs.power_cut(random.Random(1)))
+    storage.close()
+    assert [again.open_stream(f"S{number}").last_seq for number in range(40)] == [1] * 40
+    again.close()
+
+
+def test_many_streams_are_synced_together_on_this_machine(tmp_path: Path) -> None:
+    storage = FileStorage(tmp_path / "s")
+    assert fill(storage, 40) == [None]
+    syncing = storage._writer.syncing
+    assert syncing.together + syncing.whole >= 40
+    storage.close()
     again = FileStorage(tmp_path / "s")
     assert [again.open_stream(f"S{number}").last_seq for number in range(40)] == [1] * 40
     again.close()

@@ -368,12 +368,7 @@ def test_a_thread_has_what_waits_once_too() -> None:
 
 @pytest.fixture(params=["headrace", pytest.param("nats-server", marks=pytest.mark.peer)])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[peers.ServerProcess]:
-    if request.param == "headrace":
-        started = peers.start_headrace(tmp_path)
-    else:
-        started = peers.start_nats_server(tmp_path, sync="always")
-    yield started
-    started.stop()
+    yield from peers.either_running(request.param, tmp_path, durable=True)
 
 
 @pytest.mark.parametrize("concurrency", [None, 3])

@@ -25,6 +25,24 @@ class Held:
         return self._generation.is_owned
 
 
+class Renewals:
+    """Whether the lease is to be renewed first; ``becomes`` says what the renewal makes of it."""
+
+    def __init__(self) -> None:
+        self.overdue = False
+        self.waited = 0
+        self.becomes: Any = None
+
+    def is_overdue(self) -> bool:
+        return self.overdue
+
+    async def until_renewed(self) -> None:
+        self.overdue = False
+        self.waited += 1
+        if self.becomes is not None:
+            self.becomes()
+
+
 class Owner:
     """A partition, its message, and whom failures are told to."""
 
@@ -41,7 +59,9 @@ class Owner:
             random=SimpleNamespace(random=lambda: 0.5),
             report=self.reported.append,
         )
-        self.handling = Handling(shared, self.generation, self.again)
+        self.renewals = Renewals()
+        intake: Any = self.renewals
+        self.handling = Handling(shared, self.generation, intake, self.again)
 
     async def again(self, message: Any) -> None:
         self.calls += 1
@@ -65,6 +85,26 @@ async def test_a_message_that_is_taken_from_us_between_two_attempts_is_no_dead_l
     first = ValueError("first")
     await owner.failed(first)
     assert owner.reported == [first, again]
+
+
+async def test_an_attempt_waits_for_a_renewal_that_is_overdue() -> None:
+    """Handlers have kept the loop; if this one does, too, it would end when the pin is another's."""
+    owner = Owner(None)
+    owner.renewals.overdue = True
+    await owner.failed(ValueError("first"))
+    assert (owner.renewals.waited, owner.calls) == (1, 1)
+
+
+@pytest.mark.parametrize("ends", ["lease", "stopping"])
+async def test_no_attempt_follows_a_renewal_in_vain(ends: str) -> None:
+    owner = Owner(None)
+    owner.renewals.overdue = True
+    owner.renewals.becomes = (
+        owner.generation.lease.end if ends == "lease" else owner.handling.stopping.set
+    )
+    first = ValueError("first")
+    await owner.failed(first)
+    assert (owner.calls, owner.reported) == (0, [first])
 
 
 async def test_a_message_that_is_ours_is_handled_again() -> None:

@@ -80,7 +80,8 @@ class Writer:
 
     ``sync`` is whether a batch is synced before it counts as done. ``meta_log`` writes metadata.
     ``in_place`` tells whether the store's directory is still where it was. With ``at_once``
-    several files are synced at a time, by threads. ``monotonic_ns`` measures how long the disk takes to sync.
+    several files are synced at a time, by threads; with an ``anchor``, a file that stays open, by one call
+    for its whole file system. ``monotonic_ns`` measures how long the disk takes to sync.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Writer:
         monotonic_ns: Callable[[], int] = lambda: 0,
         *,
         at_once: bool = False,
+        anchor: int | None = None,
     ) -> None:
         self.fs = fs
         self._monotonic_ns = monotonic_ns
@@ -104,7 +106,9 @@ class Writer:
         self.stale_spares: set[str] = set()
         """Copies of metadata that could not be written; whoever takes a path out writes it anew."""
         self.handles = Handles(fs, handles)
-        self.syncing = Syncing(fs, self.handles, at_once=at_once)
+        self.syncing = Syncing(
+            fs, self.handles, at_once=at_once, anchor=anchor, monotonic_ns=monotonic_ns
+        )
         self._allocated: dict[str, int] = {}
         self._preallocate = True
         self._unsynced: dict[str, None] = {}
@@ -304,18 +308,13 @@ class Writer:
 
     def _sync_all(self, touched: dict[str, None], directories: dict[str, None]) -> None:
         """Sync files, then the directories that name them. An error here is final: never retried."""
-        path = ""
-        try:
-            if self._sync:
-                began_ns = self._monotonic_ns()
-                self._sync_files(touched)
-                self.syncs.add(self._monotonic_ns() - began_ns)
-            else:
-                self._unsynced.update(touched)
-            for path in directories:
-                self.fs.fsync_dir(path)
-        except OSError as error:
-            raise StoreFailedError(f"syncing {path}: {error.strerror or error}") from error
+        if self._sync:
+            began_ns = self._monotonic_ns()
+            self._sync_files(touched, directories)
+            self.syncs.add(self._monotonic_ns() - began_ns)
+        else:
+            self._unsynced.update(touched)
+            self._sync_files({}, directories)
 
     @property
     def has_unsynced(self) -> bool:
@@ -326,14 +325,14 @@ class Writer:
         """Sync everything written since the last time. Raises StoreFailedError."""
         pending, self._unsynced = self._unsynced, {}
         try:
-            self._sync_files(pending)
+            self._sync_files(pending, {})
             self._meta.sync()
         except OSError as error:
             what = "the metadata journal"
             raise StoreFailedError(f"syncing {what}: {error.strerror or error}") from error
 
-    def _sync_files(self, paths: dict[str, None]) -> None:
-        failed = self.syncing.sync(list(paths))
+    def _sync_files(self, paths: dict[str, None], directories: dict[str, None]) -> None:
+        failed = self.syncing.sync(list(paths), list(directories))
         if failed is not None:
             path, error = failed
             raise StoreFailedError(f"syncing {path}: {error.strerror or error}") from error

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Final, Protocol
 
 from ....errors import StoreError, StoreFailedError, StoreFullError, StoreReadError
+from .whole import WholeSync
 
 _NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}) | _NO_HANDLES
@@ -60,6 +61,15 @@ class FileSystem(Protocol):
 
     def fdatasync(self, handle: int) -> None:
         """Return once the content and the size are on disk."""
+
+    def sync_whole(self, handle: int, paths: Sequence[str], most_dirty: int) -> bool:
+        """Return True once all that was done to the file system of ``handle`` is on disk: contents, sizes,
+        names. ``paths`` are files and directories of which that has to be true. Raises OSError when any of
+        it has failed since ``handle`` was opened, in whichever file; the file's own sync tells which.
+
+        False, with nothing done, where this cannot be had: not on this system, not for one of the paths,
+        or because others have more than ``most_dirty`` bytes to be written, which would be waited for.
+        """
 
     def allocate(self, handle: int, offset: int, length: int) -> bool:
         """Reserve space that reads as zeros; False if this disk has no such operation."""
@@ -113,6 +123,7 @@ class LocalFiles:
         self._open_files = 0
         self._spare: list[int] = []
         self._lock = threading.Lock()  # the owner and the commit thread open and close
+        self._wholes: dict[int, WholeSync] = {}
         try:
             for _ in range(reserve):
                 self._spare.append(_nothing())
@@ -160,6 +171,7 @@ class LocalFiles:
             return  # as many as there are; the next file that is closed is tried again
 
     def close(self, handle: int) -> None:
+        self._wholes.pop(handle, None)
         with self._lock:
             self._open_files -= 1
             if self._spare and len(self._spare) + self._open_files < self._reserve:
@@ -184,6 +196,12 @@ class LocalFiles:
 
     def fdatasync(self, handle: int) -> None:
         os.fdatasync(handle)
+
+    def sync_whole(self, handle: int, paths: Sequence[str], most_dirty: int) -> bool:
+        whole = self._wholes.get(handle)
+        if whole is None:
+            whole = self._wholes[handle] = WholeSync(handle)
+        return whole.sync(paths, most_dirty)
 
     def allocate(self, handle: int, offset: int, length: int) -> bool:
         try:
@@ -304,6 +322,10 @@ class Handles:
             self.get(path)
         found = [self._open[path] for path in paths if path in self._open]
         return found if len(found) == len(paths) else None
+
+    def are_open(self, paths: Sequence[str]) -> bool:
+        """Whether all these have a handle now."""
+        return all(path in self._open for path in paths)
 
     def drop(self, path: str) -> None:
         """Close the handle of ``path``, if open."""

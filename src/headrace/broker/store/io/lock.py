@@ -33,6 +33,11 @@ class DirectoryLock:
             if not is_full(error):  # a store on a full disk opens all the same: it may be emptied
                 raise
 
+    @property
+    def handle(self) -> int:
+        """The open file: older than all that is written to the store while it is held."""
+        return self._handle
+
     def in_place(self) -> bool:
         """Whether the lock still lies in the directory: if not, that was removed, or is another one."""
         return self._fs.is_at(self._handle, self._path)

@@ -7,6 +7,7 @@ it would make are kept in memory.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Final
 
 from .files import LocalFiles
@@ -50,6 +51,9 @@ class LookingFiles:
 
     def fdatasync(self, handle: int) -> None:
         """Nothing was written."""
+
+    def sync_whole(self, handle: int, paths: Sequence[str], most_dirty: int) -> bool:
+        return True  # nothing was written
 
     def allocate(self, handle: int, offset: int, length: int) -> bool:
         return False

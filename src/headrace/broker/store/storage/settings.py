@@ -9,7 +9,9 @@ from ....errors import ConfigurationError
 
 _SEGMENT_BYTES_MIN: Final = 8 * 1024
 _SEGMENT_BYTES_MAX: Final = 1 << 31
-HANDLES: Final = 512
+HANDLES: Final = 4_352
+RESERVED: Final = 512
+"""Of these, as many as a broker takes at its start; reserving all would take milliseconds."""
 _HANDLES_OTHER: Final = 8  # of them: the lock, the journal and its successor, a directory or two
 _HANDLES_MIN: Final = 4
 

@@ -113,9 +113,9 @@ class FileStorage:
         in_use = bool(found.streams or found.nameless or found.barred)
         mend(opened, found.spares, self._found, in_use=in_use)
         self._journal = JournalWriter(fs, meta_directory, opened, self._salt)
-        place, now_ns = self._lock.in_place, clock.monotonic_ns
+        place, ns, anchor = self._lock.in_place, clock.monotonic_ns, self._lock.handle
         self._writer = Writer(
-            fs, sync_first, self._journal, place, self._handles, now_ns, at_once=threaded
+            fs, sync_first, self._journal, place, self._handles, ns, at_once=threaded, anchor=anchor
         )
         self._spares = Spares(
             found.spares, self._directory_of, self._writer.stale_spares, self._salt

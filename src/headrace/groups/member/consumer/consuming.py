@@ -25,7 +25,6 @@ from ..ownership.lease import Generation, Lease
 from ..ownership.pinned import Pinned
 from ..ownership.renewal import Renewal
 from ..ownership.takeover import Takeover
-from .conflicts import is_in_use
 from .machine import Event, Gone, Lost, Release
 from .removed import until_removed
 
@@ -349,13 +348,19 @@ class Consuming:
         return deleted
 
     async def _receive_last(self) -> None:
-        """Standing by, pull no more: what is under way by now has pinned us, and needs handing over, too."""
+        """Standing by, pull no more: what is under way by now has pinned us, and needs handing over, too.
+        Once we are pinned, and leave, nobody takes what came after the first of it: it is handed over."""
+        drained = self._spawn(self._consumption.drain(), "last pull")
         try:
             async with asyncio.timeout(self._shared.settings.ack_wait):
-                await self._consumption.drain()
+                await asyncio.wait([drained, self._worker], return_when=asyncio.FIRST_COMPLETED)
+                if drained.done():
+                    await drained
                 await self.settled()
         except TimeoutError:
             return  # the link is gone without a word: the pin will time out
+        finally:
+            drained.cancel()
 
     async def _hand_over(self) -> None:
         """Another instance goes on with the consumer, and at once."""
@@ -412,19 +417,7 @@ class Consuming:
         self._finish(Lost())
         if how is Release.HAND_OVER and pin_id:
             await self._pinned_as(pin_id).let_go()
-        if how is Release.HAND_OVER and not (
-            self._shared.settings.is_static or self._plan.is_shared
-        ):
-            await self._delete_unused()
         return False
-
-    async def _delete_unused(self) -> None:
-        """Delete a consumer that held nothing for us and serves nobody else, so that who is given its
-        partitions, should the member be dropped, need not wait until the server does. Whoever joins in
-        between makes it anew."""
-        info = await self._consumer.info()
-        if not is_in_use(info) and not info.num_waiting:
-            await self._delete()
 
     async def _delete(self) -> None:
         try:

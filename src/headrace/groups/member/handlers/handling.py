@@ -24,6 +24,7 @@ from ...message import delivered
 
 if TYPE_CHECKING:
     from ...message import GroupMessage
+    from ..ownership.intake import Intake
     from ..ownership.lease import Generation
     from ..shared import Shared
 
@@ -34,6 +35,7 @@ class Handling:
     """The handler with its failure policy, within one generation.
 
     Args:
+        intake: knows whether the lease is to be renewed before a handler begins.
         again: calls the handler once more.
 
     Attributes:
@@ -44,10 +46,12 @@ class Handling:
         self,
         shared: Shared,
         generation: Generation,
+        intake: Intake,
         again: Callable[[GroupMessage], Awaitable[object]],
     ) -> None:
         self._shared = shared
         self._generation = generation
+        self._intake = intake
         self._again = again
         self.stopping = asyncio.Event()
 
@@ -101,7 +105,9 @@ class Handling:
             async with asyncio.timeout(delay):
                 await self.stopping.wait()
         except TimeoutError:
-            return self._generation.is_owned
+            if self._intake.is_overdue():  # other handlers have kept the loop, and so may this one
+                await self._intake.until_renewed()
+            return self._generation.is_owned and not self.stopping.is_set()
         return False
 
     async def _give_up(

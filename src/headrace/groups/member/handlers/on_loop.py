@@ -70,7 +70,7 @@ class InTurn:
         self._intake = intake
         self._generation = generation
         self._waiting = deque(first)
-        self._handling = Handling(shared, generation, self._call)
+        self._handling = Handling(shared, generation, intake, self._call)
         self._current: GroupMessage | None = None
         self._stopping = False
         self._was_long = False  # the last handler
@@ -187,7 +187,7 @@ class ConcurrentHandlers:
         self._intake = intake
         self._generation = generation
         self._lanes: Lanes[GroupMessage] = Lanes()
-        self._handling = Handling(shared, generation, self._call)
+        self._handling = Handling(shared, generation, intake, self._call)
         self._running: dict[GroupMessage, None] = {}
         self._left: list[GroupMessage] = []  # taken out of their lanes, and not begun
         self._tasks = LaneTasks(shared, intake, self._lanes, self._add, self._lane, self.stop)
@@ -248,6 +248,8 @@ class ConcurrentHandlers:
             if limit is not None:
                 await limit.take()
                 is_placed = True
+                if self._intake.is_overdue():
+                    await self._intake.until_renewed()
                 if self._stopping or not self._generation.is_owned:
                     self._left.append(message)
                     return

@@ -58,7 +58,7 @@ class OnThreads:
         self._shared = shared
         self._intake = intake
         self._generation = generation
-        self._handling = Handling(shared, generation, self._call)
+        self._handling = Handling(shared, generation, intake, self._call)
         self._time = asyncio.get_running_loop().time
         self._context = copy_context()
         self._answers = answers_from_threads(shared.js.connection, shared.report)

@@ -1,0 +1,299 @@
+"""Where queries keep how far they are: a directory per query and generation, and what Spark wrote there.
+
+::
+
+    <root>/<pipeline>/<query>/0001/                 a checkpoint of Spark
+    <root>/<pipeline>/<query>/0001.start.json       where a generation made by `reset` begins
+    <root>/<pipeline>/<query>/0001.totals.json      what its batches did, in sum
+    <root>/<pipeline>/<query>/0001.losses.jsonl     messages that were gone before they were read
+    <root>/<pipeline>/<query>/0001.aside.jsonl      what its sources have set aside
+    <root>/<pipeline>/<query>/0001.ending           there while its last batch is finished
+
+A reset adds a generation; what was there before stays. Everything here is read and written without Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, TextIO
+
+from ...documents import read_json
+from ...errors import ConfigurationError
+from ..model import Declared
+
+_GENERATION: Final = re.compile(r"(\d{4,})(?:\.start\.json)?")
+_BATCH: Final = re.compile(r"\d+")
+_VERSION: Final = "v1"
+_HOLDER_S: Final = 1.0
+"""How long a lock's holder may take to write its number."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a generation begins: ``earliest``, ``latest``, a ``sequence`` or a ``time`` (RFC 3339)."""
+
+    kind: Literal["earliest", "latest", "sequence", "time"]
+    value: str = ""
+
+    def options(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The source's options, with the start replaced."""
+        kept = {
+            name: value
+            for name, value in given.items()
+            if not name.lower().startswith(("startingoffsets", "startingtimestamp"))
+        }
+        if self.kind == "time":
+            return {**kept, "startingTimestamp": self.value}
+        return {**kept, "startingOffsets": self.value or self.kind}
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.value}".strip()
+
+
+def suffix_of(generation: int) -> str:
+    """What sets the results of a generation apart."""
+    return f"-g{generation}" if generation > 1 else ""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One checkpoint of a query. ``starts``: where it begins, by source; none where the options say."""
+
+    number: int
+    path: str
+    starts: Mapping[str, Start] = field(default_factory=dict)
+    totals: Path | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no batch of it was planned; never below a URL, which is not looked at."""
+        return "://" not in self.path and _newest(self, "offsets") < 0
+
+    @property
+    def suffix(self) -> str:
+        """What sets the results of later generations apart: "" for the first, then ``-g2`` and so on."""
+        return suffix_of(self.number)
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """What Spark noted of a batch: its number, and for each source where it ends (JSON, or "")."""
+
+    batch: int
+    offsets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A query's place below the root. ``folder`` is None where the root is a URL."""
+
+    query: str
+    url: str
+    folder: Path | None = None
+
+    def current(self) -> Generation:
+        """The newest generation; the first if there is none yet."""
+        if self.folder is None:
+            return Generation(1, f"{self.url}/0001")
+        return self._generation(max(self._numbers(), default=1))
+
+    def generations(self) -> list[Generation]:
+        """All there are, the first one first."""
+        return [self._generation(each) for each in sorted(set(self._numbers()))]
+
+    def next_number(self) -> int:
+        """Of the generation that would be added."""
+        return max(self._numbers(), default=0) + 1
+
+    def add(self, starts: Mapping[str, Start], number: int = 0) -> Generation:
+        """Begin a new generation; the ones before stay. ``number``: its own, or 0 for the next one.
+
+        Raises:
+            ConfigurationError: the root is a URL, which is not written here.
+        """
+        if self.folder is None:
+            raise ConfigurationError(
+                f"the checkpoint is below {self.url}; a reset needs a directory of this machine"
+            )
+        number = max(number, self.next_number())
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({source: asdict(start) for source, start in starts.items()})
+        write_atomically(self.folder / f"{number:04d}.start.json", text)
+        return self._generation(number)
+
+    def _numbers(self) -> list[int]:
+        if self.folder is None or not self.folder.is_dir():
+            return []
+        found = (_GENERATION.fullmatch(each.name) for each in self.folder.iterdir())
+        return [int(each[1]) for each in found if each]
+
+    def _generation(self, number: int) -> Generation:
+        assert self.folder is not None
+        front = self.folder / f"{number:04d}"
+        note = front.with_name(f"{front.name}.start.json")
+        try:
+            starts = {source: Start(**raw) for source, raw in load_json(note).items()}
+        except TypeError:
+            raise ConfigurationError(f"{note} is damaged: it does not say where to begin") from None
+        totals = front.with_name(f"{front.name}.totals.json")
+        return Generation(number, str(front), starts, totals)
+
+
+def checkpoint_of(declared: Declared, query: str) -> Checkpoint:
+    """A query's checkpoint."""
+    if not declared.is_local_checkpoint:
+        root = declared.checkpoint.rstrip("/")
+        return Checkpoint(query, f"{root}/{declared.name}/{query}")
+    folder = declared.checkpoint_path / declared.name / query
+    return Checkpoint(query, str(folder), folder)
+
+
+def losses_of(declared: Declared, generation: Generation, query: str) -> Path:
+    """Where the sources of a query note the messages that they found missing; of this machine."""
+    if declared.is_local_checkpoint:
+        return Path(f"{generation.path}.losses.jsonl")
+    return declared.file.parent.absolute() / declared.name / f"{query}.losses.jsonl"
+
+
+def notes_of(declared: Declared, generation: Generation, query: str) -> Path:
+    """``losses_of`` of a query that begins: its folder is there, if it can be made."""
+    losses = losses_of(declared, generation, query)
+    with contextlib.suppress(OSError):  # said when there is something to note
+        losses.parent.mkdir(parents=True, exist_ok=True)
+    return losses
+
+
+def read_log(generation: Generation, kind: Literal["offsets", "commits"]) -> LogEntry | None:
+    """The newest batch in Spark's log of planned (``offsets``) or finished (``commits``) batches.
+
+    Raises:
+        ConfigurationError: the log is not of a version that is known here.
+    """
+    number = _newest(generation, kind)
+    return _entry(Path(generation.path) / kind / str(number)) if number >= 0 else None
+
+
+def _newest(generation: Generation, kind: Literal["offsets", "commits"]) -> int:
+    """The number of the newest batch in a log, -1 if there is none."""
+    folder = Path(generation.path) / kind
+    if not folder.is_dir():
+        return -1
+    numbers = (int(each.name) for each in folder.iterdir() if _BATCH.fullmatch(each.name))
+    return max(numbers, default=-1)
+
+
+def read_end(generation: Generation) -> LogEntry | None:
+    """The newest batch that is finished, with where it ended."""
+    done = read_log(generation, "commits")
+    if done is None:
+        return None
+    return _entry(Path(generation.path) / "offsets" / str(done.batch))
+
+
+def interrupted(generation: Generation) -> int | None:
+    """The number of the batch that was planned and is not finished: Spark runs it again."""
+    planned = _newest(generation, "offsets")
+    return planned if planned > _newest(generation, "commits") else None
+
+
+def _entry(file: Path) -> LogEntry:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    if not lines or lines[0] != _VERSION:
+        found = lines[0] if lines else "nothing"
+        raise ConfigurationError(f"{file} is of version {found!r}; known is {_VERSION!r}")
+    offsets = tuple("" if line == "-" else line for line in lines[2:])
+    return LogEntry(int(file.name), offsets)
+
+
+def write_atomically(file: Path, text: str) -> None:
+    """Write a small file so that it is whole or as before, also after a power cut."""
+    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
+    with unfinished.open("w", encoding="utf-8") as opened:
+        opened.write(text)
+        opened.flush()
+        os.fsync(opened.fileno())
+    unfinished.replace(file)
+    descriptor = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def exclusively(declared: Declared, *, replay: str = "") -> Iterator[None]:
+    """While nobody else on this machine runs or resets the pipeline; a URL is not guarded.
+
+    Args:
+        replay: only against another replay of this name. One may go on beside a run, of whose checkpoint and
+            results it touches nothing.
+
+    Raises:
+        ConfigurationError: somebody does.
+    """
+    if not declared.is_local_checkpoint:
+        yield
+        return
+    import fcntl
+
+    folder = declared.checkpoint_path / declared.name
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"replay-{replay}.lock" if replay else "running.lock"
+    with (folder / name).open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            what = f"pipeline {declared.name!r}" if not replay else f"replay {replay!r}"
+            raise ConfigurationError(f"{what} is running already, {_holder(lock)}") from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        try:
+            yield
+        finally:
+            lock.truncate(0)  # or the next one's first moment would show this process
+
+
+def _holder(lock: TextIO) -> str:
+    """Who has the lock, as a clause. It is taken a moment before its holder is written there."""
+    number, until = "", time.monotonic() + _HOLDER_S
+    while time.monotonic() < until:
+        lock.seek(0)
+        number = lock.read()
+        if number.isdecimal() and _is_alive(int(number)):
+            return f"as process {number}"
+        time.sleep(_HOLDER_S / 20)
+    if not number:
+        return "as a process that does not say its number"
+    return f"as a process that is not seen from here (in its container it may be {number})"
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is another user's
+        return True
+    return True
+
+
+def load_json(file: Path) -> dict[str, Any]:
+    """A small JSON file; empty if there is none. Raises ConfigurationError: it is none of ours."""
+    if not file.exists():
+        return {}
+    try:
+        loaded = read_json(file.read_bytes())
+    except ValueError as error:
+        raise ConfigurationError(f"{file} is damaged: it is no JSON ({error})") from None
+    if not isinstance(loaded, dict):
+        raise ConfigurationError(f"{file} is damaged: it is no table of JSON")
+    return loaded

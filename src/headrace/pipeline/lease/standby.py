@@ -1,0 +1,151 @@
+"""The lease of a runner, which has no event loop: kept by a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any, Self
+
+from ...client import connect
+from ..model import LeaseSettings
+from ..session.session import LEASE_THREAD
+from .lease import BucketLease, Lease, LeaseLostError, bucket_holder
+from .pinned import PinnedLease, pinned_holder
+
+
+def holder_of(settings: LeaseSettings, name: str) -> str:
+    """Who holds the lease of a pipeline now; "" for nobody. Raises HeadraceError: the server did not say."""
+    return asyncio.run(_holder_of(settings, name))
+
+
+async def _holder_of(settings: LeaseSettings, name: str) -> str:
+    async with connect(list(settings.servers), **_options(settings, name)) as connection:
+        js = connection.jetstream()
+        if settings.kind == "pinned":
+            return await pinned_holder(js, settings.bucket, name)
+        return await bucket_holder(js, settings.bucket, name)
+
+
+def who_we_are() -> str:
+    """Of this process, for people: machine and process."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _options(settings: LeaseSettings, name: str) -> dict[str, Any]:
+    """How to connect."""
+    named = {
+        "user": settings.user,
+        "password": settings.password,
+        "token": settings.token,
+        "credentials_file": settings.creds,
+    }
+    given = {key: value for key, value in named.items() if value}
+    return {"name": f"headrace pipeline {name}", **given}
+
+
+class Standby:
+    """Waits for a lease and keeps it, on a thread of its own; a context manager.
+
+    Args:
+        name: the pipeline's.
+        on_lost: called on that thread, with a sentence, when the lease is not ours any more.
+
+    Attributes:
+        token: a number that grows with every holder; 0 while the lease is not ours.
+    """
+
+    def __init__(
+        self, settings: LeaseSettings, name: str, on_lost: Callable[[str], object]
+    ) -> None:
+        self._settings = settings
+        self._name = name
+        self._on_lost = on_lost
+        self._changed = threading.Condition()
+        self._begun = threading.Event()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._lease: Lease | None = None
+        self._thread = threading.Thread(target=self._run, name=f"{LEASE_THREAD}{name}", daemon=True)
+        self.token = 0
+
+    def __enter__(self) -> Self:
+        """Connect. Raises what is wrong with the connection or the bucket."""
+        self._thread.start()
+        self._begun.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._loop is not None and self._task is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join()
+
+    def holder(self) -> str:
+        """Who has the lease, as far as is known."""
+        return self._lease.holder() if self._lease is not None else ""
+
+    def nobody_s(self) -> float | None:
+        """When the lease became ours, how long ago another holder had said its last word."""
+        return self._lease.nobody_s() if self._lease is not None else None
+
+    def wait(self, seconds: float) -> int:
+        """Wait for the lease, at most so long. Returns the token; 0 if it is another's.
+
+        Raises:
+            HeadraceError: there will be none: the connection was refused for good.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self.token or self._failure is not None, seconds)
+        if self._failure is not None:
+            raise self._failure
+        return self.token
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except asyncio.CancelledError:
+            pass
+        except BaseException as error:  # it is raised where somebody waits
+            self._fail(error)
+        finally:
+            self._begun.set()
+
+    async def _main(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        servers = list(self._settings.servers)
+        async with (
+            connect(servers, **_options(self._settings, self._name)) as connection,
+            self._make(connection.jetstream()) as lease,
+        ):
+            self._lease = lease
+            self._begun.set()
+            while True:
+                token = await lease.acquire()
+                with self._changed:
+                    self.token = token
+                    self._changed.notify_all()
+                try:
+                    await lease.hold()
+                except LeaseLostError as error:
+                    self.token = 0
+                    self._on_lost(str(error))
+
+    def _make(self, js: Any) -> Lease:
+        settings = self._settings
+        kind = BucketLease if settings.kind == "bucket" else PinnedLease
+        return kind(
+            js, settings.bucket, self._name, who_we_are(), settings.seconds, settings.replicas
+        )
+
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            self._failure, self.token = error, 0
+            self._changed.notify_all()
+        if self._begun.is_set():
+            self._on_lost(f"the lease {self._name!r} was lost: {error}")

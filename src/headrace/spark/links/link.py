@@ -1,0 +1,386 @@
+"""One blocking connection to a server, for processes without an event loop.
+
+Spark's Python workers are plain, single-threaded programs that read a range and pass it on; an event loop
+would only add a layer between the socket and the Arrow batch. Only one thread at a time uses a link.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import socket
+import ssl
+import time
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from ...client.net.handshake import (
+    ServerAddress,
+    ServerInfo,
+    connect_command,
+    parse_info,
+    parse_servers,
+)
+from ...errors import (
+    AuthorizationError,
+    ConfigurationError,
+    ConnectFailedError,
+    ConnectionClosedError,
+    NoRespondersError,
+    TimeoutError_,
+)
+from ...limits import READ_CHUNK_BYTES
+from ...wire import BAD, ERR, INFO, MSG, PING, PONG, Frame, Parser, PayloadReader
+from ..delivered.run import Run, RunReader
+from ..options import Connection
+
+_REPLIES_SID: Final = b"1"
+_CRLF: Final = b"\r\n"
+_ONLY_MESSAGES: Final = frozenset({MSG})
+_OP: Final = itemgetter(0)
+_SID: Final = itemgetter(2)  # of a MSG frame
+
+
+class Reply(NamedTuple):
+    """The answer to a request: its raw header block (or ``b""``) and its payload."""
+
+    headers: bytes
+    payload: bytes
+
+
+class Link:
+    """A connection that has completed the handshake.
+
+    Raises, from every method that communicates with the server:
+        ConnectionClosedError: the connection ended; open another one.
+        AuthorizationError: the server does not allow what was asked; another connection changes nothing.
+        TimeoutError_: nothing came in time.
+    """
+
+    def __init__(
+        self, connection: Connection, sock: socket.socket, parser: Parser, info: ServerInfo
+    ) -> None:
+        self.info = info
+        self._connection = connection
+        self._sock = sock
+        self._parser = parser
+        self._held: list[Frame] = []
+        self._inbox = f"{connection.inbox_prefix}.{secrets.token_hex(8)}".encode()
+        self._numbers = itertools.count(1)
+        self._live: set[bytes] = set()
+        self.closed = False
+
+    @classmethod
+    def open(cls, connection: Connection) -> Link:
+        """Connect to the first server of the list that answers.
+
+        Raises:
+            ConnectFailedError: none could be reached; the text gives the reason for each server.
+            AuthorizationError: a server rejected the credentials.
+            ConfigurationError: a server URL or a certificate file is wrong.
+        """
+        addresses = parse_servers(list(connection.servers))
+        if any(address.websocket for address in addresses):
+            raise ConfigurationError(
+                "jetstream source: 'servers' has a WebSocket URL; accepted: nats:// and tls://"
+            )
+        context = tls_context(connection, addresses)
+        reasons = []
+        for address in addresses:
+            try:
+                return _handshake(connection, address, context)
+            except AuthorizationError:
+                raise
+            except (OSError, ConnectionClosedError, TimeoutError_) as error:
+                reasons.append(f"{address}: {_reason(error)}")
+        raise ConnectFailedError("cannot reach a NATS server; " + "; ".join(reasons))
+
+    def api(self, *tokens: str) -> str:
+        """The subject of a JetStream API call, as this connection reaches it."""
+        return ".".join((self._connection.api_prefix, *tokens))
+
+    def close(self) -> None:
+        """Close the connection; further calls raise ConnectionClosedError."""
+        self.closed = True
+        self._sock.close()
+
+    def is_alive(self) -> bool:
+        """Whether the connection is still open, as far as can be told without waiting."""
+        if self.closed:
+            return False
+        try:
+            self._sock.settimeout(0)
+            chunk = self._sock.recv(READ_CHUNK_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
+        except OSError:
+            chunk = b""
+        try:
+            self._take(chunk)
+        except ConnectionClosedError:
+            return False
+        return True
+
+    def send(self, data: bytes) -> None:
+        """Write protocol bytes."""
+        if self.closed:
+            raise ConnectionClosedError("the connection is closed")
+        try:
+            self._sock.settimeout(self._connection.request_timeout_s)
+            self._sock.sendall(data)
+        except OSError as error:
+            self.close()
+            raise ConnectionClosedError(f"the connection broke while sending: {error}") from error
+
+    def publish(self, subject: str, payload: bytes, reply: bytes = b"") -> None:
+        """Send one message."""
+        head = b"PUB %b %b %d" if reply else b"PUB %b%b %d"
+        self.send(head % (subject.encode(), reply, len(payload)) + _CRLF + payload + _CRLF)
+
+    def subscribe(self) -> tuple[bytes, bytes]:
+        """Create an inbox. Returns its subject and the sid that its messages carry."""
+        return self._subscribe(b"")
+
+    def subscribe_below(self) -> tuple[bytes, bytes]:
+        """Create many inboxes in one: all subjects of one token after the prefix that is returned."""
+        subject, sid = self._subscribe(b".*")
+        return subject[:-1], sid
+
+    def _subscribe(self, suffix: bytes) -> tuple[bytes, bytes]:
+        number = next(self._numbers)
+        sid = b"%d" % (number + 1)
+        subject = b"%b.p%d%b" % (self._inbox, number, suffix)
+        self.send(b"SUB %b %b\r\n" % (subject, sid))
+        self._live.add(sid)
+        return subject, sid
+
+    def unsubscribe(self, sid: bytes) -> None:
+        """Remove an inbox; messages still in flight to it are dropped."""
+        self._live.discard(sid)
+        self._held = [frame for frame in self._held if frame[2] != sid]
+        self.send(b"UNSUB %b\r\n" % sid)
+
+    def request(self, subject: str, payload: bytes = b"") -> Reply:
+        """Send a request and wait for the answer.
+
+        Raises:
+            NoRespondersError: ``subject`` has no responders.
+        """
+        return self.request_many([(subject, payload)])[0]
+
+    def request_many(
+        self, requests: list[tuple[str, bytes]], blocks: list[bytes] | None = None
+    ) -> list[Reply]:
+        """Send many requests in one write, each with its header block if ``blocks`` are given; the answers
+        are in the order of the requests.
+        """
+        if _REPLIES_SID not in self._live:
+            self.send(b"SUB %b.r.* %b\r\n" % (self._inbox, _REPLIES_SID))
+            self._live.add(_REPLIES_SID)
+        front = b"%b.r.%d-" % (self._inbox, next(self._numbers))
+        if blocks is None:
+            lines = [
+                b"PUB %b %b%d %d\r\n%b\r\n" % (subject.encode(), front, at, len(payload), payload)
+                for at, (subject, payload) in enumerate(requests)
+            ]
+        else:
+            lines = [
+                b"HPUB %b %b%d %d %d\r\n%b%b\r\n"
+                % (
+                    subject.encode(),
+                    front,
+                    at,
+                    len(block),
+                    len(block) + len(payload),
+                    block,
+                    payload,
+                )
+                for at, ((subject, payload), block) in enumerate(zip(requests, blocks, strict=True))
+            ]
+        self.send(b"".join(lines))
+        return self._answers(front, [subject for subject, _ in requests])
+
+    def _answers(self, front: bytes, subjects: list[str]) -> list[Reply]:
+        """The answers to requests on these subjects: each came to ``front`` and which of them it is for."""
+        timeout_s = self._connection.request_timeout_s
+        deadline = time.monotonic() + timeout_s
+        answers: dict[bytes, Reply] = {}
+        cut, count = len(front), len(subjects)
+        while len(answers) < count:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                missing = next(at for at in range(count) if b"%d" % at not in answers)
+                raise TimeoutError_(f"no answer to {subjects[missing]} within {timeout_s:g} s")
+            for frame in self._receive(left):
+                _, to, sid, _, headers, body = frame
+                if sid == _REPLIES_SID:
+                    if to.startswith(front):
+                        if not body and headers.startswith(b"NATS/1.0 503"):
+                            raise NoRespondersError(f"nobody answers on {subjects[int(to[cut:])]}")
+                        answers.setdefault(to[cut:], Reply(headers, body))
+                elif sid in self._live:
+                    self._held.append(frame)
+        return [answers[b"%d" % at] for at in range(count)]
+
+    def poll(self, timeout_s: float) -> list[Frame]:
+        """The messages that arrived for our inboxes; waits for the first, empty after ``timeout_s``."""
+        if self._held:
+            held, self._held = self._held, []
+            return held
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return []
+            frames = self._receive(left)
+            if frames:
+                return self._of_inboxes(frames)
+
+    def poll_runs(self, runs: RunReader, timeout_s: float) -> Run | list[Frame]:
+        """``poll``, for a subscription of which ``runs`` reads many messages at once."""
+        deadline = time.monotonic() + timeout_s
+        while not self._held:
+            left = deadline - time.monotonic()
+            data = self._read(left) if left > 0 else None
+            if data is None:
+                return []
+            run = None
+            # The beginning of a large message stays where it is: it would be copied with every read.
+            if data and self._parser.held_bytes <= PayloadReader.MESSAGE_BYTES_MAX:
+                run, data = runs.read(self._parser.give_up() + data)
+            if data or run is None:
+                self._held = self._of_inboxes(self._take(data))
+            if run is not None:
+                return run
+        return self.poll(timeout_s)
+
+    def _of_inboxes(self, frames: list[Frame]) -> list[Frame]:
+        """Without messages that were under way to an inbox that is gone."""
+        live = self._live
+        if live.issuperset(map(_SID, frames)):
+            return frames
+        return [frame for frame in frames if frame[2] in live]
+
+    def _receive(self, timeout_s: float) -> list[Frame]:
+        """One read of the socket: its MSG frames, possibly none; all other frames are handled."""
+        data = self._read(timeout_s)
+        return [] if data is None else self._take(data)
+
+    def _read(self, timeout_s: float) -> bytes | None:
+        """One read of the socket; None if nothing comes in time, ``b""`` if the server ended it."""
+        if self.closed:
+            raise ConnectionClosedError("the connection is closed")
+        try:
+            self._sock.settimeout(max(timeout_s, 0.001))
+            return self._sock.recv(READ_CHUNK_BYTES)
+        except TimeoutError:
+            return None
+        except OSError as error:
+            self.close()
+            raise ConnectionClosedError(f"the connection broke: {error}") from error
+
+    def _take(self, chunk: bytes) -> list[Frame]:
+        if not chunk:
+            self.close()
+            raise ConnectionClosedError("the server closed the connection")
+        frames = self._parser.feed(chunk)
+        if _ONLY_MESSAGES.issuperset(map(_OP, frames)):
+            return frames
+        return [frame for frame in frames if frame[0] == MSG or self._housekeeping(frame)]
+
+    def _housekeeping(self, frame: Frame) -> bool:
+        """Handle a frame that is not a message; always False, so that it is filtered out."""
+        op = frame[0]
+        if op == PING:
+            self.send(b"PONG\r\n")
+        elif op == ERR:
+            # Permission errors, too: otherwise they would only show as a request without an answer.
+            self.close()
+            refused = "Auth" in frame[1] or "Permissions" in frame[1]
+            kind = AuthorizationError if refused else ConnectionClosedError
+            raise kind(f"the server said: {frame[1]}")
+        elif op == INFO:
+            self.info = parse_info(frame[1])
+        elif op == BAD:
+            self.close()
+            raise ConnectionClosedError(f"the server does not speak NATS: {frame[1]}")
+        return False
+
+
+def tls_context(connection: Connection, addresses: list[ServerAddress]) -> ssl.SSLContext | None:
+    """The TLS context, if any option requires TLS. Raises ConfigurationError: a file cannot be used."""
+    wanted = connection.tls or connection.tls_first or connection.tls_ca or connection.tls_cert
+    if not wanted and not any(address.tls for address in addresses):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=connection.tls_ca or None)
+        if connection.tls_cert:
+            context.load_cert_chain(connection.tls_cert, connection.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(
+            f"jetstream source: the files of tlsCa, tlsCert and tlsKey cannot be used: {error}"
+        ) from error
+    return context
+
+
+def _handshake(
+    connection: Connection, address: ServerAddress, context: ssl.SSLContext | None
+) -> Link:
+    """Connect to one server: INFO, TLS if required, CONNECT, PING, PONG."""
+    sock = socket.create_connection((address.host, address.port), connection.connect_timeout_s)
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        deadline = time.monotonic() + connection.connect_timeout_s
+        if connection.tls_first:
+            sock = _encrypted(sock, connection, address, context)
+        parser = Parser.for_client()
+        info = parse_info(_await(sock, parser, INFO, deadline)[1])
+        secure = connection.tls or connection.tls_first or address.tls or info.tls_required
+        if secure and not connection.tls_first:
+            sock = _encrypted(sock, connection, address, context)
+        credentials = connection.credentials(info.nonce) or address.credentials
+        command = connect_command(info, credentials, name="headrace-spark", tls=secure)
+        sock.sendall(command + b"PING\r\n")
+        _await(sock, parser, PONG, deadline)
+    except BaseException:
+        sock.close()
+        raise
+    return Link(connection, sock, parser, info)
+
+
+def _encrypted(
+    sock: socket.socket,
+    connection: Connection,
+    address: ServerAddress,
+    context: ssl.SSLContext | None,
+) -> ssl.SSLSocket:
+    context = context or ssl.create_default_context()
+    return context.wrap_socket(sock, server_hostname=connection.tls_hostname or address.host)
+
+
+def _await(sock: socket.socket, parser: Parser, op: bytes, deadline: float) -> Frame:
+    """Read until a frame of kind ``op``; raises an error that the server sends."""
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError_(
+                "the server accepted the connection but did not finish the handshake"
+            )
+        sock.settimeout(left)
+        chunk = sock.recv(READ_CHUNK_BYTES)
+        if not chunk:
+            raise ConnectionClosedError("the server closed the connection during the handshake")
+        for frame in parser.feed(chunk):
+            if frame[0] == op:
+                return frame
+            if frame[0] == ERR:
+                kind = AuthorizationError if "Auth" in frame[1] else ConnectionClosedError
+                raise kind(f"the server refused the connection: {frame[1]}")
+            if frame[0] == BAD:
+                raise ConnectionClosedError("what answers there does not speak NATS")
+
+
+def _reason(error: Exception) -> str:
+    return (
+        error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    ) or repr(error)
