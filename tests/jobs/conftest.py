@@ -34,6 +34,7 @@ TABLES += [
     "audit",
     "push_node",
     "push_calls",
+    "stream_cursors",
 ]
 
 
@@ -166,3 +167,13 @@ def service_on(database_url: str) -> Callable[..., Any]:
         return Runtime(database, **settings)
 
     return make
+
+
+@pytest.fixture(params=["headrace", "nats-server"])
+def broker_url(request: pytest.FixtureRequest) -> str:
+    """Our broker, and nats-server."""
+    if request.param == "headrace":
+        url: str = request.getfixturevalue("broker").client_url
+    else:
+        url = request.getfixturevalue("nats_server")().url
+    return url

@@ -9,9 +9,7 @@ has them, and their ids let the stream drop duplicates.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -38,7 +36,6 @@ _OUTCOMES: Final = 200
 _OUTCOMES_TASK: Final = "outcomes"
 _OUTCOMES_LEAD_S: Final = 10.0
 _OUTCOMES_PAUSE_S: Final = 0.25
-_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 async def feed_channel(runtime: Runtime, config: FeedConfig) -> None:
@@ -57,7 +54,7 @@ async def _feed(runtime: Runtime, config: FeedConfig, part: str) -> None:
             ack_policy="explicit",
             max_ack_pending=config.batch * 4,
         )
-        prefix = _prefix(config.stream, created)
+        prefix = ids.prefix_of(config.stream, created)
         while not runtime.draining.is_set():
             batch: Batch = await consumer.fetch(config.batch, max_wait=_WAIT_S)
             if not batch:
@@ -100,12 +97,6 @@ def message_of(prefix: str, message: JetStreamMessage) -> NewMessage:
         message_id=ids.check_id(f"{prefix}.{sequence}", "stream"),
         headers=stored,
     )
-
-
-def _prefix(stream: str, created: str) -> str:
-    """Identifies a stream and its incarnation: a stream that is created again starts its sequences anew."""
-    incarnation = hashlib.sha256(f"{stream} {created}".encode()).hexdigest()[:8]
-    return f"{_UNUSUAL.sub('_', stream)[:200]}.{incarnation}"
 
 
 async def publish_outcomes(runtime: Runtime, config: OutcomesConfig) -> None:

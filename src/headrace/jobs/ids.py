@@ -23,6 +23,7 @@ __all__ = [
     "new_lease",
     "new_message_id",
     "new_token",
+    "prefix_of",
     "shown_id",
     "token_matches",
     "tokens_equal",
@@ -32,6 +33,7 @@ _ID: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.ID_CHARS_MAX}}}\Z")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _KEY: Final = re.compile(r"hrk_([0-9a-f]{16})_[A-Za-z0-9_-]{32}\Z")
 _KEY_PREFIX: Final = "hrk_"
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_-]")
 _JOB: Final = re.compile(r"[1-9][0-9]{0,17}\Z")
 
 
@@ -137,3 +139,9 @@ def check_token(value: str, field: str) -> str:
             field,
         )
     return value
+
+
+def prefix_of(stream: str, created: str) -> str:
+    """Identifies a stream and its incarnation: a stream that is created again starts its sequences anew."""
+    incarnation = hashlib.sha256(f"{stream} {created}".encode()).hexdigest()[:8]
+    return f"{_UNUSUAL.sub('_', stream)[:200]}.{incarnation}"

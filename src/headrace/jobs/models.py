@@ -11,6 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from . import limits
+from .channel_stream import ChannelStream
 from .errors import bad_request
 from .filters import MessageFilter
 from .policy import BreakerPolicy, RetryPolicy
@@ -94,6 +95,8 @@ class Consumer:
     token: str = field(repr=False)
     previous_token: str | None = field(default=None, repr=False)
     secrets: tuple[str, ...] = field(repr=False)
+    stream: ChannelStream | None = None
+    """Where its channel lives; None: in the database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from .service.joined_push import PushClaim, push_claim_all
 from .service.reads import Cursors
 from .service.upkeep import make_once
 from .store import Database, Tx
+from .streams.broker import Streams
 
 __all__ = ["Runtime"]
 
@@ -47,6 +48,8 @@ class Runtime:
     bell: Bell = field(default_factory=Bell)
     metrics: Metrics = field(default_factory=Metrics)
     node: str = field(default_factory=lambda: secrets.token_hex(4))
+    streams: Streams | None = None
+    streamed: set[str] = field(default_factory=set)
     admin_token: str | None = field(default=None, repr=False)
     draining: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -98,6 +101,8 @@ class Runtime:
         while self._returning:
             await asyncio.gather(*self._returning, return_exceptions=True)
         await self.probe.close()
+        if self.streams is not None:
+            await self.streams.close()
         await self.database.close()
 
     def _rung(self, consumers: Sequence[int]) -> None:

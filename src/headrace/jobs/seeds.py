@@ -16,11 +16,12 @@ from typing import Any, Final
 import msgspec
 
 from ..errors import ConfigurationError
+from .channel_stream import ChannelStream
 from .errors import JobsError
 from .models import ConsumerSettings, Options
 from .policy import with_kind
 from .push.signature import new_secret
-from .service import consumers, definitions, reads
+from .service import consumers, definitions, reads, streamed
 from .states import State
 from .store import Tx
 
@@ -45,6 +46,7 @@ class SeedChannel(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     token: str
     name: str | None = None
     events_channel: str | None = None
+    stream: ChannelStream | None = None
     consumers: dict[str, SeedConsumer] = {}
 
 
@@ -108,6 +110,8 @@ def apply_seeds(tx: Tx, seeds: Seeds, options: Options, now: int) -> bool:
         for channel_id, channel in seeds.channels.items():
             change = definitions.Change(channel.name, channel.token)
             definitions.put_channel(tx, channel_id, change, always, now)
+            if channel.stream is not None:
+                streamed.set_stream(tx, channel_id, channel.stream, now)
             for consumer_id, consumer in channel.consumers.items():
                 _put(tx, channel_id, consumer_id, consumer, options, now)
         for channel_id, channel in seeds.channels.items():

@@ -27,6 +27,8 @@ from .push.engine import PushEngine
 from .reload import Reloader, apply_definitions, keep_of
 from .runtime import Runtime
 from .store import open_database
+from .streams.broker import Streams
+from .streams.looking import remove_forgotten
 
 __all__ = ["make_maintenance", "make_runtime", "serve", "tell_of_loop"]
 
@@ -47,8 +49,14 @@ def make_runtime(config: Config) -> Runtime:
     return Runtime(
         open_database(config.database, threads=config.database_threads, vault=config.vault()),
         config.options(),
+        streams=_streams(config),
         admin_token=config.admin_token or None,
     )
+
+
+def _streams(config: Config) -> Streams | None:
+    given = config.streams
+    return None if given is None else Streams(given.url, given.ack_wait_seconds)
 
 
 def make_maintenance(runtime: Runtime, config: Config) -> Maintenance:
@@ -220,11 +228,15 @@ def _raise_defects(done: set[asyncio.Task[None]], ended: list[Any]) -> None:
 
 
 def _stream_tasks(runtime: Runtime, config: Config) -> list[asyncio.Task[None]]:
+    tasks = []
+    if runtime.streams is not None:
+        removing = remove_forgotten(runtime, runtime.streams)
+        tasks.append(asyncio.create_task(removing, name="jobs-streams"))
     if not config.feeds and config.outcomes is None:
-        return []
+        return tasks
     from .feed import feed_channel, publish_outcomes
 
-    tasks = [
+    tasks += [
         asyncio.create_task(feed_channel(runtime, feed), name=f"jobs-feed-{feed.channel}")
         for feed in config.feeds
     ]

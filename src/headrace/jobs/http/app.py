@@ -32,6 +32,7 @@ from . import (
     pull,
     replay,
     schedules,
+    streamed,
 )
 from .access import authenticate, note_refusal
 from .endpoint import Endpoint
@@ -58,6 +59,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *schedules.ENDPOINTS,
     *channels.ENDPOINTS,
     *consumers.ENDPOINTS,
+    *streamed.ENDPOINTS,
     *calls.ENDPOINTS,
     *keys.ENDPOINTS,
     *operations.ENDPOINTS,

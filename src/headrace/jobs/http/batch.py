@@ -17,12 +17,14 @@ from ..models import NewMessage, Published
 from ..runtime import Runtime
 from ..service import publishing
 from ..service.joined import store_plain
+from ..service.streamed import refuse_message
 from ..store import Row, Tx
 from ..unique import key_of
 from . import access, shapes
 from .broadcast import RESERVED_HEADERS, RESERVED_PREFIXES
 from .endpoint import PRODUCER_TOKENS, Endpoint, reply
 from .incoming import header, moment_us, read_json
+from .streamed import publish_to_stream
 
 __all__ = ["ENDPOINTS", "At", "message_of"]
 
@@ -48,7 +50,7 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
     )
     # The tokens are checked before a large body is read.
     granted = access.key_of(request) is not None
-    await runtime.database.read(
+    asking = await runtime.database.read(
         lambda tx: publishing.publisher(tx, channel_id, *tokens, granted=granted)
     )
     body = await read_json(request, shapes.BatchBody, bytes_max=limits.BATCH_BYTES_MAX)
@@ -62,6 +64,7 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
 
     def write(tx: Tx) -> list[Published]:
         allowed = publishing.publisher(tx, channel_id, *tokens, granted=granted)
+        publishing.refuse_streamed(allowed)
         now = tx.now_us()
         for number, message in enumerate(messages):
             with At(f"messages[{number}]"):
@@ -87,7 +90,11 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
                 )
         return published
 
-    published = await runtime.database.write(write)
+    published = None
+    if asking["stream"] is not None:
+        published = await _to_stream(runtime, asking, messages, body)
+    if published is None:
+        published = await runtime.database.write(write)
     new = [one for one in published if not one.replayed]
     if new:
         runtime.metrics.add("jobs_published_total", len(new), channel=channel_id)
@@ -97,6 +104,19 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
         for one in published
     ]
     return reply(shapes.PublishedBatch(shown), 201 if new else 200)
+
+
+async def _to_stream(
+    runtime: Runtime, asking: Row, messages: list[NewMessage], body: shapes.BatchBody
+) -> list[Published] | None:
+    """Publish to the stream in which the channel lives. All are checked before the first is published."""
+    for number, message in enumerate(messages):
+        with At(f"messages[{number}]"):
+            publishing.check_message(message, runtime.options, runtime.now_us())
+            refuse_message(message)
+    return await publish_to_stream(
+        runtime, asking, messages, [given.idempotent for given in body.messages]
+    )
 
 
 def _stored(

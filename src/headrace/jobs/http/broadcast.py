@@ -16,12 +16,14 @@ from ..models import NewMessage, Published
 from ..runtime import Runtime
 from ..service import publishing
 from ..service.joined import Publication, publish_all, publish_one
+from ..store import Row, Tx
 from ..unique import Unique, UniqueKey
 from ..unique import key_of as key_of_message
 from . import shapes
 from .access import key_of
 from .endpoint import PRODUCER_TOKENS, Endpoint, Parameter, reply
 from .incoming import header, moment_us, read_body
+from .streamed import publish_to_stream
 
 __all__ = ["ENDPOINTS", "RESERVED_HEADERS", "RESERVED_PREFIXES"]
 
@@ -89,6 +91,7 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
         header(request, "x-broker-producer-token"),
     )
     granted = key_of(request) is not None
+    lives_in_stream = channel_id in runtime.streamed
     if not _is_small(runtime, request):
         # The tokens are checked before a large body is read.
         await runtime.database.read(
@@ -101,14 +104,47 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
         message, replay = _message(request, body)
     except JobsError as error:
         message, replay = error, False  # told only to those who may publish
+
+    def allowed(tx: Tx) -> Row:
+        row = publishing.publisher(tx, channel_id, *tokens, granted=granted)
+        if isinstance(message, JobsError):
+            raise message
+        publishing.check_message(message, runtime.options, tx.now_us())
+        return row
+
+    async def to_stream() -> Published | None:
+        row = await runtime.database.read(allowed)
+        if isinstance(message, JobsError):
+            raise message
+        found = await publish_to_stream(runtime, row, [message], [replay])
+        return None if found is None else found[0]
+
+    published = await to_stream() if lives_in_stream else None
+    if published is not None:
+        return _counted(runtime, channel_id, published)
     publication = Publication(channel_id, *tokens, message, replay, runtime.options, granted)
+    try:
+        stored = await _store(runtime, publication)
+    except publishing.LivesInStreamError:
+        published = await to_stream()
+        if published is None:
+            raise
+        stored = published
+    return _counted(runtime, channel_id, stored)
+
+
+async def _store(runtime: Runtime, publication: Publication) -> Published:
+    message = publication.message
     if isinstance(message, NewMessage) and (
-        message.ordering_key or message.unique or len(body) > _SMALL_BYTES
+        message.ordering_key or message.unique or len(message.payload) > _SMALL_BYTES
     ):
         # It locks its keys until the end, or is a transaction's worth by itself.
-        published = await runtime.database.write(lambda tx: publish_one(tx, publication))
-    else:
-        published = await runtime.database.write_together(publish_all, publication)
+        return await runtime.database.write(lambda tx: publish_one(tx, publication))
+    published: Published = await runtime.database.write_together(publish_all, publication)
+    return published
+
+
+def _counted(runtime: Runtime, channel_id: str, published: Published) -> Published:
     if not published.replayed:
         runtime.metrics.add("jobs_published_total", channel=channel_id)
         runtime.metrics.add("jobs_enqueued_total", published.jobs, channel=channel_id)

@@ -9,9 +9,10 @@ from starlette.responses import Response
 
 from ..models import rfc3339
 from ..runtime import Runtime
-from ..service import definitions, removing
+from ..service import definitions, removing, streamed
 from ..states import State
 from ..store import Tx
+from ..streams.broker import streams_of
 from . import shapes
 from .access import recorded, require_scope
 from .endpoint import Endpoint, reply
@@ -35,6 +36,7 @@ async def get_channel(runtime: Runtime, request: Request) -> Response:
         name=channel.name,
         draining=channel.draining,
         events_channel=told,
+        stream=channel.stream,
         changed_at=rfc3339(channel.updated_us),
         consumers=hanging.consumers,
         messages=hanging.messages,
@@ -52,14 +54,26 @@ async def patch_channel(runtime: Runtime, request: Request) -> Response:
         require_scope(request, "admin", channel_id)
         require_scope(request, "admin", body.events_channel or channel_id)
 
+    if body.stream is not None:
+        require_scope(request, "admin", channel_id)
+        body.stream.check()
+        await streams_of(runtime.streams).check(body.stream)
+
     def write(tx: Tx) -> None:
+        if body.stream is not None:
+            streamed.set_stream(tx, channel_id, body.stream, tx.now_us())
         if body.draining is not None:
             definitions.drain_channel(tx, channel_id, body.draining, tx.now_us())
         if body.events_channel is not None:
             told = body.events_channel or None
             definitions.tell_channel(tx, channel_id, told, tx.now_us())
 
-    wanted = {"draining": body.draining, "events_channel": body.events_channel}
+    stream = None if body.stream is None else body.stream.name
+    wanted = {
+        "draining": body.draining,
+        "events_channel": body.events_channel,
+        "stream": stream,
+    }
     detail = ", ".join(f"{name}: {value}" for name, value in wanted.items() if value is not None)
     await runtime.database.write(recorded(request, write, detail))
     return await get_channel(runtime, request)
@@ -83,7 +97,8 @@ ENDPOINTS: Final = (
         method="PATCH",
         path=_PATH,
         handler=patch_channel,
-        summary="Drain a channel, or end that; name the channel that is told what happens to its jobs",
+        summary="Drain a channel, or end that; name the channel that is told what happens to its jobs, "
+        "or the stream in which it lives",
         body=shapes.ChannelPatch,
         answers={200: shapes.ChannelDetail},
         tag="definitions",
@@ -91,6 +106,6 @@ ENDPOINTS: Final = (
         scopes=("operate",),
         audited=True,
         legacy=False,
-        errors=(400, 401, 403, 404, 413),
+        errors=(400, 401, 403, 404, 409, 413, 503),
     ),
 )

@@ -17,6 +17,7 @@ from ..service.consumers import DEFINITIONS, consumer_of
 from ..store import Tx
 from ..whereabouts import has_ended, whereabouts
 from .guard import Guard
+from .intake import StreamIntake
 from .lane import Lane
 from .sender import Sender
 
@@ -42,6 +43,7 @@ class PushEngine:
         self._unreadable: set[str] = set()
         self._nodes: list[str] = []  # the processes that push
         self._held: set[int] = set()  # the consumers that no other one pushes to
+        self._beaten_ns = 0
         self._missing = False  # whether another one has some of ours
         self._stopping = False
         self._ear = runtime.bell.ear(DEFINITIONS)
@@ -98,14 +100,21 @@ class PushEngine:
 
     async def _beat(self) -> None:
         node, leaving = self.node, self._stopping
+        begun_ns = self._runtime.clock.monotonic_ns()
         beaten = await self._runtime.database.write(
             lambda tx: lanes.beat(tx, node, leaving=leaving, has_ended=_has_ended)
         )
+        self._beaten_ns = begun_ns
         if not beaten.was_known:
             self._held.clear()  # it was taken for one that is gone: others may have what it had
         if beaten.nodes != self._nodes or not beaten.was_known:
             self._nodes = beaten.nodes
             self._ear.wake()
+
+    def _is_known(self) -> bool:
+        """Whether the others have heard of this process lately: then none takes what it has."""
+        silent_s = (self._runtime.clock.monotonic_ns() - self._beaten_ns) / 1e9
+        return silent_s < limits.PUSH_NODE_S - limits.PUSH_BEAT_S
 
     async def _reconcile(self) -> None:
         runtime = self._runtime
@@ -159,7 +168,19 @@ class PushEngine:
 
         succeeds = len(self._nodes) > 1
         node = self._runtime.node
-        lane = Lane(self._runtime, consumer, self._sender, check, node=node, succeeds=succeeds)
+        intake = None
+        if consumer.stream is not None:
+            part = f"stream of {consumer.channel_id}/{consumer.consumer_id}"
+            intake = StreamIntake(self._runtime, consumer, part, check, node, self._is_known)
+        lane = Lane(
+            self._runtime,
+            consumer,
+            self._sender,
+            check,
+            node=node,
+            succeeds=succeeds,
+            intake=intake,
+        )
         task = asyncio.create_task(lane.run(), name=f"push-{seq}")
         task.add_done_callback(self._ended)
         self._lanes[seq] = (lane, task)

@@ -19,14 +19,14 @@ from ..bell import Ear
 from ..errors import DatabaseUnavailableError
 from ..models import ClaimedJob, Consumer
 from ..parts import reason_of
-from ..policy import push_lease_s
 from ..runtime import Runtime
-from ..service.joined_push import PushClaim, PushNotes, note_all
+from ..service.joined_push import PushNotes
 from ..service.lanes import TakenError
-from ..service.push_results import Called, Written
+from ..service.push_results import Called
 from ..store import Tx
 from .attempt import call_endpoint, unexpected
 from .breaker import Breaker, Bucket
+from .intake import Intake, TableIntake
 from .sender import Sender
 
 __all__ = ["Lane"]
@@ -40,7 +40,8 @@ class Lane:
 
     ``check`` raises :class:`~..service.lanes.TakenError` in the transaction of a claim, if this process may
     not push; ``node`` is that process. With ``succeeds``, another process has pushed to the consumer until
-    now, so its rate begins with nothing saved.
+    now, so its rate begins with nothing saved. ``intake`` is where its jobs are, if not in the database
+    alone.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Lane:
         *,
         node: str | None = None,
         succeeds: bool = False,
+        intake: Intake | None = None,
     ) -> None:
         self._runtime = runtime
         self._sender = sender
@@ -63,8 +65,7 @@ class Lane:
         self._throttled_until_s = 0.0
         self.consumer = consumer
         self._breaker = Breaker(consumer.settings.breaker)
-        self._check = check
-        self._node = node
+        self._intake = intake or TableIntake(runtime, check, node)
         self._bucket = Bucket(consumer.settings.rate_per_s, self._now_s(), empty=succeeds)
 
     def refresh(self, consumer: Consumer) -> None:
@@ -72,6 +73,7 @@ class Lane:
         if consumer.updated_us != self.consumer.updated_us:
             # A claim by the definition before took nothing, and more may be allowed now.
             self._stir.set()
+        self._intake.refresh(consumer)
         before, self.consumer = self.consumer.settings, consumer
         if consumer.settings.breaker != before.breaker:
             self._breaker.policy = consumer.settings.breaker
@@ -89,6 +91,7 @@ class Lane:
         """Serve the consumer until stopped."""
         with self._runtime.bell.ear(self.consumer.seq) as ear:
             hearing = asyncio.create_task(self._hear(ear))
+            self._intake.start(self._stir.set)
             try:
                 while True:
                     self._stir.clear()
@@ -110,6 +113,7 @@ class Lane:
                 for call in self._calls:
                     call.cancel()
                 await asyncio.gather(hearing, *self._calls, return_exceptions=True)
+                await self._intake.close()
 
     @property
     def part(self) -> str:
@@ -126,6 +130,7 @@ class Lane:
     async def _hear(self, ear: Ear) -> None:
         while True:
             await ear.wait()
+            self._intake.rung()
             self._stir.set()
 
     async def _step(self) -> float | None:
@@ -138,11 +143,8 @@ class Lane:
         free = self._free()
         if free <= 0:
             return self._wait_s()
-        lease_s = push_lease_s(self.consumer.settings.timeout_s)
         try:
-            jobs = await self._runtime.claim_to_push(
-                PushClaim(self.consumer, free, lease_s, self._check, self._node)
-            )
+            jobs = await self._intake.claim(self.consumer, free)
         except TakenError:
             self.stop()
             return self._wait_s()
@@ -151,7 +153,7 @@ class Lane:
         for job in jobs:
             call = asyncio.create_task(self._call(self.consumer, job))
             self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
+            call.add_done_callback(self._call_ended)
         if jobs:
             # There may be more jobs or none: the lane checks again when the first of these calls ends.
             parts.worked(self.part)
@@ -191,6 +193,10 @@ class Lane:
         self._note(called)
         self._throttle(called)
         self._results.append(called)
+
+    def _call_ended(self, call: asyncio.Task[None]) -> None:
+        """There is room for another one, and a result."""
+        self._calls.discard(call)
         self._stir.set()
 
     def _met(self, error: Exception, job: ClaimedJob) -> None:
@@ -267,6 +273,7 @@ class Lane:
                 raise
             except Exception as error:
                 self._met(error, called.job)
+                self._intake.lose(called.job)
             results = results[1:]
 
     def _notes(self, called: Called) -> PushNotes:
@@ -274,7 +281,7 @@ class Lane:
 
     async def _write(self, notes: PushNotes) -> None:
         consumer, runtime = self.consumer, self._runtime
-        written: Written = await runtime.database.write_together(note_all, notes)
+        written = await self._intake.store(notes)
         runtime.count_results(consumer, "delivered", written.delivered)
         runtime.count_results(consumer, "failed", written.failed)
         if written.disabled is not None:

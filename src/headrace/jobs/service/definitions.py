@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from .. import ids, limits
+from ..channel_stream import ChannelStream, refused, stream_of
 from ..errors import JobsError, bad_request, not_found
 from ..models import http_date
 from ..store import Row, Tx
@@ -82,6 +83,7 @@ class Definition:
     updated_us: int
     token: str | None = None
     draining: bool = False
+    stream: ChannelStream | None = None
 
 
 def find_producer(tx: Tx, producer_id: str) -> Definition:
@@ -97,7 +99,11 @@ def find_channel(tx: Tx, channel_id: str) -> Definition:
     row = tx.one("get_channel", channel_id=channel_id)
     if row is None:
         raise not_found("channel", "channelId")
-    return replace(_definition(row, "channel_id"), draining=bool(row["draining"]))
+    return replace(
+        _definition(row, "channel_id"),
+        draining=bool(row["draining"]),
+        stream=stream_of(row["stream"]),
+    )
 
 
 def put_producer(
@@ -152,7 +158,10 @@ def _target(tx: Tx, events_channel: str) -> Definition:
     row = tx.one("get_channel", channel_id=events_channel)
     if row is None:
         raise JobsError(404, "not_found", "there is no such channel", "events_channel")
-    return _definition(row, "channel_id")
+    target = _definition(row, "channel_id")
+    if row["stream"] is not None:
+        raise refused("events go to one of the database", "events_channel")
+    return target
 
 
 def _refuse_a_chain(tx: Tx, channel: Definition, target: Definition) -> None:

@@ -15,7 +15,14 @@ from ..errors import JobsError
 from ..models import NewMessage, Options, Published
 from ..store import Brief, Done, NotRememberedError, Outcome, Part, Row, Tx
 from .filtering import Fanned, fan_out_filtered
-from .publishing import broadcast, check_message, digest_of, known_before, publisher
+from .publishing import (
+    broadcast,
+    check_message,
+    digest_of,
+    known_before,
+    publisher,
+    refuse_streamed,
+)
 
 __all__ = ["Publication", "publish_all", "publish_one", "store_plain"]
 
@@ -211,6 +218,7 @@ def _checked(tx: Tx, item: Publication, now: int) -> tuple[Row, NewMessage]:
         item.producer_token,
         granted=item.granted,
     )
+    refuse_streamed(allowed)
     if isinstance(item.message, JobsError):
         raise item.message
     check_message(item.message, item.options, now)

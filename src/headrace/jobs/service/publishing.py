@@ -18,6 +18,7 @@ from .filtering import Fanned, fan_out_filtered
 
 __all__ = [
     "Dispatched",
+    "LivesInStreamError",
     "broadcast",
     "cancel_scheduled",
     "check_message",
@@ -27,6 +28,7 @@ __all__ = [
     "known_before",
     "lock_all",
     "publisher",
+    "refuse_streamed",
 ]
 
 _WAITING = 101
@@ -72,6 +74,21 @@ def refuse_drained(channel: Row) -> None:
             "the channel is being drained: it takes no more messages",
             "channelId",
         )
+
+
+class LivesInStreamError(JobsError):
+    """The channel lives in a stream: the database has no place for its messages."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            409, "stream_channel", "the channel lives in a stream: publish to that", "channelId"
+        )
+
+
+def refuse_streamed(channel: Row) -> None:
+    """:class:`LivesInStreamError` for a channel that lives in a stream."""
+    if channel["stream"] is not None:
+        raise LivesInStreamError
 
 
 def check_message(message: NewMessage, options: Options, now: int) -> None:
@@ -232,6 +249,7 @@ def feed(tx: Tx, channel_id: str, messages: Sequence[NewMessage], now: int) -> t
     if channel is None:
         raise not_found("channel", "channelId")
     refuse_drained(channel)
+    refuse_streamed(channel)
     new = jobs = 0
     for message in messages:
         if message.message_id is None:

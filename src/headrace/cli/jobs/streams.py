@@ -1,0 +1,65 @@
+"""``headrace jobs stream``: where a consumer is in the stream in which its channel lives."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from ...jobs.client import JobsClient
+from ..shared.errors import Failure
+from ..shared.verbs import Declare
+from .commands import Args, Call
+
+
+def _stream(client: JobsClient, args: Args) -> Any:
+    if args.replay_from is not None and args.replay_since is not None:
+        raise Failure("--replay-from and --replay-since exclude each other")
+    if args.replay_from is None and args.replay_since is None:
+        found = client.stream_standing(args.channel, args.consumer)
+    else:
+        found = client.replay_stream(
+            args.channel, args.consumer, sequence=args.replay_from, since=args.replay_since
+        )
+    return found if args.json else _sentences(found)
+
+
+def _sentences(found: dict[str, Any]) -> str:
+    name = f"{found['channel']}/{found['consumer']}"
+    lines = [f"{name} is in the stream {found['stream']} with the consumer {found['durable']}"]
+    if found["replay_sequence"] is not None:
+        lines.append(f"  it will deliver again from sequence {found['replay_sequence']} on")
+    if found["replay_since"] is not None:
+        lines.append(f"  it will deliver again what came since {found['replay_since']}")
+    if found["acknowledged"] is not None:
+        lines.append(f"  done with: all up to sequence {found['acknowledged']}")
+    if found["lag"] is not None:
+        lines.append(f"  under way: {found['under_way']}, to come: {found['lag']}")
+    if found["last_sequence"] is not None:
+        lines.append(
+            f"  the stream has sequences {found['first_sequence']} to {found['last_sequence']}"
+        )
+    if found["problem"] is not None:
+        lines.append(f"  problem: {found['problem']}")
+    return "\n".join(lines)
+
+
+_DECLARE: Final[tuple[Declare, ...]] = (
+    click.argument("channel"),
+    click.argument("consumer"),
+    click.option(
+        "--replay-from", type=int, metavar="SEQUENCE", help="deliver again from this sequence on"
+    ),
+    click.option(
+        "--replay-since",
+        metavar="TIME",
+        help="deliver again what the stream got since then (RFC 3339)",
+    ),
+)
+
+STANDING: Final[tuple[str, str, Call, tuple[Declare, ...]]] = (
+    "stream",
+    "where a consumer is in its channel's stream; deliver again from a sequence or a time",
+    _stream,
+    _DECLARE,
+)
