@@ -76,8 +76,6 @@ KEPT: list[tuple[int, dict[str, Any]]] = [
     (50062, {}),
     # Another attempt began while the lease was to be renewed, and kept the loop as the handlers before had.
     (59563, {}),
-    # Who stood by and left deleted the consumer that it had just found unused, and that was used by then.
-    (66267, {}),
     (1235, _SLOW),  # two of the answers that a renewal waits for came late
 ]
 

@@ -25,6 +25,7 @@ from ..ownership.lease import Generation, Lease
 from ..ownership.pinned import Pinned
 from ..ownership.renewal import Renewal
 from ..ownership.takeover import Takeover
+from .conflicts import is_in_use
 from .machine import Event, Gone, Lost, Release
 from .removed import until_removed
 
@@ -417,7 +418,19 @@ class Consuming:
         self._finish(Lost())
         if how is Release.HAND_OVER and pin_id:
             await self._pinned_as(pin_id).let_go()
+        if how is Release.HAND_OVER and not (
+            self._shared.settings.is_static or self._plan.is_shared
+        ):
+            await self._delete_unused()
         return False
+
+    async def _delete_unused(self) -> None:
+        """Delete a consumer that held nothing for us and serves nobody else, so that who is given its
+        partitions, should the member be dropped, need not wait until the server does. Whoever joins in
+        between makes it anew."""
+        info = await self._consumer.info()
+        if not is_in_use(info) and not info.num_waiting:
+            await self._delete()
 
     async def _delete(self) -> None:
         try:
