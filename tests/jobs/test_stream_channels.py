@@ -10,6 +10,7 @@ import pytest
 from headrace.jobs.push.signature import verify
 from jobs_endpoint import Call, Endpoint, answer
 from stream_channel_world import StreamWorld, by_body, stream_world
+from waiting import until
 
 
 @pytest.fixture
@@ -54,6 +55,9 @@ async def test_what_is_published_over_http_and_to_the_stream_is_delivered(
     found = await world.until_done(last=3)
     assert (found["acknowledged"], found["last_sequence"]) == (3, 3)
     assert await world.counts() == {}
+    await until(
+        lambda: world.engine.consumers["c/h"].secrets[0] == secret, "it signs by the secret before"
+    )
     await world.publish("signed by the new secret")
     calls = await endpoint.wait_for(3)
     now_s = world.runtime.now_us() / 1e6
