@@ -16,6 +16,7 @@ from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.runtime import Runtime
+from headrace.jobs.service.consumers import find_consumer
 from headrace.jobs.store import open_database
 from headrace.jobs.streams.broker import Streams
 from headrace.jobs.streams.looking import remove_forgotten
@@ -100,6 +101,17 @@ class StreamWorld:
         await self.put(f"/channel/c/consumer/{name}", callbackUrl=endpoint.url, token="ht", **form)
         if settings:
             await self.patch(name, settings=settings)
+            await self.until_known(name)
+
+    async def until_known(self, name: str) -> None:
+        """Until the lane goes by the consumer's definition."""
+        stored = await self.runtime.database.read(lambda tx: find_consumer(tx, "c", name))
+
+        def is_known() -> bool:
+            served = self.engine.consumers.get(f"c/{name}")
+            return served is not None and served.updated_us == stored.updated_us
+
+        await until(is_known, "the lane has another definition")
 
     async def patch(self, name: str, /, **change: Any) -> None:
         await self.ask("PATCH", f"/v2/channel/c/consumer/{name}", json=change)
