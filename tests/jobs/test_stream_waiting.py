@@ -10,7 +10,7 @@ from headrace.jobs.streams.waiting import Entry, Waiting
 Step = tuple[str, int]
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "take", "end", "fail", "retried", "aside", "drop"]),
+        st.sampled_from(["add", "take", "untake", "end", "fail", "retried", "aside", "drop"]),
         st.integers(0, 7),
     ),
     max_size=120,
@@ -49,6 +49,16 @@ class Played:
                 assert not [one for one in self.calling if self.keys[one] == key]
                 self.order[key].append(seq)
             self.calling.append(seq)
+
+    def untake(self, n: int) -> None:
+        """What was taken could not be called: nothing has happened."""
+        calling, order = list(self.calling), {key: list(seqs) for key, seqs in self.order.items()}
+        before = len(calling)
+        self.take(n)
+        taken = self.calling[before:]
+        self.waiting.untake(taken)
+        self.calling, self.order = calling, order
+        assert self.waiting.called == before
 
     def end(self, choice: int) -> None:
         if self.calling:

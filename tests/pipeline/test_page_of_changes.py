@@ -19,7 +19,7 @@ FINGERPRINTS, PUBLISHING = (
     "pipeline/seen/test_publishing.py",
 )
 PROGRESS, FENCED, KEYED = (
-    f"spark/{e}.py" for e in ("test_progress", "sink/test_fenced", "sink/test_keyed")
+    f"spark/{e}.py" for e in ("batches/test_progress", "sink/test_fenced", "sink/test_keyed")
 )
 IN_SPARK, PIPELINES = "spark/sink/test_in_spark.py", "spark/test_pipelines.py"
 CHECKPOINTS, LEASE = "pipeline/checkpoints/test_checkpoint.py", "pipeline/lease/test_lease.py"

@@ -146,14 +146,22 @@ class StreamIntake:
         if not self._is_ours():
             asyncio.get_running_loop().call_later(limits.POLL_S, self._wake)
             return jobs
-        taken = self._source.take(n - len(jobs))
-        while asked := self._source.aside():
-            moved = await self._runtime.database.write(
-                lambda tx, asked=asked: self._set_aside(tx, consumer, asked)  # type: ignore[misc]
-            )
-            self._source.set_aside(asked, moved)
-            taken += self._source.take(n - len(jobs) - len(taken))
-        return [*jobs, *taken]
+        return [*jobs, *await self._take(consumer, n - len(jobs))]
+
+    async def _take(self, consumer: Consumer, n: int) -> list[ClaimedJob]:
+        """Up to ``n`` messages of the stream to call now; those that have to wait become jobs."""
+        taken = self._source.take(n)
+        try:
+            while asked := self._source.aside():
+                moved = await self._runtime.database.write(
+                    lambda tx, asked=asked: self._set_aside(tx, consumer, asked)  # type: ignore[misc]
+                )
+                self._source.set_aside(asked, moved)
+                taken += self._source.take(n - len(taken))
+        except BaseException:
+            self._source.untake(taken)  # or they would be kept for ever, and called by nobody
+            raise
+        return taken
 
     def _set_aside(self, tx: Tx, consumer: Consumer, asked: Sequence[ClaimedJob]) -> set[int]:
         self._check(tx)

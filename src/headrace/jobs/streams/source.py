@@ -81,6 +81,10 @@ class StreamSource:
         """Up to ``n`` messages to call now, as jobs whose number is their sequence, below zero."""
         return [job for job, _ in self._waiting.take(n)]
 
+    def untake(self, jobs: Sequence[ClaimedJob]) -> None:
+        """These were taken, and nobody calls them."""
+        self._waiting.untake([-job.seq for job in jobs])
+
     def aside(self) -> list[ClaimedJob]:
         """Messages whose keys have unfinished jobs, in order: they are to become jobs, too."""
         return [job for job, _ in self._waiting.aside(limits.BATCH_MAX)]

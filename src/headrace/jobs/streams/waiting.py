@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -82,6 +82,12 @@ class Waiting(Generic[T]):
             entry.called = True
             taken.append(entry.item)
         return taken
+
+    def untake(self, seqs: Sequence[int]) -> None:
+        """These were taken and are not called after all: they are the next to be taken, in this order."""
+        for seq in reversed(seqs):
+            self._entries[seq].called = False
+            self._ready.appendleft(seq)
 
     def aside(self, n: int) -> list[T]:
         """Up to ``n`` messages of keys that are busy, in order of each key."""
