@@ -104,7 +104,7 @@ def multiplied(batches):
 def server(request: pytest.FixtureRequest) -> str:
     """The address of either server."""
     if request.param == "headrace":
-        return str(request.getfixturevalue("url"))
+        return str(request.getfixturevalue("url_of_headrace"))
     found: peers.ServerProcess = request.getfixturevalue("reference_server")
     return found.url
 
