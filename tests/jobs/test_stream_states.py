@@ -41,9 +41,9 @@ async def config_of(world: StreamWorld) -> Any:
     """How the durable consumer is configured; None while it is made anew."""
     try:
         consumer = await world.js.consumer("S", await durable_of(world))
+        return (await consumer.info()).config
     except ConsumerNotFoundError:
         return None
-    return (await consumer.info()).config
 
 
 def numbers(first: int, last: int) -> dict[str, int]:
@@ -138,13 +138,14 @@ async def test_what_a_purge_took_is_not_delivered_and_the_rest_is(
 async def test_a_paused_consumer_gives_back_what_it_has_and_goes_on_when_it_is_resumed(
     world: StreamWorld, endpoint: Endpoint
 ) -> None:
-    endpoint.delay_s = 0.02
+    endpoint.delay_s = 0.1
     await world.consumer("h", endpoint, concurrency=1)
     await world.publish(*range(30), key="k")
     await endpoint.wait_for(3)
     await world.patch("h", paused=True)
     await until(lambda: not world.engine.consumers, "it still pushes")
     assert len(endpoint.calls) < 30, "it was paused in the middle"
+    endpoint.delay_s = 0.02
     resumed = time.monotonic()
     await world.patch("h", paused=False)
     await world.until_done(last=30)
