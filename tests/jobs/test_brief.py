@@ -257,10 +257,18 @@ def test_a_statement_finds_its_rows_by_an_index_whatever_its_values(
 ) -> None:
     statement = Statement(name)
     nothing = ", ".join(["null"] * len(statement.values))
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
+    with psycopg.connect(postgres_url) as connection:
+        # As in a database of which nothing is known yet, whatever other tests have left in its statistics.
+        connection.execute("TRUNCATE job, message, consumer, channel, producer CASCADE")
+        connection.execute(
+            "DELETE FROM pg_statistic WHERE starelid IN (SELECT oid FROM pg_class WHERE relname IN"
+            " ('job', 'message', 'consumer', 'channel', 'producer', 'push_lane'))"
+        )
         connection.execute(SETTINGS)
         connection.execute(b"PREPARE one AS " + statement.text)
         rows = connection.execute(f"EXPLAIN EXECUTE one ({nothing})".encode()).fetchall()
+        connection.execute("DEALLOCATE one")
+        connection.rollback()
     plan = "\n".join(row[0] for row in rows)
     assert not re.search(r"Seq Scan on (job|message|consumer|channel)\b", plan), plan
     assert "Hash Join" not in plan, plan
