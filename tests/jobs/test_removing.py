@@ -202,7 +202,7 @@ async def test_the_command_asks_with_what_hangs_on_it(
     counted = "1 waiting, 1 running and 0 dead jobs"
     assert counted in await run("delete-consumer", "c", "k", "--dry-run")
     running = await run("delete-consumer", "c", "k", "--move-to", "n", "-f", expect=1)
-    assert "1 jobs of c/k run; `headrace jobs pause c k`" in running
+    assert "1 job of c/k under way; `headrace jobs pause c k`" in running
     await world.http.patch("/v2/channel/c/consumer/k", json={"paused": True})
     waits = ("delete-consumer", "c", "k", "--move-to", "n", "-f", "--wait")
     late = await run(*waits, "10ms", expect=1)

@@ -182,7 +182,7 @@ def test_the_picture_shows_rates_lag_and_failed_expectations(
     picture.lost("out", Loss("S", 51, 700, 650))
     picture.summary([Ended("out", "stopped", totals, 1, 10)])
     stopped, lost = capsys.readouterr().out.split("\n", 1)
-    assert stopped == "out: stopped after batch 3; 10 rows in 1 batches"
+    assert stopped == "out: stopped after batch 3; 10 rows in 1 batch"
     assert "up to 650 messages of stream 'S', sequences 51 to 700" in " ".join(lost.split())
 
 
