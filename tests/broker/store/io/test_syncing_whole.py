@@ -87,6 +87,15 @@ def test_few_files_are_synced_by_themselves_and_then_their_directories() -> None
     assert place.survives() == set(place.paths)
 
 
+def test_names_alone_are_on_disk_after_one_call_and_one_for_a_directory() -> None:
+    place = Place(Files())
+    several = ["/", "/d", "/d", "/d"]
+    assert place.syncing.sync([], several) is None
+    assert place.files.asked == ["whole"]
+    assert place.files.log[-1].endswith("fsync_dir /d")
+    assert set(place.files.power_cut(random.Random(1)).files()) >= set(place.paths)
+
+
 def test_without_an_anchor_the_whole_is_not_asked_for() -> None:
     place = Place(Files())
     syncing = Syncing(place.files, place.handles, at_once=False)

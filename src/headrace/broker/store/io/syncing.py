@@ -133,8 +133,10 @@ class Syncing:
                 return False, (f"the file system of {paths[0] if paths else directories[0]}", error)
             return False, None
         self.whole += len(paths) + len(directories)
-        # Where the whole is synced without telling the disk to empty its cache, a file by itself does it.
-        return True, self._sync_in_turn(paths[-1:])
+        # Where the whole is synced without telling the disk to empty its cache, one by itself does it.
+        if paths:
+            return True, self._sync_in_turn(paths[-1:])
+        return True, self._sync_directories(directories[-1:])
 
     def _sync_directories(self, directories: Sequence[str]) -> _Failure:
         for path in directories:
