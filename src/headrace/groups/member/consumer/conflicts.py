@@ -7,7 +7,9 @@ consumer holds nothing that is not in the work queue.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -22,9 +24,10 @@ from ...server.consumers import is_groups_own
 
 if TYPE_CHECKING:
     from ....api.consumers import ConsumerInfo
-    from ....client import JetStream
+    from ....client import Consumer, JetStream
 
 _MISSING: Final = frozenset({Errors.CONSUMER_NOT_FOUND.err_code, Errors.STREAM_NOT_FOUND.err_code})
+PAUSE_S: Final = 2.0  # of a consumer that is being deleted
 _TIMES: Final = ("ack_wait", "priority_timeout")
 _OPTIONS: Final = {
     "ack_wait": "--wait",
@@ -105,6 +108,30 @@ def advice(stream: str, name: str, there: ConsumerConfig, ours: ConsumerConfig) 
 
 def _value(value: float) -> str:
     return duration_text(value) if isinstance(value, float) else str(value)
+
+
+async def delete_unused(consumer: Consumer, time: Callable[[], float]) -> None:
+    """Delete a consumer that serves nobody, and nobody who comes meanwhile.
+
+    It is paused before it is looked at: who joins then is given nothing by it, and learns of its end. Where it
+    turns out to be used it goes on, at the latest when the pause ends by itself.
+
+    Args:
+        time: the loop's, in seconds.
+    """
+    info = await consumer.info()
+    if not _is_unused(info) or info.paused:  # paused: by another one that leaves
+        return
+    ends = time() + PAUSE_S / 2
+    await consumer.pause(datetime.fromtimestamp(parse_time(info.ts) / 1e9 + PAUSE_S, UTC))
+    if _is_unused(await consumer.info()):
+        try:
+            async with asyncio.timeout_at(ends):
+                await consumer.delete()
+        except TimeoutError:
+            return  # it is gone, or the pause ends: either serves who comes
+    else:
+        await consumer.resume()
 
 
 async def remove_orphans(

@@ -25,7 +25,7 @@ from ..ownership.lease import Generation, Lease
 from ..ownership.pinned import Pinned
 from ..ownership.renewal import Renewal
 from ..ownership.takeover import Takeover
-from .conflicts import is_in_use
+from .conflicts import delete_unused
 from .machine import Event, Gone, Lost, Release
 from .removed import until_removed
 
@@ -428,9 +428,11 @@ class Consuming:
         """Delete a consumer that held nothing for us and serves nobody else, so that who is given its
         partitions, should the member be dropped, need not wait until the server does. Whoever joins in
         between makes it anew."""
-        info = await self._consumer.info()
-        if not is_in_use(info) and not info.num_waiting:
-            await self._delete()
+        try:
+            await delete_unused(self._consumer, self._time)
+        except JetStreamApiError as error:
+            if error.code != 404:
+                raise
 
     async def _delete(self) -> None:
         try:
