@@ -161,9 +161,21 @@ def _least_collected(log: Path, seen: int) -> float:
 
 
 def _taken(pid: int, batches: int, heap: float) -> Taken:
-    """Of a runner and its processes. What the workers share with their daemon counts once."""
+    """Of a runner and its processes. What the workers share with their daemon counts once.
+
+    A Java below a Java is about to become another program, and has the other's memory till then.
+    """
     java = python = 0.0
-    for each in with_those_below((pid,))[1:]:
+    below = with_those_below((pid,))[1:]
+    passing = {
+        each
+        for one in filter(is_java, below)
+        for each in with_those_below((one,))[1:]
+        if is_java(each)
+    }
+    for each in below:
+        if each in passing:
+            continue
         taken = share_mib(each) - (java_heap_mib(each, HEAP_MIB) if is_java(each) else 0)
         java, python = (java + taken, python) if is_java(each) else (java, python + taken)
     return Taken(batches, heap, java, python, share_mib(pid))
