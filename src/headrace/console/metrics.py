@@ -175,9 +175,9 @@ _READ: Final[dict[Metric, Read]] = {
     Metric("group_oldest_seconds", "gauge", "How long the first message has waited."): _groups(
         lambda look: 0.0 if look.lag == 0 else look.oldest_s
     ),
-    Metric("query_behind_messages", "gauge", "Messages a Spark query has not read yet."): _queries(
-        lambda each: float(each[0].num_pending)
-    ),
+    Metric(
+        "query_behind_messages", "gauge", "Messages that wait for a Spark query: its lag."
+    ): _queries(lambda each: float(each[0].num_pending)),
     Metric("query_behind_seconds", "gauge", "How old the first of these is."): _queries(
         lambda each: each[1]
     ),
@@ -185,7 +185,7 @@ _READ: Final[dict[Metric, Read]] = {
         "pipeline_silent_seconds", "gauge", "How long a pipeline that runs has said nothing."
     ): _pipelines(lambda each, now: each.silent_s(now)),
     Metric("pipeline_state", "gauge", "1 for the state that a query is in, 0 for others."): _states,
-    Metric("pipeline_behind_messages", "gauge", "Messages a pipeline's query has not read."): _runs(
+    Metric("pipeline_behind_messages", "gauge", "Lag of a pipeline's query, in messages."): _runs(
         lambda each: each[1].behind
     ),
     Metric("pipeline_batch_seconds", "gauge", "How long its newest batch took."): _runs(

@@ -77,7 +77,7 @@ METRICS: Final = (
     Metric("buffered", "gauge", "Messages that came and wait for a handler."),
     Metric("retries_total", "counter", "How often a message waited for another attempt."),
     Metric("dead_letters_total", "counter", "Messages that were put elsewhere."),
-    Metric("lag_messages", "gauge", "Messages the server has not delivered yet."),
+    Metric("lag_messages", "gauge", "Messages that wait: not delivered yet."),
     Metric("unacknowledged_messages", "gauge", "Messages delivered and not acknowledged."),
 )
 """Beside the histogram. The names stay as they are."""

@@ -73,7 +73,7 @@ def test_consumers_are_listed_and_reported(at_server: Run, stream: sync.Stream) 
         "two",
     ]
     report = at_server("consumer", "report", "A", "--json").told
-    assert [(row["consumer"], row["unprocessed"]) for row in report] == [("one", 4), ("two", 2)]
+    assert [(row["consumer"], row["num_pending"]) for row in report] == [("one", 4), ("two", 2)]
     assert "50%" in at_server("consumer", "report", "A").lines[2]
     assert "Waiting:               4" in at_server("consumer", "info", "A", "one").out
 

@@ -171,7 +171,7 @@ def test_the_picture_shows_rates_lag_and_failed_expectations(
     console.print(picture._draw())
     shown = capsys.readouterr().out
     assert shown.splitlines()[1].split() == [
-        *("query", "batch", "rows", "rows/s", "waiting", "failed", "expectations")
+        *("query", "batch", "rows", "rows/s", "lag", "failed", "expectations")
     ]
     assert shown.splitlines()[2].split() == ["out", "3", "10", "20", "7", "a:", "2", "running"]
     picture.ended(Ended("out", "failed", totals, 1, 10, Problem(Place(Path("f"), 3), "boom")))

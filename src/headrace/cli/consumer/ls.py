@@ -85,10 +85,10 @@ async def report(session: Session, stream: str) -> None:
         rows.append(
             {
                 "consumer": each.name,
-                "ack_pending": each.num_ack_pending,
-                "redelivered": each.num_redelivered,
-                "unprocessed": each.num_pending,
-                "waiting": each.num_waiting,
+                "num_ack_pending": each.num_ack_pending,
+                "num_redelivered": each.num_redelivered,
+                "num_pending": each.num_pending,
+                "num_waiting": each.num_waiting,
                 "ack_floor": each.ack_floor.stream_seq,
                 "paused": each.paused,
                 "pinned": pinned,

@@ -24,7 +24,7 @@ SETTINGS: Final[tuple[Declare, ...]] = (
     click.option("--wait", type=DURATION, default=None, help="how long an answer may take (30s)"),
     click.option("--max-deliver", type=int, default=None, help="how often a message is tried"),
     click.option("--backoff", metavar="DURATIONS", default=None, help="waits between tries: 1s,10s,1m"),
-    click.option("--max-pending", type=int, default=None, help="messages without an answer (1000)"),
+    click.option("--max-pending", type=int, default=None, help="most unacknowledged messages (1000)"),
     click.option("--max-waiting", type=int, default=None, help="pulls that wait (512)"),
     click.option("--max-pull-batch", type=int, default=None, help="messages of one pull"),
     click.option("--max-pull-expire", type=DURATION, default=None, help="how long a pull waits"),

@@ -258,7 +258,7 @@ class Picture:
 
         table = Table(box=None, header_style="bold", pad_edge=False)
         table.add_column("query")
-        for heading in ("batch", "rows", "rows/s", "waiting"):
+        for heading in ("batch", "rows", "rows/s", "lag"):
             table.add_column(heading, justify="right")
         table.add_column("failed expectations")
         table.add_column("")

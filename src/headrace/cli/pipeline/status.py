@@ -13,7 +13,7 @@ from .file import FILE, PROFILE, opened
 
 @offline(FILE, PROFILE)
 def status(output: Output, file: Path, profile: str) -> int:
-    """Show how each query of a pipeline is: state, last error, batches, position, what waits, rows.
+    """Show how each query of a pipeline is: state, last error, batches, position, lag, rows.
 
     It reads what the runner has noted and the checkpoints, and asks the servers; no Spark is started. So it
     works while the pipeline runs, and after it was killed.
@@ -23,8 +23,8 @@ def status(output: Output, file: Path, profile: str) -> int:
         return 1
     found = status_of(declared)
     queries = Table(
-        ("QUERY", "STATE", "SINCE", "GEN", "BATCH", "POSITION", "WAITING", "ROWS", "ROWS OUT"),
-        right=frozenset(("GEN", "BATCH", "WAITING", "ROWS", "ROWS OUT")),
+        ("QUERY", "STATE", "SINCE", "GEN", "BATCH", "POSITION", "LAG", "ROWS", "ROWS OUT"),
+        right=frozenset(("GEN", "BATCH", "LAG", "ROWS", "ROWS OUT")),
     )
     for each in found:
         queries.add(*_row(each))

@@ -155,7 +155,7 @@ async def jetstream(session: Session, verdict: Verdict, **limits: float | None) 
     click.option(
         "--msgs-critical", type=int, default=None, help="critical below this many messages"
     ),
-    *limits_of("lag", "messages that a mirror or source is behind", int),
+    *limits_of("lag", "messages that a mirror or source has not copied", int),
     *limits_of("subjects", "subjects", int),
     *limits_of("idle", "time without a new message", DURATION),
     name="stream",
@@ -197,8 +197,8 @@ async def stream(
 @_checking(
     click.argument("stream", shell_complete=STREAMS),
     click.argument("consumer", shell_complete=CONSUMERS),
-    *limits_of("unprocessed", "messages left", int),
-    *limits_of("outstanding-ack", "messages without an answer", int),
+    *limits_of("unprocessed", "messages that wait", int),
+    *limits_of("outstanding-ack", "unacknowledged messages", int),
     *limits_of("redelivery", "messages delivered again", int),
     *limits_of("waiting", "pulls that wait", int),
     *limits_of("last-delivery", "time since the last delivery", DURATION),

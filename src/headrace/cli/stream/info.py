@@ -69,7 +69,7 @@ def stream_sheet(found: StreamInfo) -> Sheet:
         (
             (
                 each.name,
-                f"{counted(each.lag, 'message')} behind, active {duration_text(each.active)} ago",
+                f"lag {counted(each.lag, 'message')}, active {duration_text(each.active)} ago",
             )
             for each in (*([found.mirror] if found.mirror else []), *found.sources)
         ),

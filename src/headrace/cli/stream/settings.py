@@ -60,7 +60,7 @@ SETTINGS: Final[tuple[Declare, ...]] = (
     click.option("--limit-consumer-inactive", type=DURATION, default=None,
         help="the longest inactive threshold of consumers"),
     click.option("--limit-consumer-max-pending", type=int, default=None,
-        help="the most messages without an answer of a consumer"),
+        help="the most unacknowledged messages of a consumer"),
     click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="repeatable"),
     click.option("--cluster", metavar="NAME", default=None, help="where to place it"),
     click.option("--tag", "--tags", "tag", multiple=True, metavar="TAG",

@@ -50,7 +50,7 @@ class _Query(NamedTuple):
 Read = Callable[[_Query], float | None]
 
 METRICS: Final[tuple[tuple[Metric, Read], ...]] = (
-    (Metric("behind_messages", "gauge", "Messages not read yet."), lambda q: q.notes.behind),
+    (Metric("behind_messages", "gauge", "The lag, in messages."), lambda q: q.notes.behind),
     (
         Metric("batch_seconds", "gauge", "How long the newest batch took."),
         lambda q: q.notes.batch_s if q.measured.last_batch else None,
