@@ -17,7 +17,7 @@ class Labelled(NamedTuple):
 
 def _names(tree: ast.AST) -> frozenset[str]:
     found = {each.attr for each in ast.walk(tree) if isinstance(each, ast.Attribute)}
-    return frozenset(found | {each.value for each in ast.walk(tree) if _is_text(each)})
+    return frozenset(found | {ast.literal_eval(each) for each in ast.walk(tree) if _is_text(each)})
 
 
 def _is_text(node: ast.AST) -> TypeGuard[ast.Constant]:
