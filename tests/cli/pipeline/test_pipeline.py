@@ -98,7 +98,7 @@ def test_neither_validate_nor_status_imports_spark(file: Path) -> None:
 
 def test_status_for_people_and_for_programs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "status", str(file)]) == 0
-    said = "out    –      –        1      –  ORDERS 0 of 1        1     0         0"
+    said = "out    –      –        1      –  ORDERS 0 of 1    1     0         0"
     assert said in capsys.readouterr().out
     assert main(["pipeline", "status", "--json", str(file)]) == 0
     (document,) = json.loads(capsys.readouterr().out)
