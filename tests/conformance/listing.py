@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
-_ROW = re.compile(r"^\| (?P<names>`[^`]+`(?:<br>`[^`]+`)*) \|(?P<difference>[^|]+)\|(?P<reason>[^|]+)\|$")
+_ROW = re.compile(
+    r"^\| (?P<names>`[^`]+`(?:<br>`[^`]+`)*) \|(?P<difference>[^|]+)\|(?P<reason>[^|]+)\|$"
+)
 
 
 def accepted_differences() -> dict[str, str]:
