@@ -15,7 +15,7 @@ from headrace.jobs.errors import JobsError
 from headrace.jobs.http import create_app
 from headrace.jobs.http.app import ENDPOINTS
 from headrace.jobs.http.gateway import Gateway
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from jobs_contract import ContractTransport
 from jobs_world import PRODUCER, PULL, World
 

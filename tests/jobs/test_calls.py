@@ -14,10 +14,10 @@ from headrace.cli import main
 from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient
 from headrace.jobs.http import create_app
-from headrace.jobs.maintenance import Maintenance
+from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.metrics import BOUNDS_S, Metrics
 from headrace.jobs.push.engine import PushEngine
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service import calls
 from headrace.jobs.service.consumers import find_consumer
 from headrace.jobs.store import Tx

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.client import JetStream, connect
-from headrace.jobs.config import FeedConfig, OutcomesConfig
-from headrace.jobs.feed import feed_channel, publish_outcomes
+from headrace.jobs.config.config import FeedConfig, OutcomesConfig
+from headrace.jobs.streams.feed import feed_channel, publish_outcomes
 from jobs_world import World, held
 from waiting import elapse, until
 

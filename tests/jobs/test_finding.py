@@ -11,7 +11,7 @@ import pytest
 from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient, worker
 from headrace.jobs.http import create_app
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from jobs_world import PULL, World, held
 
 FIND = "/v2/channel/c/jobs"

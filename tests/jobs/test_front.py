@@ -21,7 +21,7 @@ from headrace.jobs.http import create_app
 from headrace.jobs.http.endpoint import Endpoint, reply
 from headrace.jobs.http.incoming import read_body
 from headrace.jobs.models import Options
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
 from headrace.visitors import LOOPBACK_NAMES, Names
 

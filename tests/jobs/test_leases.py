@@ -15,9 +15,9 @@ import uvicorn
 from headrace.clock import ManualClock
 from headrace.jobs import limits
 from headrace.jobs.http import create_app
-from headrace.jobs.maintenance import Maintenance
+from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.models import Consumer, NewMessage
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service import consumers, leases, publishing
 from headrace.jobs.service.retention import Keep
 from headrace.jobs.store import Tx, open_database

@@ -14,7 +14,7 @@ import uvicorn
 
 from headrace.jobs.http import create_app
 from headrace.jobs.http.connection import make_protocol
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.joined_leases import Caller
 from jobs_world import PULL, World
 from waiting import until

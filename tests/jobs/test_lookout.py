@@ -16,7 +16,7 @@ from headrace.jobs import limits
 from headrace.jobs.http import create_app
 from headrace.jobs.models import NewMessage
 from headrace.jobs.push.engine import PushEngine
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service import consumers
 from headrace.jobs.service.consumers import ConsumerChange
 from headrace.jobs.service.joined import Publication, publish_one

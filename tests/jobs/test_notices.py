@@ -10,8 +10,8 @@ import pytest
 
 from headrace.cli import main
 from headrace.errors import ConfigurationError
+from headrace.jobs.config.seeds import Seeds, apply_seeds
 from headrace.jobs.models import Options
-from headrace.jobs.seeds import Seeds, apply_seeds
 from headrace.jobs.service import push_results
 from headrace.jobs.service.consumers import find_consumer
 from jobs_world import World, held

@@ -12,7 +12,7 @@ import pytest
 from browser import chromium, page
 from headrace.jobs.http import create_app
 from headrace.jobs.http.app import ENDPOINTS
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from jobs_world import World
 
 __all__ = ["chromium", "page"]

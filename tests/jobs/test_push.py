@@ -17,10 +17,10 @@ from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.push.guard import Guard
 from headrace.jobs.push.lane import Lane
 from headrace.jobs.push.sender import Sender
-from headrace.jobs.push.signature import WebhookVerificationError, verify
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.consumers import find_consumer
 from headrace.jobs.service.joined_push import PushClaim
+from headrace.jobs.signature import WebhookVerificationError, verify
 from headrace.jobs.store import Tx
 from jobs_endpoint import Call, Endpoint, answer
 from jobs_world import World

@@ -12,7 +12,7 @@ from headrace.cli import main
 from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient
 from headrace.jobs.errors import JobsError
-from headrace.jobs.maintenance import Maintenance
+from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.service import publishing, removing
 from jobs_world import PRODUCER, World, held
 from waiting import until

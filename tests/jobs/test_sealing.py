@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
-from headrace.jobs.config import load_config
+from headrace.jobs.config.config import load_config
 from headrace.jobs.errors import JobsError
 from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
 from headrace.jobs.vault import PLAIN, Vault, read_keys, sealed_with
 from jobs_contract import ContractTransport

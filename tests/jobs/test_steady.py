@@ -11,9 +11,9 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.jobs.http import create_app
-from headrace.jobs.maintenance import Maintenance
+from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.models import Options
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
 from headrace.jobs.store.steady import Steady
 from jobs_contract import ContractTransport

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.jobs.push.signature import verify
+from headrace.jobs.signature import verify
 from jobs_endpoint import Call, Endpoint, answer
 from stream_channel_world import StreamWorld, by_body, stream_world
 from waiting import until

@@ -16,10 +16,10 @@ import pytest
 from headrace.cli import main
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
-from headrace.jobs.archive import Archive, read_archive
-from headrace.jobs.maintenance import Maintenance
+from headrace.jobs.maintenance.archive import Archive, read_archive
+from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.models import rfc3339
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.retention import Keep
 from headrace.jobs.service.upkeep import make_once
 from jobs_world import PULL, World, held

@@ -13,10 +13,10 @@ import msgspec
 from . import limits
 from .channel_stream import ChannelStream
 from .errors import bad_request
-from .filters import MessageFilter
+from .matching.filters import MessageFilter
+from .matching.unique import UniqueKey
 from .policy import BreakerPolicy, RetryPolicy
 from .states import State
-from .unique import UniqueKey
 
 __all__ = [
     "ClaimedJob",

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from .. import ids, limits
 from ..access import Key
 from ..errors import DatabaseUnavailableError, JobsError
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import auditing
 from ..service.auditing import Entry
 from ..store import Tx

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from ...visitors import Names
 from ..errors import JobsError, not_found
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from . import (
     batch,
     broadcast,

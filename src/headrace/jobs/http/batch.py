@@ -12,16 +12,16 @@ from starlette.responses import Response
 
 from .. import ids, limits
 from ..errors import JobsError, bad_request
-from ..filters import SUBJECT, checked_subject
+from ..headers import RESERVED_HEADERS, RESERVED_PREFIXES
+from ..matching.filters import SUBJECT, checked_subject
+from ..matching.unique import key_of
 from ..models import NewMessage, Published
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import publishing
 from ..service.joined import store_plain
 from ..service.streamed import refuse_message
 from ..store import Row, Tx
-from ..unique import key_of
 from . import access, shapes
-from .broadcast import RESERVED_HEADERS, RESERVED_PREFIXES
 from .endpoint import PRODUCER_TOKENS, Endpoint, reply
 from .incoming import header, moment_us, read_json
 from .streamed import publish_to_stream

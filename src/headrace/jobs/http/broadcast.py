@@ -11,21 +11,22 @@ from starlette.responses import Response
 
 from .. import ids, limits
 from ..errors import JobsError, bad_request
-from ..filters import SUBJECT, checked_subject
+from ..headers import RESERVED_HEADERS, RESERVED_PREFIXES
+from ..matching.filters import SUBJECT, checked_subject
+from ..matching.unique import Unique, UniqueKey
+from ..matching.unique import key_of as key_of_message
 from ..models import NewMessage, Published
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import publishing
 from ..service.joined import Publication, publish_all, publish_one
 from ..store import Row, Tx
-from ..unique import Unique, UniqueKey
-from ..unique import key_of as key_of_message
 from . import shapes
 from .access import key_of
 from .endpoint import PRODUCER_TOKENS, Endpoint, Parameter, reply
 from .incoming import header, moment_us, read_body
 from .streamed import publish_to_stream
 
-__all__ = ["ENDPOINTS", "RESERVED_HEADERS", "RESERVED_PREFIXES"]
+__all__ = ["ENDPOINTS"]
 
 _SMALL_BYTES: Final = 64 * 1024
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
@@ -38,30 +39,6 @@ _SPECIAL: Final = frozenset(
         *(b"x-broker-subject", b"x-broker-unique"),
     }
 )
-
-# A producer must not change the headers that the service itself sends to an endpoint.
-RESERVED_HEADERS: Final = {
-    *(
-        "authorization",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "cookie",
-    ),
-    *(
-        "expect",
-        "host",
-        "keep-alive",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "user-agent",
-    ),
-    *("x-request-id", "forwarded"),
-}
-RESERVED_PREFIXES: Final = ("x-broker-", "webhook-", "x-headrace-", "proxy-")
 
 
 async def broadcast(runtime: Runtime, request: Request) -> Response:

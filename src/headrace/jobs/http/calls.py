@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from .. import limits
 from ..models import rfc3339
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import calls, consumers
 from ..store import Tx
 from .endpoint import Endpoint, Parameter, reply

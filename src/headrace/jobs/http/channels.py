@@ -7,12 +7,12 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..broker import streams_of
 from ..models import rfc3339
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import definitions, removing, streamed
 from ..states import State
 from ..store import Tx
-from ..streams.broker import streams_of
 from . import shapes
 from .access import recorded, require_scope
 from .endpoint import Endpoint, reply

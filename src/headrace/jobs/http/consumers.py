@@ -14,9 +14,9 @@ from .. import ids
 from ..errors import bad_request, not_found
 from ..models import Consumer, ConsumerSettings, rfc3339, state_name
 from ..policy import with_kind
-from ..push.signature import new_secret
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import consumers, finding, reads
+from ..signature import new_secret
 from ..states import Hold, State
 from ..store import Row, Tx
 from . import shapes

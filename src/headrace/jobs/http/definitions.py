@@ -14,11 +14,11 @@ from .. import ids, limits
 from ..errors import bad_request
 from ..models import Consumer, ConsumerSettings, http_date, rfc3339
 from ..push.guard import Guard, RefusedAddressError
-from ..push.signature import new_secret
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import consumers, removing
 from ..service import definitions as service
 from ..service.reads import Page, page
+from ..signature import new_secret
 from ..store import Tx
 from . import shapes
 from .access import recorded

@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 
 __all__ = ["Endpoint", "Handler", "Parameter", "reply"]
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from .. import ids, limits
 from ..errors import JobsError, bad_request, forbidden
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service.definitions import Precondition
 from ..service.reads import Paging
 from ..store import Tx

@@ -9,11 +9,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .. import counting, ids, limits
+from .. import ids, limits
 from ..errors import bad_request
+from ..matching.payloads import check_paths, read_paths
 from ..models import rfc3339
-from ..payloads import check_paths, read_paths
-from ..runtime import Runtime
+from ..runtime import counting
+from ..runtime.runtime import Runtime
 from ..service import consumers, finding, reads
 from ..service.finding import Cancelled, Filter
 from ..states import Hold, State

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from .. import ids, limits
 from ..errors import bad_request
 from ..models import rfc3339
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import keys, reads
 from ..store import Row
 from . import access_shapes as shapes

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from .. import ids, limits
 from ..errors import bad_request
 from ..models import ClaimedJob, Consumer, payload_fields, rfc3339
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import leases
 from ..service.joined_leases import Caller, Completion, complete_all
 from ..store import Tx

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from .. import ids, limits
 from ..errors import not_found
 from ..models import payload_fields, rfc3339, state_name
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import publishing, reads
 from ..store import Row, Tx
 from . import shapes

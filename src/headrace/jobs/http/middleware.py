@@ -12,7 +12,7 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import JobsError
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from . import shapes
 from .gateway import Gateway
 

@@ -10,9 +10,9 @@ from starlette.responses import PlainTextResponse, Response
 
 from ..._version import __version__
 from .. import limits
+from ..config.seeds import left_over
 from ..models import rfc3339
-from ..runtime import Runtime
-from ..seeds import left_over
+from ..runtime.runtime import Runtime
 from ..service import reads
 from ..states import State
 from ..store import Row, Tx

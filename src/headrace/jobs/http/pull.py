@@ -8,10 +8,11 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .. import counting, ids, limits
+from .. import ids, limits
 from ..errors import bad_request
 from ..models import Consumer, payload_fields, rfc3339, state_name
-from ..runtime import Runtime
+from ..runtime import counting
+from ..runtime.runtime import Runtime
 from ..service import consumers, deadletters, legacy, reads
 from ..states import Event, State
 from ..store import Row, Tx

@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from .. import ids, limits
 from ..errors import bad_request
+from ..matching.payloads import check_paths
 from ..models import Consumer, rfc3339
-from ..payloads import check_paths
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import consumers, definitions, replaying
 from ..service.replaying import Replayed, Wanted
 from ..states import TERMINAL, State

@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from .. import limits
 from ..errors import bad_request
-from ..filters import SUBJECT
+from ..matching.filters import SUBJECT
 from ..models import payload_fields, rfc3339
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..schedules import parse_times
 from ..service import definitions, scheduling
 from ..service.scheduling import NewSchedule

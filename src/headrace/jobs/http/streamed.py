@@ -9,14 +9,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..broker import streams_of
 from ..channel_stream import stream_of
 from ..errors import JobsError, bad_request
 from ..models import Consumer, NewMessage, Published, rfc3339
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import consumers, cursors, streamed
 from ..service.cursors import Cursor
 from ..store import Row, Tx
-from ..streams.broker import streams_of
 from ..streams.looking import Standing, standing_of
 from .access import recorded
 from .endpoint import Endpoint, reply

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..errors import ConfigurationError
+from ...errors import ConfigurationError
 
 __all__ = ["TlsConfig"]
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ..documents import DocumentError, read_json
-from . import limits
-from .errors import bad_request
+from ...documents import DocumentError, read_json
+from .. import limits
+from ..errors import bad_request
 from .paths import MISSING, parse_path, value_at
 from .patterns import fits_parts
 

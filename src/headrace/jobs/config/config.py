@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ConfigurationError
-from ..visitors import LOOPBACK_NAMES, Names, is_loopback, name_of
-from . import limits
-from .models import Options
-from .policy import RetryPolicy
+from ...errors import ConfigurationError
+from ...visitors import LOOPBACK_NAMES, Names, is_loopback, name_of
+from .. import limits
+from ..models import Options
+from ..policy import RetryPolicy
+from ..vault import Vault, read_keys
 from .tls import TlsConfig
-from .vault import Vault, read_keys
 
 __all__ = ["Config", "load_config"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .metrics import Metrics
-from .models import Consumer
-from .service.leases import Result
-from .service.upkeep import Swept
-from .states import Event, State
+from ..metrics import Metrics
+from ..models import Consumer
+from ..service.leases import Result
+from ..service.upkeep import Swept
+from ..states import Event, State
 
 __all__ = ["count_cancelled", "count_claimed", "count_expired", "count_move", "count_results"]
 

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from ..clock import Clock
-from ..errors import HeadraceError
-from .errors import DatabaseUnavailableError
-from .metrics import Metrics
+from ...clock import Clock
+from ...errors import HeadraceError
+from ..errors import DatabaseUnavailableError
+from ..metrics import Metrics
 
 __all__ = ["Failing", "Parts", "reason_of"]
 

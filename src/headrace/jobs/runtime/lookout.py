@@ -13,11 +13,11 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from . import limits
+from .. import limits
+from ..service.consumers import DEFINITIONS
+from ..store import Database, Tx
 from .bell import Bell
 from .parts import Parts
-from .service.consumers import DEFINITIONS
-from .store import Database, Tx
 
 __all__ = ["Lookout"]
 

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ...errors import ConfigurationError, HeadraceError
+from ..errors import ConfigurationError, HeadraceError
 
 __all__ = ["WebhookVerificationError", "new_secret", "sign", "verify"]
 

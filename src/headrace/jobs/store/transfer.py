@@ -17,12 +17,12 @@ from typing import Any, BinaryIO, Final, Literal, TypeVar
 
 import msgspec
 
-from ..documents import DocumentError, read_typed
-from ..errors import ConfigurationError
-from .models import state_name
-from .store import Database, Row, Tx
-from .store.queries import load_migrations
-from .store.tables import BYTES, SETTINGS, WHOLE, whole_queries
+from ...documents import DocumentError, read_typed
+from ...errors import ConfigurationError
+from ..models import state_name
+from . import Database, Row, Tx
+from .queries import load_migrations
+from .tables import BYTES, SETTINGS, WHOLE, whole_queries
 
 __all__ = ["Carried", "export_to", "freeze", "import_from", "unfreeze"]
 

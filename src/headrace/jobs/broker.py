@@ -7,23 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ...client import connect
-from ...errors import (
+from ..client import connect
+from ..errors import (
     ConfigurationError,
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
     StreamNotFoundError,
 )
-from .. import limits
-from ..channel_stream import ORDERING_KEY, ChannelStream
-from ..errors import JobsError
-from ..filters import SUBJECT
-from ..ids import prefix_of
-from ..models import NewMessage
+from . import limits
+from .channel_stream import ORDERING_KEY, ChannelStream
+from .errors import JobsError
+from .ids import prefix_of
+from .matching.filters import SUBJECT
+from .models import NewMessage
 
 if TYPE_CHECKING:
-    from ...client import Connection, JetStream
+    from ..client import Connection, JetStream
 
 __all__ = ["BrokerUnavailableError", "Place", "Streams", "streams_of"]
 

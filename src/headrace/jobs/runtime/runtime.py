@@ -10,24 +10,25 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from ..clock import Clock, SystemClock
-from . import counting, limits
+from ...clock import Clock, SystemClock
+from .. import limits
+from ..broker import Streams
+from ..errors import DatabaseUnavailableError, JobsError
+from ..metrics import Metrics
+from ..models import ClaimedJob, Consumer, Options
+from ..service import leases, sealing
+from ..service.auditing import PerMinute
+from ..service.joined_leases import Caller, ClaimOne, claim_all
+from ..service.joined_push import PushClaim, push_claim_all
+from ..service.reads import Cursors
+from ..service.upkeep import make_once
+from ..store import Database, Tx
+from . import counting
 from .bell import Bell
-from .errors import DatabaseUnavailableError, JobsError
 from .keyring import Keyring
 from .lookout import Lookout
-from .metrics import Metrics
-from .models import ClaimedJob, Consumer, Options
 from .parts import Parts
 from .readiness import WriteProbe
-from .service import leases, sealing
-from .service.auditing import PerMinute
-from .service.joined_leases import Caller, ClaimOne, claim_all
-from .service.joined_push import PushClaim, push_claim_all
-from .service.reads import Cursors
-from .service.upkeep import make_once
-from .store import Database, Tx
-from .streams.broker import Streams
 
 __all__ = ["Runtime"]
 

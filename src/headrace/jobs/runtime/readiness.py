@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from ..clock import Clock
-from .errors import JobsError
+from ...clock import Clock
+from ..errors import JobsError
+from ..store import Database, Tx
 from .parts import reason_of
-from .store import Database, Tx
 
 __all__ = ["WriteProbe"]
 

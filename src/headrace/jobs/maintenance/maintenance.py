@@ -10,12 +10,13 @@ import asyncio
 import logging
 from typing import Final
 
-from . import counting, limits
+from .. import limits
+from ..errors import JobsError
+from ..runtime import counting
+from ..runtime.runtime import Runtime
+from ..service import calls, publishing, removing, retention, scheduling, upkeep
+from ..store import Tx
 from .archive import Archive
-from .errors import JobsError
-from .runtime import Runtime
-from .service import calls, publishing, removing, retention, scheduling, upkeep
-from .store import Tx
 
 __all__ = ["Maintenance"]
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ..errors import InvalidSubjectError
-from ..subjects import SubjectFilter, check_subject
-from . import limits
-from .errors import JobsError, bad_request
+from ...errors import InvalidSubjectError
+from ...subjects import SubjectFilter, check_subject
+from .. import limits
+from ..errors import JobsError, bad_request
 from .patterns import fits_parts
 from .payloads import check_paths, fitting_paths
 

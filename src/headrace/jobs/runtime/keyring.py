@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ..clock import Clock
-from . import ids, limits
-from .access import Key
-from .errors import JobsError
-from .service import keys
-from .store import Database, Tx
+from ...clock import Clock
+from .. import ids, limits
+from ..access import Key
+from ..errors import JobsError
+from ..service import keys
+from ..store import Database, Tx
 
 __all__ = ["Keyring"]
 

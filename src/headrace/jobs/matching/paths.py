@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from . import limits
-from .errors import bad_request
+from .. import limits
+from ..errors import bad_request
 
 __all__ = ["MISSING", "Path", "parse_path", "value_at"]
 

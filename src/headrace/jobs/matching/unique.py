@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
-from ..documents import DocumentError, read_json
-from . import limits
-from .errors import JobsError, bad_request
+from ...documents import DocumentError, read_json
+from .. import limits
+from ..errors import JobsError, bad_request
+from ..states import State
 from .filters import SUBJECT
 from .paths import MISSING, parse_path, value_at
-from .states import State
 
 __all__ = ["Unique", "UniqueKey", "key_of"]
 

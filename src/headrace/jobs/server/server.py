@@ -15,20 +15,20 @@ from typing import Any, Final
 
 import uvicorn
 
-from ..errors import ConfigurationError
-from . import limits
-from .archive import Archive
-from .config import Config
-from .http import create_app
-from .http.connection import make_protocol
-from .http.gateway import Gateway
-from .maintenance import Maintenance
-from .push.engine import PushEngine
+from ...errors import ConfigurationError
+from .. import limits
+from ..broker import Streams
+from ..config.config import Config
+from ..http import create_app
+from ..http.connection import make_protocol
+from ..http.gateway import Gateway
+from ..maintenance.archive import Archive
+from ..maintenance.maintenance import Maintenance
+from ..push.engine import PushEngine
+from ..runtime.runtime import Runtime
+from ..store import open_database
+from ..streams.looking import remove_forgotten
 from .reload import Reloader, apply_definitions, keep_of
-from .runtime import Runtime
-from .store import open_database
-from .streams.broker import Streams
-from .streams.looking import remove_forgotten
 
 __all__ = ["make_maintenance", "make_runtime", "serve", "tell_of_loop"]
 
@@ -234,7 +234,7 @@ def _stream_tasks(runtime: Runtime, config: Config) -> list[asyncio.Task[None]]:
         tasks.append(asyncio.create_task(removing, name="jobs-streams"))
     if not config.feeds and config.outcomes is None:
         return tasks
-    from .feed import feed_channel, publish_outcomes
+    from ..streams.feed import feed_channel, publish_outcomes
 
     tasks += [
         asyncio.create_task(feed_channel(runtime, feed), name=f"jobs-feed-{feed.channel}")

@@ -15,15 +15,15 @@ from typing import Any, Final
 
 import msgspec
 
-from ..errors import ConfigurationError
-from .channel_stream import ChannelStream
-from .errors import JobsError
-from .models import ConsumerSettings, Options
-from .policy import with_kind
-from .push.signature import new_secret
-from .service import consumers, definitions, reads, streamed
-from .states import State
-from .store import Tx
+from ...errors import ConfigurationError
+from ..channel_stream import ChannelStream
+from ..errors import JobsError
+from ..models import ConsumerSettings, Options
+from ..policy import with_kind
+from ..service import consumers, definitions, reads, streamed
+from ..signature import new_secret
+from ..states import State
+from ..store import Tx
 
 __all__ = ["Left", "Seeds", "apply_seeds", "left_over"]
 

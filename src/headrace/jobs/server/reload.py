@@ -8,16 +8,16 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-from ..errors import HeadraceError
-from .config import Config
-from .maintenance import Maintenance
-from .models import Options
-from .push.engine import PushEngine
-from .runtime import Runtime
-from .seeds import Left, Seeds, apply_seeds, left_over
-from .service import auditing
-from .service.retention import Keep
-from .store import Tx
+from ...errors import HeadraceError
+from ..config.config import Config
+from ..config.seeds import Left, Seeds, apply_seeds, left_over
+from ..maintenance.maintenance import Maintenance
+from ..models import Options
+from ..push.engine import PushEngine
+from ..runtime.runtime import Runtime
+from ..service import auditing
+from ..service.retention import Keep
+from ..store import Tx
 
 __all__ = ["Reloader", "apply_definitions", "keep_of", "needs_restart"]
 
