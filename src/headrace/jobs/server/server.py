@@ -20,8 +20,8 @@ from .. import limits
 from ..broker import Streams
 from ..config.config import Config
 from ..http import create_app
-from ..http.connection import make_protocol
-from ..http.gateway import Gateway
+from ..http.asgi.connection import make_protocol
+from ..http.asgi.gateway import Gateway
 from ..maintenance.archive import Archive
 from ..maintenance.maintenance import Maintenance
 from ..push.engine import PushEngine
