@@ -1,13 +1,16 @@
-"""A message of a stream as one of a channel."""
+"""The message of a channel that a stream's message is."""
 
 from __future__ import annotations
 
-from ...client import JetStreamMessage
+from typing import TYPE_CHECKING
+
 from .. import ids, limits
-from ..headers import RESERVED_HEADERS, RESERVED_PREFIXES
 from ..matching.filters import SUBJECT
-from ..models import NewMessage
+from ..models import RESERVED_HEADERS, RESERVED_PREFIXES, NewMessage
 from ..service.moves import storable
+
+if TYPE_CHECKING:
+    from ...client import JetStreamMessage
 
 __all__ = ["message_of"]
 

@@ -12,10 +12,9 @@ from starlette.responses import Response
 
 from ... import ids, limits
 from ...errors import JobsError, bad_request
-from ...headers import RESERVED_HEADERS, RESERVED_PREFIXES
 from ...matching.filters import SUBJECT, checked_subject
 from ...matching.unique import key_of
-from ...models import NewMessage, Published
+from ...models import RESERVED_HEADERS, RESERVED_PREFIXES, NewMessage, Published
 from ...runtime.runtime import Runtime
 from ...service import publishing
 from ...service.joined import store_plain
