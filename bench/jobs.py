@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from headrace.jobs.client import AsyncJobsClient, JobsClient  # noqa: E402
 from headrace.jobs.models import NewMessage, Options  # noqa: E402
-from headrace.jobs.runtime import Runtime  # noqa: E402
+from headrace.jobs.runtime.runtime import Runtime  # noqa: E402
 from headrace.jobs.service import consumers, definitions, leases, publishing  # noqa: E402
 from headrace.jobs.service.leases import Held  # noqa: E402
 from headrace.jobs.store import Tx, open_database  # noqa: E402

@@ -12,7 +12,7 @@ from urllib.parse import quote_from_bytes
 import msgspec
 
 from headrace.jobs.http.app import ENDPOINTS
-from headrace.jobs.http.endpoint import Endpoint
+from headrace.jobs.http.request.endpoint import Endpoint
 
 __all__ = ["Shared", "request"]
 

@@ -26,12 +26,12 @@ from headrace.client import (
     ObjectNotFoundError,
 )
 from headrace.errors import HeadraceError, JetStreamApiError
-from headrace.jobs.config import FeedConfig
-from headrace.jobs.feed import feed_channel
+from headrace.jobs.config.config import FeedConfig
 from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
+from headrace.jobs.streams.feed import feed_channel
 from jobs_contract import ContractTransport
 from jobs_world import World
 from nats_cluster import SickServersError

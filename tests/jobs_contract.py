@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.jobs.http import shapes
 from headrace.jobs.http.app import ENDPOINTS
-from headrace.jobs.http.endpoint import Endpoint
+from headrace.jobs.http.request.endpoint import Endpoint
 
 __all__ = ["ContractTransport", "endpoint_of"]
 

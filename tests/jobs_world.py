@@ -9,7 +9,7 @@ import httpx2
 
 from headrace.clock import ManualClock
 from headrace.jobs.push.engine import PushEngine
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service import publishing, upkeep
 
 __all__ = ["PRODUCER", "PULL", "World"]

@@ -12,13 +12,13 @@ from typing import Any
 import httpx2
 
 from headrace.client import Connection, JetStream, connect
+from headrace.jobs.broker import Streams
 from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
 from headrace.jobs.push.engine import PushEngine
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.consumers import find_consumer
 from headrace.jobs.store import open_database
-from headrace.jobs.streams.broker import Streams
 from headrace.jobs.streams.looking import remove_forgotten
 from jobs_contract import ContractTransport
 from jobs_endpoint import Endpoint

@@ -18,7 +18,7 @@ from headrace.console import ConsoleServer, Settings
 from headrace.groups import PartitioningFilter, elastic
 from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
 
 __all__ = ["chromium", "page"]

@@ -10,8 +10,8 @@ import pytest
 
 from console_browser import act, check, go
 from console_world import ATTACK, World
-from headrace.jobs.maintenance import Maintenance
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.runtime.runtime import Runtime
 from jobs_world import PULL
 from waiting import until
 

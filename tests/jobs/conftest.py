@@ -16,7 +16,7 @@ import postgres_server
 from headrace.clock import ManualClock
 from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import Database, open_database
 from jobs_contract import ContractTransport
 from jobs_world import World

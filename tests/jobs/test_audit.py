@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from headrace.jobs import limits
-from headrace.jobs.config import Config
+from headrace.jobs.config.config import Config
 from headrace.jobs.errors import DatabaseUnavailableError
 from headrace.jobs.http.app import ENDPOINTS
-from headrace.jobs.maintenance import Maintenance
-from headrace.jobs.reload import apply_definitions, keep_of
+from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.server.reload import apply_definitions, keep_of
 from headrace.jobs.service import auditing
 from jobs_world import PULL, World
 

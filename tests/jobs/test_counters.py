@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.jobs.maintenance import Maintenance
+from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.models import rfc3339
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.service.retention import Keep

@@ -21,7 +21,7 @@ import postgres_server
 from headrace.clock import ManualClock
 from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
 from jobs_world import PRODUCER, World
 from waiting import until

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headrace.clock import ManualClock
 from headrace.jobs.errors import JobsError
 from headrace.jobs.models import Consumer, NewMessage, Options
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service import (
     consumers,
     deadletters,

@@ -16,7 +16,7 @@ from jobs_world import World
 
 RACER = """
 import asyncio, sys
-from headrace.jobs.runtime import Runtime
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service import consumers, leases
 from headrace.jobs.service.leases import Held
 from headrace.jobs.store import open_database

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.jobs.push.signature import WebhookVerificationError, new_secret, sign, verify
+from headrace.jobs.signature import WebhookVerificationError, new_secret, sign, verify
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 

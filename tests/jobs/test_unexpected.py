@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from headrace.clock import ManualClock
-from headrace.jobs.archive import Archive
 from headrace.jobs.errors import DatabaseUnavailableError
-from headrace.jobs.maintenance import Maintenance
+from headrace.jobs.maintenance.archive import Archive
+from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.metrics import Metrics
-from headrace.jobs.parts import Parts
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.push.sender import Answer, Sender
-from headrace.jobs.server import tell_of_loop
+from headrace.jobs.runtime.parts import Parts
+from headrace.jobs.server.server import tell_of_loop
 from headrace.jobs.service import joined_push, push_results
 from headrace.jobs.service.push_results import Called, Written
 from headrace.jobs.service.retention import Keep

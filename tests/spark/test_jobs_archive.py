@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.jobs.archive import Archive
+from headrace.jobs.maintenance.archive import Archive
 from headrace.jobs.service.retention import Window
 from headrace.jobs.states import State
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from . import limits
 from .errors import JobsError, bad_request
-from .filters import fits
+from .matching.filters import fits
 
 __all__ = ["EVERY_CHANNEL", "SCOPES", "Key", "check_scopes"]
 

@@ -11,7 +11,7 @@ from ..errors import InvalidSubjectError
 from ..subjects import SubjectFilter
 from . import limits
 from .errors import JobsError, bad_request
-from .filters import checked_subject
+from .matching.filters import checked_subject
 
 __all__ = ["ORDERING_KEY", "ChannelStream", "refused", "stream_of"]
 

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import click
 
 from ...jobs.store import Database, open_database
-from ...jobs.transfer import Carried, export_to, freeze, import_from, unfreeze
+from ...jobs.store.transfer import Carried, export_to, freeze, import_from, unfreeze
 from ..shared.output import Table
 from ..shared.verbs import Declare
 from .serving import configuration

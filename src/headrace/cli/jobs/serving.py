@@ -13,7 +13,7 @@ from typing import Final
 
 import click
 
-from ...jobs.config import Config, load_config
+from ...jobs.config.config import Config, load_config
 from .. import loop_factory
 from ..shared.errors import Failure
 from ..shared.notify import tell_manager
@@ -129,7 +129,7 @@ def configuration(args: Args) -> Config:
 
 
 def serve_command(args: Args) -> int:
-    from ...jobs.server import serve
+    from ...jobs.server.server import serve
 
     config = configuration(args)
     logging.basicConfig(
@@ -151,7 +151,7 @@ def serve_command(args: Args) -> int:
 
 
 def prune_command(args: Args) -> int:
-    from ...jobs.server import make_maintenance, make_runtime
+    from ...jobs.server.server import make_maintenance, make_runtime
 
     config = configuration(args)
 
@@ -170,7 +170,7 @@ def prune_command(args: Args) -> int:
 
 def archive_read_command(args: Args) -> int:
     """Show archived messages, as they were written."""
-    from ...jobs.archive import read_archive
+    from ...jobs.maintenance.archive import read_archive
 
     if args.job is None and args.message is None:
         raise Failure("say what to look for: --message ID or --job ID")

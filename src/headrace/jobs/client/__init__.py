@@ -7,7 +7,7 @@ with asyncio; ``blocking`` is the same source without ``async``, written by ``ma
 from __future__ import annotations
 
 from ..errors import JobsError
-from ..push.signature import WebhookVerificationError, verify
+from ..signature import WebhookVerificationError, verify
 from .aio import AsyncJobsClient
 from .blocking import JobsClient
 from .blocking_worker import BlockingWorker, worker

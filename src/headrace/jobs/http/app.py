@@ -16,45 +16,32 @@ from starlette.types import ASGIApp
 
 from ...visitors import Names
 from ..errors import JobsError, not_found
-from ..runtime import Runtime
-from . import (
-    batch,
-    broadcast,
-    calls,
-    channels,
-    consumers,
-    definitions,
-    jobs,
-    keys,
-    leased,
-    messages,
-    operations,
-    pull,
-    replay,
-    schedules,
-    streamed,
-)
-from .access import authenticate, note_refusal
-from .endpoint import Endpoint
-from .front import Front
-from .gateway import Gateway
-from .middleware import GatewayMiddleware, RequestId, problem_response, wants_text
+from ..runtime.runtime import Runtime
+from . import operations
+from .asgi.front import Front
+from .asgi.gateway import Gateway
+from .asgi.middleware import GatewayMiddleware, RequestId, problem_response, wants_text
+from .asgi.visitors import VisitorGuard
+from .definitions import calls, channels, consumers, forms, keys
+from .jobs import finding, leased, pull, replay
+from .messages import batch, broadcast, reading, schedules, streamed
 from .openapi import openapi_document
 from .pages import page_routes
-from .visitors import VisitorGuard
+from .request.access import authenticate, note_refusal
+from .request.endpoint import Endpoint
 
 __all__ = ["ENDPOINTS", "create_app"]
 
 _LOG: Final = logging.getLogger("headrace.jobs.http")
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    *definitions.ENDPOINTS,
+    *forms.ENDPOINTS,
     *broadcast.ENDPOINTS,
     *batch.ENDPOINTS,
-    *messages.ENDPOINTS,
+    *reading.ENDPOINTS,
     *pull.ENDPOINTS,
     *leased.ENDPOINTS,
-    *jobs.ENDPOINTS,
+    *finding.ENDPOINTS,
     *replay.ENDPOINTS,
     *schedules.ENDPOINTS,
     *channels.ENDPOINTS,

@@ -10,7 +10,7 @@ import msgspec
 
 from ..._version import __version__
 from . import shapes
-from .endpoint import Endpoint
+from .request.endpoint import Endpoint
 
 __all__ = ["openapi_document"]
 

@@ -10,17 +10,17 @@ from starlette.responses import PlainTextResponse, Response
 
 from ..._version import __version__
 from .. import limits
+from ..config.seeds import left_over
 from ..models import rfc3339
-from ..runtime import Runtime
-from ..seeds import left_over
+from ..runtime.runtime import Runtime
 from ..service import reads
 from ..states import State
 from ..store import Row, Tx
 from . import shapes
-from .definitions import list_links
-from .endpoint import Endpoint, Parameter, reply
-from .incoming import paging, require_admin
-from .pull import dead_counts_of
+from .jobs.pull import dead_counts_of
+from .request.endpoint import Endpoint, Parameter, reply
+from .request.incoming import paging, require_admin
+from .request.links import list_links
 
 __all__ = ["ENDPOINTS"]
 

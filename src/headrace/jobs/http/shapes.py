@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from ..channel_stream import ChannelStream
+from ..matching.unique import Unique
 from ..models import ConsumerSettings
-from ..unique import Unique
 
 
 class Problem(msgspec.Struct, omit_defaults=True):

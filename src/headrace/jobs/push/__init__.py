@@ -1,1 +1,1 @@
-"""Calling endpoints: which addresses may be called, how calls are signed, when they are retried."""
+"""Calling endpoints: which addresses may be called, and when calls are retried."""

@@ -8,8 +8,8 @@ from email.utils import parsedate_to_datetime
 from ...errors import HeadraceError
 from .. import limits
 from ..models import ClaimedJob, Consumer
-from ..parts import reason_of
-from ..runtime import Runtime
+from ..runtime.parts import reason_of
+from ..runtime.runtime import Runtime
 from ..service.push_results import Called
 from .headers import call_headers
 from .sender import Answer, Sender

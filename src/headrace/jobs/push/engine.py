@@ -11,15 +11,15 @@ import msgspec
 from .. import limits
 from ..errors import JobsError
 from ..models import Consumer, Options
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import lanes
 from ..service.consumers import DEFINITIONS, consumer_of
 from ..store import Tx
-from ..whereabouts import has_ended, whereabouts
 from .guard import Guard
 from .intake import StreamIntake
 from .lane import Lane
 from .sender import Sender
+from .whereabouts import has_ended, whereabouts
 
 __all__ = ["PushEngine"]
 

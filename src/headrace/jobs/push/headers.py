@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 
-from ..filters import SUBJECT
+from ..matching.filters import SUBJECT
 from ..models import ClaimedJob, Consumer, Options
-from .signature import sign
+from ..signature import sign
 
 __all__ = ["call_headers"]
 

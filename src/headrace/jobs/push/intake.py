@@ -9,7 +9,7 @@ from typing import Protocol
 from .. import limits
 from ..models import ClaimedJob, Consumer
 from ..policy import push_lease_s
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import push_results, streamed
 from ..service.joined_push import PushClaim, PushNotes, note_all
 from ..service.leases import Result

@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import Final
 
 from .. import limits
-from ..bell import Ear
 from ..errors import DatabaseUnavailableError
 from ..models import ClaimedJob, Consumer
-from ..parts import reason_of
-from ..runtime import Runtime
+from ..runtime.bell import Ear
+from ..runtime.parts import reason_of
+from ..runtime.runtime import Runtime
 from ..service.joined_push import PushNotes
 from ..service.lanes import TakenError
 from ..service.push_results import Called

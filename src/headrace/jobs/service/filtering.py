@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ..filters import MessageFilter, Takes, compiled
-from ..payloads import document_of
+from ..matching.filters import MessageFilter, Takes, compiled
+from ..matching.payloads import document_of
 from ..store import Tx
 
 __all__ = ["Fanned", "fan_out_filtered", "note_filters"]

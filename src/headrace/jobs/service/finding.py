@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from .. import limits
 from ..errors import JobsError, not_found
-from ..payloads import Patterns
+from ..matching.payloads import Patterns
 from ..states import Event, Hold, State
 from ..store import Row, Tx
 from .moves import Move, apply_moves, load

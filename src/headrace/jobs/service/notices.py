@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from .. import ids
-from ..filters import SUBJECT
+from ..matching.filters import SUBJECT
 from ..models import NewMessage, rfc3339
 from ..store import Row, Tx
 from .filtering import Fanned, fan_out_filtered

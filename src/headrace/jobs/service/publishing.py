@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from .. import ids, limits
 from ..errors import JobsError, bad_request, forbidden, not_found
+from ..matching.unique import UniqueKey
 from ..models import NewMessage, Options, Published
 from ..states import State
 from ..store import Row, Tx
-from ..unique import UniqueKey
 from .filtering import Fanned, fan_out_filtered
 
 __all__ = [

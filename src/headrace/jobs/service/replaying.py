@@ -11,8 +11,8 @@ from typing import Final
 
 from .. import limits
 from ..errors import not_found
+from ..matching.payloads import Patterns
 from ..models import Consumer
-from ..payloads import Patterns
 from ..states import TERMINAL, Event, State
 from ..store import Row, Tx
 from .finding import first_made_from

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from .. import limits
-from ..payloads import Patterns, document_of, fitting_paths
+from ..matching.payloads import Patterns, document_of, fitting_paths
 from ..store import Row, Tx
 
 __all__ = ["fitting"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...errors import ConsumerNotFoundError
 from .. import limits
 from ..models import Consumer
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..service import cursors
 from ..service.cursors import Cursor, Replay
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...errors import ConsumerNotFoundError, HeadraceError, StreamNotFoundError
-from ..runtime import Runtime
+from ..broker import BrokerUnavailableError, Streams
+from ..runtime.runtime import Runtime
 from ..service import cursors
 from ..service.consumers import DEFINITIONS
 from ..service.cursors import Cursor
-from .broker import BrokerUnavailableError, Streams
 
 __all__ = ["Standing", "remove_forgotten", "standing_of"]
 

@@ -1,0 +1,183 @@
+"""The settings of ``headrace jobs serve``: one struct for the file, the flags and the documentation."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...errors import ConfigurationError
+from ...visitors import LOOPBACK_NAMES, Names, is_loopback, name_of
+from .. import limits
+from ..models import Options
+from ..policy import RetryPolicy
+from ..vault import Vault, read_keys
+from .tls import TlsConfig
+
+__all__ = ["Config", "load_config"]
+
+
+class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """``[gateway]``: only signed requests are accepted."""
+
+    secrets: list[str]
+    tolerance_seconds: int = 300
+    exempt: tuple[str, ...] = ("/_status", "/metrics", "/health/")
+    v2_only: bool = False
+
+
+class FeedConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """``[[feeds]]``: a channel fed from a stream."""
+
+    channel: str
+    stream: str
+    url: str = "nats://127.0.0.1:4222"
+    filter: str = ">"
+    group: str = "headrace-jobs"
+    batch: int = 200
+
+
+class OutcomesConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """``[outcomes]``: outcomes of jobs, published to a stream."""
+
+    url: str = "nats://127.0.0.1:4222"
+    subject: str = "jobs.outcomes"
+
+
+class StreamsConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """``[streams]``: the broker of channels that live in a stream."""
+
+    url: str = "nats://127.0.0.1:4222"
+    ack_wait_seconds: float = limits.STREAM_ACK_WAIT_S_DEFAULT
+
+
+class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Every setting, with its default and its unit in its name."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    database: str = "sqlite:///headrace-jobs.db"
+    admin_token: str = ""
+    insecure: bool = False
+    push: bool = True
+    database_threads: int = 8
+    max_retries: int = limits.MAX_RETRIES_DEFAULT
+    retry_delays_seconds: tuple[float, ...] | None = None
+    rational_delay_seconds: float = limits.RATIONAL_DELAY_S_DEFAULT
+    connection_timeout_seconds: float = limits.CONNECTION_TIMEOUT_S_DEFAULT
+    schedule_min_delay_seconds: float = limits.SCHEDULE_MIN_DELAY_S_DEFAULT
+    payload_bytes_max: int = limits.PAYLOAD_BYTES_MAX_DEFAULT
+    token_header: str = "X-Broker-Consumer-Token"  # noqa: S105
+    user_agent: str = "headrace-jobs"
+    allow_networks: list[str] = []
+    https_only: bool = False
+    allowed_hosts: list[str] = []
+    drain_seconds: float = 15.0
+    keep_messages_days: float | None = None
+    keep_dead_days: float | None = None
+    keep_attempts_days: float | None = 7.0
+    keep_audit_days: float | None = 90.0
+    encryption_keys_file: str = ""
+    encryption_keys: tuple[str, ...] = ()
+    archive_directory: str = ""
+    tls: TlsConfig | None = None
+    gateway: GatewayConfig | None = None
+    outcomes: OutcomesConfig | None = None
+    streams: StreamsConfig | None = None
+    feeds: list[FeedConfig] = []
+    producers: dict[str, Any] = {}
+    channels: dict[str, Any] = {}
+
+    def check(self) -> None:
+        """Reject invalid settings; the text names the setting."""
+        if not 0 <= self.port <= 65535:
+            raise ConfigurationError("port: 0 (any) to 65535")
+        for name in (
+            "rational_delay_seconds",
+            "connection_timeout_seconds",
+            "schedule_min_delay_seconds",
+        ):
+            if not 0 <= getattr(self, name) <= 86400:
+                raise ConfigurationError(f"{name}: 0 to 86400")
+        if not 0 <= self.max_retries <= limits.MAX_RETRIES_MAX:
+            raise ConfigurationError(f"max_retries: 0 to {limits.MAX_RETRIES_MAX}")
+        if not 1 <= self.payload_bytes_max <= 64 * 1024 * 1024:
+            raise ConfigurationError("payload_bytes_max: 1 to 67108864")
+        if not 1 <= self.database_threads <= 64:
+            raise ConfigurationError("database_threads: 1 to 64")
+        if self.streams is not None and not 1 <= self.streams.ack_wait_seconds <= 3600:
+            raise ConfigurationError("streams.ack_wait_seconds: 1 to 3600")
+        if self.encryption_keys and self.encryption_keys_file:
+            raise ConfigurationError(
+                "encryption_keys_file: accepted is this, or HEADRACE_JOBS_ENCRYPTION_KEYS, but not both"
+            )
+        for name in self.allowed_hosts:
+            if not name or name != name_of(name) or "/" in name:
+                raise ConfigurationError(
+                    f"allowed_hosts: {name!r}; accepted: a name without a port"
+                )
+        for name in ("token_header", "user_agent"):
+            value = getattr(self, name)
+            if not value or not value.isascii() or not value.isprintable():
+                raise ConfigurationError(f"{name}: printable ASCII")
+        if self.retry_delays_seconds is not None:
+            RetryPolicy(delays_s=self.retry_delays_seconds).check()
+        if not self.is_loopback() and not self.admin_token and not self.insecure:
+            raise ConfigurationError(
+                f"host {self.host!r} can be reached by others: set admin_token, or accept that anyone may "
+                "change definitions with insecure"
+            )
+
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        return is_loopback(self.host)
+
+    def names(self) -> Names | None:
+        """The names that a request may come under; None: any, since the admin token guards."""
+        own = (*self.allowed_hosts, *LOOPBACK_NAMES, self.host)
+        if self.is_loopback() and not self.admin_token:
+            return Names(own)
+        if not self.admin_token:
+            return Names(own, local=True)
+        return Names(own, local=True) if self.allowed_hosts else None
+
+    def vault(self) -> Vault:
+        """What seals secrets in the database, with the keys of the file or of the environment."""
+        if self.encryption_keys_file:
+            return Vault(read_keys(Path(self.encryption_keys_file)))
+        return Vault(self.encryption_keys)
+
+    def options(self) -> Options:
+        """The options of the service itself."""
+        return Options(
+            max_retries=self.max_retries,
+            rational_delay_s=self.rational_delay_seconds,
+            connection_timeout_s=self.connection_timeout_seconds,
+            retry_delays_s=self.retry_delays_seconds,
+            schedule_min_delay_s=self.schedule_min_delay_seconds,
+            payload_bytes_max=self.payload_bytes_max,
+            token_header=self.token_header,
+            user_agent=self.user_agent,
+            allow_networks=tuple(self.allow_networks),
+            https_only=self.https_only,
+        )
+
+
+def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:
+    """The file's settings, overridden by ``overrides`` (the flags), checked."""
+    document: dict[str, Any] = {}
+    if path is not None:
+        try:
+            document = tomllib.loads(path.read_text("utf-8"))
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{path}: {error}") from None
+    try:
+        config = msgspec.convert({**document, **overrides}, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{path or 'settings'}: {error}") from None
+    config.check()
+    return config

@@ -1,0 +1,111 @@
+"""Channels by Headrace's own routes: what hangs on one, and draining it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...broker import streams_of
+from ...models import rfc3339
+from ...runtime.runtime import Runtime
+from ...service import definitions, removing, streamed
+from ...states import State
+from ...store import Tx
+from .. import shapes
+from ..request.access import recorded, require_scope
+from ..request.endpoint import Endpoint, reply
+from ..request.incoming import read_json, require_admin
+
+__all__ = ["ENDPOINTS"]
+
+
+async def get_channel(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    channel_id = request.path_params["channelId"]
+
+    def read(tx: Tx) -> tuple[definitions.Definition, removing.Hanging, str | None]:
+        channel = definitions.find_channel(tx, channel_id)
+        told = definitions.events_channel_of(tx, channel.seq)
+        return channel, removing.hanging_on(tx, channel.seq), told
+
+    channel, hanging, told = await runtime.database.read(read)
+    shape = shapes.ChannelDetail(
+        id=channel.public_id,
+        name=channel.name,
+        draining=channel.draining,
+        events_channel=told,
+        stream=channel.stream,
+        changed_at=rfc3339(channel.updated_us),
+        consumers=hanging.consumers,
+        messages=hanging.messages,
+        scheduled=hanging.scheduled,
+        jobs={state.name: hanging.jobs[state] for state in State},
+    )
+    return reply(shape, headers={"ETag": f'"{channel.updated_us}"'})
+
+
+async def patch_channel(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    body = await read_json(request, shapes.ChannelPatch)
+    channel_id = request.path_params["channelId"]
+    if body.events_channel is not None:
+        require_scope(request, "admin", channel_id)
+        require_scope(request, "admin", body.events_channel or channel_id)
+
+    if body.stream is not None:
+        require_scope(request, "admin", channel_id)
+        body.stream.check()
+        await streams_of(runtime.streams).check(body.stream)
+
+    def write(tx: Tx) -> None:
+        if body.stream is not None:
+            streamed.set_stream(tx, channel_id, body.stream, tx.now_us())
+        if body.draining is not None:
+            definitions.drain_channel(tx, channel_id, body.draining, tx.now_us())
+        if body.events_channel is not None:
+            told = body.events_channel or None
+            definitions.tell_channel(tx, channel_id, told, tx.now_us())
+
+    stream = None if body.stream is None else body.stream.name
+    wanted = {
+        "draining": body.draining,
+        "events_channel": body.events_channel,
+        "stream": stream,
+    }
+    detail = ", ".join(f"{name}: {value}" for name, value in wanted.items() if value is not None)
+    await runtime.database.write(recorded(request, write, detail))
+    return await get_channel(runtime, request)
+
+
+_PATH: Final = "/v2/channel/{channelId}"
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path=_PATH,
+        handler=get_channel,
+        summary="A channel with what hangs on it",
+        answers={200: shapes.ChannelDetail},
+        tag="definitions",
+        admin=True,
+        legacy=False,
+        errors=(401, 403, 404),
+    ),
+    Endpoint(
+        method="PATCH",
+        path=_PATH,
+        handler=patch_channel,
+        summary="Drain a channel, or end that; name the channel that is told what happens to its jobs, "
+        "or the stream in which it lives",
+        body=shapes.ChannelPatch,
+        answers={200: shapes.ChannelDetail},
+        tag="definitions",
+        admin=True,
+        scopes=("operate",),
+        audited=True,
+        legacy=False,
+        errors=(400, 401, 403, 404, 409, 413, 503),
+    ),
+)

@@ -1,0 +1,179 @@
+"""API keys, made, listed and revoked; and the audit log."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ... import ids, limits
+from ...errors import bad_request
+from ...models import rfc3339
+from ...runtime.runtime import Runtime
+from ...service import keys, reads
+from ...store import Row
+from ..request.access import recorded
+from ..request.endpoint import Endpoint, Parameter, reply
+from ..request.incoming import paging, read_json, require_admin, seconds_between
+from ..request.links import list_links
+from . import access_shapes as shapes
+
+__all__ = ["ENDPOINTS"]
+
+
+async def make_key(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    body = await read_json(request, shapes.KeyBody)
+    valid_s = body.expires_in_seconds
+    if valid_s is not None:
+        seconds_between(valid_s, limits.KEY_S_MIN, limits.KEY_S_MAX, "expires_in_seconds")
+    key_id, key = ids.new_key()
+    row = await runtime.database.write(
+        recorded(
+            request,
+            lambda tx: keys.insert_key(
+                tx,
+                key_id,
+                key,
+                name=body.name,
+                scopes=body.scopes,
+                channels=body.channels,
+                valid_s=valid_s,
+                now=tx.now_us(),
+            ),
+            f"key {key_id} for {' '.join(body.scopes)} in {' '.join(body.channels)}",
+        )
+    )
+    return reply(shapes.KeyMade(**_shown(row), key=key), 201)
+
+
+async def list_keys(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    asked = paging(runtime, request, "keys")
+    found = await runtime.database.read(
+        lambda tx: reads.page(tx, runtime.cursors, "keys", "keys", asked, limits.PAGE_SIZE)
+    )
+    shown = [shapes.KeyShape(**_shown(row)) for row in found.rows]
+    return reply(shapes.Keys(shown, list_links(request.url.path, found)))
+
+
+async def revoke_key(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    key_id = request.path_params["keyId"]
+    await runtime.database.write(
+        recorded(request, lambda tx: keys.revoke_key(tx, key_id, tx.now_us()))
+    )
+    runtime.keys.forget(key_id)
+    return Response(status_code=204)
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    def at(column: str) -> str | None:
+        return None if row[column] is None else rfc3339(row[column])
+
+    key = keys.key_of(row)
+    return {
+        "id": key.key_id,
+        "name": key.name,
+        "scopes": list(key.scopes),
+        "channels": list(key.channels),
+        "created_at": rfc3339(row["created_us"]),
+        "expires_at": at("expires_us"),
+        "revoked_at": at("revoked_us"),
+        "last_used_at": at("last_used_us"),
+    }
+
+
+async def list_audit(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    given = {name: text for name in ("key", "channel") if (text := request.query_params.get(name))}
+    if len(given) > 1:
+        raise bad_request("two_filters", "a key, or a channel, but not both", "channel")
+    for name, value in given.items():
+        ids.check_id(value, name)
+    query, values = "audit", {}
+    for name, value in given.items():
+        query, values = f"audit_of_{name}", {f"{name}_id": value}
+    scope = f"{query} {values}"
+    asked = paging(runtime, request, scope)
+    found = await runtime.database.read(
+        lambda tx: reads.page(tx, runtime.cursors, scope, query, asked, limits.PAGE_SIZE, **values)
+    )
+    shown = [
+        shapes.AuditEntry(
+            at=rfc3339(row["at_us"]),
+            who=row["who"],
+            key=row["key_id"],
+            action=row["action"],
+            object=row["object"],
+            channel=row["channel_id"],
+            address=row["address"],
+            request_id=row["request_id"],
+            result=row["result"],
+            detail=row["detail"],
+        )
+        for row in found.rows
+    ]
+    return reply(shapes.AuditEntries(shown, list_links(request.url.path, found, **given)))
+
+
+_CURSORS: Final = (Parameter("next", "cursor"), Parameter("previous", "cursor"))
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="POST",
+        path="/v2/keys",
+        handler=make_key,
+        summary="Make an API key with scopes, for channels; it is shown once",
+        body=shapes.KeyBody,
+        answers={201: shapes.KeyMade},
+        tag="access",
+        admin=True,
+        legacy=False,
+        audited=True,
+        errors=(400, 401, 403, 409, 413),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v2/keys",
+        handler=list_keys,
+        summary="The API keys, newest first; none is shown itself",
+        answers={200: shapes.Keys},
+        parameters=_CURSORS,
+        tag="access",
+        admin=True,
+        legacy=False,
+        scopes=("admin",),
+        errors=(400, 401, 403),
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/v2/key/{keyId}",
+        handler=revoke_key,
+        summary="Revoke an API key",
+        answers={204: None},
+        tag="access",
+        admin=True,
+        legacy=False,
+        audited=True,
+        errors=(401, 403, 404),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v2/audit",
+        handler=list_audit,
+        summary="Who changed what, from where, with which result; newest first",
+        answers={200: shapes.AuditEntries},
+        parameters=(
+            Parameter("key", "what the API key of this id did"),
+            Parameter("channel", "what was done in this channel"),
+            *_CURSORS,
+        ),
+        tag="access",
+        admin=True,
+        legacy=False,
+        scopes=("admin",),
+        errors=(400, 401, 403),
+    ),
+)

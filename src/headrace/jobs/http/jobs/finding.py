@@ -1,0 +1,279 @@
+"""Finding the jobs of a channel, of either type of consumer, and cancelling them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ... import ids, limits
+from ...errors import bad_request
+from ...matching.payloads import check_paths, read_paths
+from ...models import rfc3339
+from ...runtime import counting
+from ...runtime.runtime import Runtime
+from ...service import consumers, finding, reads
+from ...service.finding import Cancelled, Filter
+from ...states import Hold, State
+from ...store import Row, Tx
+from .. import shapes
+from ..request.access import recorded
+from ..request.endpoint import CHANNEL_TOKENS, CONSUMER_TOKENS, Endpoint, Parameter, reply
+from ..request.incoming import (
+    consumer_tokens,
+    is_admin,
+    number_between,
+    paging,
+    read_json,
+    require_admin,
+    require_reader,
+    seconds_between,
+)
+from ..request.links import list_links
+from . import job_shapes
+from .progress import progress_of
+
+__all__ = ["ENDPOINTS", "blocked_by"]
+
+_AGE_S_MAX: Final = 100 * 366 * 86_400
+_UNFINISHED: Final = (State.QUEUED, State.INFLIGHT)
+_BEGIN: Final = reads.Paging().at
+
+
+async def find_jobs(runtime: Runtime, request: Request) -> Response:
+    query, channel_id = request.query_params, request.path_params["channelId"]
+    age_s = number_between(query.get("older_than_seconds"), 0, 0, _AGE_S_MAX, "older_than_seconds")
+    states = _states(query.getlist("state"), tuple(State))
+    given = {name: query[name] for name in ("consumer", "message") if query.get(name)}
+    for name, value in given.items():
+        ids.check_id(value, name)
+    if query.get("state"):
+        given["state"] = ",".join(state.name for state in states)
+    if age_s:
+        given["older_than_seconds"] = str(age_s)
+    texts = query.getlist("payload")
+    payload = read_paths(texts, "payload")
+    scope = f"jobs {channel_id} {sorted(given.items())} {sorted(texts) if texts else ''}".strip()
+
+    def read(tx: Tx) -> tuple[finding.Found, reads.Page]:
+        channel = require_reader(runtime, request, tx)
+        asked = paging(runtime, request, scope)
+        wanted = Filter(
+            given.get("consumer"),
+            given.get("message"),
+            states,
+            tx.now_us() - age_s * 1_000_000 if age_s else None,
+            payload,
+        )
+        found = finding.find(tx, channel["seq"], wanted, asked, limits.PAGE_SIZE)
+        if payload:
+            return found, reads.page_until(runtime.cursors, scope, found.rows, asked, found.at)
+        return found, reads.page_of(runtime.cursors, scope, found.rows)
+
+    found, page = await runtime.database.read(read)
+    base = f"/v2/channel/{channel_id}/consumer"
+    shown = [
+        _shown(row, found.consumers[row["consumer_seq"]], base, found.blockers.get(row["seq"]))
+        for row in found.rows
+    ]
+    kept = {**given, "payload": texts} if texts else given
+    return reply(job_shapes.FoundJobs(shown, list_links(request.url.path, page, **kept)))
+
+
+def _states(named: list[str], default: tuple[State, ...]) -> tuple[State, ...]:
+    """The states of a comma separated list; 400 for any other word."""
+    words = [word for text in named for word in text.split(",") if word]
+    unknown = [word for word in words if word not in State.__members__]
+    if unknown:
+        raise bad_request("unknown_state", f"accepted are {', '.join(State.__members__)}", "state")
+    return tuple(dict.fromkeys(State[word] for word in words)) or default
+
+
+def _shown(row: Row, consumer_id: str, base: str, blocker: Row | None) -> job_shapes.FoundJob:
+    waits = row["state"] == State.QUEUED
+    return job_shapes.FoundJob(
+        id=str(row["seq"]),
+        consumer=consumer_id,
+        message=row["message_id"],
+        state=State(row["state"]).name,
+        waits_for=Hold(row["hold"]).name if waits else None,
+        blocked_by=blocked_by(blocker),
+        priority=row["priority"],
+        retries=row["retries"],
+        claims=row["claims"],
+        created_at=rfc3339(row["created_us"]),
+        changed_at=rfc3339(row["changed_us"]),
+        due_at=rfc3339(row["due_us"]) if waits else None,
+        last_error=row["last_error"],
+        cancelled_at=None if row["cancelled_us"] is None else rfc3339(row["cancelled_us"]),
+        progress=progress_of(row),
+        url=f"{base}/{consumer_id}/job/{row['seq']}",
+    )
+
+
+def blocked_by(blocker: Row | None) -> shapes.Blocker | None:
+    """How the job is shown that has the ordering key which another one waits for."""
+    if blocker is None:
+        return None
+    waits = blocker["state"] == State.QUEUED
+    return shapes.Blocker(
+        id=str(blocker["by_seq"]),
+        state=State(blocker["state"]).name,
+        due_at=rfc3339(blocker["due_us"]) if waits else None,
+        last_error=blocker["last_error"],
+    )
+
+
+async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
+    if "x-broker-consumer-token" not in request.headers:
+        require_admin(runtime, request)
+    body = await read_json(request, job_shapes.CancelBody)
+    states = _states(body.states, _UNFINISHED)
+    if set(states) - set(_UNFINISHED):
+        raise bad_request("unknown_state", "QUEUED and INFLIGHT can be cancelled", "states")
+    age_s = seconds_between(body.older_than_seconds, 0, _AGE_S_MAX, "older_than_seconds")
+    given = body.consumer or body.message or body.states or age_s or body.payload
+    if body.job is None and not given:
+        raise bad_request(
+            "no_filter",
+            "name a job, or a consumer, a message, states, an age or payloads; `states` with both is all",
+            "body",
+        )
+    check_paths(body.payload, "payload")
+    if body.job is not None and body.payload:
+        raise bad_request("two_filters", "a job, or payloads, but not both", "payload")
+    for name, value in (("consumer", body.consumer), ("message", body.message)):
+        if value is not None:
+            ids.check_id(value, name)
+    job = None if body.job is None else ids.job_number(body.job)
+    total, at = _Total(), _BEGIN
+    until_us: int | None = None
+
+    def carry_out(tx: Tx) -> tuple[Cancelled, int | None]:
+        channel_seq, now = _canceller(runtime, request, tx, body.consumer), tx.now_us()
+        until = (now - round(age_s * 1e6) if until_us is None else until_us) if age_s else None
+        wanted = Filter(body.consumer, body.message, states, until, body.payload)
+        if job is not None:
+            return finding.cancel_job(
+                tx, channel_seq, job, body.consumer, now, dry_run=body.dry_run
+            ), until
+        some = finding.count_some if body.dry_run else finding.cancel_some
+        return some(tx, channel_seq, wanted, at, now), until
+
+    following: int | None = at
+    while following is not None:
+        at = following
+        begins = following == _BEGIN and not body.dry_run
+        work = recorded(request, carry_out, _detail(body)) if begins else carry_out
+        cancelled, until_us = await runtime.database.write(work)
+        total.add(cancelled)
+        following = cancelled.at
+        if not body.dry_run:
+            counting.count_cancelled(
+                runtime.metrics, request.path_params["channelId"], cancelled.waiting
+            )
+    if total.count and not body.dry_run:
+        await _tell(runtime, request.path_params["channelId"], body.consumer, total)
+    return reply(
+        job_shapes.CancelledJobs(
+            waiting=total.waiting.total(),
+            running=total.running.total(),
+            consumers=dict(sorted((total.waiting + total.running).items())),
+            dry_run=body.dry_run,
+        )
+    )
+
+
+def _detail(body: job_shapes.CancelBody) -> str:
+    """Which jobs were meant, for the audit log, which has nothing of payloads but the paths."""
+    wanted = {**msgspec.to_builtins(body), "payload": " ".join(sorted(body.payload))}
+    return ", ".join(f"{name}: {value}" for name, value in wanted.items() if value)
+
+
+class _Total:
+    """The slices together."""
+
+    def __init__(self) -> None:
+        self.waiting, self.running = Counter[str](), Counter[str]()
+
+    def add(self, cancelled: Cancelled) -> None:
+        self.waiting.update(cancelled.waiting)
+        self.running.update(cancelled.running)
+
+    @property
+    def count(self) -> int:
+        return self.waiting.total() + self.running.total()
+
+
+def _canceller(runtime: Runtime, request: Request, tx: Tx, consumer: str | None) -> int:
+    """The channel, for an administrator, or for whoever has the tokens of the consumer that is named."""
+    channel_id = request.path_params["channelId"]
+    if not is_admin(runtime, request):
+        if consumer is None:
+            raise bad_request(
+                "consumer_missing", "without the admin token, name the consumer", "consumer"
+            )
+        consumers.authorised_consumer(tx, channel_id, consumer, *consumer_tokens(request))
+    return int(require_reader(runtime, request, tx)["seq"])
+
+
+async def _tell(runtime: Runtime, channel: str, consumer: str | None, total: _Total) -> None:
+    detail = f"{total.waiting.total()} waiting and {total.running.total()} running jobs cancelled"
+    await runtime.database.write(
+        lambda tx: tx.run(
+            "insert_event",
+            now=tx.now_us(),
+            kind="jobs_cancelled",
+            channel_id=channel,
+            consumer_id=consumer,
+            detail=detail,
+        )
+    )
+    runtime.metrics.add("jobs_events_total", kind="jobs_cancelled")
+
+
+_FILTERS: Final = (
+    Parameter("consumer", "jobs of this consumer"),
+    Parameter("message", "jobs of this message"),
+    Parameter("state", "QUEUED, INFLIGHT, DELIVERED, DEAD; several separated by commas"),
+    Parameter("older_than_seconds", "jobs made at least so long ago", type="integer"),
+    Parameter(
+        "payload", "PATH=PATTERN, such as $.order.id=7: of messages with this value; repeatable"
+    ),
+    Parameter("next", "cursor"),
+    Parameter("previous", "cursor"),
+)
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/v2/channel/{channelId}/jobs",
+        handler=find_jobs,
+        summary="The jobs of a channel, of push and pull consumers, newest first",
+        answers={200: job_shapes.FoundJobs},
+        parameters=_FILTERS,
+        tokens=CHANNEL_TOKENS,
+        admin=True,
+        tag="jobs",
+        legacy=False,
+        errors=(400, 401, 403, 404),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v2/channel/{channelId}/jobs/cancel",
+        handler=cancel_jobs,
+        summary="Cancel a job, or all that are waiting or running and match",
+        body=job_shapes.CancelBody,
+        answers={200: job_shapes.CancelledJobs},
+        tokens=CONSUMER_TOKENS,
+        admin=True,
+        scopes=("operate",),
+        audited=True,
+        tag="jobs",
+        legacy=False,
+        errors=(400, 401, 403, 404, 409, 413),
+    ),
+)

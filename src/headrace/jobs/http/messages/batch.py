@@ -1,0 +1,227 @@
+"""Publishing many messages with one request: one transaction, all or none."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ... import ids, limits
+from ...errors import JobsError, bad_request
+from ...matching.filters import SUBJECT, checked_subject
+from ...matching.unique import key_of
+from ...models import RESERVED_HEADERS, RESERVED_PREFIXES, NewMessage, Published
+from ...runtime.runtime import Runtime
+from ...service import publishing
+from ...service.joined import store_plain
+from ...service.streamed import refuse_message
+from ...store import Row, Tx
+from .. import shapes
+from ..request import access
+from ..request.endpoint import PRODUCER_TOKENS, Endpoint, reply
+from ..request.incoming import header, moment_us, read_json
+from .streamed import publish_to_stream
+
+__all__ = ["ENDPOINTS", "At", "message_of"]
+
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
+_FIELDS: Final = {
+    "X-Broker-Message-ID": "id",
+    "X-Broker-Message-Priority": "priority",
+    "X-Broker-Ordering-Key": "ordering_key",
+    "X-Broker-Scheduled-For": "scheduled_for",
+    "X-Broker-Metadata-Headers": "headers",
+    "Idempotency-Key": "idempotent",
+    "Content-Type": "content_type",
+    "body": "payload",
+}
+
+
+async def publish_batch(runtime: Runtime, request: Request) -> Response:
+    channel_id = request.path_params["channelId"]
+    tokens = (
+        header(request, "x-broker-channel-token"),
+        header(request, "x-broker-producer-id"),
+        header(request, "x-broker-producer-token"),
+    )
+    # The tokens are checked before a large body is read.
+    granted = access.key_of(request) is not None
+    asking = await runtime.database.read(
+        lambda tx: publishing.publisher(tx, channel_id, *tokens, granted=granted)
+    )
+    body = await read_json(request, shapes.BatchBody, bytes_max=limits.BATCH_BYTES_MAX)
+    if not 1 <= len(body.messages) <= limits.BATCH_MAX:
+        raise bad_request(
+            "invalid_batch", f"1 to {limits.BATCH_MAX} messages are accepted", "messages"
+        )
+    messages = [
+        message_of(f"messages[{number}]", given) for number, given in enumerate(body.messages)
+    ]
+
+    def write(tx: Tx) -> list[Published]:
+        allowed = publishing.publisher(tx, channel_id, *tokens, granted=granted)
+        publishing.refuse_streamed(allowed)
+        now = tx.now_us()
+        for number, message in enumerate(messages):
+            with At(f"messages[{number}]"):
+                publishing.check_message(message, runtime.options, now)
+        if all(message.ordering_key is None and message.unique is None for message in messages):
+            return _stored(tx, allowed, messages, [given.idempotent for given in body.messages])
+        seq = allowed["channel_seq"]
+        publishing.lock_all(tx, seq, messages)
+        published = []
+        for number, message in enumerate(messages):
+            with At(f"messages[{number}]"):
+                replay = body.messages[number].idempotent
+                published.append(
+                    publishing.broadcast(
+                        tx,
+                        seq,
+                        allowed["producer_seq"],
+                        message,
+                        now,
+                        replay=replay,
+                        filtered=bool(allowed["filtered"]),
+                    )
+                )
+        return published
+
+    published = None
+    if asking["stream"] is not None:
+        published = await _to_stream(runtime, asking, messages, body)
+    if published is None:
+        published = await runtime.database.write(write)
+    new = [one for one in published if not one.replayed]
+    if new:
+        runtime.metrics.add("jobs_published_total", len(new), channel=channel_id)
+        runtime.metrics.add("jobs_enqueued_total", sum(one.jobs for one in new), channel=channel_id)
+    shown = [
+        shapes.PublishedBody(one.message_id, one.jobs, one.scheduled, one.replayed, one.duplicate)
+        for one in published
+    ]
+    return reply(shapes.PublishedBatch(shown), 201 if new else 200)
+
+
+async def _to_stream(
+    runtime: Runtime, asking: Row, messages: list[NewMessage], body: shapes.BatchBody
+) -> list[Published] | None:
+    """Publish to the stream in which the channel lives. All are checked before the first is published."""
+    for number, message in enumerate(messages):
+        with At(f"messages[{number}]"):
+            publishing.check_message(message, runtime.options, runtime.now_us())
+            refuse_message(message)
+    return await publish_to_stream(
+        runtime, asking, messages, [given.idempotent for given in body.messages]
+    )
+
+
+def _stored(
+    tx: Tx, allowed: Row, messages: list[NewMessage], replays: list[bool]
+) -> list[Published]:
+    """Store messages without keys by a few statements for all of them; the first that is refused is told."""
+    published = []
+    for number, outcome in enumerate(store_plain(tx, allowed, messages, replays, tx.now_us())):
+        if outcome.error is not None:
+            with At(f"messages[{number}]"):
+                raise outcome.error
+        published.append(outcome.value)
+    return published
+
+
+class At:
+    """A refusal within it names the message by ``where`` it is in the body."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, JobsError) and error.field is not None:
+            field = f"{self._where}.{_FIELDS.get(error.field, error.field)}"
+            raise JobsError(error.status, error.code, error.message, field) from error
+
+
+def message_of(where: str, given: shapes.BatchMessage) -> NewMessage:
+    """The message that is given at ``where`` in the body; 400 for one that cannot be."""
+    with At(where):
+        if given.idempotent and given.id is None:
+            raise bad_request("id_missing", "an idempotent message needs an id", "id")
+        _check_headers(given)
+        payload = _payload(given)
+        headers = dict(given.headers)
+        if given.subject is not None:
+            headers[SUBJECT] = checked_subject(given.subject, "subject")
+        return NewMessage(
+            payload=payload,
+            content_type=given.content_type,
+            message_id=None if given.id is None else ids.check_id(given.id, "id"),
+            priority=given.priority,
+            headers=headers,
+            unique=None
+            if given.unique is None
+            else key_of(
+                given.unique,
+                "unique",
+                payload=payload,
+                content_type=given.content_type,
+                ordering_key=given.ordering_key or None,
+                headers=headers,
+            ),
+            ordering_key=given.ordering_key or None,
+            scheduled_us=None
+            if given.scheduled_for is None
+            else moment_us(given.scheduled_for, "scheduled_for", "invalid_schedule"),
+        )
+
+
+def _payload(given: shapes.BatchMessage) -> bytes:
+    if given.encoding is None:
+        return given.payload.encode()
+    if given.encoding != "base64":
+        raise bad_request("unknown_encoding", "base64 is accepted, or none", "encoding")
+    try:
+        return base64.b64decode(given.payload.encode(), validate=True)
+    except binascii.Error as error:
+        raise bad_request("malformed_payload", f"this is no base64: {error}", "payload") from None
+
+
+def _check_headers(given: shapes.BatchMessage) -> None:
+    """What an endpoint is sent as headers must be such."""
+    for name, value in {**given.headers, "Content-Type": given.content_type}.items():
+        field = "content_type" if name == "Content-Type" else "headers"
+        lower = name.lower()
+        if not _HEADER_NAME.match(name):
+            raise bad_request("invalid_header", f"{name!r} is no name of a header", field)
+        if field == "headers" and (
+            lower in RESERVED_HEADERS or lower.startswith(RESERVED_PREFIXES)
+        ):
+            raise bad_request("reserved_header", f"the header {name} is the service's own", field)
+        try:
+            value.encode("latin-1")
+        except UnicodeEncodeError:
+            raise bad_request(
+                "invalid_header", f"{name} has characters that no header has", field
+            ) from None
+        ids.check_text(value, field, limits.METADATA_BYTES_MAX)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="POST",
+        path="/v2/channel/{channelId}/messages/batch",
+        handler=publish_batch,
+        summary="Broadcast many messages in one transaction: all or none",
+        body=shapes.BatchBody,
+        answers={201: shapes.PublishedBatch, 200: shapes.PublishedBatch},
+        tokens=PRODUCER_TOKENS,
+        tag="messages",
+        legacy=False,
+        errors=(400, 401, 403, 404, 409, 412, 413, 422),
+    ),
+)

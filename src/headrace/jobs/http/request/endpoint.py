@@ -1,0 +1,83 @@
+"""One route, declared once: served by ``app``, described by ``openapi``, checked by the contract tests."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...runtime.runtime import Runtime
+
+__all__ = ["Endpoint", "Handler", "Parameter", "reply"]
+
+Handler = Callable[[Runtime, Request], Awaitable[Response]]
+
+CHANNEL_TOKENS: Final = ("X-Broker-Channel-Token",)
+CONSUMER_TOKENS: Final = ("X-Broker-Channel-Token", "X-Broker-Consumer-Token")
+PRODUCER_TOKENS: Final = (
+    "X-Broker-Channel-Token",
+    "X-Broker-Producer-ID",
+    "X-Broker-Producer-Token",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A query parameter or a header."""
+
+    name: str
+    text: str
+    where: str = "query"
+    type: str = "string"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A method on a path.
+
+    ``body`` is the struct of a JSON body, ``form`` the fields of a form. ``answers`` maps every status of
+    the handler to the struct of its body (``None``: empty, ``str``: text). ``tokens`` are the headers it
+    checks; ``admin`` means that the admin token is required if one is set. ``legacy`` routes are the
+    specification's: their errors are plain text unless the client accepts JSON. ``scopes``: which of them
+    an API key has to have, where it is not what :attr:`needed` says. ``audited``: a change that is written
+    into the audit log, with its refusals.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    answers: Mapping[int, Any]
+    tag: str
+    body: Any = None
+    form: tuple[Parameter, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    tokens: tuple[str, ...] = ()
+    admin: bool = False
+    legacy: bool = True
+    errors: tuple[int, ...] = field(default=())
+    scopes: tuple[str, ...] = ()
+    audited: bool = False
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Which scopes of an API key do, one of them; none: no key is asked for."""
+        if self.scopes:
+            return self.scopes
+        if self.tokens == PRODUCER_TOKENS:
+            return ("publish",)
+        found: tuple[str, ...] = ("consume",) if self.tokens == CONSUMER_TOKENS else ()
+        if self.admin:
+            found += ("operate",) if self.method == "GET" else ("admin",)
+        return found
+
+
+def reply(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON answer."""
+    return Response(
+        msgspec.json.encode(body), status, dict(headers or {}), media_type="application/json"
+    )

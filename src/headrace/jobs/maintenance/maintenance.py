@@ -1,0 +1,244 @@
+"""Background work: expires leases, dispatches scheduled messages, folds counts, enforces retention.
+
+Every process handles leases and schedules: a process skips rows that another one is working on, and nothing
+waits for a dead process. One process leads counts and retention, under its own lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from .. import limits
+from ..errors import JobsError
+from ..runtime import counting
+from ..runtime.runtime import Runtime
+from ..service import calls, publishing, removing, retention, scheduling, upkeep
+from ..store import Tx
+from .archive import Archive
+
+__all__ = ["Maintenance"]
+
+_LOG: Final = logging.getLogger("headrace.jobs.maintenance")
+_TASK: Final = "upkeep"
+_TICK_S: Final = 0.25
+_PAUSE_S: Final = 1.0  # between ticks while nothing is due; no lease is shorter
+_LEAD_S: Final = 10.0
+_RENEW_S: Final = 3.0
+_FOLD_S: Final = 5.0
+_RETAIN_S: Final = 60.0
+_CALLS_S: Final = 10.0
+_SLICES: Final = 10  # of removals in a tick
+
+
+class Maintenance:
+    """``run`` until cancelled. ``retain`` can also be called alone, as ``headrace jobs prune`` does."""
+
+    def __init__(
+        self, runtime: Runtime, keep: retention.Keep | None = None, archive: Archive | None = None
+    ) -> None:
+        self._runtime = runtime
+        self._keep = keep or retention.Keep()
+        self._archive = archive
+        self._calls = calls.Teller(runtime.metrics)
+        self._leads_until_s = 0.0
+        self._last_s: dict[str, float] = {}
+        # A lease, and what is scheduled, is at least so long: nothing that begins meanwhile is overlooked.
+        self._pause_s_max = min(_PAUSE_S, max(_TICK_S, runtime.options.schedule_min_delay_s))
+        self._pause_s = _TICK_S
+
+    def keep(self, keep: retention.Keep) -> None:
+        """Keep data for so long from now on."""
+        self._keep = keep
+
+    async def run(self) -> None:
+        """Tick until cancelled."""
+        while True:
+            await self.tick()
+            await asyncio.sleep(self._pause_s)
+
+    async def tick(self) -> None:
+        """Do the work that is due now. What fails is tried again later; the rest goes on."""
+        attempt = self._runtime.parts.attempt
+        self._pause_s = _TICK_S
+        upcoming = await attempt("upkeep", lambda: self._runtime.database.read(_upcoming))
+        if upcoming is None:
+            self._leads_until_s = 0.0
+            return
+        lease_due, schedule_due, cron_due, removed, left_s = upcoming
+        self._pause_s = min(self._pause_s_max, max(_TICK_S, left_s))
+        if lease_due:
+            await attempt("leases", self._expire)
+        if schedule_due:
+            await attempt("schedules", self._dispatch)
+        if cron_due:
+            await attempt("cron", self._fire)
+        if removed:
+            await attempt("removals", self._remove)
+        if self._is_time("keys", _FOLD_S):
+            await attempt("keys", self._note_keys)
+        if self._is_time("calls", _CALLS_S):
+            await attempt("calls", self._tell_calls)
+        if not await attempt("lead", self._lead):
+            self._leads_until_s = 0.0
+            return
+        for part, every_s, work in (
+            ("counts", _FOLD_S, self._fold),
+            ("retention", _RETAIN_S, self.retain),
+            ("space", _FOLD_S, self._give_back),
+        ):
+            if self._is_time(part, every_s) and await attempt(part, work) is None:
+                self._last_s.pop(part, None)
+
+    async def resign(self) -> None:
+        """Let another process lead at once; if the database is away, it does when our time is over."""
+        node = self._runtime.node
+        try:
+            await self._note_keys()
+            await self._tell_calls()
+        except JobsError as error:
+            _LOG.warning("the last use of API keys, or the last calls, are not stored: %s", error)
+        if self._leads_until_s:
+            self._leads_until_s = 0.0
+            try:
+                await self._runtime.database.write(
+                    lambda tx: tx.run("drop_lead", task=_TASK, holder=node)
+                )
+            except JobsError as error:
+                _LOG.warning("the lead of maintenance ends by itself: %s", error)
+
+    async def _lead(self) -> bool:
+        now_s = self._now_s()
+        if now_s < self._leads_until_s - _LEAD_S + _RENEW_S:
+            return True
+        runtime = self._runtime
+        leads = await runtime.database.write(
+            lambda tx: upkeep.take_lead(tx, _TASK, runtime.node, _LEAD_S, tx.now_us())
+        )
+        self._leads_until_s = now_s + _LEAD_S if leads else 0.0
+        return leads
+
+    def _now_s(self) -> float:
+        return self._runtime.clock.monotonic_ns() / 1e9
+
+    def _is_time(self, what: str, every_s: float) -> bool:
+        now_s = self._now_s()
+        if now_s - self._last_s.get(what, float("-inf")) < every_s:
+            return False
+        self._last_s[what] = now_s
+        return True
+
+    async def _note_keys(self) -> None:
+        """Store when this process's API keys were last used."""
+        await self._runtime.keys.note_used()
+
+    async def _tell_calls(self) -> None:
+        """Add what this process has called since it last told."""
+        items, counted = self._calls.news()
+        if items:
+            await self._runtime.database.write(lambda tx: calls.add(tx, items))
+            self._calls.told(counted)
+
+    async def _remove(self) -> None:
+        """Some slices only: leases must not wait until a large consumer is gone."""
+        for _ in range(_SLICES):
+            if not await self._runtime.database.write(removing.remove_some):
+                return
+
+    async def _give_back(self) -> int:
+        """Give the disk what the database does not need any more."""
+        return await self._runtime.database.write(upkeep.give_back)
+
+    async def _fold(self) -> int:
+        return await self._runtime.database.write(lambda tx: tx.run("fold_counters"))
+
+    async def _expire(self) -> None:
+        runtime, expired = self._runtime, limits.SWEEP_ROWS
+        while expired == limits.SWEEP_ROWS:
+            swept = await runtime.database.write(lambda tx: upkeep.expire_leases(tx, tx.now_us()))
+            expired = swept.expired
+            counting.count_expired(runtime.metrics, swept)
+
+    async def _dispatch(self) -> None:
+        runtime, count = self._runtime, 1
+        while count:
+            dispatched = await runtime.database.write(
+                lambda tx: publishing.dispatch_due(tx, tx.now_us())
+            )
+            count = dispatched.messages
+            if count:
+                runtime.metrics.set("scheduler_lag_seconds", dispatched.late_us / 1e6)
+            for channel, jobs in dispatched.jobs.items():
+                runtime.metrics.add("jobs_enqueued_total", jobs, channel=channel)
+
+    async def _fire(self) -> None:
+        """Some slices only, as of what is removed: a schedule may have missed a great many times."""
+        runtime = self._runtime
+        for _ in range(_SLICES):
+            fired = await runtime.database.write(lambda tx: scheduling.fire_due(tx, tx.now_us()))
+            for channel, count in fired.messages.items():
+                runtime.metrics.add("jobs_published_total", count, channel=channel)
+            for channel, count in fired.jobs.items():
+                runtime.metrics.add("jobs_enqueued_total", count, channel=channel)
+            if not fired.due:
+                return
+
+    async def retain(self) -> retention.Removed:
+        """Archive and remove expired messages. The archive is on disk before anything is removed."""
+        runtime, keep, total = self._runtime, self._keep, retention.Removed()
+        after: int | None = 0
+        while after is not None:
+            after = await self._retain_window(after, total)
+        while True:
+            notes = await runtime.database.write(
+                lambda tx: retention.prune_notes(tx, keep, tx.now_us())
+            )
+            self._count(notes, total)
+            if not any(count >= limits.SWEEP_ROWS for count in notes.rows.values()):
+                return total
+
+    async def _retain_window(self, after: int, total: retention.Removed) -> int | None:
+        keep, database, archived = self._keep, self._runtime.database, self._archive is not None
+
+        def look(tx: Tx) -> tuple[retention.Window, int]:
+            now = tx.now_us()
+            return retention.look(tx, keep, after, now, attempts=archived), now
+
+        window, now = await database.read(look)
+        if window.messages:
+            if self._archive is not None:
+                await asyncio.to_thread(self._archive.write, window)
+            removed = await database.write(
+                lambda tx: retention.remove(tx, keep, window, now, archived=archived)
+            )
+            self._count(removed, total)
+        return window.after
+
+    def _count(self, removed: retention.Removed, total: retention.Removed) -> None:
+        for table, count in removed.rows.items():
+            total.add(table, count)
+            if count:
+                self._runtime.metrics.add("prune_rows_total", count, table=table)
+
+
+def _upcoming(tx: Tx) -> tuple[bool, bool, bool, bool, float]:
+    """Whether a lease has expired, a scheduled message or a schedule is due, something was deleted.
+
+    The last are the seconds until there is something to do.
+    """
+    row = tx.one("next_upkeep_us")
+    if row is None:
+        raise AssertionError("an aggregate has one row")
+    now = tx.now_us()
+    times = [row[column] for column in ("lease_us", "scheduled_us", "cron_us")]
+    lease_due, schedule_due, cron_due = (at is not None and at <= now for at in times)
+    removed = bool(row["removed"])
+    left_us = 0 if removed else min((at - now for at in times if at is not None), default=None)
+    return (
+        lease_due,
+        schedule_due,
+        cron_due,
+        removed,
+        float("inf") if left_us is None else left_us / 1e6,
+    )

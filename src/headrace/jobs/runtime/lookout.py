@@ -1,0 +1,94 @@
+"""Finds jobs whose ring nobody heard, and those that have become due: one look for all who wait.
+
+A ring is heard at once in the process that made the job, and in others by a notice of the database. Nothing
+tells of a job that becomes due, of one that another process put into a SQLite file, or of one that came
+while the connection for notices was broken. So each process asks for its waiters together, once in
+``POLL_S``: no job that has a waiter waits longer than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from .. import limits
+from ..service.consumers import DEFINITIONS
+from ..store import Database, Tx
+from .bell import Bell
+from .parts import Parts
+
+__all__ = ["Lookout"]
+
+_PART: Final = "lookout"
+_PAUSE_S_MIN: Final = 0.01
+
+
+class Lookout:
+    """``run`` until cancelled; rings for those whose jobs are ready."""
+
+    def __init__(self, database: Database, bell: Bell, parts: Parts) -> None:
+        self._database = database
+        self._bell = bell
+        self._parts = parts
+        self._soon = asyncio.Event()
+        self._definitions: tuple[Any, ...] | None = None
+
+    async def run(self) -> None:
+        """Look, and look again, until cancelled."""
+        while True:
+            self._soon.clear()
+            pause_s = await self._parts.attempt(_PART, self.look)
+            try:
+                async with asyncio.timeout(limits.POLL_S if pause_s is None else pause_s):
+                    await self._soon.wait()
+            except TimeoutError:
+                continue
+
+    def look_now(self) -> None:
+        """Rings may have been missed."""
+        self._soon.set()
+
+    async def look(self) -> float:
+        """Ring for what is ready. Returns how long until the next look."""
+        waited = self._bell.consumers()
+        if not waited:
+            return limits.POLL_S
+
+        def read(tx: Tx) -> tuple[list[int], int | None, tuple[Any, ...] | None]:
+            ready, next_us = _ready(tx, [seq for seq in waited if seq != DEFINITIONS])
+            return ready, next_us, _definitions(tx) if DEFINITIONS in waited else None
+
+        ready, left_us, definitions = await self._database.read(read)
+        if definitions is not None and definitions != self._definitions:
+            self._definitions = definitions
+            ready.append(DEFINITIONS)
+        if ready:  # none would be all
+            self._bell.ring(ready)
+        if left_us is None:
+            return limits.POLL_S
+        return min(limits.POLL_S, max(_PAUSE_S_MIN, left_us / 1e6))
+
+
+def _ready(tx: Tx, consumers: Sequence[int]) -> tuple[list[int], int | None]:
+    """Which of ``consumers`` have jobs that can be claimed, and in how many microseconds the next is due."""
+    if not consumers:
+        return [], None
+    now, ready, upcoming = tx.now_us(), [], []
+    for row in tx.all("waiting_jobs", consumers=json.dumps(consumers)):
+        due_us = row["due_us"]
+        if row["ready"] or due_us <= now:
+            ready.append(row["consumer_seq"])
+        else:
+            upcoming.append(due_us - now)
+    return ready, min(upcoming, default=None)
+
+
+def _definitions(tx: Tx) -> tuple[Any, ...]:
+    """Something that is different after any change of a push consumer."""
+    row = tx.one("definitions_stamp")
+    if row is None:
+        raise AssertionError("an aggregate has one row")
+    columns = ("consumers", "newest_us", "versions", "disabled", "failing", "removed", "paused")
+    return tuple(row[column] for column in columns)

@@ -1,0 +1,116 @@
+"""The parts of the service that work by themselves: one that fails is tried again later, counted and shown.
+
+Only what makes the service useless ends it. A full disk under the archive, or one row that nobody can read,
+stops the part that met it, and that part alone: it waits longer after each failure, is named by
+``/health/ready`` and ``/_status``, and counted in the metrics.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from ...clock import Clock
+from ...errors import HeadraceError
+from ..errors import DatabaseUnavailableError
+from ..metrics import Metrics
+
+__all__ = ["Failing", "Parts", "reason_of"]
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger("headrace.jobs")
+_PAUSE_S: Final = 1.0  # after the first failure, and always while the database is away
+_PAUSE_S_MAX: Final = 60.0
+_PAUSE_PASSING_S_MAX: Final = 5.0  # for what passes without anybody's doing
+_PASSING: Final = (HeadraceError, ConnectionError, TimeoutError)
+_REASON_CHARS_MAX: Final = 500
+
+
+@dataclass(slots=True)
+class Failing:
+    """Why a part does not work now.
+
+    Attributes:
+        reason: what it met last.
+        since_us: since when it has failed, microseconds since 1970.
+        tries: how often it was tried since then.
+        again_s: when it is tried next, monotonic seconds.
+    """
+
+    reason: str
+    since_us: int
+    tries: int
+    again_s: float
+
+
+class Parts:
+    """Which parts of this process fail, and when each may be tried again. Used from the event loop only."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self.failing: dict[str, Failing] = {}
+
+    async def attempt(self, part: str, work: Callable[[], Awaitable[T]]) -> T | None:
+        """The result of ``work``; None if it failed, or may not be tried again yet."""
+        if self.wait_s(part) > 0:
+            return None
+        try:
+            result = await work()
+        except Exception as error:
+            self.failed(part, error)
+            return None
+        self.worked(part)
+        return result
+
+    def wait_s(self, part: str) -> float:
+        """How long until ``part`` may be tried again; 0 if it works."""
+        failing = self.failing.get(part)
+        return 0.0 if failing is None else max(0.0, failing.again_s - self._now_s())
+
+    def failed(self, part: str, error: Exception) -> float:
+        """``part`` met ``error``. Returns how long to wait before it is tried again."""
+        reason = reason_of(error)
+        before = self.failing.get(part)
+        if before is None or before.reason != reason:
+            if isinstance(error, (HeadraceError, OSError)):
+                _LOG.warning("%s waits: %s", part, reason)
+            else:
+                _LOG.error("%s failed and is tried again: %s", part, reason, exc_info=error)
+        tries = 1 if before is None else before.tries + 1
+        pause_s = min(_PAUSE_S * 2.0 ** min(tries - 1, 10), _pause_s_max(error))
+        since_us = self._clock.now_ns() // 1000 if before is None else before.since_us
+        self.failing[part] = Failing(reason, since_us, tries, self._now_s() + pause_s)
+        self._metrics.add("jobs_part_failures_total", part=part)
+        self._metrics.set("jobs_part_failing", 1, part=part)
+        return pause_s
+
+    def worked(self, part: str) -> None:
+        """``part`` did its work."""
+        failing = self.failing.pop(part, None)
+        if failing is not None:
+            self._metrics.set("jobs_part_failing", 0, part=part)
+            _LOG.info("%s works again, after %d failures", part, failing.tries)
+
+    def forget(self, part: str) -> None:
+        """There is no ``part`` any more."""
+        if self.failing.pop(part, None) is not None:
+            self._metrics.set("jobs_part_failing", 0, part=part)
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic_ns() / 1e9
+
+
+def _pause_s_max(error: Exception) -> float:
+    if isinstance(error, DatabaseUnavailableError):
+        return _PAUSE_S
+    return _PAUSE_PASSING_S_MAX if isinstance(error, _PASSING) else _PAUSE_S_MAX
+
+
+def reason_of(error: BaseException) -> str:
+    """An error in one line: a known one by its sentence, another with its type."""
+    text = " ".join(str(error).split())[:_REASON_CHARS_MAX]
+    return text if isinstance(error, HeadraceError) else f"{type(error).__name__}: {text}"

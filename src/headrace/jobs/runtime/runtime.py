@@ -1,0 +1,248 @@
+"""The shared state of a running service: the database, the clock, the bell, the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from ...clock import Clock, SystemClock
+from .. import limits
+from ..broker import Streams
+from ..errors import DatabaseUnavailableError, JobsError
+from ..metrics import Metrics
+from ..models import ClaimedJob, Consumer, Options
+from ..service import leases, sealing
+from ..service.auditing import PerMinute
+from ..service.joined_leases import Caller, ClaimOne, claim_all
+from ..service.joined_push import PushClaim, push_claim_all
+from ..service.reads import Cursors
+from ..service.upkeep import make_once
+from ..store import Database, Tx
+from . import counting
+from .bell import Bell
+from .keyring import Keyring
+from .lookout import Lookout
+from .parts import Parts
+from .readiness import WriteProbe
+
+__all__ = ["Runtime"]
+
+T = TypeVar("T")
+Claimed = tuple[Consumer, list[ClaimedJob]]
+
+_LOG: Final = logging.getLogger("headrace.jobs")
+
+
+@dataclass
+class Runtime:
+    """One process of the service. ``start`` opens the database; ``close`` closes it."""
+
+    database: Database
+    options: Options = field(default_factory=Options)
+    clock: Clock = field(default_factory=SystemClock)
+    random: Callable[[], float] = random.random
+    bell: Bell = field(default_factory=Bell)
+    metrics: Metrics = field(default_factory=Metrics)
+    node: str = field(default_factory=lambda: secrets.token_hex(4))
+    streams: Streams | None = None
+    streamed: set[str] = field(default_factory=set)
+    admin_token: str | None = field(default=None, repr=False)
+    draining: asyncio.Event = field(default_factory=asyncio.Event)
+
+    cursors: Cursors = field(init=False, repr=False)
+    parts: Parts = field(init=False, repr=False)
+    probe: WriteProbe = field(init=False, repr=False)
+    keys: Keyring = field(init=False, repr=False)
+    refusals: PerMinute = field(init=False, repr=False)
+    _lookout: Lookout = field(init=False, repr=False)
+    _looking: asyncio.Task[None] | None = field(default=None, init=False, repr=False)
+    _returning: set[asyncio.Task[Any]] = field(default_factory=set, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.parts = Parts(self.metrics, self.clock)
+        self.probe = WriteProbe(self.database, self.clock)
+        self.keys = Keyring(self.database, self.clock)
+        self.refusals = PerMinute(limits.AUDIT_REFUSALS_PER_MINUTE, self.clock)
+        self._lookout = Lookout(self.database, self.bell, self.parts)
+
+    async def start(self) -> None:
+        """Open the database. The key of the cursors is created once and shared by all processes."""
+        self.database.on_ring(self._rung)
+        await self.database.start()
+
+        try:
+            await self._check_secrets()
+        except BaseException:
+            await self.database.close()
+            raise
+        made = secrets.token_hex(32)
+        key = await self.database.write(lambda tx: make_once(tx, "cursor_key", made))
+        self.cursors = Cursors(bytes.fromhex(key))
+        self._looking = asyncio.create_task(self._lookout.run(), name="jobs-lookout")
+
+    async def _check_secrets(self) -> None:
+        """Raise ConfigurationError if a key is missing; seal what is not sealed with the first one."""
+        await self.database.read(sealing.check_keys)
+        after: int | None = 0
+        while after is not None:
+            _, after = await self.database.write(lambda tx, a=after: sealing.seal_some(tx, a))  # type: ignore[misc]
+
+    async def close(self) -> None:
+        """Close the database, after work in progress is finished."""
+        self.draining.set()
+        self.bell.ring(())
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        while self._returning:
+            await asyncio.gather(*self._returning, return_exceptions=True)
+        await self.probe.close()
+        if self.streams is not None:
+            await self.streams.close()
+        await self.database.close()
+
+    def _rung(self, consumers: Sequence[int]) -> None:
+        """The database tells of jobs; of none in particular if it may have missed some."""
+        if consumers:
+            self.bell.ring(consumers)
+        else:
+            self._lookout.look_now()
+
+    def now_us(self) -> int:
+        """Microseconds since 1970 by this process's clock: for signatures and logs.
+
+        Times that other processes act upon come from the database's clock, :meth:`Tx.now_us`.
+        """
+        return self.clock.now_ns() // 1000
+
+    async def claim(
+        self,
+        consumer: Consumer,
+        n: int,
+        lease_s: float,
+        check: Callable[[Tx], None] | None = None,
+    ) -> list[ClaimedJob]:
+        """Claim ready jobs, without waiting; none if ``check`` raises."""
+        begun = self.clock.monotonic_ns()
+
+        def work(tx: Tx) -> list[ClaimedJob]:
+            if check is not None:
+                check(tx)
+            return leases.claim(tx, consumer, n, lease_s, tx.now_us())
+
+        jobs = await self.database.write(work)
+        self._count_claimed(begun, consumer, jobs)
+        return jobs
+
+    async def claim_to_push(self, wanted: PushClaim) -> list[ClaimedJob]:
+        """The same for a push lane; what others ask at the same time goes with it."""
+        begun = self.clock.monotonic_ns()
+        jobs: list[ClaimedJob] = await self.database.write_together(push_claim_all, wanted)
+        self._count_claimed(begun, wanted.consumer, jobs)
+        return jobs
+
+    async def claim_for(self, caller: Caller, n: int, lease_s: float) -> Claimed:
+        """The same for a worker, and its consumer; what other workers ask at the same time goes with it."""
+        if (
+            n > 1
+        ):  # enough for a transaction of its own; who asks is looked up beside the one that writes
+            asking = await self.database.read(caller.consumer)
+            return asking, await self.claim(asking, n, lease_s)
+        begun = self.clock.monotonic_ns()
+        consumer, jobs = await self.database.write_together(claim_all, ClaimOne(caller, lease_s))
+        self._count_claimed(begun, consumer, jobs)
+        return consumer, jobs
+
+    def _count_claimed(self, begun_ns: int, consumer: Consumer, jobs: list[ClaimedJob]) -> None:
+        if jobs:
+            seconds = (self.clock.monotonic_ns() - begun_ns) / 1e9
+            self.metrics.observe("jobs_claim_duration_seconds", seconds)
+            counting.count_claimed(self.metrics, consumer, len(jobs))
+
+    async def claim_or_wait(
+        self,
+        again: Callable[[], Coroutine[Any, Any, Claimed]],
+        consumer_seq: int,
+        wait_s: float,
+        left: Callable[[], Coroutine[Any, Any, None]],
+    ) -> list[ClaimedJob]:
+        """Repeat ``again`` until it returns jobs, ``wait_s`` are over, or the service drains.
+
+        Nothing is claimed for a client that ``left``: its jobs would have to wait for their leases to
+        expire. What was claimed meanwhile, for it or for a caller that was cancelled, is given back at once.
+        """
+        end = self.clock.monotonic_ns() + round(wait_s * 1e9)
+        gone = asyncio.create_task(left())
+        try:
+            with self.bell.ear(consumer_seq) as ear:
+                gone.add_done_callback(lambda _: ear.wake())
+                while True:
+                    consumer, jobs = await self._claim_again(again, consumer_seq)
+                    if jobs and gone.done():
+                        await self.give_back(consumer, jobs)
+                        return []
+                    left_s = (end - self.clock.monotonic_ns()) / 1e9
+                    if jobs:
+                        # There may be more jobs than one client could take: wake the next one.
+                        self.bell.ring([consumer_seq])
+                        return jobs
+                    if left_s <= 0 or self.draining.is_set():
+                        return []
+                    await ear.wait(left_s)
+                    if gone.done():
+                        # The jobs that woke this client, if there are any, are for another one.
+                        self.bell.ring([consumer_seq])
+                        return []
+        finally:
+            gone.cancel()
+
+    async def give_back(self, consumer: Consumer, jobs: Sequence[ClaimedJob]) -> None:
+        """Let others have these jobs, which nobody knows of; if the database is away, after their leases."""
+        held = [leases.Held(job.seq, job.lease) for job in jobs]
+        try:
+            results = await self.database.write(
+                lambda tx: leases.release(tx, consumer, held, 0.0, tx.now_us())
+            )
+        except JobsError as error:
+            _LOG.warning(
+                "%d jobs of a client that left wait for their leases: %s", len(jobs), error
+            )
+        else:
+            self.count_results(consumer, "released", results)
+
+    def _unwanted(self, asking: asyncio.Task[Claimed]) -> None:
+        """Whoever asked was cancelled meanwhile."""
+        if asking.cancelled() or asking.exception() is not None or not asking.result()[1]:
+            return
+        returning = asyncio.create_task(self.give_back(*asking.result()), name="jobs-give-back")
+        self._returning.add(returning)
+        returning.add_done_callback(self._returning.discard)
+
+    async def _claim_again(
+        self, again: Callable[[], Coroutine[Any, Any, Claimed]], consumer_seq: int
+    ) -> Claimed:
+        asking = asyncio.create_task(again())
+        self._returning.add(asking)  # until it is over, there may be something to give back
+        asking.add_done_callback(self._returning.discard)
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            asking.add_done_callback(self._unwanted)
+            raise
+        except DatabaseUnavailableError:
+            raise
+        except JobsError:
+            # The consumer has changed: the others who wait for its jobs are refused, too.
+            self.bell.ring([consumer_seq])
+            raise
+
+    def count_results(
+        self, consumer: Consumer, outcome: str, results: Sequence[leases.Result]
+    ) -> None:
+        """Count claims that ended; rejected items are counted as such."""
+        counting.count_results(self.metrics, consumer, outcome, results)

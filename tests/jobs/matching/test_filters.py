@@ -1,0 +1,257 @@
+"""Which messages become jobs of a consumer: filters by subject and headers."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.cli import main
+from headrace.jobs.client import AsyncJobsClient, OutgoingMessage
+from headrace.jobs.config.seeds import Seeds, apply_seeds
+from headrace.jobs.http import create_app
+from headrace.jobs.matching.filters import SUBJECT, MessageFilter, compiled, fits
+from headrace.jobs.models import NewMessage, Options
+from headrace.jobs.service import publishing
+from jobs_contract import ContractTransport
+from jobs_world import PRODUCER, World
+
+TOKENS: dict[str, Any] = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
+
+
+async def set_filter(world: World, expect: int = 200, /, **wanted: Any) -> Any:
+    response = await world.http.patch(
+        "/v2/channel/c/consumer/k", json={"settings": {"filter": wanted}}
+    )
+    assert response.status_code == expect, response.text
+    return response.json()
+
+
+async def payloads(world: World, consumer: str = "k") -> list[str]:
+    return [job["Message"]["Payload"] for job in await world.queued(100, consumer)]
+
+
+async def test_a_message_becomes_a_job_of_those_whose_filter_it_fits(world: World) -> None:
+    await world.consumer("all", type="pull", token="kt")
+    await set_filter(world, subjects=["orders.eu.*", "refunds.>"])
+    subjects = ("orders.eu.1", "orders.us.2", "refunds.3.4", "orders.eu", None)
+    for subject in subjects:
+        named = {} if subject is None else {"X-Broker-Subject": subject}
+        response = await world.http.post(
+            "/v2/channel/c/messages", content=str(subject), headers={**PRODUCER, **named}
+        )
+        assert response.json()["jobs"] == (2 if subject in ("orders.eu.1", "refunds.3.4") else 1)
+    assert await payloads(world) == ["orders.eu.1", "refunds.3.4"]
+    assert await payloads(world, "all") == [str(subject) for subject in subjects]
+    (job,) = await world.claim(1)
+    assert job["message"]["headers"] == {SUBJECT: "orders.eu.1"}
+
+
+async def test_each_named_header_has_to_fit_one_of_its_patterns(world: World) -> None:
+    await set_filter(world, headers={"X-Kind": ["paid", "re*ed"], "x-land": ["*"]})
+    for kind, land in (
+        ("paid", "de"),
+        ("refunded", ""),
+        ("open", "de"),
+        ("re", "de"),
+        ("paid", None),
+    ):
+        headers: dict[str, Any] = (
+            {"X-Kind": kind} if land is None else {"X-Kind": kind, "X-Land": land}
+        )
+        await world.broadcast(
+            f"{kind} {land}", X_Broker_Metadata_Headers="x-kind,X-LAND", **headers
+        )
+    assert await payloads(world) == ["paid de", "refunded "]
+
+
+async def test_a_filter_that_is_given_replaces_its_parts_and_empty_ones_take_everything(
+    world: World,
+) -> None:
+    await set_filter(world, subjects=["a"], headers={"X": ["1"]})
+    changed = await set_filter(world, subjects=["b"])
+    found = changed["settings"]["filter"]
+    assert found == {"subjects": ["b"], "headers": {"X": ["1"]}, "payload": {}}
+    await world.broadcast("none")
+    await set_filter(world, subjects=[], headers={})
+    await world.broadcast("all")
+    assert await payloads(world) == ["all"]
+
+
+async def test_a_filter_of_one_channel_changes_nothing_in_another(world: World) -> None:
+    await set_filter(world, subjects=["a"])
+    await world.put("/channel/d", token="ct")
+    await world.put("/channel/d/consumer/k", type="pull", token="kt")
+    headers = {**PRODUCER, "X-Broker-Subject": "b"}
+    for channel in ("c", "d"):
+        await world.http.post(f"/channel/{channel}/broadcast", content=b"x", headers=headers)
+    assert await payloads(world) == []
+    listed = await world.http.get(
+        "/channel/d/consumer/k/queued-jobs",
+        headers={"X-Broker-Channel-Token": "ct", "X-Broker-Consumer-Token": "kt"},
+    )
+    assert len(listed.json()["Result"]) == 1
+
+
+async def test_jobs_of_a_key_keep_their_order_past_messages_that_are_left_out(world: World) -> None:
+    await set_filter(world, subjects=["yes"])
+    for number in range(6):
+        subject = "yes" if number % 2 else "no"
+        await world.broadcast(str(number), X_Broker_Ordering_Key="key", X_Broker_Subject=subject)
+    for payload in ("1", "3", "5"):
+        (job,) = await world.claim(10)
+        assert job["message"]["payload"] == payload
+        await world.lease("complete", jobs=[{"id": job["id"], "lease": job["lease"]}])
+
+
+async def test_a_scheduled_message_goes_by_the_filter_of_its_time(world: World) -> None:
+    for name in ("a", "b"):
+        await world.broadcast(
+            name, X_Broker_Subject=name, X_Broker_Scheduled_For="2999-01-01T00:00:00Z"
+        )
+    await set_filter(world, subjects=["b"])
+    later = world.runtime.now_us() + 10**18
+    done = await world.runtime.database.write(lambda tx: publishing.dispatch_due(tx, later))
+    assert (done.messages, dict(done.jobs)) == (2, {"c": 1})
+    assert await payloads(world) == ["b"]
+
+
+async def test_what_a_stream_feeds_is_filtered_by_the_subject_it_had(world: World) -> None:
+    await set_filter(world, subjects=["eu.*"])
+    messages = [
+        NewMessage(payload=name.encode(), message_id=name, headers={SUBJECT: name})
+        for name in ("eu.1", "us.1", "eu.2")
+    ]
+    for expected in ((3, 2), (0, 0)):
+        made = await world.runtime.database.write(
+            lambda tx: publishing.feed(tx, "c", messages, tx.now_us())
+        )
+        assert made == expected
+    assert await payloads(world) == ["eu.1", "eu.2"]
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize(
+    ("wanted", "field"),
+    [
+        ({"subjects": ["a..b"]}, "filter.subjects"),
+        ({"subjects": ["a.>.b"]}, "filter.subjects"),
+        ({"subjects": ["a b"]}, "filter.subjects"),
+        ({"subjects": ["a"] * 65}, "filter.subjects"),
+        ({"subjects": ["a" * 1025]}, "filter.subjects"),
+        ({"headers": {"X": []}}, "filter.headers.X"),
+        ({"headers": {"X": ["1"], "x": ["2"]}}, "filter.headers"),
+        ({"headers": {" ": ["1"]}}, "filter.headers"),
+        ({"headers": {f"X{number}": ["1"] for number in range(17)}}, "filter.headers"),
+        ({"headers": {"X": "1"}}, "settings"),
+        ({"subject": ["a"]}, "filter.subject"),
+    ],
+)
+async def test_a_filter_that_means_nothing_is_refused_by_its_field(
+    world: World, wanted: dict[str, Any], field: str
+) -> None:
+    refused = await set_filter(world, 400, **wanted)
+    assert refused["field"] == field
+    await world.broadcast()
+    assert len(await world.queued()) == 1
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("subject", ["a..b", "a.*", ">", "a b", "a" * 1025])
+async def test_a_subject_that_is_none_is_refused(world: World, subject: str) -> None:
+    response = await world.broadcast("x", 400, X_Broker_Subject=subject)
+    assert "X-Broker-Subject" in response.text
+    batch = await world.http.post(
+        "/v2/channel/c/messages/batch",
+        json={"messages": [{"payload": "x", "subject": subject}]},
+        headers=PRODUCER,
+    )
+    assert batch.json()["field"] == "messages[0].subject"
+
+
+async def test_a_consumer_of_the_configuration_may_have_a_filter(world: World) -> None:
+    consumer = {"token": "st", "type": "pull", "settings": {"filter": {"subjects": ["a"]}}}
+    seeds = Seeds.read({"channels": {"c": {"token": "ct", "consumers": {"s": consumer}}}})
+    await world.runtime.database.write(lambda tx: apply_seeds(tx, seeds, Options(), tx.now_us()))
+    await world.broadcast(X_Broker_Subject="a")
+    await world.broadcast(X_Broker_Subject="b")
+    counts = await world.http.get("/v2/channel/c/consumer/s")
+    assert counts.json()["jobs"]["QUEUED"] == 1
+
+
+async def test_a_filter_that_has_gone_with_its_consumer_holds_nothing_back(world: World) -> None:
+    await world.consumer("n", type="pull", token="kt")
+    await set_filter(world, subjects=["a"])
+    version = (await world.http.get("/channel/c/consumer/k")).headers["etag"]
+    await world.http.delete("/channel/c/consumer/k", headers={"If-Match": version})
+    await world.broadcast("x")
+    assert await payloads(world, "n") == ["x"]
+
+
+async def test_the_client_names_subjects_one_by_one_and_in_batches(world: World) -> None:
+    await set_filter(world, subjects=["ö.*"])
+    transport = ContractTransport(create_app(world.runtime))
+    async with AsyncJobsClient("http://jobs", transport=transport) as client:
+        for subject, jobs in (("ö.1", 1), ("o.1", 0), (None, 0)):
+            made = await client.publish("c", b"x", subject=subject, **TOKENS)
+            assert made["jobs"] == jobs
+        batch = [OutgoingMessage(payload=b"y", subject=subject) for subject in ("ö.2", "o", None)]
+        made_batch = await client.publish_batch("c", batch, **TOKENS)
+        assert [one["jobs"] for one in made_batch] == [1, 0, 0]
+    assert await payloads(world) == ["x", "y"]
+
+
+async def test_an_ordering_key_is_the_same_from_each_way_of_publishing(world: World) -> None:
+    transport = ContractTransport(create_app(world.runtime))
+    async with AsyncJobsClient("http://jobs", transport=transport) as client:
+        await client.publish("c", b"x", ordering_key="schlüssel €", **TOKENS)
+        batch = [OutgoingMessage(payload=b"y", ordering_key="schlüssel €")]
+        await client.publish_batch("c", batch, **TOKENS)
+    (job,) = await world.claim(2)
+    assert job["message"]["ordering_key"] == "schlüssel €"
+
+
+@pytest.mark.one_database
+async def test_the_command_shows_a_filter_and_sets_it(
+    world: World, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def run(*typed: str) -> tuple[int, str]:
+        code = await asyncio.to_thread(main, ["jobs", *typed, "--url", address])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    assert "every message" in (await run("filter", "c", "k"))[1]
+    options = ("--subject", "a.>", "--header", "X-Kind=paid", "--header", "X-Kind=re*")
+    code, said = await run("filter", "c", "k", *options)
+    assert code == 0
+    assert "subject: a.>" in said
+    assert "X-Kind: paid or re*" in said
+    assert (await run("filter", "c", "k"))[1] == said
+    publish = ("publish", "c", "x", "--channel-token", "ct", "--producer", "p")
+    code, said = await run(*publish, "--producer-token", "pt", "--subject", "b")
+    assert (code, '"jobs": 0' in said) == (0, True)
+    code, said = await run("filter", "c", "k", "--header", "X-Kind")
+    assert code != 0
+    assert "NAME=PATTERN" in said
+    assert "every message" in (await run("filter", "c", "k", "--everything"))[1]
+
+
+@given(st.text("ab*", max_size=8), st.text("ab\n", max_size=12))
+def test_a_pattern_fits_what_its_expression_matches(pattern: str, value: str) -> None:
+    expression = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+    assert fits(pattern, value) == (expression.fullmatch(value) is not None)
+    assert fits(pattern, value) == fnmatch.fnmatchcase(value, pattern)
+
+
+def test_a_hostile_pattern_takes_no_time() -> None:
+    assert not fits("*a" * 500 + "b", "a" * 16_000)
+
+
+def test_a_filter_without_conditions_takes_a_message_without_headers() -> None:
+    assert compiled(MessageFilter())({}, dict)
+    assert MessageFilter().takes_all
