@@ -17,19 +17,17 @@ from typing import Any, Final
 
 import msgspec
 
-from ..client import Batch, Consumer, JetStream, JetStreamMessage, connect
+from ..client import Batch, Consumer, JetStream, connect
 from ..errors import ConfigurationError
-from . import ids, limits
+from . import ids
 from .config import FeedConfig, OutcomesConfig
-from .filters import SUBJECT
-from .http.broadcast import RESERVED_HEADERS, RESERVED_PREFIXES
-from .models import NewMessage, rfc3339, state_name
+from .models import rfc3339, state_name
 from .runtime import Runtime
 from .service import publishing, upkeep
-from .service.moves import storable
 from .store import Row, Tx
+from .streams.messages import message_of
 
-__all__ = ["feed_channel", "message_of", "publish_outcomes"]
+__all__ = ["feed_channel", "publish_outcomes"]
 
 _WAIT_S: Final = 5.0
 _OUTCOMES: Final = 200
@@ -70,33 +68,6 @@ async def _feed(runtime: Runtime, config: FeedConfig, part: str) -> None:
             runtime.parts.worked(part)
             runtime.metrics.add("jobs_published_total", new, channel=config.channel)
             runtime.metrics.add("jobs_enqueued_total", jobs, channel=config.channel)
-
-
-def message_of(prefix: str, message: JetStreamMessage) -> NewMessage:
-    """The channel message for a stream's message: its headers except reserved ones, its subject, its
-    sequence.
-    """
-    content_type = "application/octet-stream"
-    stored: dict[str, str] = {}
-    for name, value in message.headers.items():
-        lower = name.lower()
-        if lower == "content-type":
-            content_type = storable(value[: limits.CONTENT_TYPE_CHARS_MAX])
-        elif (
-            lower not in RESERVED_HEADERS
-            and not lower.startswith((*RESERVED_PREFIXES, "nats-"))
-            and len(stored) < limits.METADATA_HEADERS_MAX
-        ):
-            stored[storable(name)] = storable(value)
-    sequence = message.metadata.stream_seq
-    stored[SUBJECT] = storable(message.subject)
-    stored["X-Headrace-Sequence"] = str(sequence)
-    return NewMessage(
-        payload=message.payload,
-        content_type=content_type,
-        message_id=ids.check_id(f"{prefix}.{sequence}", "stream"),
-        headers=stored,
-    )
 
 
 async def publish_outcomes(runtime: Runtime, config: OutcomesConfig) -> None:

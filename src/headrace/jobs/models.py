@@ -19,6 +19,8 @@ from .states import State
 from .unique import UniqueKey
 
 __all__ = [
+    "RESERVED_HEADERS",
+    "RESERVED_PREFIXES",
     "ClaimedJob",
     "Consumer",
     "ConsumerSettings",
@@ -33,6 +35,30 @@ __all__ = [
 ]
 
 Kind = Literal["push", "pull"]
+
+# A producer must not change the headers that the service itself sends to an endpoint.
+RESERVED_HEADERS: Final = {
+    *(
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "cookie",
+    ),
+    *(
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "user-agent",
+    ),
+    *("x-request-id", "forwarded"),
+}
+RESERVED_PREFIXES: Final = ("x-broker-", "webhook-", "x-headrace-", "proxy-")
 
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from .. import ids, limits
 from ..errors import JobsError, bad_request
 from ..filters import SUBJECT, checked_subject
-from ..models import NewMessage, Published
+from ..models import RESERVED_HEADERS, RESERVED_PREFIXES, NewMessage, Published
 from ..runtime import Runtime
 from ..service import publishing
 from ..service.joined import Publication, publish_all, publish_one
@@ -38,30 +38,6 @@ _SPECIAL: Final = frozenset(
         *(b"x-broker-subject", b"x-broker-unique"),
     }
 )
-
-# A producer must not change the headers that the service itself sends to an endpoint.
-RESERVED_HEADERS: Final = {
-    *(
-        "authorization",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "cookie",
-    ),
-    *(
-        "expect",
-        "host",
-        "keep-alive",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "user-agent",
-    ),
-    *("x-request-id", "forwarded"),
-}
-RESERVED_PREFIXES: Final = ("x-broker-", "webhook-", "x-headrace-", "proxy-")
 
 
 async def broadcast(runtime: Runtime, request: Request) -> Response:

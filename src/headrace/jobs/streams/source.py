@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ...errors import HeadraceError
 from .. import limits
 from ..channel_stream import ORDERING_KEY
-from ..feed import message_of
 from ..filters import Takes, compiled
 from ..ids import prefix_of
 from ..models import ClaimedJob, Consumer
@@ -26,6 +25,7 @@ from ..service import cursors
 from ..service.moves import storable
 from .broker import Streams, streams_of
 from .durable import differs, find_durable, window
+from .messages import message_of
 from .waiting import Entry, Waiting
 
 if TYPE_CHECKING:
