@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ WINDOWED = 200_000
 WINDOWED_BY_NATS_PY = 30_000
 CONSUMED = 100_000
 SINGLE = 5_000
+LONGER = 4
 REQUESTS = 3_000
 ECHO = "echo.here"
 
@@ -48,6 +49,7 @@ class Work:
 
     run: Callable[[str, str], float]
     messages: int
+    sources: Path | None = None  # of the client; None: these
 
 
 def publishing(
@@ -166,9 +168,11 @@ def compare(
         if filled:
             admin.publish_acked(filled, WINDOW, PAYLOAD_BYTES)
         for number in range(rounds):
-            for index, (name, work) in enumerate(works.items()):
+            # In turn from either end: who comes second finds the server warmer.
+            order = list(enumerate(works.items()))
+            for index, (name, work) in order if number % 2 == 0 else reversed(order):
                 durable = f"bench-{number}-{index}"
-                rate, spent = apart(partial(work.run, server.url, durable))
+                rate, spent = apart(partial(work.run, server.url, durable), work.sources)
                 figures[name].rates.append(rate)
                 figures[name].client_us.append(1e6 * spent / work.messages)
                 print(f"  round {number + 1}: {name}: {rate:,.0f}/s")
@@ -248,7 +252,58 @@ def _echo(server: peers.ServerProcess) -> Iterator[None]:
             process.terminate()
 
 
-def run(rounds: int) -> None:
+def versions(rounds: int, beside: str) -> None:
+    """Our client, and that of another checkout, at the work of the other tables, and more of it: what differs
+    is little. The ratios are medians of those of each round."""
+    sources = contenders.sources_of(beside)
+    sent = (LONGER * WINDOWED, WINDOW, PAYLOAD_BYTES)
+    works = {
+        "publishing, each awaited": (
+            publishing(ourclient.publish_awaited, LONGER * AWAITED, PAYLOAD_BYTES),
+            FILE,
+            0,
+        ),
+        "publisher.send": (publishing(ourclient.publish_windowed, *sent), MEMORY, 0),
+        "publisher.send_many": (publishing(ourclient.publish_many, *sent), MEMORY, 0),
+        "consume, acks": (
+            pulling(ourclient.consume, LONGER * CONSUMED, BATCH),
+            FILE,
+            LONGER * CONSUMED,
+        ),
+        "next(), acks": (pulling(ourclient.take_single, LONGER * SINGLE), FILE, LONGER * SINGLE),
+        "consume(callback), acks": (
+            pulling(ourclient.consume_by_callback, LONGER * CONSUMED, BATCH),
+            FILE,
+            LONGER * CONSUMED,
+        ),
+    }
+    rows = []
+    for title, (work, storage, filled) in works.items():
+        pair = {"there": replace(work, sources=sources), "here": work}
+        figures = compare(f"versions, {title}", pair, rounds, storage, filled)
+        here, there = figures["here"], figures["there"]
+        ratios = [a / b for a, b in zip(here.rates, there.rates, strict=True)]
+        rows.append(
+            [
+                title,
+                f"{there.rate:,.0f}",
+                f"{here.rate:,.0f}",
+                f"{report.median(ratios):.3f}",
+                f"{report.median([a / b for a, b in zip(here.client_us, there.client_us, strict=True)]):.3f}",
+            ]
+        )
+    report.table(
+        f"Our client beside that of {beside}, median of {rounds}",
+        ["work", "there /s", "here /s", "rate, pairs", "processor time, pairs"],
+        rows,
+    )
+
+
+def run(rounds: int, beside: str | None = None) -> None:
+    """``beside``: only our client, with that of another checkout of Headrace."""
+    if beside is not None:
+        versions(rounds, beside)
+        return
     awaited(rounds)
     windowed(rounds)
     consuming(rounds)

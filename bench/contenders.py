@@ -55,12 +55,17 @@ NATS_ONE_CORE = Contender(
 ALL = [HEADRACE, NATS_ALWAYS, NATS_DEFAULT]
 
 
-def headrace_at(checkout: str) -> Contender:
-    """Headrace from the sources of another checkout, for a comparison in one run."""
+def sources_of(checkout: str) -> Path:
+    """Where a checkout has the package."""
     sources = Path(checkout, "src").resolve()
     if not (sources / "headrace").is_dir():
         raise SystemExit(f"{sources} has no package headrace; accepted: the root of a checkout")
-    env = {"PYTHONPATH": str(sources)}
+    return sources
+
+
+def headrace_at(checkout: str) -> Contender:
+    """Headrace from the sources of another checkout, for a comparison in one run."""
+    env = {"PYTHONPATH": str(sources_of(checkout))}
     return Contender("headrace beside", "on disk", lambda at: peers.start_headrace(at, env=env))
 
 

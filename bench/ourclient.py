@@ -140,6 +140,38 @@ def consume(url: str, stream: str, durable: str, messages: int, kept_ready: int)
     return run(work())
 
 
+def consume_by_callback(
+    url: str, stream: str, durable: str, messages: int, kept_ready: int
+) -> float:
+    """The same by ``consumer.consume(callback)``."""
+
+    async def work() -> float:
+        async with connect(url) as connection:
+            js = connection.jetstream()
+            done = asyncio.Event()
+            taken = size = 0
+
+            async def handle(message: Any) -> None:
+                nonlocal taken, size
+                size += len(message.payload)
+                await message.ack()
+                taken += 1
+                if taken == messages:
+                    done.set()
+
+            started = time.perf_counter()
+            consumer = await js.create_consumer(
+                stream, durable_name=durable, ack_policy="explicit", max_ack_pending=2 * kept_ready
+            )
+            async with consumer.consume(handle, max_messages=kept_ready):
+                await done.wait()
+                await connection.flush()
+            assert size, "payloads were read"
+            return messages / (time.perf_counter() - started)
+
+    return run(work())
+
+
 def publish_awaited(url: str, messages: int, payload_bytes: int) -> float:
     """Messages per second, each acknowledged before the next one is sent."""
 

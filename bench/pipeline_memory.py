@@ -2,7 +2,8 @@
 
 ``python bench/pipeline_memory.py [BATCHES] [MESSAGES A BATCH]``: what Java, its Python processes and the
 runner take, every twentieth of the way. Java's heap grows to its limit, whatever is in it; so what counts is
-what a collection of the garbage leaves of it, the least of each twentieth, and what Java takes beside it.
+what a full collection of the garbage, asked for by jcmd, leaves of it, and what Java takes beside it.
+Without a JDK's jcmd it is the least that its own collections leave, which are seldom full.
 Ends with status 1 where the last quarter takes more than the second one by over a tenth. The first quarter
 does not count: caches fill, and Java compiles.
 """
@@ -143,6 +144,7 @@ def _watch(runner: subprocess.Popen[bytes], events: Path, batches: int, log: Pat
                 raise SystemExit(f"it ended, or stands, after {done} batches")
             if done - last >= step:
                 ms = (time.monotonic() - begin) * 1000 / (done - last)
+                _collect(runner.pid)
                 found.append(_taken(runner.pid, done, _least_collected(log, seen)))
                 seen = log.stat().st_size
                 line = "{:8,} {:7.0f} {:7.0f} {:8.0f} {:7.0f}".format(*found[-1])
@@ -153,6 +155,15 @@ def _watch(runner: subprocess.Popen[bytes], events: Path, batches: int, log: Pat
     return found
 
 
+def _collect(pid: int) -> None:
+    """Have the Java below it collect its garbage, if there is a program for that beside it."""
+    for java in filter(is_java, with_those_below((pid,))[1:]):
+        jcmd = Path(f"/proc/{java}/exe").resolve().with_name("jcmd")
+        if jcmd.exists():
+            subprocess.run([jcmd, str(java), "GC.run"], stdout=subprocess.DEVNULL, check=True)
+        return
+
+
 def _least_collected(log: Path, seen: int) -> float:
     """The least that a collection has left, of those told of behind so many bytes of the log."""
     with log.open() as lines:
@@ -161,9 +172,21 @@ def _least_collected(log: Path, seen: int) -> float:
 
 
 def _taken(pid: int, batches: int, heap: float) -> Taken:
-    """Of a runner and its processes. What the workers share with their daemon counts once."""
+    """Of a runner and its processes. What the workers share with their daemon counts once.
+
+    A Java below a Java is about to become another program, and has the other's memory till then.
+    """
     java = python = 0.0
-    for each in with_those_below((pid,))[1:]:
+    below = with_those_below((pid,))[1:]
+    passing = {
+        each
+        for one in filter(is_java, below)
+        for each in with_those_below((one,))[1:]
+        if is_java(each)
+    }
+    for each in below:
+        if each in passing:
+            continue
         taken = share_mib(each) - (java_heap_mib(each, HEAP_MIB) if is_java(each) else 0)
         java, python = (java + taken, python) if is_java(each) else (java, python + taken)
     return Taken(batches, heap, java, python, share_mib(pid))

@@ -120,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--beside",
         metavar="DIR",
-        help="of `survey`: another checkout of Headrace, measured in turn",
+        help="of `survey` and `clients`: another checkout of Headrace, measured in turn",
     )
     parser.add_argument(
         "--storage", choices=removals.STORAGES, help="of `removals`: only streams kept there"
@@ -140,7 +140,7 @@ def _runs(arguments: argparse.Namespace) -> dict[str, Callable[[], object]]:
     return {
         "publishing": lambda: publishing.run(rounds, servers, publishers),
         "fetching": lambda: fetching.run(rounds),
-        "clients": lambda: clients.run(rounds),
+        "clients": lambda: clients.run(rounds, arguments.beside),
         "inprocess": lambda: inprocess.run(rounds),
         "scaling": lambda: scaling.run(two),
         "buckets": lambda: buckets.run(rounds, two),

@@ -3,7 +3,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec import structs
 
+from headrace.api.consumers import ConsumerInfo
 from headrace.api.roles import TOLD, shows_progress
 from headrace.errors import ConfigurationError
 from headrace.spark.batches.progress import TOLD_EVERY_S, Progress
@@ -119,6 +121,71 @@ def test_a_durable_has_one_owner_and_the_query_that_lost_it_is_told(feed: Feed) 
     assert shown(feed, "d") == (80, 20)
     first.close()
     second.close()
+
+
+def test_a_former_owner_that_wakes_up_in_a_call_does_not_end_the_query_that_has_taken_over(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was frozen behind its look at the consumer, and notes itself there once more when it wakes up."""
+    feed.publish_numbers(1, 100)
+    use = Use("orders", (), "p/out", "first run").text
+    former = driver(feed, durable="d", pipeline=use)
+    start = former.initial_offset()
+    latest_offset(former, start._replace(seq=40), None)
+    latter = driver(feed, durable="d", pipeline=Use("orders", (), "p/out", "second run").text)
+    control = former._call._control
+    assert control is not None
+    look = control.consumer_info
+
+    def look_and_freeze(name: str) -> ConsumerInfo | None:
+        seen = look(name)
+        monkeypatch.undo()
+        latest_offset(latter, start._replace(seq=60), None)
+        return seen
+
+    monkeypatch.setattr(control, "consumer_info", look_and_freeze)
+    monkeypatch.setattr(former._progress, "_told", 0.0)  # it is time to note itself
+    latest_offset(former, start._replace(seq=50), None)
+    assert shown(feed, "d") == (50, 50)
+    assert latest_offset(latter, start._replace(seq=80), None).seq == 100
+    assert shown(feed, "d") == (80, 20)
+    with pytest.raises(ConfigurationError, match="another query has started with durable 'd'"):
+        latest_offset(former, start._replace(seq=90), None)
+    latest_offset(latter, start._replace(seq=90), None)
+    for each in (former, latter):
+        each.close()
+
+
+@pytest.mark.parametrize("noted", ["", "yesterday", "²", "-5", "9" * 30])
+def test_a_durable_that_does_not_say_when_its_owner_started_is_taken(
+    feed: Feed, noted: str
+) -> None:
+    """An older version made it, or somebody has changed it."""
+    feed.publish_numbers(1, 100)
+    first = driver(feed, durable="d")
+    start = first.initial_offset()
+    info = feed.control.consumer_info("d")
+    assert info is not None
+    metadata = {**info.config.metadata, "headrace.owner": "other", "headrace.started": noted}
+    feed.control.create_consumer(structs.replace(info.config, metadata=metadata), action="update")
+    latest_offset(first, start._replace(seq=40), None)
+    assert shown(feed, "d") == (40, 60)
+    first.close()
+
+
+def test_a_clock_that_runs_behind_does_not_make_the_query_that_starts_now_the_older_one(
+    feed: Feed,
+) -> None:
+    feed.publish_numbers(1, 10)
+    config = feed.control.stream_info().config
+    first = Progress("d", clock=lambda: 2_000_000_000.0)
+    second = Progress("d", clock=lambda: 1_000_000_000.0)
+    first.start(feed.control, config, 0)
+    second.start(feed.control, config, 0)
+    second.show(feed.control, 5)
+    with pytest.raises(ConfigurationError, match="another query has started"):
+        first.show(feed.control, 7)
+    assert shown(feed, "d") == (5, 5)
 
 
 def test_a_durable_counts_the_subjects_that_are_read_now(feed: Feed) -> None:

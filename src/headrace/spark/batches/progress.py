@@ -28,7 +28,10 @@ _LOG: Final = logging.getLogger("headrace.spark")
 
 TOLD_EVERY_S: Final = 10.0  # noting the time is a call of its own
 
-_OWNER = "headrace.owner"
+_OWNER: Final = "headrace.owner"
+_STARTED: Final = (
+    "headrace.started"  # nanoseconds since the Unix epoch; later than those of former owners
+)
 
 
 class Progress:
@@ -52,6 +55,7 @@ class Progress:
         self._owner = owner or secrets.token_hex(8)
         self._clock = clock
         self._told = 0.0
+        self._started = 0
         self._shown: int | None = None
 
     def start(self, control: Control, config: StreamConfig, seq: int) -> int:
@@ -71,11 +75,15 @@ class Progress:
                 "Leave the option out"
             )
         info = control.consumer_info(self.name)
+        self._started = round(self._clock() * 1e9)
         if info is None:
             control.create_consumer(self._config(seq))
             self._shown = seq
             return seq
         self._check_role(info, control.stream)
+        before = _started(info)
+        is_ours = info.config.metadata.get(_OWNER) == self._owner
+        self._started = before if is_ours and before else max(self._started, before + 1)
         found = info.ack_floor.stream_seq or info.delivered.stream_seq
         control.create_consumer(self._updated(info), action="update")
         self._shown = found
@@ -83,6 +91,9 @@ class Progress:
 
     def show(self, control: Control, seq: int) -> None:
         """Move the consumer to ``seq``: Spark has committed everything up to there.
+
+        A former owner that was frozen in a call can note itself once more when it wakes up: it started before
+        us, so the consumer is taken back.
 
         Raises:
             ConfigurationError: another query has taken the consumer over.
@@ -95,7 +106,7 @@ class Progress:
                 "consumer %r of stream %r was deleted; it is made again", self.name, control.stream
             )
             control.create_consumer(self._config(seq))
-        elif info.config.metadata.get(_OWNER) != self._owner:
+        elif info.config.metadata.get(_OWNER) != self._owner and _started(info) >= self._started:
             raise ConfigurationError(
                 f"jetstream source: another query has started with durable {self.name!r} of stream "
                 f"{control.stream!r} and shows its progress there; give each query, and each reader of a "
@@ -104,9 +115,13 @@ class Progress:
         elif not control.reset_consumer(self.name, seq + 1):
             control.delete_consumer(self.name)
             control.create_consumer(self._config(seq))
-        elif not self._counts_the_same(info) or self._is_told_late():
+        elif self._is_to_be_noted(info):
             control.create_consumer(self._updated(info), action="update")
         self._shown = seq
+
+    def _is_to_be_noted(self, info: ConsumerInfo) -> bool:
+        is_ours = info.config.metadata.get(_OWNER) == self._owner
+        return not (is_ours and self._counts_the_same(info)) or self._is_told_late()
 
     def _is_told_late(self) -> bool:
         return abs(self._clock() - self._told) >= TOLD_EVERY_S
@@ -120,7 +135,8 @@ class Progress:
     def _metadata(self) -> dict[str, str]:
         self._told = self._clock()
         told = format_time(round(self._told * 1e9))
-        return {ROLE: SPARK_PROGRESS, _OWNER: self._owner, TOLD: told}
+        started = str(self._started)
+        return {ROLE: SPARK_PROGRESS, _OWNER: self._owner, _STARTED: started, TOLD: told}
 
     def _updated(self, info: ConsumerInfo) -> ConsumerConfig:
         one, several = self._filters()
@@ -150,3 +166,9 @@ class Progress:
                 f"jetstream source: consumer {self.name!r} of stream {stream!r} exists and was not made by a "
                 "Spark query; choose another name for 'durable'"
             )
+
+
+def _started(info: ConsumerInfo) -> int:
+    """When its owner started; 0 where that is not noted, as by older versions."""
+    text = info.config.metadata.get(_STARTED, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0

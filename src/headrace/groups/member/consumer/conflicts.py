@@ -113,8 +113,8 @@ def _value(value: float) -> str:
 async def delete_unused(consumer: Consumer, time: Callable[[], float]) -> None:
     """Delete a consumer that serves nobody, and nobody who comes meanwhile.
 
-    It is paused before it is looked at: who joins then is given nothing by it, and learns of its end. Where it
-    turns out to be used it goes on, at the latest when the pause ends by itself.
+    It is paused before it is looked at: who joins then is given nothing by it, and learns of its end. Where
+    it turns out to be used it goes on, at the latest when the pause ends by itself.
 
     Args:
         time: the loop's, in seconds.
