@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from axe_playwright_python.async_playwright import Axe
 
@@ -53,12 +54,21 @@ async def world(make_world: Callable[..., Any], channel: StreamWorld) -> World:
 
 
 async def fail(channel: StreamWorld, endpoint: Endpoint, name: str) -> None:
-    """Let a consumer of this name deliver one message, and give up another one."""
+    """Let a consumer of this name deliver two messages, and give up the one between."""
     endpoint.respond = lambda call: answer(500 if call.body == b"bad" else 200)
     await channel.consumer(name, endpoint, max_retries=0)
-    await channel.publish("good", "bad", "well")
+    await channel.publish("good")
+    await channel.until_done(name, last=1)
+    await channel.publish("bad")
     await channel.until_counts({"DEAD": 1}, name)
+    await until(lambda: channel.engine.consumers[f"c/{name}"].failing_since_us is not None)
+    await channel.publish("well")
     await channel.until_done(name, last=3)
+
+    async def is_well() -> bool:
+        return (await channel.standing(name))["failing_since"] is None
+
+    await until(is_well, "it is said to fail, and does not")
 
 
 async def test_the_stream_is_told_with_the_place_of_each_consumer(
@@ -246,6 +256,38 @@ async def test_a_read_only_console_shows_it_without_actions(
 
 
 @OURS
+async def test_a_job_service_that_is_away_is_said_beside_what_was_seen_before(
+    make_world: Callable[..., Any], channel: StreamWorld, endpoint: Endpoint, page: Any
+) -> None:
+    class Service:
+        is_away = False
+
+        async def request(self, method: str, url: str, **keywords: Any) -> Any:
+            if self.is_away:
+                raise httpx2.ConnectError("refused")
+            return await channel.http.request(method, url, **keywords)
+
+    service = Service()
+    await channel.consumer("h", endpoint)
+    world = await make_world(http=service, jobs="http://jobs")
+    await page.goto(world.console.url)
+    await go(page, PAGE, "stream")
+    row = page.locator(TABLE)
+    await row.get_by_text("new messages").wait_for()
+    service.is_away = True
+    away = page.get_by_role("alert").get_by_text("ConnectError refused")
+    await away.wait_for()
+    assert await row.count() == 1
+    assert (await Axe().run(page)).response["violations"] == []
+    service.is_away = False
+    await away.wait_for(state="detached")
+    service.is_away = True
+    await go(page, "jobs/other/stream/S", "other")
+    await away.wait_for()
+    check(page)
+
+
+@OURS
 async def test_the_page_fits_a_small_notebook_and_a_phone_with_long_names(
     world: World, channel: StreamWorld, endpoint: Endpoint, page: Any
 ) -> None:
@@ -281,5 +323,5 @@ async def test_the_page_fits_a_small_notebook_and_a_phone_with_long_names(
 
             await until(fits, f"{path} does not fit {size}", within=20)
     await go(page, f"jobs/{LONG}/stream/{stream}", LONG)
-    await page.locator(TABLE).get_by_text("every call has failed since").first.wait_for()
+    await page.locator(TABLE).get_by_text("It will deliver again, what came since").first.wait_for()
     check(page)

@@ -44,6 +44,7 @@ def follower(
     disabled: str | None = None,
     failing_since_us: int | None = None,
     replay: Replay | None = None,
+    retries: int = 0,
 ) -> Follower:
     cursor = Cursor(consumer_seq=1, stream="S", durable="d", created="", acked_seq=0, replay=replay)
     return Follower(
@@ -51,7 +52,7 @@ def follower(
         paused=paused,
         disabled_reason=disabled,
         failing_since_us=failing_since_us,
-        jobs=dict.fromkeys(State, 0),
+        jobs={**dict.fromkeys(State, 0), State.QUEUED: retries},
         cursor=cursor,
     )
 
@@ -77,7 +78,9 @@ def test_what_a_consumer_waits_for_is_what_has_to_change_first() -> None:
     assert waits(follower()) == "answers"
     assert waits(follower(), behind) == "fetch"
     assert waits(follower(), unknown) == "fetch", "its durable consumer is about to be made"
-    assert waits(follower(), well) == "messages"
+    assert waits(follower(retries=1), well) == "answers"
+    assert waits(follower(retries=1, failing_since_us=1), well) == "endpoint"
+    assert waits(follower(failing_since_us=1), well) == "messages", "nothing is left to be called"
 
 
 async def test_a_channel_tells_its_stream_and_the_place_of_each_of_its_consumers(
@@ -140,6 +143,11 @@ async def test_a_channel_of_the_database_says_so_and_many_consumers_are_counted(
     found = await told(world)
     assert [each["consumer"] for each in found["consumers"]] == ["h", "i"]
     assert found["left_out"] == 1
+    with monkeypatch.context() as hasty:
+        hasty.setattr(limits, "STREAM_STANDINGS_S", 0.0)
+        found = await told(world)
+    assert "did not answer (within 0 s)" in found["problem"]
+    assert [each["waits_for"] for each in found["consumers"]] == ["broker", "broker"]
     world.runtime.streams, streams = None, world.runtime.streams
     assert "[streams]" in (await told(world))["problem"]
     world.runtime.streams = streams

@@ -24,6 +24,7 @@ from ..runtime import Runtime
 from ..service import cursors
 from ..service.consumers import DEFINITIONS
 from ..service.cursors import Cursor, Follower
+from ..states import State
 from .broker import BrokerUnavailableError, Place, Streams
 from .messages import message_from
 
@@ -98,8 +99,9 @@ def waits_for(
     """What a consumer waits for, in one word. ``is_pushed``: whether there is a process that pushes.
 
     ``enable`` or ``resume``: somebody has to. ``broker``: it is away, or has no such stream. ``pusher``: no
-    process pushes. ``replay``: it begins when the calls under way have ended. ``endpoint``: every call
-    fails. ``answers`` of calls; ``fetch`` of what is to come. ``messages``: it has delivered all there are.
+    process pushes. ``replay``: it begins when the calls under way have ended. ``messages``: it is done with
+    all there are. ``endpoint``: every call fails. ``answers`` of calls, also of those that failed before;
+    ``fetch`` of what is to come.
     """
     if follower.disabled_reason is not None:
         return "enable"
@@ -111,11 +113,15 @@ def waits_for(
         return "pusher"
     if follower.cursor.replay is not None:
         return "replay"
+    has_jobs = follower.jobs[State.QUEUED] + follower.jobs[State.INFLIGHT] > 0
+    is_done = standing.lag == 0 and not standing.under_way
+    if is_done and not has_jobs:
+        return "messages"
     if follower.failing_since_us is not None:
         return "endpoint"
-    if standing.under_way:
+    if standing.under_way or has_jobs:
         return "answers"
-    return "messages" if standing.lag == 0 else "fetch"
+    return "fetch"
 
 
 async def _standing(js: JetStream, place: Place, cursor: Cursor) -> Standing:
