@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 
 from console_browser import check, go
-from console_world import World
+from console_world import World, live_in_orders
 from waiting import until
 
 pytestmark = [
@@ -35,6 +35,7 @@ PAGES = (
     ("jobs", "Jobs"),
     ("jobs/c", "of c"),
     ("jobs/c/k", "k"),
+    ("jobs/live/stream/ORDERS", "stream"),
     ("job-keys", "API keys"),
     ("job-audit", "audit log"),
     ("pipelines", "Pipelines"),
@@ -45,6 +46,7 @@ PAGES = (
 )
 
 DIALOGS = (
+    ("jobs/live/stream/ORDERS", "stream", "Replay …"),
     ("streams", "Streams", "Create a stream …"),
     ("streams/ORDERS", "ORDERS", "Edit …"),
     ("streams/ORDERS", "ORDERS", "Delete …"),
@@ -73,8 +75,9 @@ async def violations(page: Any, rules: dict[str, Any]) -> list[str]:
     ("theme", "rules"), [("light", EVERYTHING), ("dark", COLOURS)], ids=["light", "dark"]
 )
 async def test_axe_finds_nothing_on_any_page(
-    shown: World, page: Any, theme: str, rules: dict[str, Any]
+    shown: World, service: Any, page: Any, theme: str, rules: dict[str, Any]
 ) -> None:
+    await live_in_orders(service)
     await page.locator("main h2", has_text="Overview").wait_for()
     if await page.evaluate("document.documentElement.dataset.theme") != theme:
         await page.get_by_role("button", name=theme.title()).click()
@@ -96,7 +99,8 @@ async def test_axe_finds_nothing_on_any_page(
     check(page)
 
 
-async def test_every_page_has_a_title_of_its_own(shown: World, page: Any) -> None:
+async def test_every_page_has_a_title_of_its_own(shown: World, service: Any, page: Any) -> None:
+    await live_in_orders(service)
     titles: set[str] = set()
 
     async def is_new() -> bool:
@@ -109,7 +113,7 @@ async def test_every_page_has_a_title_of_its_own(shown: World, page: Any) -> Non
             )  # a heading that the page before had, too, is there at once
             await until(is_new, f"a title of {path}", within=30)
             titles.add(await page.title())
-    assert "ORDERS / messages · Headrace" in titles
+    assert {"ORDERS / messages · Headrace", "live / stream / ORDERS · Headrace"} <= titles
 
 
 async def test_the_address_of_a_view_shows_it_again(shown: World, page: Any) -> None:

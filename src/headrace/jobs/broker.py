@@ -44,11 +44,12 @@ class BrokerUnavailableError(JobsError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A stream: when it was made, and its first and last sequence."""
+    """A stream: when it was made, its first and last sequence, and the subjects it takes."""
 
     created: str
     first: int
     last: int
+    subjects: tuple[str, ...] = ()
 
 
 class Streams:
@@ -87,7 +88,10 @@ class Streams:
             raise _missing(name) from None
         except (HeadraceError, OSError) as error:
             raise BrokerUnavailableError(str(error)) from error
-        return Place(info.created or "", info.state.first_seq, info.state.last_seq)
+        state = info.state
+        return Place(
+            info.created or "", state.first_seq, state.last_seq, tuple(info.config.subjects)
+        )
 
     async def prefix(self, name: str) -> str:
         """What the ids of a stream's messages begin with; a moment old."""

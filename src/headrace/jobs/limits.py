@@ -94,6 +94,11 @@ STREAM_HELD_BYTES_MAX: Final = 16 * 1024 * 1024  # payloads of them; no more are
 STREAM_KEYS_MAX: Final = 10_000  # keys with unfinished jobs known by name; with more each is asked
 STREAM_FETCH_S: Final = 30.0  # how long one request for messages waits
 STREAM_LOOK_S: Final = 5.0  # how often the broker is asked where a busy consumer is
+STREAM_STANDINGS: Final = (
+    100  # consumers of a channel whose places are told at once; more are counted
+)
+STREAM_STANDINGS_S: Final = 3.0  # for that, a broker that does not answer within it is away
+STREAM_STANDINGS_TOGETHER: Final = 16  # so many of them are asked for at a time
 STREAM_CALL_S: Final = 5.0  # a broker that answers no question within that is away: 503
 STREAM_ACK_WAIT_S_DEFAULT: Final = (
     30.0  # after that what a process that died had is delivered again

@@ -241,6 +241,7 @@ async def test_commands_and_client_make_the_channel_show_where_it_is_and_deliver
         text = await run("stream", "c", "h")
         assert "done with: all up to sequence 2" in text
         assert "under way: 0, to come: 0" in text
+        assert "waits for: messages" in text
         assert "the stream has sequences 1 to 2" in text
         await run("stream", "c", "h", "--replay-from", "2")
         await endpoint.wait_for(3)

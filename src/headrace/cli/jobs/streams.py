@@ -35,6 +35,8 @@ def _sentences(found: dict[str, Any]) -> str:
         lines.append(f"  done with: all up to sequence {found['acknowledged']}")
     if found["lag"] is not None:
         lines.append(f"  under way: {found['under_way']}, to come: {found['lag']}")
+    if "waits_for" in found:
+        lines.append(f"  waits for: {found['waits_for']}")
     if found["last_sequence"] is not None:
         lines.append(
             f"  the stream has sequences {found['first_sequence']} to {found['last_sequence']}"

@@ -95,7 +95,8 @@ class Operations:
         """Where a consumer is in the stream in which its channel lives.
 
         All up to the sequence ``acknowledged`` is done with; ``lag`` messages were not fetched yet, and
-        ``under_way`` were and are not done with. ``problem`` says why the broker cannot tell.
+        ``under_way`` were and are not done with; ``waits_for`` is what has to happen next, in one word.
+        ``problem`` says why the broker cannot tell.
         """
         return self._do(management.standing(channel, consumer))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,9 +17,21 @@ import msgspec
 from .. import limits
 from ..errors import not_found
 from ..models import Consumer
+from ..states import State
 from ..store import Row, Tx
 
-__all__ = ["Cursor", "Replay", "begin", "cursor_of", "forget", "forgotten", "move"]
+__all__ = [
+    "Cursor",
+    "Follower",
+    "Replay",
+    "begin",
+    "cursor_of",
+    "follower_of",
+    "followers",
+    "forget",
+    "forgotten",
+    "move",
+]
 
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS: Final = 60  # of a channel's and a consumer's id, in the name of the durable consumer
@@ -46,6 +58,18 @@ class Cursor:
     created: str | None
     acked_seq: int | None
     replay: Replay | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follower:
+    """A consumer with its cursor, what may hold it up, and its jobs: of messages whose calls failed."""
+
+    consumer_id: str
+    paused: bool
+    disabled_reason: str | None
+    failing_since_us: int | None
+    jobs: Mapping[State, int]
+    cursor: Cursor
 
 
 def begin(
@@ -93,6 +117,44 @@ def _cursor(row: Row) -> Cursor:
         acked_seq=row["acked_seq"],
         replay=None if text is None else msgspec.json.decode(text, type=Replay),
     )
+
+
+def follower_of(tx: Tx, consumer: Consumer) -> Follower:
+    """The consumer with its cursor; 404 if its channel lives in the database."""
+    cursor = cursor_of(tx, consumer.seq)
+    return Follower(
+        consumer_id=consumer.consumer_id,
+        paused=consumer.paused,
+        disabled_reason=consumer.disabled_reason,
+        failing_since_us=consumer.failing_since_us,
+        jobs=_jobs_of(tx, {consumer.seq})[consumer.seq],
+        cursor=cursor,
+    )
+
+
+def followers(tx: Tx, channel_seq: int, n: int) -> list[Follower]:
+    """The first ``n`` consumers of a channel, by their ids; none where the channel lives in the database."""
+    rows = tx.all("cursors_of_channel", channel_seq=channel_seq, n=n)
+    jobs = _jobs_of(tx, {row["consumer_seq"] for row in rows})
+    return [
+        Follower(
+            consumer_id=row["consumer_id"],
+            paused=bool(row["paused"]),
+            disabled_reason=row["disabled_reason"],
+            failing_since_us=row["failing_since_us"],
+            jobs=jobs[row["consumer_seq"]],
+            cursor=_cursor(row),
+        )
+        for row in rows
+    ]
+
+
+def _jobs_of(tx: Tx, seqs: set[int]) -> dict[int, dict[State, int]]:
+    found: dict[int, dict[State, int]] = {seq: dict.fromkeys(State, 0) for seq in seqs}
+    for row in tx.all("job_counts"):
+        if row["consumer_seq"] in seqs:
+            found[row["consumer_seq"]][State(row["state"])] = int(row["n"])
+    return found
 
 
 def move(

@@ -19,6 +19,7 @@ from .consumers import DEFINITIONS
 __all__ = [
     "Beaten",
     "TakenError",
+    "anyone_pushes",
     "beat",
     "give_back",
     "is_held",
@@ -72,6 +73,11 @@ def beat(
 def nodes_of(tx: Tx) -> list[str]:
     """Who pushes, in order, those that are leaving left out."""
     return sorted(row["node"] for row in tx.all("list_push_nodes") if not row["leaving"])
+
+
+def anyone_pushes(tx: Tx) -> bool:
+    """Whether a process was there lately that pushes."""
+    return tx.one("any_push_node", now=tx.now_us()) is not None
 
 
 def take(tx: Tx, node: str, consumers: Sequence[int]) -> set[int]:

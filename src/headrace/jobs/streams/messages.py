@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from .. import ids, limits
@@ -12,16 +13,25 @@ from ..service.moves import storable
 if TYPE_CHECKING:
     from ...client import JetStreamMessage
 
-__all__ = ["message_of"]
+__all__ = ["message_from", "message_of"]
 
 
 def message_of(prefix: str, message: JetStreamMessage) -> NewMessage:
     """The channel message for a stream's message: its headers except reserved ones, its subject, its
     sequence.
     """
+    sequence = message.metadata.stream_seq
+    headers = message.headers.items()
+    return message_from(prefix, sequence, message.subject, headers, message.payload)
+
+
+def message_from(
+    prefix: str, sequence: int, subject: str, headers: Iterable[tuple[str, str]], payload: bytes
+) -> NewMessage:
+    """As :func:`message_of`, of what was read out of the stream by itself."""
     content_type = "application/octet-stream"
     stored: dict[str, str] = {}
-    for name, value in message.headers.items():
+    for name, value in headers:
         lower = name.lower()
         if lower == "content-type":
             content_type = storable(value[: limits.CONTENT_TYPE_CHARS_MAX])
@@ -31,11 +41,10 @@ def message_of(prefix: str, message: JetStreamMessage) -> NewMessage:
             and len(stored) < limits.METADATA_HEADERS_MAX
         ):
             stored[storable(name)] = storable(value)
-    sequence = message.metadata.stream_seq
-    stored[SUBJECT] = storable(message.subject)
+    stored[SUBJECT] = storable(subject)
     stored["X-Headrace-Sequence"] = str(sequence)
     return NewMessage(
-        payload=message.payload,
+        payload=payload,
         content_type=content_type,
         message_id=ids.check_id(f"{prefix}.{sequence}", "stream"),
         headers=stored,

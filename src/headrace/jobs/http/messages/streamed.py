@@ -9,15 +9,17 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...broker import streams_of
-from ...channel_stream import stream_of
+from ... import limits
+from ...broker import Place, streams_of
+from ...channel_stream import ChannelStream, stream_of
 from ...errors import JobsError, bad_request
-from ...models import Consumer, NewMessage, Published, rfc3339
+from ...models import NewMessage, Published, rfc3339
 from ...runtime.runtime import Runtime
-from ...service import consumers, cursors, streamed
-from ...service.cursors import Cursor
+from ...service import consumers, cursors, definitions, lanes, streamed
+from ...service.cursors import Follower
+from ...states import State
 from ...store import Row, Tx
-from ...streams.looking import Standing, standing_of
+from ...streams.looking import Standing, standing_of, standings_of, waits_for
 from ..request.access import recorded
 from ..request.endpoint import Endpoint, reply
 from ..request.incoming import moment_us, read_json, require_admin
@@ -44,6 +46,23 @@ class StreamStanding(msgspec.Struct):
     replay_sequence: int | None
     replay_since: str | None
     problem: str | None
+    paused: bool
+    disabled_reason: str | None
+    failing_since: str | None
+    waits_for: str
+    jobs: dict[str, int]
+
+
+class ChannelStanding(msgspec.Struct):
+    channel: str
+    stream: ChannelStream | None
+    created: str | None
+    subjects: tuple[str, ...]
+    first_sequence: int | None
+    last_sequence: int | None
+    problem: str | None
+    consumers: list[StreamStanding]
+    left_out: int
 
 
 async def publish_to_stream(
@@ -82,24 +101,33 @@ async def get_standing(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     path = request.path_params
 
-    def read(tx: Tx) -> tuple[Consumer, Cursor]:
+    def read(tx: Tx) -> tuple[Follower, bool]:
         consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
-        return consumer, cursors.cursor_of(tx, consumer.seq)
+        return cursors.follower_of(tx, consumer), lanes.anyone_pushes(tx)
 
-    return await _told(runtime, *await runtime.database.read(read))
+    follower, is_pushed = await runtime.database.read(read)
+    return await _told(runtime, path["channelId"], follower, is_pushed)
 
 
-async def _told(runtime: Runtime, consumer: Consumer, cursor: Cursor) -> Response:
-    standing, problem = Standing(acknowledged=cursor.acked_seq), None
+async def _told(runtime: Runtime, channel_id: str, follower: Follower, is_pushed: bool) -> Response:
+    standing: Standing | JobsError
     try:
-        standing = await standing_of(streams_of(runtime.streams), cursor)
+        standing = await standing_of(streams_of(runtime.streams), follower.cursor)
     except JobsError as error:
-        problem = error.message
+        standing = error
+    return reply(_shape(channel_id, follower, standing, is_pushed))
+
+
+def _shape(
+    channel_id: str, follower: Follower, found: Standing | JobsError, is_pushed: bool
+) -> StreamStanding:
+    cursor = follower.cursor
+    problem = found.message if isinstance(found, JobsError) else None
+    standing = Standing(acknowledged=cursor.acked_seq) if isinstance(found, JobsError) else found
     replay = cursor.replay
-    since_us = None if replay is None else replay.since_us
-    shape = StreamStanding(
-        channel=consumer.channel_id,
-        consumer=consumer.consumer_id,
+    return StreamStanding(
+        channel=channel_id,
+        consumer=follower.consumer_id,
         stream=cursor.stream,
         durable=cursor.durable,
         acknowledged=standing.acknowledged,
@@ -109,10 +137,57 @@ async def _told(runtime: Runtime, consumer: Consumer, cursor: Cursor) -> Respons
         first_sequence=standing.first,
         last_sequence=standing.last,
         replay_sequence=None if replay is None else replay.sequence,
-        replay_since=None if since_us is None else rfc3339(since_us),
+        replay_since=_at(None if replay is None else replay.since_us),
         problem=problem,
+        paused=follower.paused,
+        disabled_reason=follower.disabled_reason,
+        failing_since=_at(follower.failing_since_us),
+        waits_for=waits_for(follower, standing, problem, is_pushed=is_pushed),
+        jobs={state.name: follower.jobs[state] for state in State},
     )
-    return reply(shape)
+
+
+def _at(us: int | None) -> str | None:
+    return None if us is None else rfc3339(us)
+
+
+async def get_channel_standing(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    channel_id = request.path_params["channelId"]
+
+    def read(tx: Tx) -> tuple[ChannelStream | None, list[Follower], int, bool]:
+        channel = definitions.find_channel(tx, channel_id)
+        found = cursors.followers(tx, channel.seq, limits.STREAM_STANDINGS)
+        n = len(tx.all("list_consumers_of_channel", channel_seq=channel.seq))
+        return channel.stream, found, n, lanes.anyone_pushes(tx)
+
+    stream, followers, n, is_pushed = await runtime.database.read(read)
+    place: Place | None = None
+    problem: str | None = None
+    standings: list[Standing | JobsError] = []
+    if stream is not None:
+        try:
+            streams = streams_of(runtime.streams)
+            place, standings = await standings_of(streams, stream.name, followers)
+        except JobsError as error:
+            problem, standings = error.message, [error] * len(followers)
+    shapes = [
+        _shape(channel_id, follower, standing, is_pushed)
+        for follower, standing in zip(followers, standings, strict=True)
+    ]
+    return reply(
+        ChannelStanding(
+            channel=channel_id,
+            stream=stream,
+            created=None if place is None else place.created,
+            subjects=() if place is None else place.subjects,
+            first_sequence=None if place is None else place.first,
+            last_sequence=None if place is None else place.last,
+            problem=problem,
+            consumers=shapes,
+            left_out=0 if stream is None else n - len(shapes),
+        )
+    )
 
 
 async def replay(runtime: Runtime, request: Request) -> Response:
@@ -127,19 +202,32 @@ async def replay(runtime: Runtime, request: Request) -> Response:
     )
     channel_id, consumer_id = path["channelId"], path["consumerId"]
 
-    def write(tx: Tx) -> tuple[Consumer, Cursor]:
-        cursor = streamed.ask_replay(tx, channel_id, consumer_id, wanted, tx.now_us())
-        return consumers.find_consumer(tx, channel_id, consumer_id), cursor
+    def write(tx: Tx) -> tuple[Follower, bool]:
+        streamed.ask_replay(tx, channel_id, consumer_id, wanted, tx.now_us())
+        consumer = consumers.find_consumer(tx, channel_id, consumer_id)
+        return cursors.follower_of(tx, consumer), lanes.anyone_pushes(tx)
 
     detail = f"sequence: {body.sequence}" if body.since is None else f"since: {body.since}"
-    found = await runtime.database.write(recorded(request, write, detail))
+    follower, is_pushed = await runtime.database.write(recorded(request, write, detail))
     runtime.metrics.add("jobs_events_total", kind="stream_replayed")
-    return await _told(runtime, *found)
+    return await _told(runtime, channel_id, follower, is_pushed)
 
 
 _BASE: Final = "/v2/channel/{channelId}/consumer/{consumerId}/stream"
 
 ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/v2/channel/{channelId}/stream",
+        handler=get_channel_standing,
+        summary="The stream in which a channel lives, and where its consumers are in it; no stream: it lives "
+        "in the database",
+        answers={200: ChannelStanding},
+        tag="definitions",
+        admin=True,
+        legacy=False,
+        errors=(401, 403, 404),
+    ),
     Endpoint(
         method="GET",
         path=_BASE,

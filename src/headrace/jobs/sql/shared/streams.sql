@@ -17,6 +17,14 @@ ON CONFLICT (consumer_seq) DO NOTHING;
 -- name: get_cursor
 SELECT * FROM stream_cursors WHERE consumer_seq = :consumer_seq;
 
+-- name: cursors_of_channel
+-- Of the consumers of a channel, with what may hold each up.
+SELECT stream_cursors.*, consumer.consumer_id, consumer.paused, consumer.disabled_reason,
+    consumer.failing_since_us
+FROM stream_cursors JOIN consumer ON consumer.seq = stream_cursors.consumer_seq
+WHERE consumer.channel_seq = :channel_seq AND consumer.removed_us IS NULL
+ORDER BY consumer.consumer_id LIMIT :n;
+
 -- name: move_cursor
 UPDATE stream_cursors SET created = :created, acked_seq = :acked_seq
 WHERE consumer_seq = :consumer_seq;
