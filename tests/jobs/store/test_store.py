@@ -235,6 +235,34 @@ def planned_url(postgres: postgres_server.PostgresServer) -> str:
     return url
 
 
+WITH_A_LIMIT = [
+    name
+    for name, text in load_queries("postgres").items()
+    if re.match(r"\s*(--.*\n\s*)*(DELETE|UPDATE)", text) and "FOR UPDATE SKIP LOCKED" in text
+]
+
+
+@pytest.mark.parametrize("name", WITH_A_LIMIT)
+def test_what_a_query_changes_is_looked_up_once_so_that_its_limit_holds(
+    name: str, planned_url: str
+) -> None:
+    """In a join the look-up may be made again for each row, and passes over those it has locked."""
+    import psycopg
+
+    values = {"consumer_seq": 1, "channel_seq": 1, "now": 9, "n": 3}
+    with psycopg.connect(planned_url) as connection:
+        for kind in ("hashjoin", "mergejoin", "material", "hashagg", "sort"):
+            connection.execute(f"SET enable_{kind} = off".encode())
+        query = load_queries("postgres")[name].encode()
+        plan = "\n".join(row[0] for row in connection.execute(b"EXPLAIN " + query, values))
+    assert "InitPlan" in plan, plan
+    assert not re.search("Join|Nested Loop|SubPlan", plan), plan
+
+
+def test_there_are_queries_that_change_a_few_rows_at_a_time() -> None:
+    assert {"delete_dead", "delete_delivered", "promote_due"} <= set(WITH_A_LIMIT)
+
+
 @pytest.mark.parametrize("name", HOT)
 def test_no_hot_query_of_postgres_scans_or_sorts_a_table(name: str, planned_url: str) -> None:
     import psycopg

@@ -118,11 +118,11 @@ SELECT seq, octet_length(payload) AS size
 FROM message WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
 
 -- name: promote_due
-UPDATE job SET hold = 0 WHERE seq IN (
+UPDATE job SET hold = 0 WHERE seq = ANY(ARRAY(
     SELECT seq FROM job
     WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 1 AND due_us <= :now
     ORDER BY due_us LIMIT :n FOR UPDATE SKIP LOCKED
-);
+));
 
 -- name: complete_jobs
 UPDATE job SET
@@ -173,15 +173,17 @@ FROM json_to_recordset(:items::json) AS item (
 WHERE job.seq = item.seq;
 
 -- name: delete_dead
-DELETE FROM job WHERE seq IN (
+-- ANY(ARRAY(…)), here and below: as a part of a join the inner query may be asked again, and then
+-- passes over what is locked by now, so that no LIMIT holds.
+DELETE FROM job WHERE seq = ANY(ARRAY(
     SELECT seq FROM job WHERE consumer_seq = :consumer_seq AND state = 1004
     ORDER BY seq LIMIT :n FOR UPDATE SKIP LOCKED
-);
+));
 
 -- name: delete_jobs_of_consumer
-DELETE FROM job WHERE seq IN (
+DELETE FROM job WHERE seq = ANY(ARRAY(
     SELECT seq FROM job WHERE consumer_seq = :consumer_seq LIMIT :n FOR UPDATE SKIP LOCKED
-);
+));
 
 -- name: jobs_to_move
 -- Jobs of one consumer in one state, and whether the other has its own job of the same message.
@@ -205,15 +207,15 @@ DELETE FROM job WHERE consumer_seq = :consumer_seq AND seq IN (
 );
 
 -- name: delete_delivered
-DELETE FROM job WHERE seq IN (
+DELETE FROM job WHERE seq = ANY(ARRAY(
     SELECT seq FROM job
     WHERE consumer_seq = :consumer_seq AND state = 1003 ORDER BY seq LIMIT :n FOR UPDATE SKIP LOCKED
-);
+));
 
 -- name: delete_messages_of_channel
-DELETE FROM message WHERE seq IN (
+DELETE FROM message WHERE seq = ANY(ARRAY(
     SELECT seq FROM message WHERE channel_seq = :channel_seq LIMIT :n FOR UPDATE SKIP LOCKED
-);
+));
 
 -- name: due_messages
 SELECT message.seq, message.channel_seq, message.priority, message.ordering_key, message.scheduled_us,
