@@ -156,6 +156,15 @@ def test_a_callback_may_end_what_calls_it(
         holder["mine"].drain()
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell that starts the tests in its background has them ignore interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_a_blocking_call_and_leaves_the_connection_usable(
     connection: sync.Connection, stream: sync.Stream
 ) -> None:

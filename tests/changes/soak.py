@@ -52,6 +52,8 @@ class Plan:
     only: tuple[str, ...] = ()
     most: int = 0
     """So many changes at most; 0: as many as there is time for."""
+    least: int = 0
+    """So many changes at least, however long they take."""
 
 
 @dataclass
@@ -157,7 +159,7 @@ async def _change(plan: Plan, work: Work, deeds: Deeds, tell: Callable[[str], No
         shipping = [deeds.ships.publish(f"ships.{key}") for key in range(KEYS)]
         async with flowing(work, *shipping) as tasks:
             count = 0
-            while time.monotonic() - begun < plan.seconds and not (
+            while (count < plan.least or time.monotonic() - begun < plan.seconds) and not (
                 plan.most and count >= plan.most
             ):
                 name = await deeds.one()
