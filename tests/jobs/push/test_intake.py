@@ -9,6 +9,8 @@ import pytest
 
 from headrace.jobs.models import ConsumerSettings
 from headrace.jobs.push.intake import StreamIntake
+from headrace.jobs.service.joined_push import PushNotes
+from headrace.jobs.service.push_results import Written
 from headrace.jobs.streams.source import _job
 from headrace.jobs.streams.waiting import Entry
 
@@ -63,4 +65,34 @@ async def test_what_was_taken_is_called_though_the_database_failed_in_between() 
     database.broken = False
     claimed = await intake.claim(consumer, 10)
     assert sorted(-job.seq for job in claimed) == [1, 2, 3]
+    await intake.close()
+
+
+async def test_a_success_behind_a_failure_is_stored_though_the_definition_knows_of_none() -> None:
+    """Or a consumer with little to do would be held for failing all the time since."""
+    stored: list[list[bool]] = []
+
+    class Storing(StreamIntake):
+        def _store(self, tx: Any, notes: Any, calls: Any) -> Written:
+            stored.append([call.ok for call in calls])
+            return Written([], [], None)
+
+    async def write(what: Any) -> Any:
+        return what(None)
+
+    consumer: Any = SimpleNamespace(
+        seq=1, settings=ConsumerSettings(), stream=None, failing_since_us=None
+    )
+    runtime: Any = SimpleNamespace(
+        database=SimpleNamespace(write=write),
+        claim_to_push=nothing_claimed,
+        streams=None,
+        clock=SimpleNamespace(monotonic_ns=lambda: 0),
+    )
+    intake = Storing(runtime, consumer, "push", lambda tx: None, None, lambda: True)
+    job: Any = SimpleNamespace(seq=-1, ordering_key=None)
+    for ok in (True, False, True, True, False, True):
+        call: Any = SimpleNamespace(job=job, ok=ok)
+        await intake.store(PushNotes(consumer, [call], lambda: 0.5))
+    assert stored == [[False], [True], [False], [True]]
     await intake.close()

@@ -108,6 +108,7 @@ class StreamIntake:
         self._wake: Callable[[], None] = lambda: None
         self._has_rung = True
         self._has_jobs = True
+        self._has_failed = False  # the definition may not say so yet
 
     def start(self, wake: Callable[[], None]) -> None:
         """Begin to fetch."""
@@ -187,9 +188,12 @@ class StreamIntake:
             results += written.failed
             disabled = written.disabled
             notes.stored.update({call.job.seq: Result(call.job.seq, 200, "ok") for call in table})
-        if failed or (well and notes.consumer.failing_since_us is not None):
+        was_failing = self._has_failed or notes.consumer.failing_since_us is not None
+        if failed or (well and was_failing):
             calls = (*well, *failed)
+            self._has_failed = True
             written = await self._runtime.database.write(lambda tx: self._store(tx, notes, calls))
+            self._has_failed = not well
             for call in failed:
                 if call.job.ordering_key is not None:
                     self._source.hold(call.job.ordering_key)

@@ -122,23 +122,30 @@ def _note_attempts(tx: Tx, calls: Sequence[Called]) -> None:
         tx.run("insert_attempts", items=json.dumps(items))
 
 
+def _failing_for_us(tx: Tx, consumer: Consumer, now: int) -> int:
+    row = tx.one("failing_since", seq=consumer.seq)
+    since = None if row is None else row["failing_since_us"]
+    return 0 if since is None else now - since
+
+
 def _judge(
     tx: Tx, consumer: Consumer, calls: Sequence[Called], now: int, *, gone: bool
 ) -> str | None:
-    """Record since when the endpoint has been failing. Returns why the consumer is disabled, if it is."""
+    """Record since when the endpoint has been failing. Returns why the consumer is disabled, if it is.
+
+    The database says since when: the definition that the calls were made by may be older.
+    """
     if any(call.ok for call in calls):
-        if consumer.failing_since_us is not None:
-            tx.run("mark_consumer_well", seq=consumer.seq)
+        if tx.run("mark_consumer_well", seq=consumer.seq):
             tx.ring([DEFINITIONS])
         return None
     reason = None
     limit_us = consumer.settings.breaker.disable_after_s * 1e6
     if gone:
         reason = "the endpoint answered 410 Gone"
-    elif consumer.failing_since_us is None:
-        tx.run("mark_consumer_failing", seq=consumer.seq, now=now)
+    elif tx.run("mark_consumer_failing", seq=consumer.seq, now=now):
         tx.ring([DEFINITIONS])
-    elif now - consumer.failing_since_us >= limit_us:
+    elif _failing_for_us(tx, consumer, now) >= limit_us:
         reason = f"every call failed for {limit_us / 1e6:g} s"
     if reason is None or not tx.run("disable_consumer", seq=consumer.seq, now=now, reason=reason):
         return None

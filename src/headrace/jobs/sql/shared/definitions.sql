@@ -145,6 +145,9 @@ UPDATE consumer SET failing_since_us = :now WHERE seq = :seq AND failing_since_u
 -- name: mark_consumer_well
 UPDATE consumer SET failing_since_us = NULL WHERE seq = :seq AND failing_since_us IS NOT NULL;
 
+-- name: failing_since
+SELECT failing_since_us FROM consumer WHERE seq = :seq;
+
 -- name: disable_consumer
 UPDATE consumer SET disabled_us = :now, disabled_reason = :reason
 WHERE seq = :seq AND disabled_us IS NULL;
