@@ -136,6 +136,30 @@ async def test_who_dies_in_between_leaves_a_pause_that_ends(
     assert (await consumer.next(max_wait=10)).payload == b"one"
 
 
+async def test_what_is_not_paused_any_more_is_not_deleted(js: JetStream) -> None:
+    """The answers took longer than the pause, or somebody has ended it: who came has what is there."""
+    consumer = await made(js)
+
+    class Resumed(Watched):
+        async def pause(self, until: Any) -> None:
+            self.calls.append("pause")
+            await consumer.pause(until)
+            await consumer.resume()
+
+    watched = Resumed(consumer, {})
+    await left(watched)
+    assert watched.calls == ["info", "pause", "info"]
+    assert await is_there(js)
+
+
+async def test_an_answer_that_comes_late_in_the_pause_is_no_reason_to_delete(js: JetStream) -> None:
+    watched = Watched(await made(js), {})
+    times = iter([0.0, conflicts.PAUSE_S / 2])
+    await delete_unused(watched, lambda: next(times))  # type: ignore[arg-type]
+    assert watched.calls == ["info", "pause", "info"]
+    assert await is_there(js)
+
+
 async def test_one_that_is_gone_is_said_to_be(js: JetStream) -> None:
     consumer = await made(js)
     await js.delete_consumer("S", "c")

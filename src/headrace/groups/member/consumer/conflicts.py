@@ -124,7 +124,10 @@ async def delete_unused(consumer: Consumer, time: Callable[[], float]) -> None:
         return
     ends = time() + PAUSE_S / 2
     await consumer.pause(datetime.fromtimestamp(parse_time(info.ts) / 1e9 + PAUSE_S, UTC))
-    if _is_unused(await consumer.info()):
+    info = await consumer.info()
+    if not info.paused or time() >= ends:
+        return  # the answers took long: somebody may have been given something by now
+    if _is_unused(info):
         try:
             async with asyncio.timeout_at(ends):
                 await consumer.delete()
