@@ -165,17 +165,21 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("wakes", [True, False], ids=["wakes", "wakes-nobody"])
 def test_an_interrupt_ends_a_blocking_call_and_leaves_the_connection_usable(
-    connection: sync.Connection, stream: sync.Stream
+    connection: sync.Connection, stream: sync.Stream, wakes: bool
 ) -> None:
+    signal.siginterrupt(signal.SIGINT, wakes)
     consumer = stream.create_consumer(durable_name="c", ack_wait=60)
     main = threading.main_thread().ident
     assert main is not None
     timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
     timer.start()
+    begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         consumer.fetch(10, max_wait=30)
     timer.join()
+    assert time.monotonic() - begun < 10
     connection.jetstream().publish("THREADS.1", b"x")
     assert consumer.next(5).payload == b"x"  # the interrupted pull did not swallow it
 

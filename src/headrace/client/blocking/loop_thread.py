@@ -23,6 +23,9 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 STOP_TIMEOUT_S: Final = 5.0
+INTERRUPT_S: Final = 1.0
+"""How long a lost interrupt may go unseen: one that comes just before Python waits for a lock, or where
+``signal.siginterrupt(SIGINT, False)`` holds, does not end the wait."""
 _CLOSED: Final = "the connection is closed"
 _FORKED: Final = "this connection belongs to the process that made it; connect anew after a fork"
 
@@ -52,6 +55,14 @@ def _at_exit() -> None:
 
 
 atexit.register(_at_exit)
+
+
+def _result_of(future: concurrent.futures.Future[R]) -> R:
+    """What ``future`` ends with, waited for so that Python sees an interrupt meanwhile."""
+    while not future.done():
+        with contextlib.suppress(concurrent.futures.TimeoutError):
+            return future.result(INTERRUPT_S)
+    return future.result()
 
 
 class LoopThread:
@@ -93,7 +104,7 @@ class LoopThread:
                 raise ConnectionClosedError(_CLOSED) from None
             raise
         try:
-            return future.result()
+            return _result_of(future)
         except concurrent.futures.CancelledError:  # not by us: the loop's end
             raise ConnectionClosedError(_CLOSED) from None
         except BaseException:
