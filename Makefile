@@ -14,6 +14,8 @@ PYTEST_ARGS ?=
 # Processes that run tests at the same time; a file's tests stay together. One more than there are cores:
 # much of a test waits, for a process, a disk or a clock.
 PYTEST_WORKERS ?= 3
+# Also the tests that `make test` leaves out.
+ALL := -m ""
 # Slow proofs have tests longer than the time that ends a process of the suite.
 UNGUARDED := -o faulthandler_timeout=0
 DEMO_ARGS ?=
@@ -22,7 +24,7 @@ SOAK_ARGS ?=
 CHANGES_ARGS ?= --minutes 60
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-seconds test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web fuzz-broker deploys changes standby shortages pipeline-memory both-servers
+.PHONY: help env demo test test-all test-seconds test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web fuzz-broker deploys changes standby shortages pipeline-memory both-servers
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,10 +41,13 @@ demo: env  ## the whole system on a year of real flights; the results go to demo
 $(SPARK_CLASSES): $(STAMP) tests/java_start.py
 	-@$(BIN)/python tests/java_start.py
 
-test: env $(SPARK_CLASSES)  ## every test (PYTEST_ARGS="tests/wire -k header" for some)
+test: env $(SPARK_CLASSES)  ## every test but the slow ones (PYTEST_ARGS="tests/wire -k header" for some)
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-test-seconds: env $(SPARK_CLASSES)  ## every test, and how long each file takes, into tests/seconds.txt and CONTRIBUTING.md
+test-all: env $(SPARK_CLASSES)  ## every test, also the slow ones, which `make test` leaves out
+	@$(BIN)/pytest $(ALL) -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+test-seconds: env $(SPARK_CLASSES)  ## `make test`, and how long each file takes, into tests/seconds.txt and CONTRIBUTING.md
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder --junitxml=$(VENV)/tests.xml $(PYTEST_ARGS)
 	@$(BIN)/python tests/suite_times.py $(VENV)/tests.xml
 
@@ -85,27 +90,27 @@ soak: env  ## kills, power cuts, damages, every fault of the disk's calls, 10,00
 		HEADRACE_SEEDS=$${HEADRACE_SEEDS:-10000} \
 		HEADRACE_GROUP_SEEDS=$${HEADRACE_GROUP_SEEDS:-100000} \
 		HEADRACE_SPARK_SEEDS=$${HEADRACE_SPARK_SEEDS:-10000} HYPOTHESIS_PROFILE=soak \
-		$(BIN)/pytest -s tests/crash tests/sim --timeout=0 $(UNGUARDED) $(PYTEST_ARGS)
+		$(BIN)/pytest $(ALL) -s tests/crash tests/sim --timeout=0 $(UNGUARDED) $(PYTEST_ARGS)
 
 faults: env  ## 1,000 lost connections, 10,000 cancelled calls, one lost at each step, on either server
 	@HEADRACE_DISCONNECTS=$${HEADRACE_DISCONNECTS:-1000} HEADRACE_CANCELLATIONS=$${HEADRACE_CANCELLATIONS:-10000} \
-		HEADRACE_EVERY_LOSS=1 $(BIN)/pytest -s tests/client/test_disconnects.py tests/client/test_faults.py \
+		HEADRACE_EVERY_LOSS=1 $(BIN)/pytest $(ALL) -s tests/client/test_disconnects.py tests/client/test_faults.py \
 		tests/spark/test_lost_links_of_queries.py tests/spark/test_lost_links_of_whole_queries.py --timeout=7200 $(UNGUARDED) $(PYTEST_ARGS)
 
 cluster: env  ## kill, restart, freeze and cut off the leaders of three nats-servers, HEADRACE_ROUNDS (20) times
-	@HEADRACE_ROUNDS=$${HEADRACE_ROUNDS:-20} $(BIN)/pytest -s tests/cluster $(PYTEST_ARGS)
+	@HEADRACE_ROUNDS=$${HEADRACE_ROUNDS:-20} $(BIN)/pytest $(ALL) -s tests/cluster $(PYTEST_ARGS)
 
 groups: env  ## members of groups as processes: HEADRACE_GROUP_EVENTS (200) random events on each kind of server, changes under kills
 	@HEADRACE_GROUP_EVENTS=$${HEADRACE_GROUP_EVENTS:-200} \
-		$(BIN)/pytest -s tests/group_processes --timeout=3600 $(UNGUARDED) $(PYTEST_ARGS)
+		$(BIN)/pytest $(ALL) -s tests/group_processes --timeout=3600 $(UNGUARDED) $(PYTEST_ARGS)
 
 bookings: env  ## HEADRACE_BOOKINGS (10,000) payments on each server while workers, the broker or both are killed
 	@HEADRACE_BOOKINGS=$${HEADRACE_BOOKINGS:-10000} \
-		$(BIN)/pytest -s tests/group_processes/test_booking.py --timeout=3600 $(UNGUARDED) $(PYTEST_ARGS)
+		$(BIN)/pytest $(ALL) -s tests/group_processes/test_booking.py --timeout=3600 $(UNGUARDED) $(PYTEST_ARGS)
 
 deploys: env  ## a worker is deployed HEADRACE_DEPLOYS (200) times under load, on each kind of server
 	@HEADRACE_DEPLOYS=$${HEADRACE_DEPLOYS:-200} \
-		$(BIN)/pytest -s tests/client/test_deploys.py --timeout=7200 $(UNGUARDED) $(PYTEST_ARGS)
+		$(BIN)/pytest $(ALL) -s tests/client/test_deploys.py --timeout=7200 $(UNGUARDED) $(PYTEST_ARGS)
 
 changes: env  ## random changes of everything under traffic (CHANGES_ARGS="--minutes 60 --server nats-server --jobs postgres")
 	@$(BIN)/python tests/changes/soak.py $(CHANGES_ARGS)
@@ -118,19 +123,19 @@ jobs-soak: env  ## 100,000 jobs while workers, the service and PostgreSQL are ki
 
 spark-kills: env  ## kill Spark's driver, its workers and the broker 15 times, in a query that writes exactly once
 	@HEADRACE_SPARK_KILLS=$${HEADRACE_SPARK_KILLS:-15} \
-		$(BIN)/pytest -s tests/spark/sink/test_kills.py --timeout=0 $(UNGUARDED) $(PYTEST_ARGS)
+		$(BIN)/pytest $(ALL) -s tests/spark/sink/test_kills.py --timeout=0 $(UNGUARDED) $(PYTEST_ARGS)
 
 spark-cluster: env  ## a pipeline on a Spark cluster, beside three NATS servers; a leader and a worker are killed
-	@HEADRACE_SPARK_CLUSTER=1 $(BIN)/pytest -s tests/spark/test_spark_cluster.py --timeout=0 $(UNGUARDED) $(PYTEST_ARGS)
+	@HEADRACE_SPARK_CLUSTER=1 $(BIN)/pytest $(ALL) -s tests/spark/test_spark_cluster.py --timeout=0 $(UNGUARDED) $(PYTEST_ARGS)
 
 standby: env  ## runners of a pipeline killed and frozen, under each kind of lease on each kind of server
-	@HEADRACE_EVERY_LEASE=1 $(BIN)/pytest -s tests/pipeline/test_whole_runs.py tests/pipeline/test_surplus.py tests/pipeline/test_lost_java.py --timeout=0 $(UNGUARDED) $(PYTEST_ARGS)
+	@HEADRACE_EVERY_LEASE=1 $(BIN)/pytest $(ALL) -s tests/pipeline/test_whole_runs.py tests/pipeline/test_surplus.py tests/pipeline/test_lost_java.py --timeout=0 $(UNGUARDED) $(PYTEST_ARGS)
 
 both-servers: env  ## all tests of Spark and of pipelines on both servers; the suite plays on ours what Spark decides
-	@HEADRACE_EVERY_SERVER=1 HEADRACE_EVERY_LEASE=1 $(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder tests/spark tests/pipeline $(PYTEST_ARGS)
+	@HEADRACE_EVERY_SERVER=1 HEADRACE_EVERY_LEASE=1 $(BIN)/pytest $(ALL) -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder tests/spark tests/pipeline $(PYTEST_ARGS)
 
 shortages: env  ## whole runs of pipelines on full disks and with too little memory for Java
-	@HEADRACE_SHORTAGES=1 $(BIN)/pytest -s tests/pipeline/test_short_of_disk_and_memory.py --timeout=0 $(UNGUARDED) $(PYTEST_ARGS)
+	@HEADRACE_SHORTAGES=1 $(BIN)/pytest $(ALL) -s tests/pipeline/test_short_of_disk_and_memory.py --timeout=0 $(UNGUARDED) $(PYTEST_ARGS)
 
 pipeline-memory: env  ## 10,000 short batches of a pipeline: what Java, workers and runner take (BENCH_ARGS="2000 10")
 	@$(BIN)/python bench/pipeline_memory.py $(BENCH_ARGS)

@@ -117,7 +117,14 @@ def test_the_sdist_makes_the_same_wheel(built: tuple[Path, Path], tmp_path: Path
     assert any(name.startswith("pyspark_headrace/") for name in names)
 
 
-@pytest.mark.parametrize("minor", promised())
+HERE = sys.version_info.minor
+OTHERS = [minor for minor in promised() if minor != HERE]
+ALSO_SLOWLY = pytest.mark.slow("tests/test_other_pythons.py")
+
+
+@pytest.mark.parametrize(
+    "minor", [HERE, *(pytest.param(each, marks=ALSO_SLOWLY) for each in OTHERS)]
+)
 def test_the_wheel_serves_and_shows_a_server(
     built: tuple[Path, Path], minor: int, tmp_path: Path
 ) -> None:
@@ -149,7 +156,8 @@ def test_the_wheel_serves_and_shows_a_server(
 
 @pytest.mark.spark
 @pytest.mark.skipif(not peers.java_is_there(), reason="there is no Java")
-@pytest.mark.parametrize("minor", [m for m in promised() if m != sys.version_info.minor][-2:])
+@pytest.mark.slow("tests/acceptance/test_demo.py")
+@pytest.mark.parametrize("minor", OTHERS[-2:])
 def test_the_wheel_runs_the_demo(built: tuple[Path, Path], minor: int, tmp_path: Path) -> None:
     headrace = installed(minor, "demo", built[0])
     shared = tmp_path / "shared"

@@ -95,7 +95,6 @@ def one_sentence(result: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.timeout(3 * DEADLINE_S)
 def test_killed_in_the_middle_it_goes_on_with_exactly_the_rest_then_finds_nothing_new(
     tmp_path: Path,

@@ -32,8 +32,8 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.slow("tests/spark/test_pipelines.py")
 def test_a_declarative_pipeline_reads_a_stream_and_writes_one_exactly_once(
     project: Path, tmp_path: Path
 ) -> None:

@@ -28,10 +28,10 @@ from headrace.client import Connection, Consumer, connect
 from headrace.errors import HeadraceError
 from waiting import until
 
-pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(7200)]
 
 DEPLOYS = int(os.environ.get("HEADRACE_DEPLOYS", "0"))
-DEPLOYS_IN_SHORT = 11
+DEPLOYS_IN_SHORT = 6
 SEED = int(os.environ.get("HEADRACE_SEED", "20261126"))
 PROGRAM = Path(__file__).with_name("deploy_worker.py")
 START: dict[str, Callable[[Path], peers.ServerProcess]] = {
@@ -247,7 +247,15 @@ async def deploys_on(kind: str, directory: Path) -> AsyncIterator[Deploys]:
         server.stop()
 
 
-@pytest.mark.parametrize("kind", START)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "headrace",
+        pytest.param(
+            "nats-server", marks=pytest.mark.slow("tests/client/test_programs_that_end.py")
+        ),
+    ],
+)
 async def test_nothing_is_lost_and_nothing_comes_again_of_a_worker_that_was_let_end(
     kind: str, tmp_path: Path
 ) -> None:
@@ -256,7 +264,7 @@ async def test_nothing_is_lost_and_nothing_comes_again_of_a_worker_that_was_let_
         number = 0
         while left > 0:
             how = HOW[number % len(HOW)] if DEPLOYS else ("term", "away", "kill", "restart")[number]
-            many = min(left, ROUND if DEPLOYS else 8 if how == "term" else 1)
+            many = min(left, ROUND if DEPLOYS else 3 if how == "term" else 1)
             await deploys.round(how, many)
             left -= many
             number += 1

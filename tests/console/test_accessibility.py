@@ -72,7 +72,16 @@ async def violations(page: Any, rules: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("theme", "rules"), [("light", EVERYTHING), ("dark", COLOURS)], ids=["light", "dark"]
+    ("theme", "rules"),
+    [
+        pytest.param("light", EVERYTHING, id="light"),
+        pytest.param(
+            "dark",
+            COLOURS,
+            id="dark",
+            marks=pytest.mark.slow("tests/console/test_accessibility.py"),
+        ),
+    ],
 )
 async def test_axe_finds_nothing_on_any_page(
     shown: World, service: Any, page: Any, theme: str, rules: dict[str, Any]

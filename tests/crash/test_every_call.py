@@ -74,7 +74,6 @@ def faults_of_lives() -> Iterator[tuple[int, FaultPoint]]:
             yield seed, point
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_a_broker_outlives_a_fault_at_any_call_of_its_disk() -> None:
     points = chosen(list(faults_of_lives()))

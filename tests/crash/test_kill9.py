@@ -31,7 +31,6 @@ def lives() -> list[int]:
     return [KILLS_OF_A_LIFE] * whole + [rest] * bool(rest)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("life", "kills"), list(enumerate(lives())))
 def test_no_acknowledged_message_is_lost_or_reordered_by_killing_the_broker(

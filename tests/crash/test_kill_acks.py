@@ -17,7 +17,6 @@ KILLS = int(os.environ.get("HEADRACE_KILLS", "50")) // 5
 SEED = int(os.environ.get("HEADRACE_SEED", "20130101"))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_answered_acknowledgement_survives_killing_the_broker(tmp_path: Path) -> None:
     found = attack(peers.start_headrace, tmp_path, KILLS, SEED)

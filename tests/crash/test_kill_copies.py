@@ -56,7 +56,6 @@ def read(storage: FileStorage, name: str) -> list[StoredMessage]:
     return store.read(0, None, 2 * MESSAGES, 1 << 30, store.last_seq)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_copies_are_whole_and_without_repetition_after_killing_the_broker(tmp_path: Path) -> None:
     moments = random.Random(SEED)

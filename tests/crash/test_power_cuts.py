@@ -95,7 +95,6 @@ class Chores:
         return answer
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_what_was_confirmed_is_there_after_a_power_cut(disk: LoopDisk, tmp_path: Path) -> None:
     rng = random.Random(SEED)

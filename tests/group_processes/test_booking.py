@@ -26,7 +26,7 @@ from headrace.client import connect
 from headrace.groups import PartitioningFilter, elastic
 from waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.timeout(3600)]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "exactly_once.py"
 PAYMENTS = int(os.environ.get("HEADRACE_BOOKINGS", "0"))

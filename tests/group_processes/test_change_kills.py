@@ -26,7 +26,7 @@ from headrace.errors import HeadraceError
 from headrace.groups import ElasticGroup, PartitioningFilter, elastic
 from waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.timeout(3600)]
 
 EVENTS = int(os.environ.get("HEADRACE_GROUP_EVENTS", "0"))
 SEED = int(os.environ.get("HEADRACE_SEED", "20121215"))

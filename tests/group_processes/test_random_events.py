@@ -25,7 +25,7 @@ from headrace.client import JetStream, connect
 from headrace.groups import Layout, PartitioningFilter, elastic, static
 from nats_cluster import Cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.timeout(3600)]
 
 EVENTS = int(os.environ.get("HEADRACE_GROUP_EVENTS", "0"))
 SEED = int(os.environ.get("HEADRACE_SEED", "20121215"))

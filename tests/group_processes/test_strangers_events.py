@@ -32,7 +32,7 @@ from group_processes.verbs import OurVerbs, TheirVerbs, Verbs
 from group_processes.worklog import Task
 from headrace.client import Connection
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.timeout(3600)]
 
 SETUPS = [Setup("elastic", "interoperable", 1), Setup("static", "interoperable", 1)]
 ACK_WAIT = 2.0  # with 1 s the pulls of others last as long as their pins

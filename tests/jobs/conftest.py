@@ -73,13 +73,34 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+BROKERS = ("headrace", "nats-server")
+_EVERY_PAIR = pytest.mark.slow("tests/jobs/streams")
+PAIRS = [
+    pytest.param("postgres", "headrace"),
+    pytest.param("sqlite", "nats-server"),
+    pytest.param("postgres", "nats-server", marks=_EVERY_PAIR),
+    pytest.param("sqlite", "headrace", marks=_EVERY_PAIR),
+]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests that use a database run on each kind, unless it makes no difference to them."""
-    if "database_url" in metafunc.fixturenames:
-        one = metafunc.definition.get_closest_marker("one_database") is not None
+    """Tests that use a database run on each kind, unless it makes no difference to them. Where a broker is
+    used, too, each kind of either is played once, and all pairs of them slowly."""
+    kinds = ("sqlite", "postgres")
+    if metafunc.definition.get_closest_marker("one_database") is not None:
+        kinds = ("sqlite",)
+    of_database = "database_url" in metafunc.fixturenames
+    if "broker_url" not in metafunc.fixturenames:
+        if of_database:
+            metafunc.parametrize("database_url", kinds, indirect=True)
+    elif not of_database:
+        metafunc.parametrize("broker_url", BROKERS, indirect=True)
+    elif len(kinds) == 1:
         metafunc.parametrize(
-            "database_url", ["sqlite"] if one else ["sqlite", "postgres"], indirect=True
+            ("database_url", "broker_url"), [(*kinds, b) for b in BROKERS], indirect=True
         )
+    else:
+        metafunc.parametrize(("database_url", "broker_url"), PAIRS, indirect=True)
 
 
 @pytest.fixture
@@ -169,7 +190,7 @@ def service_on(database_url: str) -> Callable[..., Any]:
     return make
 
 
-@pytest.fixture(params=["headrace", "nats-server"])
+@pytest.fixture
 def broker_url(request: pytest.FixtureRequest) -> str:
     """Our broker, and nats-server."""
     if request.param == "headrace":

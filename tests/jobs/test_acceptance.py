@@ -245,7 +245,6 @@ async def prune(directory: Path, url: str) -> str:
     return output.decode()
 
 
-@pytest.mark.slow
 async def test_the_whole_scenario(database_url: str, tmp_path: Path) -> None:
     hooks = Hooks()
     async with (

@@ -67,7 +67,6 @@ async def test_two_processes_racing_for_claims_get_each_job_once(
     assert (await world.http.get("/v2/channel/c/consumer/k")).json()["jobs"]["DELIVERED"] == count
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_every_job_ends_once_whatever_is_killed(kind: str, tmp_path: Path) -> None:
     plan = Plan(

@@ -18,7 +18,11 @@ from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.lease.standby import Standby
 from waiting import until_here
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.slow("tests/pipeline/lease/test_standby.py"),
+]
 WITHIN_S = 300.0
 
 FILE = """

@@ -17,7 +17,11 @@ from headrace import sync
 
 from .test_whole_runs import HELD, Running, below, publish, rows, started  # noqa: F401
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.slow("tests/spark/test_pipeline_restarts.py"),
+]
 MESSAGES = 60
 
 FILE = """

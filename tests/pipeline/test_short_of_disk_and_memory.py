@@ -21,7 +21,11 @@ from headrace import sync
 from .test_whole_runs import rows
 
 EVERY = bool(os.environ.get("HEADRACE_SHORTAGES"))
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(900),
+    pytest.mark.slow("tests/pipeline/failures"),
+]
 only_in_full = pytest.mark.skipif(
     not EVERY, reason="a run of some 20 s and more for each: make shortages"
 )

@@ -23,7 +23,11 @@ from .test_whole_runs import (  # noqa: F401
     two_runners,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(1200),
+    pytest.mark.slow("tests/spark/test_overflow.py"),
+]
 WITHIN_S = 480.0
 FEW, BURST = 600, 1_800
 MARK = 500

@@ -22,7 +22,7 @@ from headrace.pipeline.checkpoints.checkpoint import checkpoint_of, interrupted
 from headrace.pipeline.declaring.reading import read
 from waiting import until_here
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 WITHIN_S = 480.0
 MESSAGES = 1_500
 TOTAL = 3_000
@@ -282,6 +282,7 @@ def test_a_warm_standby_goes_on_where_a_killed_runner_was_and_ctrl_c_finishes_th
     check_status(file)
 
 
+@pytest.mark.slow("tests/pipeline/lease/test_standby.py")
 def test_a_frozen_runner_that_wakes_when_its_standby_is_at_work_writes_nothing_and_stands_by(
     leased: Path, server: str, started: Callable[..., Running]
 ) -> None:
@@ -405,6 +406,7 @@ def are_gone(processes: dict[int, str]) -> bool:
     return not alive & set(processes)
 
 
+@pytest.mark.slow("tests/pipeline/lease/test_standby.py")
 def test_a_signal_to_all_processes_of_a_runner_lets_the_batch_end_and_none_outlives_the_runner(
     write: Callable[..., Path], url: str, stream: str, started: Callable[..., Running]
 ) -> None:

@@ -37,7 +37,6 @@ KEPT = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_what_was_confirmed_outlives_every_power_cut() -> None:
     begun = time.monotonic()

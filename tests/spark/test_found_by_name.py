@@ -15,7 +15,11 @@ import pytest
 
 from .conftest import Feed, require_java
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.slow("tests/spark/test_source.py"),
+]
 
 CONNECT = """
 import sys

@@ -167,6 +167,7 @@ class Deaf:
         return lambda *what: None
 
 
+@ON_OURS
 def test_rows_are_written_again_after_a_lost_checkpoint_only_when_that_is_asked_for(
     spark: SparkSession, feed: Feed, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.running.run import run_here
 from headrace.pipeline.seen.status import status_of
 
-from .conftest import Feed
+from .conftest import ON_OURS, Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +65,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
+@ON_OURS
 def test_a_chain_through_a_stream_has_the_rows_and_no_marker(
     spark: SparkSession, make_feed: Callable[..., Feed], tmp_path: Path
 ) -> None:

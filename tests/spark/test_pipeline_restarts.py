@@ -121,7 +121,7 @@ class Heard:
         return lambda *what: None
 
 
-@pytest.fixture(params=[pytest.param("nats-server", marks=pytest.mark.peer), "headrace"])
+@pytest.fixture(params=peers.PLAYED_ON)
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[peers.ServerProcess]:
     """A server of its own, which may be killed."""
     yield from peers.either_running(request.param, tmp_path / "server")

@@ -308,6 +308,7 @@ markerPrefix = "{out}._marks"
 """
 
 
+@ON_OURS
 def test_sinks_keep_the_latest_in_every_output_mode_and_numbered_batches_are_written_once(
     spark: SparkSession, make_feed: Callable[..., Feed], tmp_path: Path
 ) -> None:
@@ -422,6 +423,7 @@ sql = "SELECT a.sequence, a.number + b.number AS number FROM numbers a JOIN numb
 """
 
 
+@ON_OURS
 def test_a_source_with_a_durable_is_joined_with_itself(
     spark: SparkSession, declare: Callable[..., Declared], feed: Feed
 ) -> None:

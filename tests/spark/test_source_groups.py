@@ -27,7 +27,6 @@ def server_url(request: pytest.FixtureRequest) -> str:
     return best_server(request)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_state_per_key_sees_a_group_s_messages_in_order_and_each_once(
     spark: SparkSession, feed: Feed, tmp_path: Path

@@ -35,7 +35,6 @@ from waiting import until_here
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow,
     pytest.mark.peer,
     pytest.mark.timeout(3000),
     pytest.mark.skipif(

@@ -81,7 +81,6 @@ async def publish(js: JetStream, first: int, last: int) -> None:
             await publisher.send("s.a", b"%d" % number, headers=headers)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_each_message_is_delivered_and_those_of_a_key_in_order_whatever_is_killed(
     database_url: str, broker_url: str, tmp_path: Path

@@ -19,7 +19,7 @@ from headrace.spark.options import parse_options
 from headrace.spark.planning.slices import Slice
 from headrace.spark.tasks.read_slice import read_slice
 
-from ..conftest import Feed
+from ..conftest import ON_OURS, Feed
 from ..losses import Losses
 
 if TYPE_CHECKING:
@@ -225,6 +225,7 @@ class TestInSpark:
         reader = spark.read.format("jetstream").option("servers", feed.url)
         return reader.option("stream", feed.name).options(**more).load()  # type: ignore[arg-type]
 
+    @ON_OURS
     def test_a_frame_and_a_view_that_are_used_again_have_what_came_meanwhile(
         self, spark: SparkSession, feed: Feed
     ) -> None:

@@ -45,7 +45,7 @@ WITHIN_S = 240.0
 STARTS_MAX = 10
 
 
-@pytest.fixture(params=[pytest.param("nats-server", marks=pytest.mark.peer), "headrace"])
+@pytest.fixture(params=peers.PLAYED_ON)
 def server(request: pytest.FixtureRequest) -> peers.ServerProcess:
     name = "nats_server" if request.param == "nats-server" else "headrace_server"
     made: peers.ServerProcess = request.getfixturevalue(name)()

@@ -35,7 +35,6 @@ TASK_WORKER = b"\0pyspark.daemon\0pyspark.worker\0"
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow,
     pytest.mark.timeout(2 * WITHIN_S * (KILLS + 2)),
     pytest.mark.skipif(KILLS == 0, reason="HEADRACE_SPARK_KILLS is not set: make spark-kills"),
 ]
