@@ -1,7 +1,7 @@
 """SIGKILL at random moments under load: no acknowledged message is lost, repeated or out of order.
 
 This is a process crash: what the kernel had taken survives. Losing power is another test's matter.
-``HEADRACE_KILLS`` sets the number of kills (30), ``HEADRACE_SEED`` the moments. After every 100 the whole
+``HEADRACE_KILLS`` sets the number of kills (15), ``HEADRACE_SEED`` the moments. After every 100 the whole
 history is judged, and the next begin with an empty store, since a start takes longer the more there is.
 """
 
@@ -17,7 +17,7 @@ import peers
 from crash.kill_checker import History, check
 from crash.kill_load import Publisher, Requester, load, read_back
 
-KILLS = int(os.environ.get("HEADRACE_KILLS", "30"))
+KILLS = int(os.environ.get("HEADRACE_KILLS", "15"))
 SEED = int(os.environ.get("HEADRACE_SEED", "20130101"))
 PUBLISHERS = 4
 KILLS_OF_A_LIFE = 100

@@ -86,7 +86,7 @@ PAIRS = [
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests that use a database run on each kind, unless it makes no difference to them. Where a broker is
     used, too, each kind of either is played once, and all pairs of them slowly."""
-    kinds = ("sqlite", "postgres")
+    kinds: tuple[str, ...] = ("sqlite", "postgres")
     if metafunc.definition.get_closest_marker("one_database") is not None:
         kinds = ("sqlite",)
     of_database = "database_url" in metafunc.fixturenames
