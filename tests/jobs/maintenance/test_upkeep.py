@@ -255,6 +255,42 @@ async def test_a_deleted_consumer_is_gone_at_once_and_its_jobs_in_slices(
     assert counted == {"QUEUED": 0, "INFLIGHT": 1, "DELIVERED": 0, "DEAD": 0}
 
 
+async def test_what_is_old_goes_in_slices_and_leases_and_schedules_do_not_wait_for_all_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.jobs.limits.SWEEP_ROWS", 10)
+    await finished(world, 300)
+    world.clock.advance(DAY + 1)
+    maintenance = Maintenance(world.runtime, Keep(messages_s=DAY))
+    await maintenance.tick()
+    left = await rows(world, "message")
+    assert 100 < left < 300
+    await world.broadcast("held")
+    (job,) = await world.claim(1)
+    world.clock.advance(3600)
+    await maintenance.tick()
+    assert 0 < await rows(world, "message") < left, "the next tick goes on, and stops again"
+    assert [each["id"] for each in await world.claim(1)] == [job["id"]], "its lease has ended"
+    for _ in range(3):
+        await maintenance.tick()
+    assert await rows(world, "message") == 1
+
+
+async def test_leases_end_in_slices(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.jobs.limits.SWEEP_ROWS", 2)
+    for number in range(45):
+        await world.broadcast(str(number))
+    assert len(await world.claim(45)) == 45
+    world.clock.advance(3600)
+    maintenance = Maintenance(world.runtime)
+    await maintenance.tick()
+    first = await world.claim(45)
+    assert 0 < len(first) < 45
+    for _ in range(2):
+        await maintenance.tick()
+    assert len(await world.claim(45)) == 45 - len(first)
+
+
 async def rows(world: World, table: str) -> int:
     def count(tx: Any) -> int:
         run = tx._connection if hasattr(tx, "_connection") else tx._cursor

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass, field
 from typing import Final
 
 from .. import limits
@@ -29,7 +30,17 @@ _RENEW_S: Final = 3.0
 _FOLD_S: Final = 5.0
 _RETAIN_S: Final = 60.0
 _CALLS_S: Final = 10.0
-_SLICES: Final = 10  # of removals in a tick
+_SLICES: Final = (
+    10  # of one kind of work in a tick: the other kinds, and the lead, do not wait for all of it
+)
+
+
+@dataclass(slots=True)
+class _Sweep:
+    """Retention once over all messages: behind which it goes on (None: notes are left), what it removed."""
+
+    after: int | None = 0
+    total: retention.Removed = field(default_factory=retention.Removed)
 
 
 class Maintenance:
@@ -47,6 +58,7 @@ class Maintenance:
         # A lease, and what is scheduled, is at least so long: nothing that begins meanwhile is overlooked.
         self._pause_s_max = min(_PAUSE_S, max(_TICK_S, runtime.options.schedule_min_delay_s))
         self._pause_s = _TICK_S
+        self._sweep: _Sweep | None = None  # of retention, under way
 
     def keep(self, keep: retention.Keep) -> None:
         """Keep data for so long from now on."""
@@ -85,11 +97,12 @@ class Maintenance:
             return
         for part, every_s, work in (
             ("counts", _FOLD_S, self._fold),
-            ("retention", _RETAIN_S, self.retain),
             ("space", _FOLD_S, self._give_back),
         ):
             if self._is_time(part, every_s) and await attempt(part, work) is None:
                 self._last_s.pop(part, None)
+        if self._sweep is not None or self._is_time("retention", _RETAIN_S):
+            await attempt("retention", self._retain_some)
 
     async def resign(self) -> None:
         """Let another process lead at once; if the database is away, it does when our time is over."""
@@ -141,7 +154,7 @@ class Maintenance:
             self._calls.told(counted)
 
     async def _remove(self) -> None:
-        """Some slices only: leases must not wait until a large consumer is gone."""
+        """Some slices of what a large consumer leaves."""
         for _ in range(_SLICES):
             if not await self._runtime.database.write(removing.remove_some):
                 return
@@ -154,26 +167,29 @@ class Maintenance:
         return await self._runtime.database.write(lambda tx: tx.run("fold_counters"))
 
     async def _expire(self) -> None:
-        runtime, expired = self._runtime, limits.SWEEP_ROWS
-        while expired == limits.SWEEP_ROWS:
+        runtime = self._runtime
+        for _ in range(_SLICES):
             swept = await runtime.database.write(lambda tx: upkeep.expire_leases(tx, tx.now_us()))
-            expired = swept.expired
             counting.count_expired(runtime.metrics, swept)
+            if swept.expired < limits.SWEEP_ROWS:
+                return
+        self._pause_s = 0.0
 
     async def _dispatch(self) -> None:
-        runtime, count = self._runtime, 1
-        while count:
+        runtime = self._runtime
+        for _ in range(_SLICES):
             dispatched = await runtime.database.write(
                 lambda tx: publishing.dispatch_due(tx, tx.now_us())
             )
-            count = dispatched.messages
-            if count:
-                runtime.metrics.set("scheduler_lag_seconds", dispatched.late_us / 1e6)
+            if not dispatched.messages:
+                return
+            runtime.metrics.set("scheduler_lag_seconds", dispatched.late_us / 1e6)
             for channel, jobs in dispatched.jobs.items():
                 runtime.metrics.add("jobs_enqueued_total", jobs, channel=channel)
+        self._pause_s = 0.0
 
     async def _fire(self) -> None:
-        """Some slices only, as of what is removed: a schedule may have missed a great many times."""
+        """Some slices: a schedule may have missed a great many times."""
         runtime = self._runtime
         for _ in range(_SLICES):
             fired = await runtime.database.write(lambda tx: scheduling.fire_due(tx, tx.now_us()))
@@ -186,17 +202,31 @@ class Maintenance:
 
     async def retain(self) -> retention.Removed:
         """Archive and remove expired messages. The archive is on disk before anything is removed."""
-        runtime, keep, total = self._runtime, self._keep, retention.Removed()
-        after: int | None = 0
-        while after is not None:
-            after = await self._retain_window(after, total)
-        while True:
-            notes = await runtime.database.write(
-                lambda tx: retention.prune_notes(tx, keep, tx.now_us())
-            )
-            self._count(notes, total)
-            if not any(count >= limits.SWEEP_ROWS for count in notes.rows.values()):
-                return total
+        sweep = _Sweep()
+        while await self._retain_slice(sweep):
+            pass
+        return sweep.total
+
+    async def _retain_some(self) -> None:
+        """Some slices of a sweep; the next tick goes on with it, also after a failure."""
+        self._sweep = sweep = self._sweep or _Sweep()
+        for _ in range(_SLICES):
+            if not await self._retain_slice(sweep):
+                self._sweep = None
+                return
+        self._pause_s = min(self._pause_s, _TICK_S)
+
+    async def _retain_slice(self, sweep: _Sweep) -> bool:
+        """One slice; whether there may be more."""
+        if sweep.after is not None:
+            sweep.after = await self._retain_window(sweep.after, sweep.total)
+            return True
+        keep = self._keep
+        notes = await self._runtime.database.write(
+            lambda tx: retention.prune_notes(tx, keep, tx.now_us())
+        )
+        self._count(notes, sweep.total)
+        return any(count >= limits.SWEEP_ROWS for count in notes.rows.values())
 
     async def _retain_window(self, after: int, total: retention.Removed) -> int | None:
         keep, database, archived = self._keep, self._runtime.database, self._archive is not None
