@@ -10,9 +10,13 @@ from pathlib import Path
 def of_process(pid: int) -> float:
     """Seconds of processor time that a process's threads have used, those that ended left out (Linux).
 
-    By the scheduler's nanoseconds: the hundredths of a second of ``stat`` are much when work is short.
+    By the scheduler's nanoseconds: the hundredths of a second of ``stat`` are much when work is short. Of a
+    process that has ended, 0.
     """
-    return sum(map(_of_thread, Path(f"/proc/{pid}/task").iterdir())) / 1e9
+    try:
+        return sum(map(_of_thread, Path(f"/proc/{pid}/task").iterdir())) / 1e9
+    except FileNotFoundError:
+        return 0.0
 
 
 def _of_thread(task: Path) -> int:
