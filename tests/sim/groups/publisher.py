@@ -38,6 +38,11 @@ class Publisher:
         """Whether the stream has everything."""
         return not self._unconfirmed
 
+    @property
+    def unconfirmed(self) -> int:
+        """How many messages are wanted and not known to be stored."""
+        return self._unconfirmed
+
     def want(self, key: str) -> None:
         """One more message of a key."""
         self._unconfirmed += 1

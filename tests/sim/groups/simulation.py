@@ -136,11 +136,13 @@ class Simulation:
             world.run(rng.choice((0.01, 0.1, 0.3, 0.6)) * (0.5 + rng.random()))
 
     def _work_seconds(self) -> float:
-        """What the handlers themselves take for what is not handled yet, one after the other."""
+        """What the handlers themselves take for what is not handled yet, one after the other. The broker may
+        have been away, and much of it is published only now."""
         world, cast = self.world, self.world.cast
         each = 1.5 * cast.handler_seconds + 10 * cast.delay
         slow = 1.5 * cast.ack_wait * (cast.slow_share * 3 + cast.failing_share)
-        return 0.1 + (len(world.ledger.missing()) + cast.keys) * (each + slow)
+        left = len(world.ledger.missing()) + world.publisher.unconfirmed + cast.keys
+        return 0.1 + left * (each + slow)
 
     def _wait_for_all(self, seconds: float) -> None:
         """Until all that was published is handled."""
