@@ -10,7 +10,8 @@ import httpx2
 from headrace.clock import ManualClock
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service import publishing, upkeep
+from headrace.jobs.service.leases import expiring
+from headrace.jobs.service.publishing import publishing
 
 __all__ = ["PRODUCER", "PULL", "World"]
 
@@ -107,12 +108,12 @@ class World:
         jobs: list[dict[str, Any]] = answer["jobs"]
         return jobs
 
-    async def sweep(self, seconds: float = 0.0) -> upkeep.Swept:
+    async def sweep(self, seconds: float = 0.0) -> expiring.Swept:
         """Let time pass, then do what maintenance does."""
         self.clock.advance(seconds)
         now = self.runtime.now_us()
         await self.runtime.database.write(lambda tx: publishing.dispatch_due(tx, now))
-        return await self.runtime.database.write(lambda tx: upkeep.expire_leases(tx, now))
+        return await self.runtime.database.write(lambda tx: expiring.expire_leases(tx, now))
 
 
 def held(*jobs: dict[str, Any]) -> list[dict[str, str]]:

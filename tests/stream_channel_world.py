@@ -17,7 +17,7 @@ from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service.consumers import find_consumer
+from headrace.jobs.service.definitions.consumers import find_consumer
 from headrace.jobs.store import open_database
 from headrace.jobs.streams.looking import remove_forgotten
 from jobs_contract import ContractTransport

@@ -14,7 +14,7 @@ import pytest
 from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.models import rfc3339
 from headrace.jobs.push.engine import PushEngine
-from headrace.jobs.service.retention import Keep
+from headrace.jobs.service.removal.retention import Keep
 from jobs_endpoint import Endpoint, answer
 from jobs_world import World, held
 from waiting import until

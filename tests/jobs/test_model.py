@@ -15,18 +15,12 @@ from headrace.clock import ManualClock
 from headrace.jobs.errors import JobsError
 from headrace.jobs.models import Consumer, NewMessage, Options
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service import (
-    consumers,
-    deadletters,
-    definitions,
-    finding,
-    leases,
-    legacy,
-    publishing,
-    reads,
-    upkeep,
-)
-from headrace.jobs.service.leases import Failure, Held
+from headrace.jobs.service.definitions import channels, consumers, definitions
+from headrace.jobs.service.finding import finding, reads
+from headrace.jobs.service.leases import expiring, leases, legacy
+from headrace.jobs.service.leases.leases import Failure, Held
+from headrace.jobs.service.publishing import publishing
+from headrace.jobs.service.replaying import deadletters
 from headrace.jobs.states import State
 from headrace.jobs.store import Tx, open_database
 
@@ -99,7 +93,7 @@ class History:
         name, now = f"n{next(_NAMES)}", self.runtime.now_us()
 
         def define(tx: Tx) -> Consumer:
-            definitions.put_channel(
+            channels.put_channel(
                 tx, name, definitions.Change(token="t"), definitions.Precondition(), now
             )
             change = consumers.ConsumerChange(kind="pull", token="t", max_retries=MAX_RETRIES)
@@ -118,7 +112,7 @@ class History:
         elif what == "sleep":
             self.clock.advance(number)
             later = self.runtime.now_us()
-            await self.write(lambda tx: upkeep.expire_leases(tx, later))
+            await self.write(lambda tx: expiring.expire_leases(tx, later))
             for job in self.jobs.values():
                 if job.state is State.INFLIGHT and job.expires <= self.now + 1e-9:
                     job.fail(self.now)

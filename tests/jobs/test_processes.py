@@ -17,8 +17,9 @@ from jobs_world import World
 RACER = """
 import asyncio, sys
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service import consumers, leases
-from headrace.jobs.service.leases import Held
+from headrace.jobs.service.definitions import consumers
+from headrace.jobs.service.leases import leases
+from headrace.jobs.service.leases.leases import Held
 from headrace.jobs.store import open_database
 async def main(url):
     runtime = Runtime(open_database(url, threads=2))

@@ -19,7 +19,7 @@ from headrace.jobs.http import create_app
 from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.schedules import parse_times
-from headrace.jobs.service import scheduling
+from headrace.jobs.service.publishing import scheduling
 from jobs_contract import ContractTransport
 from jobs_world import World, held
 

@@ -22,9 +22,10 @@ from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.push.sender import Answer, Sender
 from headrace.jobs.runtime.parts import Parts
 from headrace.jobs.server.server import tell_of_loop
-from headrace.jobs.service import joined_push, push_results
-from headrace.jobs.service.push_results import Called, Written
-from headrace.jobs.service.retention import Keep
+from headrace.jobs.service.push import joined as joined_push
+from headrace.jobs.service.push import results as push_results
+from headrace.jobs.service.push.results import Called, Written
+from headrace.jobs.service.removal.retention import Keep
 from headrace.jobs.store import Tx
 from jobs_endpoint import Endpoint, answer
 from jobs_world import PRODUCER, PULL, World, held

@@ -27,6 +27,18 @@ LINES_MAX: Final = 200
 """Of the graph."""
 RECORD_BYTES_MAX: Final = 512 * 1024
 
+STATES: Final = (
+    "starting",
+    "waiting",
+    "running",
+    "restarting",
+    "done",
+    "failed",
+    "not run",
+    "stopped",
+)
+"""Of a query, as its runner knows it."""
+
 _NO_TOKEN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 

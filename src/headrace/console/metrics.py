@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from ..api.pipelines import STATES as RUNNERS_STATES
 from ..api.pipelines import PipelineRecord
 from ..api.roles import shows_progress
 from ..api.times import parse_time
@@ -18,17 +19,7 @@ from .pipelines import queries_of, state_of
 
 __all__ = ["METRICS", "SERIES_MAX", "Console", "prometheus"]
 
-STATES: Final = (
-    "starting",
-    "waiting",
-    "running",
-    "restarting",
-    "done",
-    "failed",
-    "not run",
-    "stopped",
-    "silent",
-)
+STATES: Final = (*RUNNERS_STATES, "silent")
 """Of a pipeline's query. ``silent``: its runner was killed, or cannot reach the server."""
 SERIES_MAX: Final = (
     1_000  # streams, and as many consumers, groups and queries; the others are counted

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -28,6 +30,7 @@ __all__ = [
     "NewMessage",
     "Options",
     "Published",
+    "digest_of",
     "http_date",
     "payload_fields",
     "rfc3339",
@@ -225,3 +228,17 @@ def payload_fields(payload: bytes) -> tuple[str, str | None]:
 def state_name(state: int) -> str:
     """The name of a stored state."""
     return State(state).name
+
+
+def digest_of(message: NewMessage) -> str:
+    """What tells whether two messages are the same."""
+    parts = (
+        message.content_type,
+        str(message.priority),
+        message.ordering_key or "",
+        str(message.scheduled_us),
+        json.dumps(message.headers, sort_keys=True) if message.headers else "{}",
+    )
+    made = hashlib.sha256("\0".join(parts).encode())
+    made.update(message.payload)
+    return made.hexdigest()

@@ -171,6 +171,17 @@ class Publishing:
     creds: str = ""
 
 
+def connect_options(settings: LeaseSettings | Publishing, client: str) -> dict[str, Any]:
+    """How to connect to the servers of ``settings``, as ``client``: what they do not give is left out."""
+    named = {
+        "user": settings.user,
+        "password": settings.password,
+        "token": settings.token,
+        "credentials_file": settings.creds,
+    }
+    return {"name": client, **{key: value for key, value in named.items() if value}}
+
+
 @dataclass(frozen=True)
 class Declared:
     """A whole pipeline.

@@ -161,3 +161,18 @@ def _depths(
 
 def _refused(reason: str) -> ConfigurationError:
     return ConfigurationError(f"an Avro schema cannot be read: {clipped(reason)}")
+
+
+def schema_failures() -> tuple[type[Exception], ...]:
+    """What may be raised where a stranger's text is read as a schema. ``fastavro`` has to be installed."""
+    from fastavro.schema import SchemaParseException
+
+    return (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+        SchemaParseException,
+    )

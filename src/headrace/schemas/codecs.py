@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Protocol
 
 from ..documents import DocumentError, read_json
 from ..errors import ConfigurationError
-from .avro_shape import shape_of
+from .avro_shape import schema_failures, shape_of
 from .errors import NoSchemaError
 from .limits import clipped
 
@@ -60,15 +60,7 @@ class AvroCodec:
 
         try:
             self._schema: Any = fastavro.parse_schema(read_json(text))
-        except (
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            ArithmeticError,
-            RecursionError,
-            fastavro.schema.SchemaParseException,
-        ) as error:
+        except schema_failures() as error:
             raise NoSchemaError(f"an Avro schema cannot be read: {clipped(str(error))}") from None
         if not isinstance(self._schema, dict) or self._schema.get("type") != "record":
             raise NoSchemaError("an Avro schema is no record")

@@ -17,7 +17,7 @@ from headrace.jobs.config.seeds import Seeds, apply_seeds
 from headrace.jobs.http import create_app
 from headrace.jobs.matching.filters import SUBJECT, MessageFilter, compiled, fits
 from headrace.jobs.models import NewMessage, Options
-from headrace.jobs.service import publishing
+from headrace.jobs.service.publishing import publishing
 from jobs_contract import ContractTransport
 from jobs_world import PRODUCER, World
 

@@ -17,7 +17,7 @@ from headrace.jobs.http import create_app
 from headrace.jobs.matching.paths import MISSING
 from headrace.jobs.matching.payloads import document_of, fitting_paths
 from headrace.jobs.models import NewMessage
-from headrace.jobs.service import publishing
+from headrace.jobs.service.publishing import publishing
 from jobs_contract import ContractTransport
 from jobs_world import PRODUCER, World, held
 

@@ -19,7 +19,7 @@ from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.matching.paths import MISSING, parse_path, value_at
 from headrace.jobs.matching.unique import Unique, key_of
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service.retention import Keep
+from headrace.jobs.service.removal.retention import Keep
 from jobs_contract import ContractTransport
 from jobs_world import PRODUCER, World, held
 

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.jobs.models import ConsumerSettings
 from headrace.jobs.push.intake import StreamIntake
-from headrace.jobs.service.joined_push import PushNotes
-from headrace.jobs.service.push_results import Written
+from headrace.jobs.service.push.joined import PushNotes
+from headrace.jobs.service.push.results import Written
 from headrace.jobs.streams.source import _job
 from headrace.jobs.streams.waiting import Entry
 

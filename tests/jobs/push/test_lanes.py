@@ -19,7 +19,7 @@ from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.push.whereabouts import has_ended, whereabouts
-from headrace.jobs.service import lanes
+from headrace.jobs.service.push import lanes
 from headrace.jobs.store import Tx, open_database
 from jobs_endpoint import Endpoint, answer
 from jobs_world import World

@@ -18,8 +18,8 @@ from headrace.jobs.push.guard import Guard
 from headrace.jobs.push.lane import Lane
 from headrace.jobs.push.sender import Sender
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service.consumers import find_consumer
-from headrace.jobs.service.joined_push import PushClaim
+from headrace.jobs.service.definitions.consumers import find_consumer
+from headrace.jobs.service.push.joined import PushClaim
 from headrace.jobs.signature import WebhookVerificationError, verify
 from headrace.jobs.store import Tx
 from jobs_endpoint import Call, Endpoint, answer

@@ -17,9 +17,9 @@ from headrace.jobs.http import create_app
 from headrace.jobs.models import NewMessage
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service import consumers
-from headrace.jobs.service.consumers import ConsumerChange
-from headrace.jobs.service.joined import Publication, publish_one
+from headrace.jobs.service.definitions import consumers
+from headrace.jobs.service.definitions.consumers import ConsumerChange
+from headrace.jobs.service.publishing.joined import Publication, publish_one
 from headrace.jobs.store import Tx, open_database, postgres
 from jobs_contract import ContractTransport
 from jobs_world import World

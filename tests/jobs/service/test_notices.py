@@ -12,8 +12,8 @@ from headrace.cli import main
 from headrace.errors import ConfigurationError
 from headrace.jobs.config.seeds import Seeds, apply_seeds
 from headrace.jobs.models import Options
-from headrace.jobs.service import push_results
-from headrace.jobs.service.consumers import find_consumer
+from headrace.jobs.service.definitions.consumers import find_consumer
+from headrace.jobs.service.push import results as push_results
 from jobs_world import World, held
 
 
@@ -148,7 +148,7 @@ async def test_nothing_is_told_when_what_it_tells_is_undone(told: World) -> None
     seq, lease = int(job["id"]), job["lease"]
 
     def undone(tx: Any) -> None:
-        from headrace.jobs.service.leases import Failure, Held, fail
+        from headrace.jobs.service.leases.leases import Failure, Held, fail
 
         consumer = find_consumer(tx, "c", "k")
         failure = Failure(Held(seq, lease), "no", dead=True)

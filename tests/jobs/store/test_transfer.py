@@ -16,7 +16,7 @@ from headrace.cli import main
 from headrace.errors import ConfigurationError
 from headrace.jobs.channel_stream import ChannelStream
 from headrace.jobs.errors import DatabaseUnavailableError
-from headrace.jobs.service.streamed import set_stream
+from headrace.jobs.service.streamed.stream_channels import set_stream
 from headrace.jobs.store import Database, open_database, sqlite, transfer
 from headrace.jobs.store.tables import WHOLE
 from headrace.jobs.store.transfer import export_to, freeze, import_from, unfreeze

@@ -23,6 +23,7 @@ from typing import Any, Final
 import click
 
 from ..shared.errors import Failure
+from ..shared.private_files import write_private
 from . import tokens
 from .keys import Key, read_seed
 
@@ -191,22 +192,6 @@ class Folder:
             return None
         except (OSError, UnicodeDecodeError) as error:
             raise Failure(f"{path}: {getattr(error, 'strerror', None) or 'not text'}") from None
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that nobody else can read, in one step. Raises Failure."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        partial.unlink(missing_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        raise Failure(f"{path}: {error.strerror}") from None
 
 
 def checked(name: str) -> str:

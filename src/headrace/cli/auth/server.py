@@ -9,8 +9,9 @@ import click
 
 from ..shared.errors import Failure
 from ..shared.output import Output
+from ..shared.private_files import write_private
 from ..shared.verbs import offline
-from .folder import Folder, dir_option, write_private
+from .folder import Folder, dir_option
 from .keys import KINDS, Key
 
 

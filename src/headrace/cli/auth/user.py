@@ -15,11 +15,12 @@ from ...subjects import check_pattern
 from ..shared.asking import may_go_on
 from ..shared.errors import Failure
 from ..shared.output import Output, Sheet, Table
+from ..shared.private_files import write_private
 from ..shared.units import DURATION
 from ..shared.verbs import offline
 from . import claims
 from .account import change_account
-from .folder import Folder, dir_option, write_private
+from .folder import Folder, dir_option
 from .keys import Key
 from .tokens import credentials, signed
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...documents import read_json
 from ..shared.errors import Failure
+from ..shared.private_files import write_private
 
 if TYPE_CHECKING:
     import click
@@ -54,7 +55,7 @@ class Contexts:
         """Use this one from now on; "" is none. Raises Failure."""
         if name:
             self.read(name)
-        self._write(self._directory / "context.txt", name)
+        write_private(self._directory / "context.txt", name)
 
     def path(self, name: str) -> Path:
         """Its file. Raises Failure for what cannot be a name."""
@@ -87,7 +88,7 @@ class Contexts:
     def write(self, name: str, settings: Mapping[str, Any]) -> Path:
         """Keep this. Raises Failure."""
         path = self.path(name)
-        self._write(path, json.dumps(settings, indent=2) + "\n")
+        write_private(path, json.dumps(settings, indent=2) + "\n")
         return path
 
     def remove(self, name: str) -> None:
@@ -99,15 +100,3 @@ class Contexts:
             raise Failure(f"{self.path(name)}: {error.strerror}") from None
         if self.selected == name:
             self.select("")
-
-    def _write(self, path: Path, text: str) -> None:
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            partial.unlink(missing_ok=True)
-            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(text)
-            partial.replace(path)
-        except OSError as error:
-            raise Failure(f"{path}: {error.strerror}") from None

@@ -20,7 +20,9 @@ from ..channel_stream import ChannelStream
 from ..errors import JobsError
 from ..models import ConsumerSettings, Options
 from ..policy import with_kind
-from ..service import consumers, definitions, reads, streamed
+from ..service.definitions import channels, consumers, definitions, producers
+from ..service.finding import reads
+from ..service.streamed import stream_channels
 from ..signature import new_secret
 from ..states import State
 from ..store import Tx
@@ -106,17 +108,17 @@ def apply_seeds(tx: Tx, seeds: Seeds, options: Options, now: int) -> bool:
     try:
         for producer_id, producer in seeds.producers.items():
             change = definitions.Change(producer.name, producer.token)
-            definitions.put_producer(tx, producer_id, change, always, now)
+            producers.put_producer(tx, producer_id, change, always, now)
         for channel_id, channel in seeds.channels.items():
             change = definitions.Change(channel.name, channel.token)
-            definitions.put_channel(tx, channel_id, change, always, now)
+            channels.put_channel(tx, channel_id, change, always, now)
             if channel.stream is not None:
-                streamed.set_stream(tx, channel_id, channel.stream, now)
+                stream_channels.set_stream(tx, channel_id, channel.stream, now)
             for consumer_id, consumer in channel.consumers.items():
                 _put(tx, channel_id, consumer_id, consumer, options, now)
         for channel_id, channel in seeds.channels.items():
             if channel.events_channel is not None:
-                definitions.tell_channel(tx, channel_id, channel.events_channel or None, now)
+                channels.tell_channel(tx, channel_id, channel.events_channel or None, now)
     except JobsError as error:
         raise ConfigurationError(f"definitions in the configuration: {error}") from None
     tx.run("put_meta", key="seed_digest", value=digest)

@@ -13,7 +13,7 @@ from .. import limits
 from ..config.seeds import left_over
 from ..models import rfc3339
 from ..runtime.runtime import Runtime
-from ..service import reads
+from ..service.finding import reads
 from ..states import State
 from ..store import Row, Tx
 from . import shapes

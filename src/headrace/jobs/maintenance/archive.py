@@ -21,7 +21,7 @@ from ...documents import read_typed
 from ...errors import ConfigurationError
 from .. import ids
 from ..models import payload_fields, rfc3339, state_name
-from ..service.retention import Window, folder_of
+from ..service.removal.retention import Window, folder_of
 from ..store import Row
 
 __all__ = ["Archive", "read_archive"]

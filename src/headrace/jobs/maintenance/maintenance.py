@@ -15,7 +15,11 @@ from .. import limits
 from ..errors import JobsError
 from ..runtime import counting
 from ..runtime.runtime import Runtime
-from ..service import calls, publishing, removing, retention, scheduling, upkeep
+from ..service import processes
+from ..service.leases import expiring
+from ..service.publishing import publishing, scheduling
+from ..service.push import calls
+from ..service.removal import empty_pages, removing, retention
 from ..store import Tx
 from .archive import Archive
 
@@ -127,7 +131,7 @@ class Maintenance:
             return True
         runtime = self._runtime
         leads = await runtime.database.write(
-            lambda tx: upkeep.take_lead(tx, _TASK, runtime.node, _LEAD_S, tx.now_us())
+            lambda tx: processes.take_lead(tx, _TASK, runtime.node, _LEAD_S, tx.now_us())
         )
         self._leads_until_s = now_s + _LEAD_S if leads else 0.0
         return leads
@@ -161,7 +165,7 @@ class Maintenance:
 
     async def _give_back(self) -> int:
         """Give the disk what the database does not need any more."""
-        return await self._runtime.database.write(upkeep.give_back)
+        return await self._runtime.database.write(empty_pages.give_back)
 
     async def _fold(self) -> int:
         return await self._runtime.database.write(lambda tx: tx.run("fold_counters"))
@@ -169,7 +173,7 @@ class Maintenance:
     async def _expire(self) -> None:
         runtime = self._runtime
         for _ in range(_SLICES):
-            swept = await runtime.database.write(lambda tx: upkeep.expire_leases(tx, tx.now_us()))
+            swept = await runtime.database.write(lambda tx: expiring.expire_leases(tx, tx.now_us()))
             counting.count_expired(runtime.metrics, swept)
             if swept.expired < limits.SWEEP_ROWS:
                 return

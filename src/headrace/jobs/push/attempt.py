@@ -10,7 +10,7 @@ from .. import limits
 from ..models import ClaimedJob, Consumer
 from ..runtime.parts import reason_of
 from ..runtime.runtime import Runtime
-from ..service.push_results import Called
+from ..service.push.results import Called
 from .headers import call_headers
 from .sender import Answer, Sender
 

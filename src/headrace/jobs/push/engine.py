@@ -12,8 +12,8 @@ from .. import limits
 from ..errors import JobsError
 from ..models import Consumer, Options
 from ..runtime.runtime import Runtime
-from ..service import lanes
-from ..service.consumers import DEFINITIONS, consumer_of
+from ..service.definitions.consumers import DEFINITIONS, consumer_of
+from ..service.push import lanes
 from ..store import Tx
 from .guard import Guard
 from .intake import StreamIntake

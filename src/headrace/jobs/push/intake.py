@@ -10,10 +10,11 @@ from .. import limits
 from ..models import ClaimedJob, Consumer
 from ..policy import push_lease_s
 from ..runtime.runtime import Runtime
-from ..service import push_results, streamed
-from ..service.joined_push import PushClaim, PushNotes, note_all
-from ..service.leases import Result
-from ..service.push_results import Called, Written
+from ..service.leases.leases import Result
+from ..service.push import results as push_results
+from ..service.push.joined import PushClaim, PushNotes, note_all
+from ..service.push.results import Called, Written
+from ..service.streamed import failures
 from ..states import State
 from ..store import Tx
 from ..streams.source import StreamSource
@@ -136,7 +137,7 @@ class StreamIntake:
             self._has_rung = False
             try:
                 keys = await self._runtime.database.read(
-                    lambda tx: streamed.unfinished_keys(tx, consumer.seq)
+                    lambda tx: failures.unfinished_keys(tx, consumer.seq)
                 )
             except BaseException:
                 self._has_rung = True
@@ -166,7 +167,7 @@ class StreamIntake:
 
     def _set_aside(self, tx: Tx, consumer: Consumer, asked: Sequence[ClaimedJob]) -> set[int]:
         self._check(tx)
-        return streamed.set_aside(tx, consumer, asked, tx.now_us())
+        return failures.set_aside(tx, consumer, asked, tx.now_us())
 
     async def store(self, notes: PushNotes) -> Written:
         """Acknowledge what was delivered; what failed becomes a job first."""
@@ -208,7 +209,7 @@ class StreamIntake:
 
     def _store(self, tx: Tx, notes: PushNotes, calls: Sequence[Called]) -> Written:
         gone = any(call.status == push_results.GONE for call in calls)
-        return streamed.store_failures(
+        return failures.store_failures(
             tx, notes.consumer, calls, tx.now_us(), notes.random, gone=gone
         )
 

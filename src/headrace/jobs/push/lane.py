@@ -20,9 +20,9 @@ from ..models import ClaimedJob, Consumer
 from ..runtime.bell import Ear
 from ..runtime.parts import reason_of
 from ..runtime.runtime import Runtime
-from ..service.joined_push import PushNotes
-from ..service.lanes import TakenError
-from ..service.push_results import Called
+from ..service.push.joined import PushNotes
+from ..service.push.lanes import TakenError
+from ..service.push.results import Called
 from ..store import Tx
 from .attempt import call_endpoint, unexpected
 from .breaker import Breaker, Bucket
@@ -38,10 +38,10 @@ _THROTTLING: Final = frozenset({429, 502, 503, 504})
 class Lane:
     """See the module. ``run`` until cancelled or ``stop``.
 
-    ``check`` raises :class:`~..service.lanes.TakenError` in the transaction of a claim, if this process may
-    not push; ``node`` is that process. With ``succeeds``, another process has pushed to the consumer until
-    now, so its rate begins with nothing saved. ``intake`` is where its jobs are, if not in the database
-    alone.
+    ``check`` raises :class:`~..service.push.lanes.TakenError` in the transaction of a claim, if this
+    process may not push; ``node`` is that process. With ``succeeds``, another process has pushed to the
+    consumer until now, so its rate begins with nothing saved. ``intake`` is where its jobs are, if not in
+    the database alone.
     """
 
     def __init__(

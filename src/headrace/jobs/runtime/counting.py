@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ..metrics import Metrics
 from ..models import Consumer
-from ..service.leases import Result
-from ..service.upkeep import Swept
+from ..service.leases.expiring import Swept
+from ..service.leases.leases import Result
 from ..states import Event, State
 
 __all__ = ["count_cancelled", "count_claimed", "count_expired", "count_move", "count_results"]

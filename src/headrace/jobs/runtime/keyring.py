@@ -9,7 +9,7 @@ from ...clock import Clock
 from .. import ids, limits
 from ..access import Key
 from ..errors import JobsError
-from ..service import keys
+from ..service.definitions import keys
 from ..store import Database, Tx
 
 __all__ = ["Keyring"]

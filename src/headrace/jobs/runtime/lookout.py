@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from .. import limits
-from ..service.consumers import DEFINITIONS
+from ..service.definitions.consumers import DEFINITIONS
 from ..store import Database, Tx
 from .bell import Bell
 from .parts import Parts

@@ -16,12 +16,13 @@ from ..broker import Streams
 from ..errors import DatabaseUnavailableError, JobsError
 from ..metrics import Metrics
 from ..models import ClaimedJob, Consumer, Options
-from ..service import leases, sealing
 from ..service.auditing import PerMinute
-from ..service.joined_leases import Caller, ClaimOne, claim_all
-from ..service.joined_push import PushClaim, push_claim_all
-from ..service.reads import Cursors
-from ..service.upkeep import make_once
+from ..service.definitions import sealing
+from ..service.finding.reads import Cursors
+from ..service.leases import leases
+from ..service.leases.joined import Caller, ClaimOne, claim_all
+from ..service.processes import make_once
+from ..service.push.joined import PushClaim, push_claim_all
 from ..store import Database, Tx
 from . import counting
 from .bell import Bell

@@ -16,7 +16,7 @@ from ..models import Options
 from ..push.engine import PushEngine
 from ..runtime.runtime import Runtime
 from ..service import auditing
-from ..service.retention import Keep
+from ..service.removal.retention import Keep
 from ..store import Tx
 
 __all__ = ["Reloader", "apply_definitions", "keep_of", "needs_restart"]

@@ -15,10 +15,9 @@ import msgspec
 
 from .. import ids
 from ..matching.filters import SUBJECT
-from ..models import NewMessage, rfc3339
+from ..models import NewMessage, digest_of, rfc3339
 from ..store import Row, Tx
 from .filtering import Fanned, fan_out_filtered
-from .publishing import digest_of
 
 __all__ = ["FAILING_FROM", "tell_of_consumer", "tell_of_jobs"]
 

@@ -36,10 +36,8 @@ class _Write(Protocol):
     def __call__(self, work: Callable[[Tx], T], /) -> Awaitable[T]: ...
 
 
-class _Briefly(Protocol):
-    """How a database runs statements in a transaction of their own; None if it has done nothing."""
-
-    def __call__(self, parts: Sequence[Part], /) -> Awaitable[Sequence[Done] | None]: ...
+_Briefly = Callable[[Sequence[Part]], Awaitable[Sequence[Done] | None]]
+"""How a database runs statements in a transaction of their own; None if it has done nothing."""
 
 
 @dataclass(slots=True)

@@ -23,7 +23,8 @@ from .. import ids
 from ..config.config import FeedConfig, OutcomesConfig
 from ..models import rfc3339, state_name
 from ..runtime.runtime import Runtime
-from ..service import publishing, upkeep
+from ..service import processes
+from ..service.publishing import publishing
 from ..store import Row, Tx
 from .messages import message_of
 
@@ -77,7 +78,7 @@ async def publish_outcomes(runtime: Runtime, config: OutcomesConfig) -> None:
 
 async def _publish(runtime: Runtime, config: OutcomesConfig) -> None:
     made = secrets.token_hex(8)
-    origin = await runtime.database.write(lambda tx: upkeep.make_once(tx, "database_id", made))
+    origin = await runtime.database.write(lambda tx: processes.make_once(tx, "database_id", made))
     async with _jetstream(config.url) as js:
         while not runtime.draining.is_set():
             rows = await runtime.database.write(
@@ -101,7 +102,7 @@ async def _publish(runtime: Runtime, config: OutcomesConfig) -> None:
 
 
 def _next_outcomes(tx: Tx, node: str, now: int) -> list[Row]:
-    if not upkeep.take_lead(tx, _OUTCOMES_TASK, node, _OUTCOMES_LEAD_S, now):
+    if not processes.take_lead(tx, _OUTCOMES_TASK, node, _OUTCOMES_LEAD_S, now):
         return []
     return list(tx.all("list_outcomes", n=_OUTCOMES))
 

@@ -23,8 +23,8 @@ from ..ids import prefix_of
 from ..models import NewMessage
 from ..runtime.runtime import Runtime
 from ..service import cursors
-from ..service.consumers import DEFINITIONS
 from ..service.cursors import Cursor, Follower
+from ..service.definitions.consumers import DEFINITIONS
 from ..states import State
 from .messages import message_from
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from ...client import connect
-from ..model import LeaseSettings
+from ..model import LeaseSettings, connect_options
 from ..session.session import LEASE_THREAD
 from .lease import BucketLease, Lease, LeaseLostError, bucket_holder
 from .pinned import PinnedLease, pinned_holder
@@ -22,7 +22,9 @@ def holder_of(settings: LeaseSettings, name: str) -> str:
 
 
 async def _holder_of(settings: LeaseSettings, name: str) -> str:
-    async with connect(list(settings.servers), **_options(settings, name)) as connection:
+    async with connect(
+        list(settings.servers), **connect_options(settings, f"headrace pipeline {name}")
+    ) as connection:
         js = connection.jetstream()
         if settings.kind == "pinned":
             return await pinned_holder(js, settings.bucket, name)
@@ -32,18 +34,6 @@ async def _holder_of(settings: LeaseSettings, name: str) -> str:
 def who_we_are() -> str:
     """Of this process, for people: machine and process."""
     return f"{socket.gethostname()}:{os.getpid()}"
-
-
-def _options(settings: LeaseSettings, name: str) -> dict[str, Any]:
-    """How to connect."""
-    named = {
-        "user": settings.user,
-        "password": settings.password,
-        "token": settings.token,
-        "credentials_file": settings.creds,
-    }
-    given = {key: value for key, value in named.items() if value}
-    return {"name": f"headrace pipeline {name}", **given}
 
 
 class Standby:
@@ -120,7 +110,9 @@ class Standby:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         servers = list(self._settings.servers)
         async with (
-            connect(servers, **_options(self._settings, self._name)) as connection,
+            connect(
+                servers, **connect_options(self._settings, f"headrace pipeline {self._name}")
+            ) as connection,
             self._make(connection.jetstream()) as lease,
         ):
             self._lease = lease

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ...api.pipelines import STATES
 from ...exposition import Labels, Metric, described, label_text
 from ...spark.batches.lag import MetricsPage
 from ..checkpoints.checkpoint import checkpoint_of
@@ -21,16 +22,6 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 _PREFIX: Final = "headrace_pipeline_"
-STATES: Final = (
-    "starting",
-    "waiting",
-    "running",
-    "restarting",
-    "done",
-    "failed",
-    "not run",
-    "stopped",
-)
 
 
 @dataclass

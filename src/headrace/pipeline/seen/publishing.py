@@ -18,6 +18,7 @@ from ...client.blocking.jetstream import JetStream
 from ...errors import HeadraceError, JetStreamApiError
 from ..drawing.parts import graph_of
 from ..drawing.tree import tree_of
+from ..model import connect_options
 
 if TYPE_CHECKING:
     from ..model import Declared, Publishing
@@ -133,7 +134,10 @@ class Publisher:
         while not self._end.is_set():
             try:
                 with connect(
-                    list(settings.servers), **options_of(settings, self._declared.name)
+                    list(settings.servers),
+                    **connect_options(
+                        settings, f"headrace pipeline {self._declared.name}, published"
+                    ),
                 ) as connection:
                     self._tell_over(connection.jetstream())
             except HeadraceError as error:
@@ -160,18 +164,6 @@ class Publisher:
         if said != self._said:
             _LOG.warning("how the pipeline is cannot be published: %s", said)
             self._said = said
-
-
-def options_of(settings: Publishing, name: str) -> dict[str, Any]:
-    """How to connect."""
-    named = {
-        "user": settings.user,
-        "password": settings.password,
-        "token": settings.token,
-        "credentials_file": settings.creds,
-    }
-    given = {key: value for key, value in named.items() if value}
-    return {"name": f"headrace pipeline {name}, published", **given}
 
 
 def _at(record: PipelineRecord, now: float) -> PipelineRecord:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...documents import read_json
 from ...errors import ConfigurationError
-from ...schemas.avro_shape import Shape, shape_of
+from ...schemas.avro_shape import Shape, schema_failures, shape_of
 from ...schemas.codecs import ExactBytes
 from ...schemas.errors import NoSchemaError
 from ...schemas.limits import SCHEMAS_KEPT_MAX
@@ -52,15 +52,7 @@ def parse_measured(text: bytes | str) -> tuple[Any, Shape]:
     package = fastavro()
     try:
         found = package.parse_schema(_plain(read_json(text)))
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-        package.schema.SchemaParseException,
-    ) as error:
+    except schema_failures() as error:
         raise ConfigurationError(
             f"jetstream source: an Avro schema cannot be read: {brief(error)}"
         ) from None

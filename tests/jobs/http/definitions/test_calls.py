@@ -18,8 +18,8 @@ from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.metrics import BOUNDS_S, Metrics
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service import calls
-from headrace.jobs.service.consumers import find_consumer
+from headrace.jobs.service.definitions.consumers import find_consumer
+from headrace.jobs.service.push import calls
 from headrace.jobs.store import Tx
 from jobs_contract import ContractTransport
 from jobs_endpoint import Endpoint, answer

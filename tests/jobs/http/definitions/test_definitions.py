@@ -14,7 +14,7 @@ from headrace.jobs.http import create_app
 from headrace.jobs.models import ConsumerSettings, Options
 from headrace.jobs.policy import RetryPolicy
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service import consumers
+from headrace.jobs.service.definitions import consumers
 from jobs_contract import ContractTransport
 from jobs_world import PULL, World
 

@@ -15,7 +15,7 @@ import uvicorn
 from headrace.jobs.http import create_app
 from headrace.jobs.http.asgi.connection import make_protocol
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service.joined_leases import Caller
+from headrace.jobs.service.leases.joined import Caller
 from jobs_world import PULL, World
 from waiting import until
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ....clock import SteadyClock
+    from ..account_options import AccountOptions
     from ..auth.authentication import Authenticator
     from ..auth.passwords import SlowDecisions
     from ..budget import Budget
@@ -17,15 +18,6 @@ if TYPE_CHECKING:
     from .session_subscriptions import Leaving
 
 
-class LimitsOfClients(Protocol):
-    """What an account allows each of its clients; -1: what the server allows."""
-
-    @property
-    def subscriptions_max(self) -> int: ...
-    @property
-    def payload_max(self) -> int: ...
-
-
 class HostedAccount(Protocol):
     """The account a session belongs to; see ``accounts.accounts.Account``."""
 
@@ -35,7 +27,7 @@ class HostedAccount(Protocol):
     """Kept by the sessions."""
 
     @property
-    def options(self) -> LimitsOfClients: ...
+    def options(self) -> AccountOptions: ...
     @property
     def is_full(self) -> bool: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -10,7 +11,26 @@ from ....message import StoredRow
 from ..ports.bus import Sink, Target
 
 
-class SinkTarget:
+class _OneByOne(ABC):
+    """Sends many messages as so many single ones."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """See ``Target.send``."""
+
+    def send_stored(
+        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
+    ) -> None:
+        self.send_many(answered(rows, reply, consumer_seq, pending))
+
+    def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
+        for message in messages:
+            self.send(*message)
+
+
+class SinkTarget(_OneByOne):
     """A sink at the end of an inbox."""
 
     __slots__ = ("_inbox", "_sink")
@@ -26,17 +46,8 @@ class SinkTarget:
         # A sink knows its messages by their address; `subject` is for the eyes of clients.
         self._sink(self._inbox, reply, headers, payload, None)
 
-    def send_stored(
-        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
-    ) -> None:
-        self.send_many(answered(rows, reply, consumer_seq, pending))
 
-    def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
-        for message in messages:
-            self.send(*message)
-
-
-class FanOut:
+class FanOut(_OneByOne):
     """Several receivers of one inbox."""
 
     __slots__ = ("_receivers",)
@@ -59,15 +70,6 @@ class FanOut:
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         for receiver in self._receivers:
             receiver.send(subject, reply, headers, payload)
-
-    def send_stored(
-        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
-    ) -> None:
-        self.send_many(answered(rows, reply, consumer_seq, pending))
-
-    def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
-        for message in messages:
-            self.send(*message)
 
 
 Outgoing: TypeAlias = tuple[bytes, bytes, bytes, bytes]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,7 @@ from ....errors import StoreFailedError
 from ..format.entries import MetaChange, SpareWrite
 from ..io.files import FileSystem, Handles, explain, is_full, write_all
 from ..io.syncing import Syncing
+from ..meta.journal_writer import JournalWriter
 from .durations import Durations
 
 _FIRST_ALLOCATION: Final = 64 * 1024
@@ -62,19 +63,6 @@ class Work(msgspec.Struct, eq=False):
         return bool(self.directories or self.writes or self.meta or self.retired or self.marks)
 
 
-class MetaWriter(Protocol):
-    """What writes metadata; see ``meta.JournalWriter``. Both methods may raise OSError."""
-
-    @property
-    def has_unsynced(self) -> bool: ...
-
-    def write(self, changes: list[MetaChange], sync: bool) -> None:
-        """Append these; with ``sync``, return once they are on disk. ENOSPC leaves nothing behind."""
-
-    def sync(self) -> None:
-        """Return once everything written is on disk."""
-
-
 class Writer:
     """Carries out work. Belongs to the commit thread.
 
@@ -88,7 +76,7 @@ class Writer:
         self,
         fs: FileSystem,
         sync: bool,
-        meta_log: MetaWriter,
+        meta_log: JournalWriter,
         in_place: Callable[[], bool] = lambda: True,
         handles: int = 256,
         monotonic_ns: Callable[[], int] = lambda: 0,

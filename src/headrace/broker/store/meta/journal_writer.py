@@ -43,7 +43,10 @@ class JournalWriter:
         self.has_unsynced = False
 
     def write(self, changes: list[MetaChange], sync: bool) -> None:
-        """Append changes, or rewrite the journal if one brings an image; see ``MetaWriter``."""
+        """Append changes, or rewrite the journal if one brings an image.
+
+        With ``sync``, return once they are on disk. ENOSPC leaves nothing behind. May raise OSError.
+        """
         changes = [change for change in changes if change.entries or change.image is not None]
         if not changes:
             return

@@ -11,7 +11,8 @@ from starlette.responses import Response
 from ... import limits
 from ...models import rfc3339
 from ...runtime.runtime import Runtime
-from ...service import calls, consumers
+from ...service.definitions import consumers
+from ...service.push import calls
 from ...store import Tx
 from ..request.endpoint import Endpoint, Parameter, reply
 from ..request.incoming import number_between, require_admin

@@ -10,7 +10,9 @@ from starlette.responses import Response
 from ...broker import streams_of
 from ...models import rfc3339
 from ...runtime.runtime import Runtime
-from ...service import definitions, removing, streamed
+from ...service.definitions import channels, definitions
+from ...service.removal import removing
+from ...service.streamed import stream_channels
 from ...states import State
 from ...store import Tx
 from .. import shapes
@@ -26,8 +28,8 @@ async def get_channel(runtime: Runtime, request: Request) -> Response:
     channel_id = request.path_params["channelId"]
 
     def read(tx: Tx) -> tuple[definitions.Definition, removing.Hanging, str | None]:
-        channel = definitions.find_channel(tx, channel_id)
-        told = definitions.events_channel_of(tx, channel.seq)
+        channel = channels.find_channel(tx, channel_id)
+        told = channels.events_channel_of(tx, channel.seq)
         return channel, removing.hanging_on(tx, channel.seq), told
 
     channel, hanging, told = await runtime.database.read(read)
@@ -61,12 +63,12 @@ async def patch_channel(runtime: Runtime, request: Request) -> Response:
 
     def write(tx: Tx) -> None:
         if body.stream is not None:
-            streamed.set_stream(tx, channel_id, body.stream, tx.now_us())
+            stream_channels.set_stream(tx, channel_id, body.stream, tx.now_us())
         if body.draining is not None:
-            definitions.drain_channel(tx, channel_id, body.draining, tx.now_us())
+            channels.drain_channel(tx, channel_id, body.draining, tx.now_us())
         if body.events_channel is not None:
             told = body.events_channel or None
-            definitions.tell_channel(tx, channel_id, told, tx.now_us())
+            channels.tell_channel(tx, channel_id, told, tx.now_us())
 
     stream = None if body.stream is None else body.stream.name
     wanted = {

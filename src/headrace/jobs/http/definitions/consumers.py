@@ -15,7 +15,8 @@ from ...errors import bad_request, not_found
 from ...models import Consumer, ConsumerSettings, rfc3339, state_name
 from ...policy import with_kind
 from ...runtime.runtime import Runtime
-from ...service import consumers, finding, reads
+from ...service.definitions import consumers
+from ...service.finding import finding, reads
 from ...signature import new_secret
 from ...states import Hold, State
 from ...store import Row, Tx

@@ -15,9 +15,9 @@ from ...errors import bad_request
 from ...models import Consumer, ConsumerSettings, http_date, rfc3339
 from ...push.guard import Guard, RefusedAddressError
 from ...runtime.runtime import Runtime
-from ...service import consumers, removing
-from ...service import definitions as service
-from ...service.reads import Page, page
+from ...service.definitions import channels, consumers, definitions, producers
+from ...service.finding.reads import Page, page
+from ...service.removal import removing
 from ...signature import new_secret
 from ...store import Tx
 from .. import shapes
@@ -58,7 +58,7 @@ async def _list(
     def read(tx: Tx) -> Page:
         values = {}
         if "channel" in scope:
-            values["channel_seq"] = service.find_channel(tx, scope["channel"]).seq
+            values["channel_seq"] = channels.find_channel(tx, scope["channel"]).seq
         return page(
             tx,
             runtime.cursors,
@@ -92,14 +92,14 @@ async def list_consumers(runtime: Runtime, request: Request) -> Response:
     )
 
 
-def _producer(found: service.Definition) -> Response:
+def _producer(found: definitions.Definition) -> Response:
     shape = shapes.ProducerShape(
         found.public_id, found.name, found.token or "", rfc3339(found.updated_us)
     )
     return reply(shape, headers=_validators(found.updated_us))
 
 
-def _channel(found: service.Definition) -> Response:
+def _channel(found: definitions.Definition) -> Response:
     base = f"/channel/{found.public_id}"
     shape = shapes.ChannelShape(
         found.public_id,
@@ -131,13 +131,15 @@ def _consumer(found: Consumer, *, show_token: bool) -> Response:
 async def get_producer(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     producer_id = request.path_params["producerId"]
-    return _producer(await runtime.database.read(lambda tx: service.find_producer(tx, producer_id)))
+    return _producer(
+        await runtime.database.read(lambda tx: producers.find_producer(tx, producer_id))
+    )
 
 
 async def get_channel(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     channel_id = request.path_params["channelId"]
-    return _channel(await runtime.database.read(lambda tx: service.find_channel(tx, channel_id)))
+    return _channel(await runtime.database.read(lambda tx: channels.find_channel(tx, channel_id)))
 
 
 async def get_consumer(runtime: Runtime, request: Request) -> Response:
@@ -156,7 +158,7 @@ async def put_producer(runtime: Runtime, request: Request) -> Response:
         await runtime.database.write(
             recorded(
                 request,
-                lambda tx: service.put_producer(tx, producer_id, change, condition, tx.now_us()),
+                lambda tx: producers.put_producer(tx, producer_id, change, condition, tx.now_us()),
             )
         )
     )
@@ -169,7 +171,7 @@ async def put_channel(runtime: Runtime, request: Request) -> Response:
         await runtime.database.write(
             recorded(
                 request,
-                lambda tx: service.put_channel(tx, channel_id, change, condition, tx.now_us()),
+                lambda tx: channels.put_channel(tx, channel_id, change, condition, tx.now_us()),
             )
         )
     )
@@ -224,7 +226,7 @@ async def _placed(
     """A new consumer of a channel that lives in a stream begins after what the stream has now."""
 
     def read(tx: Tx) -> str | None:
-        channel = service.find_channel(tx, channel_id)
+        channel = channels.find_channel(tx, channel_id)
         row = tx.one("get_consumer", channel_id=channel_id, consumer_id=consumer_id)
         is_new = row is None or row["seq"] is None
         return channel.stream.name if channel.stream is not None and is_new else None
@@ -296,11 +298,13 @@ async def delete_consumer(runtime: Runtime, request: Request) -> Response:
     return Response(status_code=204)
 
 
-async def _asked(runtime: Runtime, request: Request) -> tuple[service.Change, service.Precondition]:
+async def _asked(
+    runtime: Runtime, request: Request
+) -> tuple[definitions.Change, definitions.Precondition]:
     """The change to a producer or channel that an administrator requests."""
     require_admin(runtime, request)
     form = await read_form(request, [field.name for field in _FORM])
-    change = service.Change(name=form.get("name") or None, token=form.get("token") or None)
+    change = definitions.Change(name=form.get("name") or None, token=form.get("token") or None)
     return change, precondition(request)
 
 

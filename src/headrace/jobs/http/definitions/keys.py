@@ -11,7 +11,8 @@ from ... import ids, limits
 from ...errors import bad_request
 from ...models import rfc3339
 from ...runtime.runtime import Runtime
-from ...service import keys, reads
+from ...service.definitions import keys
+from ...service.finding import reads
 from ...store import Row
 from ..request.access import recorded
 from ..request.endpoint import Endpoint, Parameter, reply

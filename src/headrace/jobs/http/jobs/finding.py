@@ -15,8 +15,9 @@ from ...matching.payloads import check_paths, read_paths
 from ...models import rfc3339
 from ...runtime import counting
 from ...runtime.runtime import Runtime
-from ...service import consumers, finding, reads
-from ...service.finding import Cancelled, Filter
+from ...service.definitions import consumers
+from ...service.finding import finding, reads
+from ...service.finding.finding import Cancelled, Filter
 from ...states import Hold, State
 from ...store import Row, Tx
 from .. import shapes

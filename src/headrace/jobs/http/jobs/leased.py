@@ -13,8 +13,8 @@ from ... import ids, limits
 from ...errors import bad_request
 from ...models import ClaimedJob, Consumer, payload_fields, rfc3339
 from ...runtime.runtime import Runtime
-from ...service import leases
-from ...service.joined_leases import Caller, Completion, complete_all
+from ...service.leases import leases
+from ...service.leases.joined import Caller, Completion, complete_all
 from ...store import Tx
 from .. import shapes
 from ..asgi.connection import has_left

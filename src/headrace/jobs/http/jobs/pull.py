@@ -13,7 +13,10 @@ from ...errors import bad_request
 from ...models import Consumer, payload_fields, rfc3339, state_name
 from ...runtime import counting
 from ...runtime.runtime import Runtime
-from ...service import consumers, deadletters, legacy, reads
+from ...service.definitions import consumers
+from ...service.finding import reads
+from ...service.leases import legacy
+from ...service.replaying import deadletters
 from ...states import Event, State
 from ...store import Row, Tx
 from .. import shapes

@@ -14,8 +14,9 @@ from ...errors import bad_request
 from ...matching.payloads import check_paths
 from ...models import Consumer, rfc3339
 from ...runtime.runtime import Runtime
-from ...service import consumers, definitions, replaying
-from ...service.replaying import Replayed, Wanted
+from ...service.definitions import channels, consumers
+from ...service.replaying import replaying
+from ...service.replaying.replaying import Replayed, Wanted
 from ...states import TERMINAL, State
 from ...store import Tx
 from ..request.access import recorded
@@ -103,7 +104,7 @@ def _check(body: job_shapes.ReplayBody) -> None:
 
 
 def _chosen(tx: Tx, channel_id: str, body: job_shapes.ReplayBody) -> tuple[list[Consumer], Wanted]:
-    channel, now = definitions.find_channel(tx, channel_id), tx.now_us()
+    channel, now = channels.find_channel(tx, channel_id), tx.now_us()
     names = (
         [body.consumer]
         if body.consumer is not None

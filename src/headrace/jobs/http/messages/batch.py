@@ -16,9 +16,9 @@ from ...matching.filters import SUBJECT, checked_subject
 from ...matching.unique import key_of
 from ...models import RESERVED_HEADERS, RESERVED_PREFIXES, NewMessage, Published
 from ...runtime.runtime import Runtime
-from ...service import publishing
-from ...service.joined import store_plain
-from ...service.streamed import refuse_message
+from ...service.publishing import accepting, publishing
+from ...service.publishing.joined import store_plain
+from ...service.streamed.stream_channels import refuse_message
 from ...store import Row, Tx
 from .. import shapes
 from ..request import access
@@ -51,7 +51,7 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
     # The tokens are checked before a large body is read.
     granted = access.key_of(request) is not None
     asking = await runtime.database.read(
-        lambda tx: publishing.publisher(tx, channel_id, *tokens, granted=granted)
+        lambda tx: accepting.publisher(tx, channel_id, *tokens, granted=granted)
     )
     body = await read_json(request, shapes.BatchBody, bytes_max=limits.BATCH_BYTES_MAX)
     if not 1 <= len(body.messages) <= limits.BATCH_MAX:
@@ -63,12 +63,12 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
     ]
 
     def write(tx: Tx) -> list[Published]:
-        allowed = publishing.publisher(tx, channel_id, *tokens, granted=granted)
-        publishing.refuse_streamed(allowed)
+        allowed = accepting.publisher(tx, channel_id, *tokens, granted=granted)
+        accepting.refuse_streamed(allowed)
         now = tx.now_us()
         for number, message in enumerate(messages):
             with At(f"messages[{number}]"):
-                publishing.check_message(message, runtime.options, now)
+                accepting.check_message(message, runtime.options, now)
         if all(message.ordering_key is None and message.unique is None for message in messages):
             return _stored(tx, allowed, messages, [given.idempotent for given in body.messages])
         seq = allowed["channel_seq"]
@@ -112,7 +112,7 @@ async def _to_stream(
     """Publish to the stream in which the channel lives. All are checked before the first is published."""
     for number, message in enumerate(messages):
         with At(f"messages[{number}]"):
-            publishing.check_message(message, runtime.options, runtime.now_us())
+            accepting.check_message(message, runtime.options, runtime.now_us())
             refuse_message(message)
     return await publish_to_stream(
         runtime, asking, messages, [given.idempotent for given in body.messages]

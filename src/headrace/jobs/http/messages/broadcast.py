@@ -16,8 +16,8 @@ from ...matching.unique import Unique, UniqueKey
 from ...matching.unique import key_of as key_of_message
 from ...models import RESERVED_HEADERS, RESERVED_PREFIXES, NewMessage, Published
 from ...runtime.runtime import Runtime
-from ...service import publishing
-from ...service.joined import Publication, publish_all, publish_one
+from ...service.publishing import accepting
+from ...service.publishing.joined import Publication, publish_all, publish_one
 from ...store import Row, Tx
 from .. import shapes
 from ..request.access import key_of
@@ -71,7 +71,7 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
     if not _is_small(runtime, request):
         # The tokens are checked before a large body is read.
         await runtime.database.read(
-            lambda tx: publishing.publisher(tx, channel_id, *tokens, granted=granted)
+            lambda tx: accepting.publisher(tx, channel_id, *tokens, granted=granted)
         )
     body = await read_body(request, runtime.options.payload_bytes_max)
 
@@ -82,10 +82,10 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
         message, replay = error, False  # told only to those who may publish
 
     def allowed(tx: Tx) -> Row:
-        row = publishing.publisher(tx, channel_id, *tokens, granted=granted)
+        row = accepting.publisher(tx, channel_id, *tokens, granted=granted)
         if isinstance(message, JobsError):
             raise message
-        publishing.check_message(message, runtime.options, tx.now_us())
+        accepting.check_message(message, runtime.options, tx.now_us())
         return row
 
     async def to_stream() -> Published | None:
@@ -101,7 +101,7 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
     publication = Publication(channel_id, *tokens, message, replay, runtime.options, granted)
     try:
         stored = await _store(runtime, publication)
-    except publishing.LivesInStreamError:
+    except accepting.LivesInStreamError:
         published = await to_stream()
         if published is None:
             raise

@@ -14,7 +14,8 @@ from ...channel_stream import ChannelStream, stream_of
 from ...errors import JobsError, not_found
 from ...models import NewMessage, payload_fields, rfc3339, state_name
 from ...runtime.runtime import Runtime
-from ...service import publishing, reads
+from ...service.finding import reads
+from ...service.publishing import publishing
 from ...store import Row, Tx
 from ...streams.looking import stored_message
 from .. import shapes

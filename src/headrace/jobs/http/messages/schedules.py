@@ -14,8 +14,9 @@ from ...matching.filters import SUBJECT
 from ...models import payload_fields, rfc3339
 from ...runtime.runtime import Runtime
 from ...schedules import parse_times
-from ...service import definitions, scheduling
-from ...service.scheduling import NewSchedule
+from ...service.definitions import channels
+from ...service.publishing import scheduling
+from ...service.publishing.scheduling import NewSchedule
 from ...store import Row, Tx
 from .. import shapes
 from ..request.access import recorded
@@ -61,7 +62,7 @@ async def get_schedule(runtime: Runtime, request: Request) -> Response:
     path = request.path_params
 
     def read(tx: Tx) -> tuple[Row, int]:
-        channel = definitions.find_channel(tx, path["channelId"])
+        channel = channels.find_channel(tx, path["channelId"])
         return scheduling.find_schedule(tx, channel.seq, path["scheduleId"]), tx.now_us()
 
     return reply(_detail(*await runtime.database.read(read)))
@@ -71,7 +72,7 @@ async def list_schedules(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
 
     def read(tx: Tx) -> Any:
-        channel = definitions.find_channel(tx, request.path_params["channelId"])
+        channel = channels.find_channel(tx, request.path_params["channelId"])
         return scheduling.list_schedules(tx, channel.seq)
 
     rows = await runtime.database.read(read)
@@ -85,7 +86,7 @@ async def delete_schedule(runtime: Runtime, request: Request) -> Response:
     path = request.path_params
 
     def write(tx: Tx) -> None:
-        channel = definitions.find_channel(tx, path["channelId"])
+        channel = channels.find_channel(tx, path["channelId"])
         scheduling.delete_schedule(tx, channel.seq, path["scheduleId"])
 
     await runtime.database.write(recorded(request, write))

@@ -15,8 +15,11 @@ from ...channel_stream import ChannelStream, stream_of
 from ...errors import JobsError, bad_request
 from ...models import NewMessage, Published, rfc3339
 from ...runtime.runtime import Runtime
-from ...service import consumers, cursors, definitions, lanes, streamed
+from ...service import cursors
 from ...service.cursors import Follower
+from ...service.definitions import channels, consumers
+from ...service.push import lanes
+from ...service.streamed import stream_channels
 from ...states import State
 from ...store import Row, Tx
 from ...streams.looking import Standing, standing_of, standings_of, waits_for
@@ -79,7 +82,7 @@ async def publish_to_stream(
     runtime.streamed.add(allowed["channel_id"])
     streams = streams_of(runtime.streams)
     for message in messages:
-        streamed.refuse_message(message)
+        stream_channels.refuse_message(message)
     prefix = await streams.prefix(stream.name)
     published = []
     answers = await streams.publish(stream, messages)
@@ -156,7 +159,7 @@ async def get_channel_standing(runtime: Runtime, request: Request) -> Response:
     channel_id = request.path_params["channelId"]
 
     def read(tx: Tx) -> tuple[ChannelStream | None, list[Follower], int, bool]:
-        channel = definitions.find_channel(tx, channel_id)
+        channel = channels.find_channel(tx, channel_id)
         found = cursors.followers(tx, channel.seq, limits.STREAM_STANDINGS)
         n = len(tx.all("list_consumers_of_channel", channel_seq=channel.seq))
         return channel.stream, found, n, lanes.anyone_pushes(tx)
@@ -203,7 +206,7 @@ async def replay(runtime: Runtime, request: Request) -> Response:
     channel_id, consumer_id = path["channelId"], path["consumerId"]
 
     def write(tx: Tx) -> tuple[Follower, bool]:
-        streamed.ask_replay(tx, channel_id, consumer_id, wanted, tx.now_us())
+        stream_channels.ask_replay(tx, channel_id, consumer_id, wanted, tx.now_us())
         consumer = consumers.find_consumer(tx, channel_id, consumer_id)
         return cursors.follower_of(tx, consumer), lanes.anyone_pushes(tx)
 

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from ... import ids, limits
 from ...errors import JobsError, bad_request, forbidden
 from ...runtime.runtime import Runtime
-from ...service.definitions import Precondition
-from ...service.reads import Paging
+from ...service.definitions.definitions import Precondition
+from ...service.finding.reads import Paging
 from ...store import Tx
 from .access import bearer, key_of
 

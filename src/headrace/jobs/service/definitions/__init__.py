@@ -1,0 +1,1 @@
+"""Producers, channels, consumers and keys: read, written, authenticated; and their secrets, sealed."""

@@ -1,0 +1,1 @@
+"""Jobs that a worker holds: claimed, kept, finished, and taken back when their leases expire."""

@@ -1,0 +1,1 @@
+"""Jobs handed out once more: what was delivered, and what is dead."""

@@ -1,0 +1,129 @@
+"""Replaying: what was delivered, or is dead, is handed out again, as its own job, with all its retries."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from ... import limits
+from ...errors import not_found
+from ...matching.payloads import Patterns
+from ...models import Consumer
+from ...states import TERMINAL, Event, State
+from ...store import Row, Tx
+from ..finding.finding import first_made_from
+from ..finding.searching import fitting
+from ..moves import Move, apply_moves, load
+
+__all__ = ["Replayed", "Wanted", "replay_messages", "replay_some"]
+
+_ALWAYS: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which jobs: in these states, made from ``from_us`` until ``until_us``, whose messages fit ``payload``.
+
+    ``rate_per_s``: so many are due in a second, counted from ``begin_us``; 0: all at once.
+    """
+
+    states: tuple[State, ...]
+    from_us: int
+    until_us: int
+    begin_us: int
+    rate_per_s: float
+    dry_run: bool
+    payload: Patterns = field(default_factory=dict)
+
+    def due_us(self, number: int) -> int:
+        """When the job is due that is replayed as this one, counted from 0."""
+        return self.begin_us + (round(number / self.rate_per_s * 1e6) if self.rate_per_s else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What was replayed, or would be, in one slice; ``at`` is where to continue, ``None``: at no place."""
+
+    states: Mapping[State, int]
+    at: int | None
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return sum(self.states.values())
+
+
+def replay_some(
+    tx: Tx, consumer: Consumer, wanted: Wanted, after: int | None, done: int, now: int
+) -> Replayed:
+    """Replay a limited number of jobs, oldest first. ``done``: how many were before.
+
+    Those that somebody cancelled are left.
+    """
+    start = first_made_from(tx, wanted.from_us) if after is None else after
+    n = limits.SEARCH_ROWS if wanted.payload else limits.SWEEP_ROWS
+    found = [
+        tx.all(
+            "page_jobs_of_state_before",
+            consumer_seq=consumer.seq,
+            state=int(state),
+            at=start,
+            last=_ALWAYS,
+            until_us=wanted.until_us,
+            n=n,
+        )
+        for state in wanted.states
+    ]
+    looked = list(islice(heapq.merge(*found, key=lambda row: row["seq"]), n))
+    page, following = fitting(tx, looked, wanted.payload, n, n)
+    seqs = [
+        row["seq"]
+        for row in page
+        if row["created_us"] >= wanted.from_us and row["cancelled_us"] is None
+    ]
+    return _replay(tx, seqs, wanted, done, now, following)
+
+
+def replay_messages(
+    tx: Tx, consumer: Consumer, messages: Sequence[str], wanted: Wanted, done: int, now: int
+) -> Replayed:
+    """Replay the jobs of these messages, in this order, also cancelled ones; 404 for an unknown message."""
+    seqs = []
+    for message_id in messages:
+        message = tx.one("get_digest", channel_seq=consumer.channel_seq, message_id=message_id)
+        if message is None:
+            raise not_found(f"message {message_id}", "messages")
+        rows = tx.all(
+            "page_jobs_of_message_before",
+            message_seq=message["seq"],
+            consumer_seq=consumer.seq,
+            state=0,
+            at=0,
+            until_us=_ALWAYS,
+            n=1,
+        )
+        seqs += [row["seq"] for row in rows if row["state"] in wanted.states]
+    return _replay(tx, seqs, wanted, done, now, None)
+
+
+def _replay(
+    tx: Tx, seqs: Sequence[int], wanted: Wanted, done: int, now: int, at: int | None
+) -> Replayed:
+    locked = load(tx, seqs)
+    rows: list[Row] = [
+        locked[seq]
+        for seq in seqs
+        if seq in locked and locked[seq]["state"] in (TERMINAL & set(wanted.states))
+    ]
+    moves = [
+        Move(row=row, event=Event.REPLAY, due_us=wanted.due_us(done + number))
+        for number, row in enumerate(rows)
+    ]
+    states = Counter(State(row["state"]) for row in rows)
+    if not wanted.dry_run:
+        apply_moves(tx, moves, now)
+    return Replayed(states, at)
