@@ -303,7 +303,12 @@ def test_a_file_that_is_known_to_be_in_place_is_not_looked_for_again_while_it_is
     assert all(map(files.is_at, handles, paths))
     looked: list[str] = []
     stat = os.stat
-    monkeypatch.setattr(os, "stat", lambda path, **how: looked.append(path) or stat(path, **how))
+
+    def noted(path: str) -> os.stat_result:
+        looked.append(path)
+        return stat(path)
+
+    monkeypatch.setattr(os, "stat", noted)
     assert files.sync_whole(anchor, [*paths, str(tmp_path)], 1 << 62)
     assert looked == [str(tmp_path)]
     looked.clear()
