@@ -291,3 +291,65 @@ def test_what_the_machine_has_to_write_is_told_in_bytes() -> None:
     found = whole.dirty_bytes()
     assert found is None or (found >= 0 and found % 1024 == 0)
     assert DIRTY_MAX % 1024 == 0
+
+
+def test_a_file_that_is_known_to_be_in_place_is_not_looked_for_again_while_it_is_open(
+    files: LocalFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anchor, paths = made_in(files, tmp_path)
+    if not whole._is_known(anchor):
+        pytest.skip("this disk is never synced as a whole")
+    handles = [files.open(path) for path in paths]
+    assert all(map(files.is_at, handles, paths))
+    looked: list[str] = []
+    stat = os.stat
+
+    def noted(path: str) -> os.stat_result:
+        looked.append(path)
+        return stat(path)
+
+    monkeypatch.setattr(os, "stat", noted)
+    assert files.sync_whole(anchor, [*paths, str(tmp_path)], 1 << 62)
+    assert looked == [str(tmp_path)]
+    looked.clear()
+    files.close(handles[0])
+    assert files.sync_whole(anchor, paths, 1 << 62)
+    assert looked == paths[:1]
+    for handle in [*handles[1:], anchor]:
+        files.close(handle)
+
+
+def test_what_is_known_of_a_file_ends_when_another_takes_its_place(
+    files: LocalFiles, tmp_path: Path
+) -> None:
+    anchor, paths = made_in(files, tmp_path, 2)
+    first, second = map(files.open, paths)
+    assert files.is_at(first, paths[0])
+    assert files.is_at(second, paths[1])
+    files.rename(paths[1], paths[0])
+    assert not files.is_at(first, paths[0])
+    assert not files.is_at(second, paths[1])
+    assert files.is_at(second, paths[0])
+    assert not files._placed.keys() - {paths[0]}
+    files.close(second)
+    assert not files._placed
+    assert not files._places
+    files.close(first)
+    files.close(anchor)
+
+
+def test_an_open_file_of_another_disk_is_not_taken_for_synced(
+    files: LocalFiles, tmp_path: Path
+) -> None:
+    anchor, paths = made_in(files, tmp_path)
+    other = "/dev/shm/headrace-" + tmp_path.name + str(os.getpid())
+    if not os.path.isdir("/dev/shm") or os.stat("/dev/shm").st_dev == os.stat(tmp_path).st_dev:
+        pytest.skip("no other disk here")
+    handle = files.open(other, create=True)
+    try:
+        assert files.is_at(handle, other)
+        assert files.sync_whole(anchor, [*paths, other], 1 << 62) is False
+    finally:
+        files.unlink(other)
+        files.close(handle)
+        files.close(anchor)

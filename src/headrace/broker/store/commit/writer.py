@@ -239,12 +239,17 @@ class Writer:
             if first.truncate:
                 self._cut(path, handle, first.offset)
             undo.append((lambda: self._cut(path, self.handles.get(path), first.offset), path))
-        data = b"".join([buffer for write in writes for buffer in write.buffers])
-        if data:
+        if len(writes) == 1:
+            data, messages = b"".join(first.buffers), first.messages
+        else:
+            data = b"".join([buffer for write in writes for buffer in write.buffers])
             messages = any(write.messages for write in writes)
-            self._reserve(path, handle, first.offset + len(data), first.ceiling, messages)
+        if data:
+            end = first.offset + len(data)
+            self._reserve(path, handle, end, first.ceiling, messages)
             write_all(self.fs, handle, data, first.offset)
-            self._allocated[path] = max(self._allocated[path], first.offset + len(data))
+            if end > self._allocated[path]:
+                self._allocated[path] = end
         touched[path] = None
 
     def _reserve(self, path: str, handle: int, end: int, ceiling: int, messages: bool) -> None:

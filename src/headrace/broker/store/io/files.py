@@ -14,7 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ....errors import StoreError, StoreFailedError, StoreFullError, StoreReadError
 from .whole import WholeSync
@@ -110,6 +110,14 @@ class FileSystem(Protocol):
         """Return once creations, renames and removals in this directory are on disk."""
 
 
+class _Place(NamedTuple):
+    """Where an open file lies, which stays so until it is closed, and the path it was asked about."""
+
+    device: int
+    inode: int
+    path: str
+
+
 class LocalFiles:
     """The machine's own file system.
 
@@ -124,6 +132,8 @@ class LocalFiles:
         self._spare: list[int] = []
         self._lock = threading.Lock()  # the owner and the commit thread open and close
         self._wholes: dict[int, WholeSync] = {}
+        self._places: dict[int, _Place] = {}  # by handle, as ``is_at`` has found them
+        self._placed: dict[str, _Place] = {}  # … and by path
         try:
             for _ in range(reserve):
                 self._spare.append(_nothing())
@@ -172,6 +182,7 @@ class LocalFiles:
 
     def close(self, handle: int) -> None:
         self._wholes.pop(handle, None)
+        self._forget_place(handle)
         with self._lock:
             self._open_files -= 1
             if self._spare and len(self._spare) + self._open_files < self._reserve:
@@ -201,7 +212,10 @@ class LocalFiles:
         whole = self._wholes.get(handle)
         if whole is None:
             whole = self._wholes[handle] = WholeSync(handle)
-        return whole.sync(paths, most_dirty)
+        # An open file stays on its disk: a call of the system for each is most of what a sync of many costs.
+        known, device = self._placed, whole.device
+        unknown = [at for at in paths if at not in known or known[at].device != device]
+        return whole.sync(unknown, most_dirty)
 
     def allocate(self, handle: int, offset: int, length: int) -> bool:
         try:
@@ -273,8 +287,21 @@ class LocalFiles:
             there = os.stat(path)  # noqa: PTH116
         except (FileNotFoundError, NotADirectoryError):
             return False
-        here = os.fstat(handle)
-        return here.st_ino == there.st_ino and here.st_dev == there.st_dev
+        place = self._places.get(handle)
+        if place is None or place.path != path:
+            self._forget_place(handle)
+            here = os.fstat(handle)
+            place = _Place(here.st_dev, here.st_ino, path)
+        if place.inode != there.st_ino or place.device != there.st_dev:
+            self._forget_place(handle)
+            return False
+        self._places[handle] = self._placed[path] = place
+        return True
+
+    def _forget_place(self, handle: int) -> None:
+        place = self._places.pop(handle, None)
+        if place is not None and self._placed.get(place.path) is place:
+            del self._placed[place.path]
 
     def fsync_dir(self, path: str) -> None:
         handle = self._open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -74,14 +74,15 @@ class WholeSync:
     def __init__(self, handle: int) -> None:
         self._handle = handle
         self._is_known = _is_known(handle)
-        self._device = os.fstat(handle).st_dev
+        self.device: Final = os.fstat(handle).st_dev
+        """Where the file lies."""
 
     def sync(self, paths: Sequence[str], most_dirty: int) -> bool:
         """See ``FileSystem.sync_whole``."""
         calls = _calls()
         if not self._is_known or calls is None:
             return False
-        device = self._device
+        device = self.device
         for path in paths:
             if os.stat(path).st_dev != device:  # noqa: PTH116
                 return False  # a disk of its own below the store's directory: not synced with it

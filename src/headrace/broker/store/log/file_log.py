@@ -307,6 +307,9 @@ class FileLog(StreamLog):
         self._end += len(record)
 
     def _state_removals(self, relog: list[tuple[int, int]], work: Work) -> list[tuple[int, int]]:
+        removals = self.removals
+        if not (relog or removals.removed or removals.died) and self.first <= removals.floor:
+            return []
         ranges = ranges_of_each(
             [sequence for sequence in self.removals.removed if sequence >= self.first]
         )
