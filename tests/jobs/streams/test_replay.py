@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -243,6 +244,13 @@ async def test_commands_and_client_make_the_channel_show_where_it_is_and_deliver
         assert "under way: 0, to come: 0" in text
         assert "waits for: messages" in text
         assert "the stream has sequences 1 to 2" in text
+        table = (await run("stream", "c")).splitlines()
+        assert " ".join(table[0].split()) == "CONSUMER DONE UP TO UNDER WAY TO COME DEAD WAITS FOR"
+        assert [line.split() for line in table[1:]] == [["h", "2", "0", "0", "0", "messages"]]
+        everyone = json.loads(await run("stream", "c", "--json"))
+        assert everyone["consumers"] == [await client.stream_standing("c", "h")]
+        assert everyone == await client.channel_standing("c")
+        assert "need the name" in await run("stream", "c", "--replay-from", "2", status=1)
         await run("stream", "c", "h", "--replay-from", "2")
         await endpoint.wait_for(3)
         assert by_body(endpoint) == {"a": 1, "b": 2}

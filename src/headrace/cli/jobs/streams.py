@@ -1,4 +1,4 @@
-"""``headrace jobs stream``: where a consumer is in the stream in which its channel lives."""
+"""``headrace jobs stream``: where consumers are in the stream in which their channel lives."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from ...jobs.client import JobsClient
 from ..shared.errors import Failure
+from ..shared.output import Table
 from ..shared.verbs import Declare
 from .commands import Args, Call
 
@@ -15,6 +16,11 @@ from .commands import Args, Call
 def _stream(client: JobsClient, args: Args) -> Any:
     if args.replay_from is not None and args.replay_since is not None:
         raise Failure("--replay-from and --replay-since exclude each other")
+    if args.consumer is None:
+        if args.replay_from is not None or args.replay_since is not None:
+            raise Failure("--replay-from and --replay-since need the name of a CONSUMER")
+        standing = client.channel_standing(args.channel)
+        return standing if args.json else _table(standing)
     if args.replay_from is None and args.replay_since is None:
         found = client.stream_standing(args.channel, args.consumer)
     else:
@@ -22,6 +28,24 @@ def _stream(client: JobsClient, args: Args) -> Any:
             args.channel, args.consumer, sequence=args.replay_from, since=args.replay_since
         )
     return found if args.json else _sentences(found)
+
+
+def _table(standing: dict[str, Any]) -> Any:
+    channel = standing["channel"]
+    if standing["stream"] is None:
+        return f"{channel} lives in the database, and in no stream"
+    table = Table(
+        ("CONSUMER", "DONE UP TO", "UNDER WAY", "TO COME", "DEAD", "WAITS FOR"),
+        right=frozenset(("DONE UP TO", "UNDER WAY", "TO COME", "DEAD")),
+        empty=f"{channel} has no consumers",
+    )
+    for row in standing["consumers"]:
+        numbers = (row["acknowledged"], row["under_way"], row["lag"], row["jobs"]["DEAD"])
+        waits = ": ".join(filter(None, (row["waits_for"], row["problem"])))
+        table.add(row["consumer"], *("-" if n is None else str(n) for n in numbers), waits)
+    if standing["left_out"]:
+        table.add(f"({standing['left_out']} more: give a name)", "", "", "", "", "")
+    return table
 
 
 def _sentences(found: dict[str, Any]) -> str:
@@ -48,7 +72,7 @@ def _sentences(found: dict[str, Any]) -> str:
 
 _DECLARE: Final[tuple[Declare, ...]] = (
     click.argument("channel"),
-    click.argument("consumer"),
+    click.argument("consumer", required=False),
     click.option(
         "--replay-from", type=int, metavar="SEQUENCE", help="deliver again from this sequence on"
     ),
@@ -61,7 +85,7 @@ _DECLARE: Final[tuple[Declare, ...]] = (
 
 STANDING: Final[tuple[str, str, Call, tuple[Declare, ...]]] = (
     "stream",
-    "where a consumer is in its channel's stream; deliver again from a sequence or a time",
+    "where consumers are in their channel's stream; deliver again from a sequence or a time",
     _stream,
     _DECLARE,
 )

@@ -100,6 +100,14 @@ class Operations:
         """
         return self._do(management.standing(channel, consumer))
 
+    def channel_standing(self, channel: str) -> dict[str, Any]:
+        """The ``stream`` in which a channel lives, and where each of its ``consumers`` is in it.
+
+        A consumer is what ``stream_standing`` returns; ``left_out`` are not told, as there are too many.
+        ``stream`` is None if the channel lives in the database.
+        """
+        return self._do(management.channel_standing(channel))
+
     def replay_stream(
         self,
         channel: str,

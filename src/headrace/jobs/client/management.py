@@ -140,6 +140,10 @@ def standing(channel: str, consumer: str) -> Call[dict[str, Any]]:
     return Call("GET", path, mapping)
 
 
+def channel_standing(channel: str) -> Call[dict[str, Any]]:
+    return Call("GET", path_of("v2", "channel", channel, "stream"), mapping)
+
+
 def replay_stream(
     channel: str, consumer: str, sequence: int | None, since: str | None
 ) -> Call[dict[str, Any]]:
