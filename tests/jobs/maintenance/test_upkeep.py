@@ -119,8 +119,16 @@ async def finished(world: World, count: int) -> None:
     await world.lease("complete", jobs=held(*jobs))
 
 
-async def test_only_old_messages_whose_jobs_are_finished_go(world: World) -> None:
-    maintenance = Maintenance(world.runtime, Keep(messages_s=DAY))
+@pytest.fixture(params=[False, True], ids=["kept nowhere", "archived"])
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive | None:
+    """What is archived is read whole and removed after that; else it goes in one transaction."""
+    return Archive(tmp_path / "archive", "n") if request.param else None
+
+
+async def test_only_old_messages_whose_jobs_are_finished_go(
+    world: World, archive: Archive | None
+) -> None:
+    maintenance = Maintenance(world.runtime, Keep(messages_s=DAY), archive)
     await finished(world, 3)
     await world.broadcast("unfinished")
     await world.broadcast("dead")
@@ -132,18 +140,20 @@ async def test_only_old_messages_whose_jobs_are_finished_go(world: World) -> Non
     assert removed.rows["message"] == 3
     left = (await world.http.get("/channel/c/messages")).json()["Result"]
     assert len(left) == 3
-    assert (await Maintenance(world.runtime, Keep(messages_s=DAY, dead_s=DAY)).retain()).rows[
-        "message"
-    ] == 1
-    assert (await Maintenance(world.runtime, Keep(messages_s=None)).retain()).rows.get(
-        "message", 0
-    ) == 0
+    with_dead = Maintenance(world.runtime, Keep(messages_s=DAY, dead_s=DAY), archive)
+    assert (await with_dead.retain()).rows["message"] == 1
+    for_ever = Maintenance(world.runtime, Keep(messages_s=None), archive)
+    assert (await for_ever.retain()).rows.get("message", 0) == 0
     assert (await world.http.get("/dlq-status")).json() == {"consumers": []}
 
 
 @pytest.mark.parametrize(("limit", "value"), [("SWEEP_ROWS", 10), ("WINDOW_BYTES_MAX", 9)])
 async def test_many_blocked_messages_do_not_hide_those_behind_them(
-    world: World, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+    world: World,
+    archive: Archive | None,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    value: int,
 ) -> None:
     monkeypatch.setattr(f"headrace.jobs.limits.{limit}", value)
     for number in range(35):
@@ -151,7 +161,7 @@ async def test_many_blocked_messages_do_not_hide_those_behind_them(
     jobs = await world.claim(35)
     await world.lease("complete", jobs=held(*jobs[30:]))
     world.clock.advance(2 * DAY)
-    removed = await Maintenance(world.runtime, Keep(messages_s=DAY)).retain()
+    removed = await Maintenance(world.runtime, Keep(messages_s=DAY), archive).retain()
     assert removed.rows["message"] == 5
 
 
@@ -256,12 +266,12 @@ async def test_a_deleted_consumer_is_gone_at_once_and_its_jobs_in_slices(
 
 
 async def test_what_is_old_goes_in_slices_and_leases_and_schedules_do_not_wait_for_all_of_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, archive: Archive | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.jobs.limits.SWEEP_ROWS", 10)
     await finished(world, 300)
     world.clock.advance(DAY + 1)
-    maintenance = Maintenance(world.runtime, Keep(messages_s=DAY))
+    maintenance = Maintenance(world.runtime, Keep(messages_s=DAY), archive)
     await maintenance.tick()
     left = await rows(world, "message")
     assert 100 < left < 300

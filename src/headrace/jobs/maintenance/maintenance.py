@@ -218,7 +218,7 @@ class Maintenance:
             if not await self._retain_slice(sweep):
                 self._sweep = None
                 return
-        self._pause_s = min(self._pause_s, _TICK_S)
+        self._pause_s = 0.0
 
     async def _retain_slice(self, sweep: _Sweep) -> bool:
         """One slice; whether there may be more."""
@@ -233,19 +233,22 @@ class Maintenance:
         return any(count >= limits.SWEEP_ROWS for count in notes.rows.values())
 
     async def _retain_window(self, after: int, total: retention.Removed) -> int | None:
-        keep, database, archived = self._keep, self._runtime.database, self._archive is not None
+        keep, database, archive = self._keep, self._runtime.database, self._archive
+        if archive is None:
+            removed, after_this = await database.write(
+                lambda tx: retention.clear(tx, keep, after, tx.now_us())
+            )
+            self._count(removed, total)
+            return after_this
 
         def look(tx: Tx) -> tuple[retention.Window, int]:
             now = tx.now_us()
-            return retention.look(tx, keep, after, now, attempts=archived), now
+            return retention.look(tx, keep, after, now), now
 
         window, now = await database.read(look)
         if window.messages:
-            if self._archive is not None:
-                await asyncio.to_thread(self._archive.write, window)
-            removed = await database.write(
-                lambda tx: retention.remove(tx, keep, window, now, archived=archived)
-            )
+            await asyncio.to_thread(archive.write, window)
+            removed = await database.write(lambda tx: retention.remove(tx, keep, window, now))
             self._count(removed, total)
         return window.after
 

@@ -17,7 +17,7 @@ from ...store import Row, Tx
 from ..push import calls
 from ..removed_jobs import note_removed
 
-__all__ = ["Keep", "Removed", "Window", "folder_of", "look", "prune_notes", "remove"]
+__all__ = ["Keep", "Removed", "Window", "clear", "folder_of", "look", "prune_notes", "remove"]
 
 _DISPATCHED = 102
 
@@ -68,8 +68,8 @@ class Removed:
         self.rows[table] = self.rows.get(table, 0) + count
 
 
-def look(tx: Tx, keep: Keep, after: int, now: int, *, attempts: bool = False) -> Window:
-    """One window of messages after ``after``; on demand with the attempts of their jobs."""
+def look(tx: Tx, keep: Keep, after: int, now: int) -> Window:
+    """One window of messages after ``after``, with what an archive keeps of them."""
     if keep.messages_s is None:
         return Window([], {}, None)
     sizes = tx.all("scan_old_sizes", after=after, n=limits.SWEEP_ROWS)
@@ -83,8 +83,7 @@ def look(tx: Tx, keep: Keep, after: int, now: int, *, attempts: bool = False) ->
     jobs = _jobs_of(tx, [row["seq"] for row in rows])
     ready = [row for row in rows if keep.allows(row, jobs.get(row["seq"], []), now)]
     over = len(sizes) < limits.SWEEP_ROWS and len(fitting) == len(sizes)
-    tried = _attempts_of(tx, ready, jobs) if attempts else {}
-    return Window(ready, jobs, None if over else until, tried)
+    return Window(ready, jobs, None if over else until, _attempts_of(tx, ready, jobs))
 
 
 def _fitting(sizes: Sequence[Row]) -> Sequence[Row]:
@@ -97,32 +96,46 @@ def _fitting(sizes: Sequence[Row]) -> Sequence[Row]:
     return sizes
 
 
+def clear(tx: Tx, keep: Keep, after: int, now: int) -> tuple[Removed, int | None]:
+    """:func:`look` and :func:`remove` in one, where nothing is archived: without payloads. What was removed,
+    and where to continue."""
+    if keep.messages_s is None:
+        return Removed(), None
+    rows = tx.all("scan_old_heads", after=after, n=limits.SWEEP_ROWS)
+    old_us = now - keep.messages_s * 1e6
+    if not any(row["received_us"] <= old_us for row in rows):
+        return Removed(), None
+    removed = _remove(tx, keep, rows, now, archived=False)
+    return removed, rows[-1]["seq"] if len(rows) == limits.SWEEP_ROWS else None
+
+
 def folder_of(message: Row) -> str:
     """The folder of the archive that a message belongs to: the day it was received."""
     return f"date={rfc3339(message['received_us'])[:10]}"
 
 
-def remove(tx: Tx, keep: Keep, window: Window, now: int, *, archived: bool = False) -> Removed:
+def remove(tx: Tx, keep: Keep, window: Window, now: int) -> Removed:
     """Remove the result of :func:`look`, except messages that changed since (a requeued dead letter, say).
 
-    Which jobs that were, and whether they were ``archived`` before, is noted for those who ask for them.
+    Which jobs that were, and in which folder of the archive they are, is noted for those who ask for them.
     """
-    jobs = _jobs_of(tx, [row["seq"] for row in window.messages])
-    seqs = [
-        row["seq"] for row in window.messages if keep.allows(row, jobs.get(row["seq"], []), now)
-    ]
+    return _remove(tx, keep, window.messages, now, archived=True)
+
+
+def _remove(tx: Tx, keep: Keep, messages: Sequence[Row], now: int, *, archived: bool) -> Removed:
+    jobs = _states_of(tx, [row["seq"] for row in messages])
+    gone = [row for row in messages if keep.allows(row, jobs.get(row["seq"], []), now)]
     removed = Removed()
-    if seqs:
-        gone = set(seqs)
+    if gone:
         folders = {
             job["seq"]: folder_of(message) if archived else None
-            for message in window.messages
-            if message["seq"] in gone
+            for message in gone
             for job in jobs.get(message["seq"], [])
         }
         note_removed(tx, folders, now)
-        removed.add("job", tx.run("delete_jobs_of_messages", seqs=json.dumps(seqs)))
-        removed.add("message", tx.run("delete_messages", seqs=json.dumps(seqs)))
+        seqs = json.dumps([row["seq"] for row in gone])
+        removed.add("job", tx.run("delete_jobs_of_messages", seqs=seqs))
+        removed.add("message", tx.run("delete_messages", seqs=seqs))
     return removed
 
 
@@ -157,9 +170,14 @@ def _attempts_of(
     return attempts
 
 
-def _jobs_of(tx: Tx, seqs: Sequence[int]) -> dict[int, list[Row]]:
+def _jobs_of(tx: Tx, seqs: Sequence[int], query: str = "jobs_of_messages") -> dict[int, list[Row]]:
     jobs: dict[int, list[Row]] = {}
     if seqs:
-        for row in tx.all("jobs_of_messages", seqs=json.dumps(list(seqs))):
+        for row in tx.all(query, seqs=json.dumps(list(seqs))):
             jobs.setdefault(row["message_seq"], []).append(row)
     return jobs
+
+
+def _states_of(tx: Tx, seqs: Sequence[int]) -> dict[int, list[Row]]:
+    """The jobs of these messages, with what decides whether they may go."""
+    return _jobs_of(tx, seqs, "states_of_messages")

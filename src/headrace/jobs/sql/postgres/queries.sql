@@ -236,6 +236,9 @@ SELECT job.*, consumer.consumer_id FROM job JOIN consumer ON consumer.seq = job.
 WHERE job.message_seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
 ORDER BY job.seq;
 
+-- name: states_of_messages
+SELECT seq, message_seq, state, changed_us FROM job WHERE message_seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+
 -- name: delete_jobs_of_messages
 DELETE FROM job
 WHERE message_seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);

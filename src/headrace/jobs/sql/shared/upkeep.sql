@@ -36,6 +36,10 @@ WHERE scope = 'message' AND ref = :channel_seq GROUP BY kind;
 SELECT seq, received_us, length(payload) AS size FROM message
 WHERE seq > :after ORDER BY seq LIMIT :n;
 
+-- name: scan_old_heads
+-- The same without payloads.
+SELECT seq, received_us, status FROM message WHERE seq > :after ORDER BY seq LIMIT :n;
+
 -- name: scan_old_messages
 -- The rows of such a window.
 SELECT message.seq, message.message_id, message.payload, message.content_type, message.priority,

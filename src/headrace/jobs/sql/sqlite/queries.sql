@@ -236,6 +236,9 @@ ORDER BY schedule.next_us LIMIT :n;
 SELECT job.*, consumer.consumer_id FROM job JOIN consumer ON consumer.seq = job.consumer_seq
 WHERE job.message_seq IN (SELECT value FROM json_each(:seqs)) ORDER BY job.seq;
 
+-- name: states_of_messages
+SELECT seq, message_seq, state, changed_us FROM job WHERE message_seq IN (SELECT value FROM json_each(:seqs));
+
 -- name: delete_jobs_of_messages
 DELETE FROM job WHERE message_seq IN (SELECT value FROM json_each(:seqs));
 
