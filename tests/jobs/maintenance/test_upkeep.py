@@ -122,7 +122,7 @@ async def finished(world: World, count: int) -> None:
 @pytest.fixture(params=[False, True], ids=["kept nowhere", "archived"])
 def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive | None:
     """What is archived is read whole and removed after that; else it goes in one transaction."""
-    return Archive(tmp_path / "archive", "n") if request.param else None
+    return Archive(tmp_path, "n") if request.param else None
 
 
 async def test_only_old_messages_whose_jobs_are_finished_go(
