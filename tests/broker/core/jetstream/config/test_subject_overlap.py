@@ -113,9 +113,19 @@ def test_subjects_are_free_again_when_their_stream_changes_or_goes() -> None:
 
 
 def test_changing_all_of_the_most_subjects_takes_no_long() -> None:
+    """Four times as many take four times as long, not sixteen times, as each compared with each does."""
     client = World().client()
-    assert not change(client, "CREATE", "S", *(f"a.{n}" for n in range(PATTERNS_MAX)))
-    began = time.process_time()
-    for head in "bcd":
-        assert not change(client, "UPDATE", "S", *(f"{head}.{n}" for n in range(PATTERNS_MAX)))
-    assert time.process_time() - began < 0.6  # each compared with each: 1.1 s
+
+    def seconds(stream: str, count: int) -> float:
+        """The least of a few changes: other work on the machine makes it longer."""
+        assert not change(client, "CREATE", stream, *(f"{stream}a.{n}" for n in range(count)))
+        took = []
+        for head in "bcde":
+            began = time.process_time()
+            assert not change(
+                client, "UPDATE", stream, *(f"{stream}{head}.{n}" for n in range(count))
+            )
+            took.append(time.process_time() - began)
+        return min(took)
+
+    assert seconds("S", PATTERNS_MAX) < 9 * seconds("T", PATTERNS_MAX // 4)
