@@ -33,6 +33,8 @@ from waiting import elapse
 BATCH = 500
 CLAIM = 200
 DAY_S = 86_400.0
+EMPTY_MAX = 60
+"""Claims of a worker in a row that find nothing, longer than any lease: what is missing then is lost."""
 GROWTH_MAX = 1.25
 """How much larger the median of the last third may be than that of the middle third: where autovacuum stands
 differs from sample to sample."""
@@ -71,10 +73,15 @@ class Soak:
     async def work(self, client: AsyncJobsClient) -> None:
         """Claim and complete until all is done."""
         queue = client.queue("c", "k", channel_token="ct", consumer_token="kt")
+        empty = 0
         while self.done < self.jobs:
             claimed = await queue.claim(CLAIM, lease_s=60, wait_s=2)
             if not claimed:
+                empty += 1
+                if empty > EMPTY_MAX and self.published == self.jobs:
+                    raise RuntimeError(f"nothing comes any more: {self.missing()} jobs are lost")
                 continue
+            empty = 0
             for job in claimed:
                 number = int(job.payload)
                 self.again += self._seen[number]
