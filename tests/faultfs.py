@@ -54,7 +54,8 @@ class _Node:
     def copy(self) -> _Node:
         twin = _Node()
         twin.content = bytearray(self.content)
-        twin.synced = bytearray(self.content)
+        twin.synced = bytearray(self.synced)
+        twin.pending = list(self.pending)
         twin.holes = set(self.holes)
         return twin
 
@@ -125,7 +126,10 @@ class FaultFS:
         return survivor
 
     def kill(self) -> FaultFS:
-        """End the process, not the machine: everything written is kept, locks are free."""
+        """End the process, not the machine: what was written is read again, locks are free.
+
+        The content of files that was not synced is lost when the power goes later.
+        """
         self._off = True
         survivor = self._after_this()
         survivor._root = _copy_directory(self._root)

@@ -187,7 +187,7 @@ def _replay(
             if item.offset >= durable:
                 report(damage(path, item.offset, "a torn write at the end was ignored"))
                 journal.dirty = True
-                return
+                break
             raw = data[item.offset : item.offset + item.size]
             quarantine.keep(path, root, item.offset, raw)
             report(damage(path, item.offset, f"{item.size} damaged bytes of metadata were skipped"))
@@ -204,3 +204,23 @@ def _replay(
         report(damage(path, journal.end, what))
         journal.damaged = True
     journal.number = max(journal.number, mark.sequence)
+    _make_durable(fs, directory, journal, data, mark)
+
+
+def _make_durable(
+    fs: FileSystem, directory: str, journal: Journal, data: bytes, mark: Watermark
+) -> None:
+    """Put on disk what was found beyond the watermark, before anybody relies on it.
+
+    Whoever wrote it may have ended before it was synced, or after a sync that failed.
+    """
+    start = mark.end if journal.serial == mark.serial else 0
+    if journal.serial < mark.serial or journal.end <= start:
+        return
+    handle = fs.open(journal.path)
+    try:
+        write_all(fs, handle, data[start : journal.end], start)
+        fs.fdatasync(handle)
+    finally:
+        fs.close(handle)
+    fs.fsync_dir(directory)

@@ -44,6 +44,7 @@ from ..log.segment_cache import SegmentCache
 from .blanks import Blanks
 from .copies import CopiesRead
 from .counting import apply_removals, count_subjects, first_live
+from .durable import make_durable
 from .later import Later
 
 _EVERYTHING: Final = 1 << 63
@@ -84,6 +85,7 @@ class _Opening:
         self._removals: list[tuple[int, int]] = []
         self._expected = 1  # the sequence the next message should have
         self._known = Watermark(0, 0, 0)
+        self._marked = self._known  # as it stands beside the segments
         self._later = Later(cache)
         self._nbytes = 0
         self._stopped = False  # met a torn write: the rest was never acknowledged
@@ -104,6 +106,7 @@ class _Opening:
         mark_path = self._directory + "/watermark"
         data = read_start(self._cache.fs, mark_path, WATERMARK_BYTES)
         self._known, damaged = decode_watermark(data)
+        self._marked = self._known
         if damaged:
             self._report(mark_path, 0, "the watermark is damaged and was ignored")
         files = self._inventory.files()
@@ -128,6 +131,7 @@ class _Opening:
                     self._inventory.bar(file.header.serial, file.path, error)
                     continue
                 self._scanned(file, data, following)
+                make_durable(self._cache, file, self._marked, data[: self._end])
             before = file.header.serial
         for path in self._inventory.alien:  # not before: an unreadable one shows what is torn
             self._quarantine.take(path, self._cache.root)
