@@ -13,6 +13,7 @@ from headrace.api.base import to_wire
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.core.jetstream.engine.registry import Registry
 from headrace.broker.store import FileStorage
+from headrace.broker.store.commit.commit_log import LogShape
 from headrace.broker.store.format.entries import FILE_HEADER_BYTES, decode_file_header
 from headrace.broker.store.format.record import CRC_BYTES, HEAD, MARK, U32, scan
 from headrace.broker.store.meta.journal_file import MAGIC
@@ -42,9 +43,15 @@ class Known:
         return twin
 
 
-def open_store(fs: FaultFS) -> FileStorage:
+def open_store(fs: FaultFS, *, log: bool = True) -> FileStorage:
     return FileStorage(
-        "/s", fs=fs, threaded=False, segment_bytes=8192, cache_bytes=0, salts=random.Random(3)
+        "/s",
+        fs=fs,
+        threaded=False,
+        segment_bytes=8192,
+        cache_bytes=0,
+        salts=random.Random(3),
+        commit_log=LogShape(file_bytes=64 * 1024, after=2) if log else None,
     )
 
 
@@ -66,11 +73,11 @@ def owed(consumer: Consumer) -> set[int]:
     return found
 
 
-def made(*, clean: bool, long: bool = False) -> Known:
+def made(*, clean: bool, long: bool = False, log: bool = True) -> Known:
     """A broker that has done some work; ``long`` is enough of it for journals to be rewritten."""
     fs = FaultFS()
     known = Known(fs)
-    world = World(open_store(fs))
+    world = World(open_store(fs, log=log))
     client = world.client()
     _streams(client)
     rng = random.Random(8)
@@ -181,7 +188,8 @@ def _work(known: Known, client: Client, rng: random.Random) -> None:
 
 def damage(fs: FaultFS, rng: random.Random) -> tuple[str, str]:
     """Do something to one file; what, and to which."""
-    paths = [path for path in fs.files() if fs.content(path) and not path.endswith("/lock")]
+    used_files = [path for path in fs.files() if fs.content(path).strip(b"\0")]
+    paths = [path for path in used_files if not path.endswith("/lock")]
     path = rng.choice(paths)
     if rng.random() < 0.5:  # where the most is at stake
         path = next(path for path in paths if "/meta/journal" in path)

@@ -11,13 +11,16 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from faultfs import FaultFS
+from faultfs import FaultFS, PowerCut
 from headrace.broker.store import FileStorage
+from headrace.broker.store.commit.commit_log import LogShape
 from headrace.clock import ManualClock
 from headrace.message import StoredMessage
 from headrace.subjects import SubjectFilter
 
 BIG = 1 << 40
+SMALL_LOG = LogShape(file_bytes=12_000, after=2)
+"""A commit log whose files are left for one another every few commits."""
 ROOT = "/store"
 
 
@@ -37,10 +40,19 @@ class World:
 
     model = StreamModel
 
-    def __init__(self, seed: int, fs: FaultFS, *, segment_bytes: int = 8192, sync: str = "always"):
+    def __init__(
+        self,
+        seed: int,
+        fs: FaultFS,
+        *,
+        segment_bytes: int = 8192,
+        sync: str = "always",
+        commit_log: LogShape | None = None,
+    ):
         self.rng = random.Random(seed)
         self.fs = fs
         self.options: dict[str, Any] = {"segment_bytes": segment_bytes, "sync": sync}
+        self.options["commit_log"] = commit_log
         self.streams: dict[str, StreamModel] = {}  # as staged
         self.acked_streams: dict[str, StreamModel] = {}  # as acknowledged
         self.meta_history: list[dict[str, tuple[bytes, list[bytes]]]] = [{}]
@@ -263,3 +275,29 @@ def _differs(model: StreamModel, store: object, shown: dict[int, StoredMessage])
 def _said(meta: Any) -> Any:
     """What metadata says, beside keys of which nothing is said."""
     return {key: entry for key, entry in meta.items() if entry != (b"", [])}
+
+
+def live(world: World, steps: int) -> None:
+    """Take steps until they are done or the power is gone."""
+    try:
+        for _ in range(steps):
+            world.step()
+        world.flush()
+        world.check_open()
+    except PowerCut:
+        pass
+
+
+def come_back(world: World, rng: random.Random) -> None:
+    """Recover; the power may go during that, too."""
+    found = world.fs.power_cut(rng) if rng.random() < 0.7 else world.fs.kill()
+    while True:
+        if rng.random() < 0.3:
+            found.fail(rng.randrange(1, 40), "crash")
+        try:
+            world.recover(found)
+        except PowerCut:
+            found = found.power_cut(rng)
+        else:
+            break
+    world.check_open()

@@ -7,44 +7,20 @@ from typing import Any
 
 import pytest
 
-from crash.store_world import World
+from crash.store_world import SMALL_LOG, World, come_back, live
 from faultfs import Fault, FaultFS, PowerCut
+from headrace.broker.store.commit.commit_log import LogShape
 from headrace.errors import StoreError, StoreFailedError, StoreFullError
 
 SEEDS_PER_TEST = 25
-
-
-def live(world: World, steps: int) -> None:
-    """Take steps until they are done or the power is gone."""
-    try:
-        for _ in range(steps):
-            world.step()
-        world.flush()
-        world.check_open()
-    except PowerCut:
-        pass
-
-
-def come_back(world: World, rng: random.Random) -> None:
-    """Recover; the power may go during that, too."""
-    found = world.fs.power_cut(rng) if rng.random() < 0.7 else world.fs.kill()
-    while True:
-        if rng.random() < 0.3:
-            found.fail(rng.randrange(1, 40), "crash")
-        try:
-            world.recover(found)
-        except PowerCut:
-            found = found.power_cut(rng)
-        else:
-            break
-    world.check_open()
+LOGS = [SMALL_LOG, None]
 
 
 @pytest.mark.parametrize("block", range(8))
 def test_nothing_acknowledged_is_lost_whenever_the_power_goes(block: Any) -> None:
     for seed in range(block * SEEDS_PER_TEST, (block + 1) * SEEDS_PER_TEST):
         rng = random.Random(seed)
-        world = World(seed, FaultFS(wholes=seed % 2 == 1))
+        world = World(seed, FaultFS(wholes=seed % 2 == 1), commit_log=LOGS[seed // 2 % 2])
         world.open()
         for _ in range(3):
             faults: list[Fault] = ["crash", "crash after"]
@@ -55,9 +31,12 @@ def test_nothing_acknowledged_is_lost_whenever_the_power_goes(block: Any) -> Non
 
 
 @pytest.mark.parametrize("wholes", [False, True])
-def test_every_operation_of_one_workload_is_a_place_where_the_power_may_go(wholes: bool) -> None:
+@pytest.mark.parametrize("commit_log", LOGS)
+def test_every_operation_of_one_workload_is_a_place_where_the_power_may_go(
+    wholes: bool, commit_log: LogShape | None
+) -> None:
     def run(fs: FaultFS) -> World:
-        world = World(77, fs)
+        world = World(77, fs, commit_log=commit_log)
         try:
             world.open()
         except PowerCut:
@@ -82,7 +61,7 @@ def test_refused_batches_leave_nothing_and_failed_ones_make_the_store_read_only(
 ) -> None:
     for seed in range(40):
         rng = random.Random(seed)
-        world = World(seed, FaultFS(wholes=seed % 2 == 1))
+        world = World(seed, FaultFS(wholes=seed % 2 == 1), commit_log=LOGS[seed // 2 % 2])
         world.open()
         world.flush()
         for _ in range(2):
@@ -106,7 +85,7 @@ def test_refused_batches_leave_nothing_and_failed_ones_make_the_store_read_only(
 def test_a_full_disk_refuses_messages_and_works_again_when_there_is_room() -> None:
     for seed in range(15):
         fs = FaultFS(capacity=120_000, wholes=seed % 2 == 1)
-        world = World(seed, fs)
+        world = World(seed, fs, commit_log=LOGS[seed // 2 % 2])
         world.open()
         world.flush()
         for round_ in range(4):

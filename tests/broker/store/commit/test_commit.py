@@ -9,7 +9,8 @@ import pytest
 
 from headrace.broker.store.commit import commit
 from headrace.broker.store.commit.commit import Batch, Committer
-from headrace.broker.store.commit.writer import SegmentWrite, Work
+from headrace.broker.store.commit.segment_files import SegmentWrite
+from headrace.broker.store.commit.writer import Work
 from headrace.clock import ManualClock
 from headrace.errors import StoreError, StoreFailedError, StoreFullError
 from headrace.limits import COMMIT_BATCH_BYTES_MAX

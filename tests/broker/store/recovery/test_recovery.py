@@ -14,7 +14,9 @@ BIG = 1 << 40
 
 def opened(fs: FaultFS) -> FileStorage:
     salts = random.Random(1)
-    return FileStorage("/s", fs=fs, threaded=False, segment_bytes=8192, salts=salts)
+    return FileStorage(
+        "/s", fs=fs, threaded=False, segment_bytes=8192, salts=salts, commit_log=None
+    )
 
 
 def made(*, count: int = 12, clean: bool = False) -> FaultFS:

@@ -7,7 +7,12 @@ import pytest
 from disks import disk_of
 from faultfs import FaultFS
 from headrace.broker.store import FileStorage
-from headrace.broker.store.format.version import STORE_FORMAT, decode_format, encode_format
+from headrace.broker.store.format.version import (
+    FIRST_FORMAT,
+    STORE_FORMAT,
+    decode_format,
+    encode_format,
+)
 from headrace.errors import StoreFormatError
 
 FORMAT = "/s/format"
@@ -35,7 +40,7 @@ def write(fs: FaultFS, path: str, content: bytes) -> None:
 
 
 def test_a_store_says_the_number_of_its_format() -> None:
-    assert decode_format(a_store().content(FORMAT)) == (STORE_FORMAT, False)
+    assert decode_format(a_store().content(FORMAT)) == (FIRST_FORMAT, False)
 
 
 def test_a_store_of_a_newer_format_is_refused_before_anything_is_changed() -> None:
@@ -69,7 +74,7 @@ def test_a_store_from_before_there_was_a_number_is_opened_and_gets_one(
     storage = open_store(fs)
     assert storage.open_stream("S").messages == 1
     assert storage.report == []
-    assert disk_of(storage).content(FORMAT) == encode_format(STORE_FORMAT)
+    assert disk_of(storage).content(FORMAT) == encode_format(FIRST_FORMAT)
 
 
 def test_a_damaged_number_keeps_no_store_from_opening_and_is_reported() -> None:
@@ -81,4 +86,4 @@ def test_a_damaged_number_keeps_no_store_from_opening_and_is_reported() -> None:
         damaged.flip_bit(FORMAT, bit)
         storage = open_store(damaged)
         assert [finding.path for finding in storage.report] == [FORMAT]
-        assert disk_of(storage).content(FORMAT) == encode_format(STORE_FORMAT)
+        assert disk_of(storage).content(FORMAT) == encode_format(FIRST_FORMAT)

@@ -3,40 +3,29 @@
 The order within a batch is what recovery relies on: directories and segment files first, synced; then
 the metadata, which may speak of them, synced; then the removal of deleted streams. So whatever moment
 the power goes, metadata never speaks of messages that are not there.
+
+A batch that only appends is synced by the commit log instead, messages and metadata at once: see
+``commit_log.py``. That leaves nothing out, as all that an opening finds is on disk when it ends.
 """
 
 from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from ....errors import StoreFailedError
+from ..format.batch import Share
 from ..format.entries import MetaChange, SpareWrite
 from ..io.files import FileSystem, Handles, explain, is_full, write_all
 from ..io.syncing import Syncing
 from ..meta.journal_writer import JournalWriter
+from .commit_log import CommitLog
 from .durations import Durations
-
-_FIRST_ALLOCATION: Final = 64 * 1024
-_GROWTH: Final = 4
-MARGIN: Final = 16 * 1024
-"""Space kept free behind the messages, so that removals can be recorded on a full disk."""
-
-
-class SegmentWrite(msgspec.Struct, eq=False):
-    """Records for one segment file, at consecutive offsets from ``offset``."""
-
-    path: str
-    offset: int
-    buffers: list[bytes]
-    header: bytes | None  # the file is to be created with this
-    truncate: bool  # cut the file at ``offset`` first
-    messages: bool  # whether it carries messages, or only statements about them
-    ceiling: int  # how large the file is going to become
+from .segment_files import Attempt, SegmentFiles, SegmentWrite
 
 
 class CopyWrite(NamedTuple):
@@ -94,52 +83,130 @@ class Writer:
         self.stale_spares: set[str] = set()
         """Copies of metadata that could not be written; whoever takes a path out writes it anew."""
         self.handles = Handles(fs, handles)
+        self._segments = SegmentFiles(fs, self.handles, sync=sync)
         self.syncing = Syncing(
             fs, self.handles, at_once=at_once, anchor=anchor, monotonic_ns=monotonic_ns
         )
-        self._allocated: dict[str, int] = {}
-        self._preallocate = True
+        self.log: CommitLog | None = None
+        self._submit: Callable[[Callable[[Writer], bool | None]], None] | None = None
         self._unsynced: dict[str, None] = {}
         self._dead: deque[str] = deque()
 
+    def attach(
+        self, log: CommitLog, submit: Callable[[Callable[[Writer], bool | None]], None]
+    ) -> None:
+        """Use a commit log; ``submit`` takes what is to be done for it between batches."""
+        self.log, self._submit = log, submit
+
     def commit(self, group: list[Work]) -> None:
         """Carry out a group as one. Raises StoreFullError with nothing left of it, or StoreFailedError."""
-        undo: list[_Undo] = []
-        touched: dict[str, None] = {}
-        directories: dict[str, None] = {}
+        attempt = Attempt()
         doing = "writing"
         try:
             for work in group:
                 for directory in work.directories:
                     doing = f"creating {directory}"
-                    self._make_directory(directory, directories, undo)
+                    self._segments.make_directory(directory, attempt)
+            shares: list[Share] = []
             for path, writes in _by_path(group).items():
                 doing = f"writing {path}"
-                self._write_segment(path, writes, touched, directories, undo)
-            self._sync_all(touched, directories)
-            doing = "looking for the store's files"
-            self._check_in_place(touched)
-            doing = "writing the metadata journal"
-            self._meta.write([work.meta for work in group if work.meta is not None], self._sync)
+                data = self._segments.write(path, writes, attempt)
+                shares.append(Share(path, writes[0].salt, writes[0].offset, b"", data))
+            metas = [work.meta for work in group if work.meta is not None]
+            doing = "writing to the commit log"
+            logged = self._is_for_log(group, shares) and self._log(group, shares, metas)
+            if not logged:
+                doing = "syncing"
+                self._sync_directly(group, metas, attempt)
         except OSError as error:
             if is_full(error):
-                self._undo(undo, directories)
+                self._segments.take_back(attempt)
             raise explain(error, doing) from error
-        self._finish(group)
+        self._finish(group, logged)
+        if self.log is not None and self.log.wants_tidying and self._submit is not None:
+            self.log.wants_tidying = False
+            self._submit(lambda _: self.log is not None and self.log.tidy())
 
-    def _check_in_place(self, touched: dict[str, None]) -> None:
+    def _is_for_log(self, group: list[Work], shares: list[Share]) -> bool:
+        """Whether the commit log takes a group: nothing but bytes appended to files, and not too many."""
+        if self.log is None:
+            return False
+        has_entries = False
+        for work in group:
+            if work.directories or work.retired:
+                return False
+            for write in work.writes:
+                if write.header is not None or write.truncate:
+                    return False
+            has_entries = has_entries or bool(work.meta is not None and work.meta.entries)
+        files = len(shares) + has_entries
+        if not files or not self.log.fits(sum([len(share.data) for share in shares]), files):
+            return False
+        if not self.log.is_ready and self._submit is not None and self.log.is_due():
+            log = self.log
+            self._submit(lambda _: log.make())
+        return self.log.is_ready
+
+    def _log(self, group: list[Work], shares: list[Share], metas: list[MetaChange]) -> bool:
+        """Sync a group by the commit log, and then write its metadata; False if the log cannot take it.
+
+        Not before: a journal that has come to the disk by itself must not speak of what has not.
+        """
+        log = self.log
+        assert log is not None
+        self._check_in_place([share.path for share in shares])
+        marks = {path: mark for work in group for path, mark in work.marks}
+        root = len(log.root) + 1
+        shares = [
+            Share(path[root:], salt, offset, marks.get(_watermark_of(path), b""), data)
+            for path, salt, offset, _, data in shares
+        ]
+        prepared = journal = None
+        if any(meta.entries for meta in metas):
+            prepared = self._meta.prepare(metas)
+            if prepared is None:
+                return False
+            self._meta.check_in_place()
+            path, salt, offset, data, mark, _ = prepared
+            journal = Share(path[root:], salt, offset, mark, data)
+        elif any(meta.image is not None for meta in metas):
+            return False
+        began_ns = self._monotonic_ns()
+        if not log.write(shares, journal):
+            return False
+        self.syncs.add(self._monotonic_ns() - began_ns)
+        if prepared is not None:
+            try:
+                self._meta.put(prepared)
+            except OSError as error:
+                what = f"writing the metadata journal: {error.strerror or error}"
+                raise StoreFailedError(what) from error
+        return True
+
+    def _sync_directly(self, group: list[Work], metas: list[MetaChange], attempt: Attempt) -> None:
+        """Sync what a group has written, file by file, and then write and sync its metadata."""
+        self._sync_all(attempt)
+        self._check_in_place(attempt.touched)
+        if self.log is not None:
+            self.log.synced(attempt.touched)
+            for work in group:
+                for directory, _ in work.retired:
+                    self.log.settle(directory)
+        self._meta.write(metas, self._sync)
+
+    def _check_in_place(self, paths: Iterable[str]) -> None:
         """Raise StoreFailedError if somebody has taken the files away that were written.
 
         Writing to a removed file works, and so does syncing it. What was written is gone all the same.
         """
         if not self._in_place():
             raise StoreFailedError("the store's directory was removed or replaced while in use")
-        for path in touched:
+        for path in paths:
             if not self.fs.is_at(self.handles.get(path), path):
                 raise StoreFailedError(f"{path} was removed while in use")
 
-    def _finish(self, group: list[Work]) -> None:
-        """After everything that can be undone: watermarks and deletions."""
+    def _finish(self, group: list[Work], logged: bool) -> None:
+        """After everything that can be undone: watermarks and deletions. The log has its own watermarks."""
         doing = ""
         try:
             for work in group:
@@ -149,9 +216,12 @@ class Writer:
             for path, offset, data in [copy for work in group for copy in work.copies]:
                 doing = f"writing {path}"
                 self._write_beside(path, data, offset)
-            for path, mark in {path: mark for work in group for path, mark in work.marks}.items():
+            marks = {} if logged else {path: mark for work in group for path, mark in work.marks}
+            for path, mark in marks.items():
                 doing = f"writing {path}"
                 self._write_beside(path, mark, 0)
+            if self.log is not None:
+                self.log.marked(marks)
             changed: dict[str, None] = {}
             for work in group:
                 for source, target in work.retired:
@@ -210,104 +280,15 @@ class Writer:
         except FileNotFoundError:
             return self.handles.get(path, create=True)
 
-    def _make_directory(
-        self, directory: str, directories: dict[str, None], undo: list[_Undo]
-    ) -> None:
-        self.fs.mkdir(directory)
-        undo.append((lambda: self.fs.rmdir(directory), None))
-        directories[directory.rpartition("/")[0]] = None
-
-    def _write_segment(
-        self,
-        path: str,
-        writes: list[SegmentWrite],
-        touched: dict[str, None],
-        directories: dict[str, None],
-        undo: list[_Undo],
-    ) -> None:
-        first = writes[0]
-        handle = self.handles.get(path, create=first.header is not None)
-        if first.header is not None:
-            undo.append((lambda: self._remove(path), None))
-            self._allocated[path] = 0
-            write_all(self.fs, handle, first.header, 0)
-            self._allocated[path] = len(first.header)
-            directories[path.rpartition("/")[0]] = None
-        else:
-            if path not in self._allocated:
-                self._allocated[path] = self.fs.size(handle)
-            if first.truncate:
-                self._cut(path, handle, first.offset)
-            undo.append((lambda: self._cut(path, self.handles.get(path), first.offset), path))
-        if len(writes) == 1:
-            data, messages = b"".join(first.buffers), first.messages
-        else:
-            data = b"".join([buffer for write in writes for buffer in write.buffers])
-            messages = any(write.messages for write in writes)
-        if data:
-            end = first.offset + len(data)
-            self._reserve(path, handle, end, first.ceiling, messages)
-            write_all(self.fs, handle, data, first.offset)
-            if end > self._allocated[path]:
-                self._allocated[path] = end
-        touched[path] = None
-
-    def _reserve(self, path: str, handle: int, end: int, ceiling: int, messages: bool) -> None:
-        """Preallocate in growing steps; small files stay small, large ones grow without metadata."""
-        have = self._allocated[path]
-        need = end + MARGIN
-        if need <= have or not self._preallocate:
-            return
-        if end <= have and not messages:
-            return  # the margin is there for exactly this
-        target = max(_FIRST_ALLOCATION, have * _GROWTH)
-        target = max(need, min(target, ceiling + MARGIN))
-        for goal in (target, need) if target > need else (need,):
-            try:
-                if not self.fs.allocate(handle, have, goal - have):
-                    self._preallocate = False
-                    return
-                self._allocated[path] = goal
-                return
-            except OSError as error:
-                if not is_full(error):
-                    raise
-        if messages:
-            raise OSError(errno.ENOSPC, "no space left to extend the segment")
-
-    def _cut(self, path: str, handle: int, length: int) -> None:
-        self.fs.truncate(handle, length)
-        self._allocated[path] = length
-
-    def _remove(self, path: str) -> None:
-        self.forget(path)
-        self.fs.unlink(path)
-
-    def _undo(self, undo: list[_Undo], directories: dict[str, None]) -> None:
-        """Leave nothing of a refused batch, not even after a power cut."""
-        try:
-            for step, _ in reversed(undo):
-                step()
-            for _, path in undo:
-                if path is not None and self._sync:
-                    self.fs.fdatasync(self.handles.get(path))
-            for directory in directories:
-                if self.fs.exists(directory):
-                    self.fs.fsync_dir(directory)
-        except OSError as error:
-            raise StoreFailedError(
-                f"could not take back a batch that did not fit: {error.strerror}"
-            ) from error
-
-    def _sync_all(self, touched: dict[str, None], directories: dict[str, None]) -> None:
+    def _sync_all(self, attempt: Attempt) -> None:
         """Sync files, then the directories that name them. An error here is final: never retried."""
         if self._sync:
             began_ns = self._monotonic_ns()
-            self._sync_files(touched, directories)
+            self._sync_files(attempt.touched, attempt.directories)
             self.syncs.add(self._monotonic_ns() - began_ns)
         else:
-            self._unsynced.update(touched)
-            self._sync_files({}, directories)
+            self._unsynced.update(attempt.touched)
+            self._sync_files({}, attempt.directories)
 
     @property
     def has_unsynced(self) -> bool:
@@ -334,7 +315,7 @@ class Writer:
         """Take the directory of a deleted stream away; those in ``changed`` are to be synced then."""
         self.handles.drop_under(source)
         self._dead = deque(path for path in self._dead if not path.startswith(source + "/"))
-        for path in [path for path in self._allocated if path.startswith(source + "/")]:
+        for path in self._segments.known_below(source):
             self.forget(path)
         if not self.fs.kind(source):
             return  # somebody was quicker
@@ -345,9 +326,20 @@ class Writer:
         changed[source.rpartition("/")[0]] = None
 
     def forget(self, path: str) -> None:
-        self.handles.drop(path)
-        self._allocated.pop(path, None)
+        self._segments.forget(path)
         self._unsynced.pop(path, None)
+
+    def settle(self, directory: str) -> None:
+        """What was written below a directory is synced where it is, and the commit log knows that it is.
+
+        Raises StoreFailedError, OSError.
+        """
+        if self.log is not None:
+            self.log.settle(directory)
+
+    def put_mark(self, path: str, mark: bytes) -> None:
+        """Write a watermark whose batch was synced before. Raises OSError if that fails."""
+        self._write_beside(path, mark, 0)
 
     def remove(self, *paths: str) -> None:
         """Remove the files of a dead segment, after all those given before.
@@ -373,13 +365,20 @@ class Writer:
             if not is_full(error):
                 raise explain(error, f"removing {path}") from error
 
+    def remove_log(self) -> None:
+        """Sync all that is behind, and take the commit log away. Raises StoreFailedError, OSError."""
+        if self.log is not None:
+            self.log.remove()
+
     def close(self) -> None:
+        if self.log is not None:
+            self.log.close()
         self.syncing.close()
         self.handles.close()
 
 
-_Undo = tuple[Callable[[], None], str | None]
-"""A step back, and the file to sync after it."""
+def _watermark_of(path: str) -> str:
+    return path.rpartition("/")[0] + "/watermark"
 
 
 def _by_path(group: list[Work]) -> dict[str, list[SegmentWrite]]:

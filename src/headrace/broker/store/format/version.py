@@ -4,6 +4,10 @@ It moves with each change after which a program that knows only the number befor
 or write what is misread later. What such a program passes over without harm does not move it. The file
 ``format`` in the store's directory has it twice, each line with a CRC-32 of its words. A store without that
 file was written before there was one: its number is 1.
+
+The files of streams and of metadata have number 1. The directory has 2 while a commit log is in use
+(``batch.py``), of which a program that knows only 1 would not take what the other files lack. A store that
+was closed has no log, and number 1 again.
 """
 
 from __future__ import annotations
@@ -14,16 +18,20 @@ from zlib import crc32
 
 from ....errors import StoreFormatError
 
-STORE_FORMAT: Final = 1
-"""What this version writes; it reads this and all before."""
+STORE_FORMAT: Final = 2
+"""The newest there is of a directory: this version reads it and all before."""
+FILE_FORMAT: Final = 1
+"""What the header of a file says."""
+LOG_FORMAT: Final = 1
+"""What the header of a commit log's file says."""
 FIRST_FORMAT: Final = 1
 FORMAT_BYTES_MAX: Final = 256
 _LINE: Final = re.compile(rb"(headrace store, format (\d{1,9})) ([0-9a-f]{8})", re.ASCII)
 
 
 def is_known(number: int) -> bool:
-    """Whether this version reads what has this number."""
-    return FIRST_FORMAT <= number <= STORE_FORMAT
+    """Whether this version reads a file whose header has this number."""
+    return FIRST_FORMAT <= number <= FILE_FORMAT
 
 
 def encode_format(number: int) -> bytes:
@@ -40,9 +48,9 @@ def decode_format(data: bytes) -> tuple[int, bool]:
     return max(numbers, default=0), bool(data) and data != encode_format(max(numbers, default=0))
 
 
-def refused(path: str, number: int) -> StoreFormatError:
-    """The error for what was written by a newer version."""
+def refused(path: str, number: int, known: int) -> StoreFormatError:
+    """The error for what was written by a newer version, where this one knows formats up to ``known``."""
     return StoreFormatError(
         f"{path} has store format {number}, of a newer Headrace; this version reads formats up to "
-        f"{STORE_FORMAT}. Start the newer version, or restore a backup with this one"
+        f"{known}. Start the newer version, or restore a backup with this one"
     )

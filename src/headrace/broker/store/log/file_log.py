@@ -13,7 +13,8 @@ from typing import Final
 
 from ....errors import StoreError
 from ..commit.commit import Chore
-from ..commit.writer import SegmentWrite, Work
+from ..commit.segment_files import SegmentWrite
+from ..commit.writer import Work
 from ..format.record import (
     encode_commit,
     encode_message,
@@ -341,13 +342,12 @@ class FileLog(StreamLog):
         if not buffers and header is None:
             return
         write = SegmentWrite(
-            tail.path,
-            self._write_from,
-            buffers,
+            *(tail.path, self._write_from, buffers),
             header=header,
             truncate=self._cut_tail,
             messages=messages,
             ceiling=self._cache.segment_bytes,
+            salt=tail.salt,
         )
         self._writes.append(write)
         self._cut_bytes += self._end - self._write_from

@@ -76,6 +76,7 @@ class Layout:
         self.quarantine = root + "/quarantine"
         self._streams = root + "/streams"
         self._trash = root + "/trash"
+        self.number = 0  # of the format that was found
         self._trash_number = 0
         self._named: set[str] = set()  # what was found in the trash and reported
 
@@ -84,7 +85,7 @@ class Layout:
 
         Raises StoreFormatError, before anything is written, if a newer version has written there.
         """
-        number = self._read_format(report)
+        number = self.number = self._read_format(report)
         fs = self._fs
         missing = []
         path = self.root
@@ -101,8 +102,8 @@ class Layout:
                 raise StoreError(f"{path} is {what}; the store needs a directory of its own there")
             if not kind and path != self.quarantine:
                 fs.mkdir(path)
-        if number != STORE_FORMAT:
-            self._write_format()
+        if not number:
+            self._write_format(FIRST_FORMAT)
         fs.fsync_dir(self.root)
         taken = [int(name) for name in fs.listdir(self._trash) if name.isdecimal()]
         self._trash_number = max(taken, default=0)
@@ -112,12 +113,17 @@ class Layout:
         path = f"{self.root}/format"
         number, damaged = decode_format(read_start(self._fs, path, FORMAT_BYTES_MAX))
         if number > STORE_FORMAT:
-            raise refused(path, number)
+            raise refused(path, number, STORE_FORMAT)
         if damaged:
             report(Finding(path, 0, "the number of the store's format is damaged; written anew"))
         return 0 if damaged else number
 
-    def _write_format(self) -> None:
+    def say_format(self, *, has_log: bool) -> None:
+        """Say durably whether the store has a commit log. Raises OSError."""
+        self._write_format(STORE_FORMAT if has_log else FIRST_FORMAT)
+        self._fs.fsync_dir(self.root)
+
+    def _write_format(self, number: int) -> None:
         fs, path = self._fs, f"{self.root}/format"
         draft = path + ".tmp"
         try:
@@ -125,13 +131,13 @@ class Layout:
                 fs.unlink(draft)
             handle = fs.open(draft, create=True)
             try:
-                write_all(fs, handle, encode_format(STORE_FORMAT), 0)
+                write_all(fs, handle, encode_format(number), 0)
                 fs.fdatasync(handle)
             finally:
                 fs.close(handle)
             fs.rename(draft, path)
         except OSError as error:
-            if not is_full(error) or STORE_FORMAT > FIRST_FORMAT:
+            if not is_full(error) or number > FIRST_FORMAT:
                 raise  # without it an older version would not notice
 
     def stream(self, name: str) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
 
+from ....clock import Clock
 from ....errors import ConfigurationError
+from ..commit.commit_log import LogShape
 
 _SEGMENT_BYTES_MIN: Final = 8 * 1024
 _SEGMENT_BYTES_MAX: Final = 1 << 31
@@ -20,6 +23,39 @@ class Salts(Protocol):
     """Where segment salts come from; ``random.Random`` matches."""
 
     def getrandbits(self, k: int, /) -> int: ...
+
+
+class Opening(NamedTuple):
+    """What a store in a directory is opened with; see ``FileStorage``."""
+
+    clock: Clock
+    sync: bool  # before a flush is done
+    interval_ns: int | None
+    segment_bytes: int
+    cache_bytes: int
+    notify: Callable[[], None]
+    threaded: bool
+    commit_log: LogShape | None
+
+
+def opening(
+    clock: Clock,
+    sync: str,
+    segment_bytes: int,
+    cache_bytes: int,
+    notify: Callable[[], None],
+    threaded: bool,
+    commit_log: LogShape | None,
+) -> Opening:
+    """What a store is asked for. Only one that syncs each flush has a commit log.
+
+    Raises ConfigurationError.
+    """
+    sync_first, interval_ns = parse_sync(sync)
+    check_segment_bytes(segment_bytes)
+    log = commit_log if sync_first else None
+    asked = segment_bytes, cache_bytes, notify, threaded, log
+    return Opening(clock, sync_first, interval_ns, *asked)
 
 
 def parse_sync(sync: str) -> tuple[bool, int | None]:

@@ -12,6 +12,7 @@ from ....clock import Clock, SystemClock
 from ....errors import StoreError, StoreFailedError, StoreFullError
 from ....limits import PAYLOAD_CACHE_BYTES_DEFAULT, SEGMENT_BYTES
 from ..commit.commit import Batch, Committer
+from ..commit.commit_log import LOG_SHAPE, LogShape
 from ..commit.writer import Writer
 from ..io.files import FileSystem, LocalFiles, explain
 from ..io.findings import Finding, Quarantine
@@ -27,13 +28,14 @@ from ..meta.journal_writer import JournalWriter
 from ..meta.meta import Meta
 from ..meta.spare import Spares, mend
 from ..recovery.recovery import open_log
+from .closing import close_up
 from .flights import Flight, Staged, ignore, ignore_outcome
 from .layout import Layout
+from .logged import new_commit_log, replay_log
 from .scrub import SealedFile, read_everything, sealed_files
-from .settings import HANDLES, Salts, check_segment_bytes, each_ones_handles, parse_sync
+from .settings import HANDLES, Opening, Salts, each_ones_handles, opening
 
 _NAME_BYTES_MAX: Final = 1000
-_SEAL_AT_CLOSE: Final = 4096  # a tail with fewer messages is read faster than its footer is written
 _FINDINGS_MAX: Final = 10_000
 
 
@@ -68,9 +70,10 @@ class FileStorage:
         threaded: bool = True,
         salts: Salts | None = None,
         handles: int = HANDLES,
+        commit_log: LogShape | None = LOG_SHAPE,
     ) -> None:
-        sync_first, interval_ns = parse_sync(sync)
-        check_segment_bytes(segment_bytes)
+        clock, notify = clock or SystemClock(), notify or ignore
+        asked = opening(clock, sync, segment_bytes, cache_bytes, notify, threaded, commit_log)
         self.sync: Final = sync
         self.directory: Final = os.path.abspath(os.fspath(directory))  # noqa: PTH100
         self.report: list[Finding] = []
@@ -78,14 +81,13 @@ class FileStorage:
         self._handles = each_ones_handles(handles)
         self._layout = Layout(fs, self.directory)
         self._salts: Salts = salts if salts is not None else random.SystemRandom()
-        clock = clock if clock is not None else SystemClock()
         try:
             self._layout.prepare(self._found)
             self._lock = DirectoryLock(fs, self.directory)
         except OSError as error:
             raise explain(error, f"opening the store in {self.directory}") from error
         try:
-            self._open(clock, sync_first, interval_ns, segment_bytes, cache_bytes, notify, threaded)
+            self._open(asked)
         except OSError as error:
             self._lock.release()
             raise explain(error, f"opening the store in {self.directory}") from error
@@ -93,19 +95,13 @@ class FileStorage:
             self._lock.release()
             raise
 
-    def _open(
-        self,
-        clock: Clock,
-        sync_first: bool,
-        interval_ns: int | None,
-        segment_bytes: int,
-        cache_bytes: int,
-        notify: Callable[[], None] | None,
-        threaded: bool,
-    ) -> None:
-        fs = self._fs
+    def _open(self, asked: Opening) -> None:
+        clock, notify, threaded = asked.clock, asked.notify, asked.threaded
+        fs, meta_directory, anchor = self._fs, self._layout.meta, self._lock.handle
         self._quarantine = Quarantine(fs, self._layout.quarantine)
-        meta_directory = self._layout.meta
+        had_log = replay_log(
+            fs, self._layout, self._quarantine, self._found, at_once=threaded, anchor=anchor
+        )
         opened = open_journal(
             fs, meta_directory, self.directory, self._quarantine, self._found, self._salt
         )
@@ -113,9 +109,9 @@ class FileStorage:
         in_use = bool(found.streams or found.nameless or found.barred)
         mend(opened, found.spares, self._found, in_use=in_use)
         self._journal = JournalWriter(fs, meta_directory, opened, self._salt)
-        place, ns, anchor = self._lock.in_place, clock.monotonic_ns, self._lock.handle
+        place, ns = self._lock.in_place, clock.monotonic_ns
         self._writer = Writer(
-            fs, sync_first, self._journal, place, self._handles, ns, at_once=threaded, anchor=anchor
+            fs, asked.sync, self._journal, place, self._handles, ns, at_once=threaded, anchor=anchor
         )
         self._spares = Spares(
             found.spares, self._directory_of, self._writer.stale_spares, self._salt
@@ -125,22 +121,32 @@ class FileStorage:
             self._writer,
             clock=clock,
             threaded=threaded,
-            notify=notify if notify is not None else ignore,
-            interval_ns=interval_ns,
+            notify=notify,
+            interval_ns=asked.interval_ns,
         )
+        if asked.commit_log is not None:
+            log = new_commit_log(
+                asked.commit_log,
+                self._layout,
+                self._writer,
+                self._journal,
+                self._salt,
+                had_log=had_log,
+            )
+            self._writer.attach(log, lambda chore: self._committer.submit(chore))
         self._cache = SegmentCache(
             fs,
             self.directory,
             clock=clock,
-            segment_bytes=segment_bytes,
-            cache_bytes=cache_bytes,
+            segment_bytes=asked.segment_bytes,
+            cache_bytes=asked.cache_bytes,
             handles=self._handles,
             salt=self._salt,
             report=self._found,
             mark_dirty=self._mark_dirty,
             restage=self._restage,
             chore=self._committer.submit,
-            notify=notify if notify is not None else ignore,
+            notify=notify,
         )
         self._threaded = threaded
         self._closed = False
@@ -166,8 +172,8 @@ class FileStorage:
 
     def timing(self) -> dict[str, dict[str, object]]:
         """How long commits took, and the syncs in them: see ``Durations.describe``."""
-        commits, syncs = self._committer.durations, self._writer.syncs
-        return {"commits": commits.describe(), "syncs": syncs.describe()}
+        both = {"commits": self._committer.durations, "syncs": self._writer.syncs}
+        return {name: durations.describe() for name, durations in both.items()}
 
     @property
     def pending_bytes(self) -> int:
@@ -367,7 +373,7 @@ class FileStorage:
         self.complete()
         self._closed = True
         if self.failed is None:
-            self._seal_tails()
+            close_up(self._logs.values(), self._committer)
         self._writer.close()
         self._journal.close()
         self._cache.handles.close()
@@ -465,12 +471,6 @@ class FileStorage:
         except OSError as error:
             raise explain(error, f"putting aside what is in the place of {name!r}") from error
         del self._places.barred[name]
-
-    def _seal_tails(self) -> None:
-        for log in self._logs.values():
-            chore = log.closing_chore(_SEAL_AT_CLOSE) if isinstance(log, FileLog) else None
-            if chore is not None:
-                self._committer.run_chore(chore)
 
     def _salt(self) -> int:
         return self._salts.getrandbits(32)
