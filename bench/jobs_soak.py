@@ -19,6 +19,7 @@ import statistics
 import sys
 import time
 from contextlib import closing
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -105,7 +106,7 @@ async def sample(soak: Soak, url: str, pid: int, postmaster: int | None, every_s
             sizes = {str(name): int(size) for name, size in rows}
             soak.samples.append(
                 report(
-                    seconds=round(time.perf_counter() - begun),
+                    seconds=round(time.perf_counter() - begun, 1),
                     published=soak.published,
                     done=soak.done,
                     database_mib=round(sum(sizes.values()) / 2**20, 1),
@@ -125,6 +126,16 @@ def growth(samples: list[dict[str, Any]], what: str) -> float:
     middle, last = samples[third : 2 * third], samples[2 * third :]
     before = statistics.median(float(each[what]) for each in middle)
     return statistics.median(float(each[what]) for each in last) / before
+
+
+def rates(samples: list[dict[str, Any]]) -> list[int]:
+    """Jobs a second in each third of a run."""
+    third = len(samples) // 3
+    ends = [samples[0], samples[third], samples[2 * third], samples[-1]]
+    return [
+        round((after["done"] - before["done"]) / (after["seconds"] - before["seconds"]))
+        for before, after in pairwise(ends)
+    ]
 
 
 async def until_removed(url: str, within_s: float) -> dict[str, int]:
@@ -162,6 +173,7 @@ async def run(url: str, postmaster: int | None, args: argparse.Namespace) -> boo
         bench="soak",
         jobs=args.jobs,
         jobs_per_s=round(args.jobs / seconds),
+        by_third=rates(soak.samples),
         lost=soak.missing(),
         twice=soak.again,
         left=left,

@@ -261,10 +261,10 @@ SELECT seq, message_seq, state, changed_us FROM job WHERE message_seq = ANY(ARRA
 ));
 
 -- name: delete_jobs_of_messages
-DELETE FROM job
-WHERE message_seq = ANY(ARRAY(
+-- Those that are finished: one may have been sent back since it was looked at, and then its message stays, too.
+DELETE FROM job WHERE message_seq = ANY(ARRAY(
     SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
-));
+)) AND state IN (1003, 1004);
 
 -- name: delete_messages
 DELETE FROM message

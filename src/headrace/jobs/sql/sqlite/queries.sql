@@ -240,7 +240,8 @@ WHERE job.message_seq IN (SELECT value FROM json_each(:seqs)) ORDER BY job.seq;
 SELECT seq, message_seq, state, changed_us FROM job WHERE message_seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: delete_jobs_of_messages
-DELETE FROM job WHERE message_seq IN (SELECT value FROM json_each(:seqs));
+-- Those that are finished: one may have been sent back since it was looked at, and then its message stays, too.
+DELETE FROM job WHERE message_seq IN (SELECT value FROM json_each(:seqs)) AND state IN (1003, 1004);
 
 -- name: delete_messages
 DELETE FROM message WHERE seq IN (SELECT value FROM json_each(:seqs));
