@@ -1,8 +1,9 @@
-"""On PostgreSQL, plans are kept that were made for empty tables: each row is still read a few times only."""
+"""Statements read the rows that they are about, also by plans that PostgreSQL has made for empty tables."""
 
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from itertools import pairwise
@@ -18,7 +19,7 @@ from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions.consumers import find_consumer
 from headrace.jobs.service.leases import leases
 from headrace.jobs.service.leases.leases import Held
-from headrace.jobs.store import open_database
+from headrace.jobs.store import open_database, sqlite
 from headrace.jobs.store.direct import SETTINGS, Statement
 from headrace.jobs.store.postgres import migrate
 from headrace.jobs.store.queries import load_queries
@@ -32,6 +33,7 @@ STATEMENTS = [
     for name, text in load_queries("postgres").items()
     if re.search(r"\b(job|message)\b", text) and not name.startswith("whole_")
 ]
+OF_NAMED = [name for name, text in load_queries("sqlite").items() if "json_each" in text]
 SCAN = re.compile(r"(?:Seq Scan|Index (?:Only )?Scan(?: Backward)? using (\w+)) on (\w+)")
 LARGE = {"job", "message"}
 LARGE_WHERE_ALL_GO = LARGE | {"channel", "consumer", "producer"}
@@ -95,6 +97,17 @@ def test_no_statement_is_planned_to_look_for_some_rows_among_all(
         found = SCAN.search(line)
         if found and found[2] in large and found[1] not in OF_FEW:
             assert "Index Cond" in following, "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", OF_NAMED)
+def test_what_is_named_is_not_looked_for_among_all_jobs_of_a_consumer(name: str) -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    sqlite.migrate(connection)
+    text = load_queries("sqlite")[name]
+    values = dict.fromkeys(re.findall(r"(?<![:\w]):([a-z]\w*)", text))
+    plan = "\n".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", values))
+    connection.close()
+    assert "job_by_state" not in plan, plan
 
 
 @pytest.fixture

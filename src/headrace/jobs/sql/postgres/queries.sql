@@ -213,12 +213,12 @@ ORDER BY job.seq LIMIT :n;
 UPDATE job SET
     consumer_seq = :to,
     hold = CASE WHEN state = 1001 AND ordering_key IS NOT NULL THEN 2 ELSE hold END
-WHERE consumer_seq = :consumer_seq AND seq = ANY(ARRAY(
+WHERE consumer_seq + 0 = :consumer_seq AND seq = ANY(ARRAY(
     SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
 ));
 
 -- name: delete_moved
-DELETE FROM job WHERE consumer_seq = :consumer_seq AND seq = ANY(ARRAY(
+DELETE FROM job WHERE consumer_seq + 0 = :consumer_seq AND seq = ANY(ARRAY(
     SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
 ));
 
