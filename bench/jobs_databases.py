@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 from postgres_server import PostgresServer
@@ -25,13 +25,18 @@ class Database:
     pid: int | None
 
 
-def databases(only: str | None) -> Generator[Database, None, None]:
-    """Each in turn, or the one that is named; gone when the next one is taken, or the generator is closed."""
+def databases(
+    only: str | None, settings: Mapping[str, str] | None = None
+) -> Generator[Database, None, None]:
+    """Each in turn, or the one that is named; gone when the next one is taken, or the generator is closed.
+
+    PostgreSQL has ``settings`` beside its defaults.
+    """
     if only in (None, "sqlite"):
         with tempfile.TemporaryDirectory() as directory:
             yield Database("sqlite", lambda name: f"sqlite:///{directory}/{name}.db", None)
     if only in (None, "postgresql"):
-        server = PostgresServer(durable=True)
+        server = PostgresServer(durable=True, settings=settings)
         try:
             server.start()
             yield Database("postgresql", server.create, server.pid)

@@ -2,6 +2,7 @@
 
     python bench/jobs_soak.py --jobs 10000000
     python bench/jobs_soak.py --jobs 200000 --keep-s 10
+    python bench/jobs_soak.py --jobs 20000 --ahead 1000 --keep-s 0.1 --prune-s 0.2 --vacuum-s 1 --every-s 0.1
 
 Publishers send batches over HTTP, workers claim and complete batches over HTTP, the service is a process of
 its own on a durable PostgreSQL with its own defaults (autovacuum is what keeps tables flat). A line of JSON
@@ -18,13 +19,17 @@ import contextlib
 import statistics
 import sys
 import time
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from itertools import pairwise
 from typing import Any
 
 import psycopg
 
 import cpu
 from headrace.jobs.client import AsyncJobsClient, OutgoingMessage
+from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.service.removal.retention import Keep
 from jobs import define, report, running
 from jobs_databases import databases
 from jobs_single import Meter, service
@@ -105,7 +110,7 @@ async def sample(soak: Soak, url: str, pid: int, postmaster: int | None, every_s
             sizes = {str(name): int(size) for name, size in rows}
             soak.samples.append(
                 report(
-                    seconds=round(time.perf_counter() - begun),
+                    seconds=round(time.perf_counter() - begun, 1),
                     published=soak.published,
                     done=soak.done,
                     database_mib=round(sum(sizes.values()) / 2**20, 1),
@@ -127,6 +132,16 @@ def growth(samples: list[dict[str, Any]], what: str) -> float:
     return statistics.median(float(each[what]) for each in last) / before
 
 
+def rates(samples: list[dict[str, Any]]) -> list[int]:
+    """Jobs a second in each third of a run."""
+    third = len(samples) // 3
+    ends = [samples[0], samples[third], samples[2 * third], samples[-1]]
+    return [
+        round((after["done"] - before["done"]) / (after["seconds"] - before["seconds"]))
+        for before, after in pairwise(ends)
+    ]
+
+
 async def until_removed(url: str, within_s: float) -> dict[str, int]:
     """Wait until retention has removed all; what is left, which is nothing if it has."""
     end = time.perf_counter() + within_s
@@ -139,13 +154,40 @@ async def until_removed(url: str, within_s: float) -> dict[str, int]:
             await elapse(1.0, "retention works meanwhile")
 
 
+@asynccontextmanager
+async def pruning(url: str, keep_s: float, every_s: float | None) -> AsyncIterator[None]:
+    """Remove what is old so often meanwhile; the service does it once a minute."""
+    if every_s is None:
+        yield
+        return
+    async with running(url) as runtime:
+        maintenance = Maintenance(runtime, Keep(messages_s=keep_s))
+
+        async def prune() -> None:
+            while True:
+                await maintenance.retain()
+                await elapse(every_s, "retention works so often")
+
+        task = asyncio.create_task(prune())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
 async def run(url: str, postmaster: int | None, args: argparse.Namespace) -> bool:
     """Whether all went well."""
     async with running(url) as runtime:
         await define(runtime)
     soak, begun = Soak(args.jobs, args.ahead), time.perf_counter()
     keep = ("--keep-messages-days", str(args.keep_s / DAY_S))
-    async with service(url, *keep) as (address, pid), AsyncJobsClient(address) as client:
+    async with (
+        service(url, *keep) as (address, pid),
+        pruning(url, args.keep_s, args.prune_s),
+        AsyncJobsClient(address) as client,
+    ):
         sampling = asyncio.create_task(sample(soak, url, pid, postmaster, args.every_s))
         async with asyncio.TaskGroup() as group:
             for _ in range(args.publishers):
@@ -162,6 +204,7 @@ async def run(url: str, postmaster: int | None, args: argparse.Namespace) -> boo
         bench="soak",
         jobs=args.jobs,
         jobs_per_s=round(args.jobs / seconds),
+        by_third=rates(soak.samples),
         lost=soak.missing(),
         twice=soak.again,
         left=left,
@@ -180,8 +223,11 @@ def main() -> int:
     parser.add_argument("--ahead", type=int, default=100_000, help="jobs that may wait")
     parser.add_argument("--keep-s", type=float, default=30.0, help="how long messages are kept")
     parser.add_argument("--every-s", type=float, default=10.0, help="between two samples")
+    parser.add_argument("--prune-s", type=float, help="between two removals of what is old")
+    parser.add_argument("--vacuum-s", type=int, help="autovacuum_naptime, which is a minute")
     args = parser.parse_args()
-    with closing(databases("postgresql")) as found:
+    settings = {} if args.vacuum_s is None else {"autovacuum_naptime": f"{args.vacuum_s}s"}
+    with closing(databases("postgresql", settings)) as found:
         database = next(found)
         return 0 if asyncio.run(run(database.make("soak"), database.pid, args)) else 1
 

@@ -234,21 +234,20 @@ class Maintenance:
 
     async def _retain_window(self, after: int, total: retention.Removed) -> int | None:
         keep, database, archive = self._keep, self._runtime.database, self._archive
-        if archive is None:
-            removed, after_this = await database.write(
-                lambda tx: retention.clear(tx, keep, after, tx.now_us())
-            )
-            self._count(removed, total)
-            return after_this
+        find = retention.glance if archive is None else retention.look
 
         def look(tx: Tx) -> tuple[retention.Window, int]:
             now = tx.now_us()
-            return retention.look(tx, keep, after, now), now
+            return find(tx, keep, after, now), now
 
+        # A read first: where nothing can go, no write of others waits for it.
         window, now = await database.read(look)
         if window.messages:
-            await asyncio.to_thread(archive.write, window)
-            removed = await database.write(lambda tx: retention.remove(tx, keep, window, now))
+            if archive is not None:
+                await asyncio.to_thread(archive.write, window)
+            removed = await database.write(
+                lambda tx: retention.remove(tx, keep, window, now, archived=archive is not None)
+            )
             self._count(removed, total)
         return window.after
 

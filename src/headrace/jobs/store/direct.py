@@ -20,13 +20,14 @@ __all__ = ["SETTINGS", "Direct", "Statement", "StatementError", "is_possible"]
 
 _VALUE: Final = re.compile(r"%\((\w+)\)s")
 _ENDED: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
-# Statements are planned once: planning takes as long as the statement. They have few rows, by keys, which a
-# plan for any values has to be told.
 SETTINGS: Final = b"""
 SET client_encoding TO 'UTF8'; SET plan_cache_mode TO force_generic_plan; SET jit TO off;
 SET enable_seqscan TO off; SET enable_bitmapscan TO off; SET enable_sort TO off;
 SET enable_hashjoin TO off; SET enable_mergejoin TO off
 """
+"""Statements are planned once: planning takes as long as the statement. They have few rows, by keys, which a
+plan for any values has to be told. It may be made for tables that are empty, and be kept while they grow:
+the server counts rows once a minute at most."""
 
 
 class StatementError(Exception):
@@ -74,13 +75,12 @@ class Direct:
     async def connect(
         cls, open_: Callable[[], psycopg.Connection[Any]], queries: Sequence[str]
     ) -> Direct:
-        """A connection that knows these queries."""
+        """A connection of ``open_``, which has :data:`SETTINGS`, that knows these queries."""
         statements = {query: Statement(query) for query in queries}
 
         def prepared() -> psycopg.Connection[Any]:
             connection = open_()
             try:
-                connection.execute(SETTINGS)
                 for statement in statements.values():
                     result = connection.pgconn.prepare(statement.name, statement.text)
                     if result.status != pq.ExecStatus.COMMAND_OK:

@@ -26,7 +26,7 @@ from ..errors import DatabaseUnavailableError
 from ..vault import PLAIN, Vault
 from .base import GroupWork, Row, Tx
 from .brief import Done, Part
-from .direct import Direct, StatementError, is_possible
+from .direct import SETTINGS, Direct, StatementError, is_possible
 from .queries import load_migrations, load_queries
 from .together import Together
 
@@ -388,7 +388,16 @@ def migrate(connection: psycopg.Connection[dict[str, Any]]) -> None:
 
 
 def _connect(url: str) -> psycopg.Connection[dict[str, Any]]:
-    return psycopg.connect(url, autocommit=True, row_factory=dict_row, connect_timeout=5)
+    """A connection whose plans go along indexes, whatever the tables had when they were made."""
+    connection: psycopg.Connection[dict[str, Any]] = psycopg.connect(
+        url, autocommit=True, row_factory=dict_row, connect_timeout=5
+    )
+    try:
+        connection.execute(SETTINGS)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _first_line(error: Exception) -> str:

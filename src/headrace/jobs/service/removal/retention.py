@@ -17,7 +17,7 @@ from ...store import Row, Tx
 from ..push import calls
 from ..removed_jobs import note_removed
 
-__all__ = ["Keep", "Removed", "Window", "clear", "folder_of", "look", "prune_notes", "remove"]
+__all__ = ["Keep", "Removed", "Window", "folder_of", "glance", "look", "prune_notes", "remove"]
 
 _DISPATCHED = 102
 
@@ -96,17 +96,18 @@ def _fitting(sizes: Sequence[Row]) -> Sequence[Row]:
     return sizes
 
 
-def clear(tx: Tx, keep: Keep, after: int, now: int) -> tuple[Removed, int | None]:
-    """:func:`look` and :func:`remove` in one, where nothing is archived: without payloads. What was removed,
-    and where to continue."""
+def glance(tx: Tx, keep: Keep, after: int, now: int) -> Window:
+    """:func:`look` where nothing is archived: what may go, without its payloads."""
     if keep.messages_s is None:
-        return Removed(), None
+        return Window([], {}, None)
     rows = tx.all("scan_old_heads", after=after, n=limits.SWEEP_ROWS)
     old_us = now - keep.messages_s * 1e6
-    if not any(row["received_us"] <= old_us for row in rows):
-        return Removed(), None
-    removed = _remove(tx, keep, rows, now, archived=False)
-    return removed, rows[-1]["seq"] if len(rows) == limits.SWEEP_ROWS else None
+    old = [row for row in rows if row["received_us"] <= old_us]
+    if not old:
+        return Window([], {}, None)
+    jobs = _states_of(tx, [row["seq"] for row in old])
+    ready = [row for row in old if keep.allows(row, jobs.get(row["seq"], []), now)]
+    return Window(ready, jobs, rows[-1]["seq"] if len(rows) == limits.SWEEP_ROWS else None)
 
 
 def folder_of(message: Row) -> str:
@@ -114,15 +115,12 @@ def folder_of(message: Row) -> str:
     return f"date={rfc3339(message['received_us'])[:10]}"
 
 
-def remove(tx: Tx, keep: Keep, window: Window, now: int) -> Removed:
-    """Remove the result of :func:`look`, except messages that changed since (a requeued dead letter, say).
+def remove(tx: Tx, keep: Keep, window: Window, now: int, *, archived: bool) -> Removed:
+    """Remove what :func:`look` or :func:`glance` found, except what changed since (a requeued dead letter).
 
     Which jobs that were, and in which folder of the archive they are, is noted for those who ask for them.
     """
-    return _remove(tx, keep, window.messages, now, archived=True)
-
-
-def _remove(tx: Tx, keep: Keep, messages: Sequence[Row], now: int, *, archived: bool) -> Removed:
+    messages = window.messages
     jobs = _states_of(tx, [row["seq"] for row in messages])
     gone = [row for row in messages if keep.allows(row, jobs.get(row["seq"], []), now)]
     removed = Removed()

@@ -1,6 +1,7 @@
 -- Whole requests in one statement, for PostgreSQL: each makes sure that what is remembered of who asks still
 -- holds. Where it does not, it has no rows, and has done nothing. :now is null, or a test's clock. Each is planned
--- once, maybe for tables that are still empty: + 0 and ORDER BY leave it the one index that is right for full ones.
+-- once, maybe for tables that are still empty: + 0 and ORDER BY leave it the one index that is right for full ones,
+-- and a LIMIT that leaves out nothing lets it begin with what was asked.
 
 -- name: publish_briefly
 -- Messages without keys, schedules and filters, with their jobs; one row of each new message for each job, or one
@@ -9,10 +10,13 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ), allowed AS MATERIALIZED (
     SELECT item.place, channel.seq AS channel_seq, producer.seq AS producer_seq
-    FROM json_to_recordset(:publishers::json) AS item (
-        place integer, channel_seq bigint, channel_id text, channel_hash text, producer_seq bigint,
-        producer_id text, producer_hash text
-    )
+    FROM (
+        SELECT * FROM json_to_recordset(:publishers::json) AS item (
+            place integer, channel_seq bigint, channel_id text, channel_hash text, producer_seq bigint,
+            producer_id text, producer_hash text
+        )
+        LIMIT json_array_length(:publishers::json)
+    ) AS item
     JOIN channel ON channel.seq = item.channel_seq AND channel.channel_id = item.channel_id
         AND channel.token_hash = item.channel_hash AND channel.draining = 0 AND channel.filtered = 0
         AND channel.stream IS NULL

@@ -105,17 +105,23 @@ RETURNING job.seq, job.message_seq, job.priority, job.retries, job.claims, job.o
 -- As if they had not been claimed, in the same transaction.
 UPDATE job SET
     state = 1001, lease = NULL, lease_expires_us = NULL, claims = claims - 1
-WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+WHERE seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+));
 
 -- name: messages_of
 -- Without the payloads that have more than :bytes; a length reads no payload.
 SELECT seq, message_id, content_type, headers,
     CASE WHEN octet_length(payload) <= :bytes THEN payload END AS payload
-FROM message WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+FROM message WHERE seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+));
 
 -- name: sizes_of
 SELECT seq, octet_length(payload) AS size
-FROM message WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+FROM message WHERE seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+));
 
 -- name: promote_due
 UPDATE job SET hold = 0 WHERE seq = ANY(ARRAY(
@@ -125,24 +131,34 @@ UPDATE job SET hold = 0 WHERE seq = ANY(ARRAY(
 ));
 
 -- name: complete_jobs
+-- + 0 and LIMIT, here and below: a plan that was made for an empty table may begin with all jobs, or all that
+-- are leased, and look for some among them. The limit leaves out nothing, but lets a plan begin with the items.
 UPDATE job SET
     state = 1003, changed_us = :now, lease_expires_us = NULL, extra_s = 0
-FROM json_to_recordset(:items::json) AS item (seq bigint, lease text)
-WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
-AND job.state = 1002
+FROM (
+    SELECT * FROM json_to_recordset(:items::json) AS item (seq bigint, lease text)
+    LIMIT json_array_length(:items::json)
+) AS item
+WHERE job.seq = item.seq AND job.consumer_seq + 0 = :consumer_seq AND job.lease = item.lease
+AND job.state + 0 = 1002
 RETURNING job.seq, job.ordering_key, job.created_us, job.retries;
 
 -- name: heartbeat_jobs
 UPDATE job SET lease_expires_us = least(:expires, lease_started_us + :total),
     progress = coalesce(item.progress, job.progress)
-FROM json_to_recordset(:items::json) AS item (seq bigint, lease text, progress text)
-WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
-AND job.state = 1002 AND job.lease_started_us + :total > :now AND job.cancelled_us IS NULL
+FROM (
+    SELECT * FROM json_to_recordset(:items::json) AS item (seq bigint, lease text, progress text)
+    LIMIT json_array_length(:items::json)
+) AS item
+WHERE job.seq = item.seq AND job.consumer_seq + 0 = :consumer_seq AND job.lease = item.lease
+AND job.state + 0 = 1002 AND job.lease_started_us + :total > :now AND job.cancelled_us IS NULL
 RETURNING job.seq, job.lease_expires_us;
 
 -- name: load_jobs
 SELECT job.*, consumer.max_retries FROM job JOIN consumer ON consumer.seq = job.consumer_seq
-WHERE job.seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
+WHERE job.seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+))
 ORDER BY job.seq FOR UPDATE OF job;
 
 -- name: load_expired
@@ -197,14 +213,14 @@ ORDER BY job.seq LIMIT :n;
 UPDATE job SET
     consumer_seq = :to,
     hold = CASE WHEN state = 1001 AND ordering_key IS NOT NULL THEN 2 ELSE hold END
-WHERE consumer_seq = :consumer_seq AND seq IN (
+WHERE consumer_seq + 0 = :consumer_seq AND seq = ANY(ARRAY(
     SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
-);
+));
 
 -- name: delete_moved
-DELETE FROM job WHERE consumer_seq = :consumer_seq AND seq IN (
+DELETE FROM job WHERE consumer_seq + 0 = :consumer_seq AND seq = ANY(ARRAY(
     SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
-);
+));
 
 -- name: delete_delivered
 DELETE FROM job WHERE seq = ANY(ARRAY(
@@ -232,20 +248,29 @@ AND channel.draining = 0 AND channel.removed_us IS NULL
 ORDER BY schedule.next_us LIMIT :n FOR UPDATE OF schedule SKIP LOCKED;
 
 -- name: jobs_of_messages
+-- + 0: all jobs are not walked in order.
 SELECT job.*, consumer.consumer_id FROM job JOIN consumer ON consumer.seq = job.consumer_seq
-WHERE job.message_seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
-ORDER BY job.seq;
+WHERE job.message_seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+))
+ORDER BY job.seq + 0;
 
 -- name: states_of_messages
-SELECT seq, message_seq, state, changed_us FROM job WHERE message_seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+SELECT seq, message_seq, state, changed_us FROM job WHERE message_seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+));
 
 -- name: delete_jobs_of_messages
-DELETE FROM job
-WHERE message_seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+-- Those that are finished: one may have been sent back since it was looked at, and then its message stays, too.
+DELETE FROM job WHERE message_seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+)) AND state IN (1003, 1004);
 
 -- name: delete_messages
 DELETE FROM message
-WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+WHERE seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+));
 
 -- name: fold_counters
 -- Only what has more than one row: a thousand quiet consumers are not written again and again.
@@ -283,13 +308,17 @@ FROM job
 JOIN consumer ON consumer.seq = job.consumer_seq
 JOIN channel ON channel.seq = consumer.channel_seq
 JOIN message ON message.seq = job.message_seq
-WHERE job.seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
+WHERE job.seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+))
 AND consumer.settings::json ->> 'outcomes' = 'true'
 ORDER BY job.seq;
 
 -- name: states_of
 SELECT seq, consumer_seq, state, lease, lease_expires_us, cancelled_us FROM job
-WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+WHERE seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+));
 
 -- name: insert_attempts
 INSERT INTO attempt (job_seq, number, kind, started_us, duration_us, status, error, excerpt)
@@ -302,7 +331,9 @@ FROM json_to_recordset(:items::json) AS item (
 -- name: delete_outcomes
 -- Exactly the published ones: a lower number may be committed later than a higher one.
 DELETE FROM outcome
-WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+WHERE seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+));
 
 -- name: page_jobs_of_state_after
 -- A page of the jobs of one consumer in one state. Those after :last were made after :until_us.
@@ -355,7 +386,9 @@ FROM job JOIN job AS other ON other.seq = (
     AND runner.state IN (1001, 1002) AND (runner.state = 1002 OR runner.hold <> 2)
     ORDER BY runner.seq LIMIT 1
 )
-WHERE job.seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value) AND job.state = 1001 AND job.hold = 2;
+WHERE job.seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+)) AND job.state = 1001 AND job.hold = 2;
 
 -- name: notices_of_jobs
 -- Those of these jobs whose channel has one that is told, and which.
@@ -367,12 +400,16 @@ JOIN channel ON channel.seq = consumer.channel_seq
 JOIN channel AS target ON target.seq = channel.events_seq AND target.removed_us IS NULL
     AND target.draining = 0
 JOIN message ON message.seq = job.message_seq
-WHERE job.seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
+WHERE job.seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+))
 ORDER BY job.seq;
 
 -- name: attempts_of_jobs
 SELECT job_seq, number, kind, started_us, duration_us, status, error, excerpt FROM attempt
-WHERE job_seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
+WHERE job_seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+))
 ORDER BY job_seq, seq;
 
 -- name: take_push_lanes
@@ -386,15 +423,15 @@ WHERE NOT EXISTS (SELECT 1 FROM push_node WHERE push_node.node = push_lane.node)
 
 -- name: push_lanes_of
 SELECT consumer_seq FROM push_lane
-WHERE node = :node AND consumer_seq IN (
+WHERE node = :node AND consumer_seq = ANY(ARRAY(
     SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
-);
+));
 
 -- name: drop_push_lanes
 DELETE FROM push_lane
-WHERE node = :node AND consumer_seq IN (
+WHERE node = :node AND consumer_seq = ANY(ARRAY(
     SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
-);
+));
 
 -- name: add_calls
 INSERT INTO push_calls (consumer_seq, at_us, bucket, n)

@@ -126,14 +126,15 @@ UPDATE job SET hold = 0 WHERE seq IN (
 );
 
 -- name: complete_jobs
+-- +, here and below: not by the index of all that are leased, or of all jobs of a consumer, to look for some of them.
 UPDATE job SET
     state = 1003, changed_us = :now, lease_expires_us = NULL, extra_s = 0
 FROM (
     SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.lease') AS lease
     FROM json_each(:items)
 ) AS item
-WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
-AND job.state = 1002
+WHERE job.seq = item.seq AND +job.consumer_seq = :consumer_seq AND job.lease = item.lease
+AND +job.state = 1002
 RETURNING job.seq, job.ordering_key, job.created_us, job.retries;
 
 -- name: heartbeat_jobs
@@ -144,8 +145,8 @@ FROM (
         json_extract(value, '$.progress') AS progress
     FROM json_each(:items)
 ) AS item
-WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
-AND job.state = 1002 AND job.lease_started_us + :total > :now AND job.cancelled_us IS NULL
+WHERE job.seq = item.seq AND +job.consumer_seq = :consumer_seq AND job.lease = item.lease
+AND +job.state = 1002 AND job.lease_started_us + :total > :now AND job.cancelled_us IS NULL
 RETURNING job.seq, job.lease_expires_us;
 
 -- name: load_jobs
@@ -202,10 +203,10 @@ ORDER BY job.seq LIMIT :n;
 UPDATE job SET
     consumer_seq = :to,
     hold = CASE WHEN state = 1001 AND ordering_key IS NOT NULL THEN 2 ELSE hold END
-WHERE consumer_seq = :consumer_seq AND seq IN (SELECT value FROM json_each(:seqs));
+WHERE +consumer_seq = :consumer_seq AND seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: delete_moved
-DELETE FROM job WHERE consumer_seq = :consumer_seq AND seq IN (SELECT value FROM json_each(:seqs));
+DELETE FROM job WHERE +consumer_seq = :consumer_seq AND seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: delete_delivered
 DELETE FROM job WHERE seq IN (
@@ -240,7 +241,8 @@ WHERE job.message_seq IN (SELECT value FROM json_each(:seqs)) ORDER BY job.seq;
 SELECT seq, message_seq, state, changed_us FROM job WHERE message_seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: delete_jobs_of_messages
-DELETE FROM job WHERE message_seq IN (SELECT value FROM json_each(:seqs));
+-- Those that are finished: one may have been sent back since it was looked at, and then its message stays, too.
+DELETE FROM job WHERE message_seq IN (SELECT value FROM json_each(:seqs)) AND state IN (1003, 1004);
 
 -- name: delete_messages
 DELETE FROM message WHERE seq IN (SELECT value FROM json_each(:seqs));
