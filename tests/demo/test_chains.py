@@ -1,41 +1,50 @@
 from __future__ import annotations
 
-import msgspec
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.demo.chains import CHAIN_PAUSE_S, LastLeg, Leg, follow, follow_batches
-from headrace.demo.flights import UNKNOWN_AIRCRAFT, Flight
+from headrace.demo.chains import (
+    CHAIN_PAUSE_S,
+    LEG_COLUMNS,
+    Flown,
+    Found,
+    LastLeg,
+    follow,
+    follow_batches,
+    schema_of,
+)
+from headrace.demo.flights import UNKNOWN_AIRCRAFT
+
+COLUMNS = {
+    "sequence": "bigint",
+    "tailnum": "string",
+    "carrier": "string",
+    "flight": "int",
+    "origin": "string",
+    "dest": "string",
+    "time_hour": "string",
+    "hour": "int",
+    "minute": "int",
+    "dep_delay": "int",
+    "arr_delay": "int",
+}
+"""As the demo's source has them."""
 
 
 def flight(
-    hour: int, dep: int | None = 0, arr: int | None = 0, tailnum: str | None = "N1", minute: int = 0
-) -> bytes:
-    return msgspec.json.encode(
-        Flight(
-            year=2013,
-            month=1,
-            day=1,
-            sched_dep_time=hour * 100 + minute,
-            sched_arr_time=0,
-            carrier="UA",
-            flight=1,
-            origin="EWR",
-            dest="IAH",
-            distance=1400,
-            hour=hour,
-            minute=minute,
-            time_hour=f"2013-01-{1 + hour // 24:02d}T{hour % 24:02d}:00:00Z",
-            tailnum=tailnum,
-            dep_delay=dep,
-            arr_delay=arr,
-        )
-    )
+    hour: int, dep: int | None = 0, arr: int | None = 0, tailnum: str = "N1", minute: int = 0
+) -> Flown:
+    time = f"2013-01-{1 + hour // 24:02d}T{hour % 24:02d}:00:00Z"
+    return Flown(0, tailnum, time, minute, dep, arr)
 
 
-def legs(*payloads: bytes) -> list[Leg]:
-    return list(follow({}, enumerate(payloads, 1)))
+def numbered(flights: list[Flown]) -> list[Flown]:
+    return [each._replace(sequence=number) for number, each in enumerate(flights, 1)]
+
+
+def legs(*flights: Flown) -> list[Found]:
+    return list(follow({}, numbered(list(flights))))
 
 
 def test_the_first_leg_of_an_aircraft_carries_nothing() -> None:
@@ -72,8 +81,8 @@ def test_a_cancelled_leg_is_a_link_without_a_number() -> None:
 
 
 def test_flights_without_an_aircraft_are_no_chain() -> None:
-    first, second = legs(flight(6, arr=9, tailnum=None), flight(7, dep=9, tailnum=None))
-    assert first.tailnum == second.tailnum == UNKNOWN_AIRCRAFT
+    unknown = UNKNOWN_AIRCRAFT
+    _, second = legs(flight(6, arr=9, tailnum=unknown), flight(7, dep=9, tailnum=unknown))
     assert (second.leg, second.previous, second.carried) == (1, None, None)
 
 
@@ -92,32 +101,45 @@ def test_flights_without_an_aircraft_are_no_chain() -> None:
 def test_it_makes_no_difference_where_the_messages_are_cut_into_batches(
     flown: list[tuple[str, int, int | None, int | None]], cut: int
 ) -> None:
-    hour, payloads = 0, []
+    hour, flights = 0, []
     for tailnum, step, dep, arr in flown:
         hour += step
-        payloads.append(flight(hour, dep, arr, tailnum))
-    numbered = list(enumerate(payloads, 1))
-    at_once = list(follow({}, numbered))
+        flights.append(flight(hour, dep, arr, tailnum))
+    flights = numbered(flights)
+    at_once = list(follow({}, flights))
     last: dict[str, LastLeg] = {}
-    in_two = [*follow(last, numbered[:cut]), *follow(last, numbered[cut:])]
+    in_two = [*follow(last, flights[:cut]), *follow(last, flights[cut:])]
     assert at_once == in_two
-    for leg in at_once:
+    for this, leg in zip(flights, at_once, strict=True):
         assert (leg.previous is None) == (leg.leg == 1)
         if leg.carried is not None:
-            assert leg.dep_delay is not None
+            assert this.dep_delay is not None
             assert leg.added is not None
-            assert leg.carried + leg.added == max(0, leg.dep_delay)
+            assert leg.carried + leg.added == max(0, this.dep_delay)
 
 
 def test_arrow_batches_in_give_arrow_batches_out_and_leave_the_given_state_alone() -> None:
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array([5, 6], pa.int64()), pa.array([flight(6, arr=3), flight(9, dep=4)])],
-        names=["sequence", "data"],
-    )
+    flown = [flight(6, arr=3), flight(9, dep=4)]
+    rows = [
+        {
+            **each._asdict(),
+            "tailnum": tailnum,
+            "carrier": "UA",
+            "flight": 1,
+            "hour": 6,
+            "origin": "EWR",
+        }
+        for each, tailnum in zip(numbered([*flown, flight(9)]), ("N1", "N1", None), strict=True)
+    ]
+    batch = pa.RecordBatch.from_pylist(rows, schema=schema_of(COLUMNS))
     before: dict[str, LastLeg] = {}
     (out, empty) = follow_batches(before, [batch, batch.slice(0, 0)])
-    assert out.column("sequence").to_pylist() == [5, 6]
-    assert out.column("carried").to_pylist() == [None, 3]
+    assert out.schema.names == list(LEG_COLUMNS)
+    assert out.column("sequence").to_pylist() == [1, 2, 3]
+    assert out.column("tailnum").to_pylist() == ["N1", "N1", UNKNOWN_AIRCRAFT]
+    assert out.column("scheduled").to_pylist() == [1357020000, 1357030800, 1357030800]
+    assert out.column("previous").to_pylist() == [None, 1, None]
+    assert out.column("carried").to_pylist() == [None, 3, None]
     assert empty.num_rows == 0
     assert empty.schema == out.schema
     assert before == {}

@@ -9,7 +9,8 @@ from headrace.client import connect
 from headrace.demo.errors import DemoError
 from headrace.demo.flights import find_data, load_flights, messages
 from headrace.demo.publish import GROUP, PARTITIONS, STREAM, FlightStream
-from headrace.errors import ConnectFailedError
+from headrace.embedded import Broker as Embedded
+from headrace.errors import ConnectFailedError, ConnectionClosedError
 from headrace.groups.record.names import elastic_stream
 from headrace.subjects import partition
 from waiting import until
@@ -93,3 +94,13 @@ async def test_a_server_that_is_not_there_is_an_error_of_the_client(
 ) -> None:
     with pytest.raises(ConnectFailedError):
         await publish(f"nats://127.0.0.1:{free_port}", flights, 10)
+
+
+async def test_the_broker_of_this_process_needs_no_socket(flights: pa.Table) -> None:
+    async with Embedded() as broker, FlightStream(broker.client_url, broker) as stream:
+        assert await stream.prepare(flights) == 0
+        await stream.publish(flights, 0, 500, lambda messages: None)
+        assert await stream.prepare(flights) == 500
+    with pytest.raises(ConnectionClosedError):
+        async with FlightStream(broker.client_url, broker):
+            """A stopped one has no other way in."""

@@ -1,48 +1,37 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.demo.chains import LEG_COLUMNS, LastLeg, Leg
+from headrace.demo.chains import LEG_COLUMNS, LastLeg, schema_of
 from headrace.demo.errors import DemoError
 from headrace.demo.flights import UNKNOWN_AIRCRAFT
-from headrace.demo.results import Results
+from headrace.demo.results import Results, kept
 
 
-def leg(sequence: int, tailnum: str = "N1", number: int = 1, arr_delay: int | None = 4) -> Leg:
-    return Leg(
-        sequence,
-        tailnum,
-        "UA",
-        1,
-        "EWR",
-        "IAH",
-        60 * sequence,
-        6,
-        0,
-        arr_delay,
-        number,
-        None,
-        None,
-        None,
-    )
+def leg(
+    sequence: int, tailnum: str = "N1", number: int = 1, arr_delay: int | None = 4
+) -> dict[str, Any]:
+    return {
+        "sequence": sequence,
+        "tailnum": tailnum,
+        "scheduled": 60 * sequence,
+        "leg": number,
+        "arr_delay": arr_delay,
+    }
 
 
-def write(results: Results, batch: int, *legs: Leg) -> None:
-    kinds = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string()}
-    columns = list(zip(*legs, strict=True)) or [()] * len(LEG_COLUMNS)
-    table = pa.table(
-        {
-            name: pa.array(values, kinds[kind])
-            for (name, kind), values in zip(LEG_COLUMNS.items(), columns, strict=True)
-        }
-    )
-    place = results.scratch(batch)
-    place.mkdir()
-    pq.write_table(table, place / "part-0.parquet")
+def batch_of(*legs: dict[str, Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(legs), schema=schema_of(LEG_COLUMNS))
+
+
+def write(results: Results, batch: int, *legs: dict[str, Any]) -> None:
+    """As one task does."""
+    assert list(kept([batch_of(*legs)], results.scratch(batch), 0, 7)) == [batch_of(*legs)]
 
 
 @pytest.fixture
@@ -99,6 +88,21 @@ def test_an_empty_batch_hands_the_state_on(results: Results) -> None:
     write(results, 1)
     results.complete(1, results.state_before(1))
     assert results.state_before(2) == results.state_before(1)
+
+
+def test_a_task_that_failed_leaves_nothing_to_the_one_that_runs_again(results: Results) -> None:
+    place = results.scratch(0)
+    failing = kept(iter([batch_of(leg(1))]), place, 1, 7)
+    next(failing)
+    del failing
+    for task, sequence in ((0, 2), (1, 1)):
+        assert list(kept([batch_of(leg(sequence))], place, task, 8))
+    done = results.complete(0, {})
+    assert sorted(file.name for file in done.iterdir()) == [
+        "part-00000.parquet",
+        "part-00001.parquet",
+    ]
+    assert results.read()["sequence"].to_pylist() == [1, 2]
 
 
 def test_only_the_states_that_may_be_needed_again_are_kept(results: Results) -> None:

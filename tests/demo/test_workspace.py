@@ -49,3 +49,13 @@ def test_results_whose_checkpoint_is_gone_are_not_counted_twice(tmp_path: Path) 
     space.checkpoint.rmdir()
     space.prepare_results()
     assert not (space.results.legs / "batch=00000").exists()
+
+
+def test_a_batch_that_runs_again_has_the_tasks_of_the_run_that_began(tmp_path: Path) -> None:
+    space = Workspace(tmp_path / "demo")
+    space.open(reset=False)
+    assert [space.tasks(wanted) for wanted in (2, 4)] == [2, 4], "nothing has begun"
+    space.checkpoint.mkdir()
+    assert [space.tasks(wanted) for wanted in (2, 8)] == [4, 4]
+    space.open(reset=True)
+    assert space.tasks(8) == 8

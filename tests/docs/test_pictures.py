@@ -6,6 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import guides
@@ -13,8 +14,8 @@ from diagrams import command
 from diagrams.canvas import Canvas
 from diagrams.flights import CHAINED, FLIGHTS, HOURS
 from diagrams.pictures import PICTURES
-from headrace.demo.chains import follow
-from headrace.demo.flights import find_data, load_flights, messages
+from headrace.demo.chains import follow_batches
+from headrace.demo.flights import find_data, load_flights
 
 _PAGES = sorted([*(guides.ROOT / "docs").rglob("*.md"), guides.ROOT / "README.md"])
 _IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
@@ -77,11 +78,14 @@ def test_every_picture_is_shown_and_described() -> None:
 def test_the_picture_of_the_demo_shows_what_is_in_the_data() -> None:
     flights = load_flights(find_data())
     assert flights.num_rows == FLIGHTS
-    numbered = enumerate((payload for _, payload in messages(flights, 0, FLIGHTS)), 1)
+    numbers = pa.array(range(1, FLIGHTS + 1), pa.int64())
+    rows = flights.append_column("sequence", numbers).combine_chunks().to_batches()
     found: dict[int, list[tuple[int, int]]] = {}
-    for leg in follow({}, numbered):
-        if leg.carried is not None and leg.added is not None:
-            found.setdefault(leg.hour, []).append((leg.carried, leg.added))
+    for legs in follow_batches({}, rows):
+        columns = [legs.column(name).to_pylist() for name in ("hour", "carried", "added")]
+        for hour, carried, added in zip(*columns, strict=True):
+            if carried is not None and added is not None:
+                found.setdefault(hour, []).append((carried, added))
     assert sum(map(len, found.values())) - CHAINED == sum(
         len(legs) for hour, legs in found.items() if hour not in {each.hour for each in HOURS}
     )

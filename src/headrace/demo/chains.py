@@ -7,11 +7,9 @@ a late arrival that remains at the next departure was *carried*:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import msgspec
 
 from .flights import UNKNOWN_AIRCRAFT
 
@@ -23,22 +21,32 @@ CHAIN_PAUSE_S: Final = 10 * 3600
 delays are no longer correlated.
 """
 
-LEG_COLUMNS: Final = {
+_FLIGHT_COLUMNS: Final = {
     "sequence": "bigint",
     "tailnum": "string",
     "carrier": "string",
     "flight": "int",
     "origin": "string",
     "dest": "string",
-    "scheduled": "bigint",
     "hour": "int",
     "dep_delay": "int",
     "arr_delay": "int",
+}
+_FOUND_COLUMNS: Final = {
+    "scheduled": "bigint",
     "leg": "int",
     "previous": "bigint",
     "carried": "int",
     "added": "int",
 }
+LEG_COLUMNS: Final = _FLIGHT_COLUMNS | _FOUND_COLUMNS
+"""A leg: what its flight says, and its place in the chain of its aircraft.
+
+``sequence`` is its place in the stream, ``scheduled`` the departure in seconds since the epoch and
+``hour`` its local hour; ``leg`` counts from 1 in each chain; ``previous`` is the sequence of the
+leg before. ``carried`` and ``added`` are minutes, missing for the first leg of a chain, and where
+either flight has no delay on record (cancelled, diverted).
+"""
 
 
 class LastLeg(NamedTuple):
@@ -50,107 +58,77 @@ class LastLeg(NamedTuple):
     arr_delay: int | None
 
 
-class Leg(NamedTuple):
-    """One flight as part of its aircraft's chain.
-
-    ``sequence`` is its place in the stream, ``scheduled`` the departure in seconds since the epoch and
-    ``hour`` its local hour; ``leg`` counts from 1 in each chain; ``previous`` is the sequence of the
-    leg before. ``carried`` and ``added`` are minutes, missing for the first leg of a chain, and where
-    either flight has no delay on record (cancelled, diverted).
-    """
+class Flown(NamedTuple):
+    """The part of a flight that chains need; what ``follow_batches`` takes from its columns."""
 
     sequence: int
     tailnum: str
-    carrier: str
-    flight: int
-    origin: str
-    dest: str
-    scheduled: int
-    hour: int
+    time_hour: str
+    minute: int
     dep_delay: int | None
     arr_delay: int | None
+
+
+class Found(NamedTuple):
+    """What following finds of a flight: the columns ``_FOUND_COLUMNS``."""
+
+    scheduled: int
     leg: int
     previous: int | None
     carried: int | None
     added: int | None
 
 
-class _Flight(msgspec.Struct):
-    """The part of a message that chains need; the rest is skipped without decoding."""
-
-    time_hour: str
-    minute: int
-    hour: int
-    carrier: str
-    flight: int
-    origin: str
-    dest: str
-    tailnum: str = UNKNOWN_AIRCRAFT
-    dep_delay: int | None = None
-    arr_delay: int | None = None
-
-
-_decode = msgspec.json.Decoder(_Flight).decode
-
-
-def follow(last: dict[str, LastLeg], messages: Iterable[tuple[int, bytes]]) -> Iterator[Leg]:
-    """The legs of these messages (sequence, payload); reads and updates each aircraft's last leg."""
+def follow(last: dict[str, LastLeg], flights: Iterable[tuple[Any, ...]]) -> Iterator[Found]:
+    """What is found of these flights (``Flown``); reads and updates each aircraft's last leg."""
     hours: dict[str, int] = {}
-    for sequence, payload in messages:
-        flight = _decode(payload)
-        hour = hours.get(flight.time_hour)
+    for sequence, tailnum, time_hour, minute, dep_delay, arr_delay in flights:
+        hour = hours.get(time_hour)
         if hour is None:
-            hour = hours[flight.time_hour] = _seconds(flight.time_hour)
-        scheduled = hour + 60 * flight.minute
-        before = last.get(flight.tailnum)
+            hour = hours[time_hour] = _seconds(time_hour)
+        scheduled = hour + 60 * minute
+        before = last.get(tailnum)
         number, previous, carried, added = 1, None, None, None
         if before is not None and scheduled - before.scheduled <= CHAIN_PAUSE_S:
             number, previous = before.leg + 1, before.sequence
-            if before.arr_delay is not None and flight.dep_delay is not None:
-                late = max(0, flight.dep_delay)
+            if before.arr_delay is not None and dep_delay is not None:
+                late = max(0, dep_delay)
                 carried = min(max(0, before.arr_delay), late)
                 added = late - carried
-        if flight.tailnum != UNKNOWN_AIRCRAFT:
-            last[flight.tailnum] = LastLeg(sequence, scheduled, number, flight.arr_delay)
-        yield Leg(
-            sequence,
-            flight.tailnum,
-            flight.carrier,
-            flight.flight,
-            flight.origin,
-            flight.dest,
-            scheduled,
-            flight.hour,
-            flight.dep_delay,
-            flight.arr_delay,
-            number,
-            previous,
-            carried,
-            added,
-        )
+        if tailnum != UNKNOWN_AIRCRAFT:
+            last[tailnum] = LastLeg(sequence, scheduled, number, arr_delay)
+        yield Found(scheduled, number, previous, carried, added)
 
 
 def follow_batches(
     last: dict[str, LastLeg], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """``follow`` over the Arrow batches of one task: columns ``sequence`` and ``data`` in, legs out.
+    """``follow`` over the Arrow batches of one task: the flights' columns in, legs out.
 
-    Requires splitting by partition: a task then sees every message of its aircraft, in order.
+    Requires that a task sees every message of its aircraft, in order. ``last`` is left as it is.
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found_schema = schema_of(_FOUND_COLUMNS)
+    last = dict(last)
+    for batch in batches:
+        columns = {name: batch.column(name) for name in _FLIGHT_COLUMNS}
+        columns["tailnum"] = pc.fill_null(columns["tailnum"], UNKNOWN_AIRCRAFT)
+        taken = [columns.get(name, batch.column(name)).to_pylist() for name in Flown._fields]
+        lists = list(zip(*follow(last, zip(*taken, strict=True)), strict=True))
+        for field, values in zip(found_schema, lists or [()] * len(found_schema), strict=True):
+            columns[field.name] = pa.array(values, field.type)
+        arrays = [columns[name] for name in LEG_COLUMNS]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema_of(LEG_COLUMNS))
+
+
+def schema_of(columns: Mapping[str, str]) -> pa.Schema:
+    """Columns with Spark's types as Arrow has them."""
     import pyarrow as pa
 
     kinds: dict[str, Any] = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string()}
-    schema = pa.schema([(name, kinds[kind]) for name, kind in LEG_COLUMNS.items()])
-    last = dict(last)
-    for batch in batches:
-        rows = zip(
-            batch.column("sequence").to_pylist(), batch.column("data").to_pylist(), strict=True
-        )
-        columns = list(zip(*follow(last, rows), strict=True)) or [()] * len(schema)
-        arrays = [
-            pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.schema([(name, kinds[kind]) for name, kind in columns.items()])
 
 
 def _seconds(text: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from ..api import names
@@ -28,6 +29,8 @@ from .flights import messages
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ..embedded import Broker
+
 STREAM: Final = "FLIGHTS"
 GROUP: Final = "delays"
 LEGS: Final = "LEGS"
@@ -43,15 +46,19 @@ _EXISTS: Final = 10058  # with another configuration
 
 
 class FlightStream:
-    """The stream of flights on one server; an async context manager."""
+    """The stream of flights on one server; an async context manager.
 
-    def __init__(self, url: str) -> None:
+    ``broker`` is the server if it is in this process: then no socket is needed.
+    """
+
+    def __init__(self, url: str, broker: Broker | None = None) -> None:
         self._url = url
+        self._connect = partial(connect, url) if broker is None else broker.connect
         self._connection: Connection | None = None
 
     async def __aenter__(self) -> Self:
         # Reconnecting would hide that the server is gone; running the demo again continues anyway.
-        self._connection = await connect(self._url, name="headrace demo", reconnect=False)
+        self._connection = await self._connect(name="headrace demo", reconnect=False)
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,6 +13,7 @@ from ..pipeline.failures.findings import Poison
 from ..pipeline.failures.supervising import Outage
 from ..pipeline.model import Declared
 from ..pipeline.problems import PipelineError
+from ..pipeline.ready.rehearsal import GivenUpError, Rehearsal
 from ..pipeline.ready.state import Ready
 from ..pipeline.running.run import run_here
 from ..pipeline.seen.status import status_of
@@ -54,6 +56,34 @@ def declare(directory: Path, server: str, master: str, tasks: int, batch: int) -
 def start_spark(declared: Declared, log: Path) -> SparkSession:
     """A small session whose output, and that of all its processes, goes to ``log``."""
     return start_session("headrace demo", declared.master, settings_of(declared), log)
+
+
+class Start:
+    """Starts Spark, and rehearses the query: Java loads what it needs, and the Python workers are there.
+
+    What the rehearsal finds wrong the run finds, too, and says.
+    """
+
+    def __init__(self, declared: Declared, log: Path) -> None:
+        self._declared = declared
+        self._log = log
+        self._rehearsal: Rehearsal | None = None
+        self._is_hurried = False
+
+    def run(self) -> SparkSession:
+        """Returns the session."""
+        spark = start_spark(self._declared, self._log)
+        self._rehearsal = Rehearsal(self._declared, spark)
+        if not self._is_hurried:
+            with contextlib.suppress(GivenUpError):
+                self._rehearsal.run()
+        return spark
+
+    def hurry(self) -> None:
+        """Rehearse no longer: there is something to do. From any thread."""
+        self._is_hurried = True
+        if self._rehearsal is not None:
+            self._rehearsal.give_up()
 
 
 def is_done(declared: Declared) -> bool:

@@ -15,10 +15,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .chains import LastLeg
+from .chains import LEG_COLUMNS, LastLeg, schema_of
 from .errors import DemoError
 from .flights import UNKNOWN_AIRCRAFT
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STATES_KEPT: Final = 3
+_SUFFIX: Final = ".parquet"
 _COMPLETE = re.compile(r"batch=(\d{5,})")
 
 
@@ -69,9 +71,10 @@ class Results:
         return _by_aircraft(pyarrow.parquet.read_table(place))
 
     def scratch(self, batch: int) -> Path:
-        """Where to write the Parquet files of a batch; results of an earlier attempt are removed."""
+        """A folder for the Parquet files of a batch (``kept``); what an earlier attempt left is removed."""
         place = self.legs / f".writing-{batch:05d}"
         shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
         return place
 
     def complete(self, batch: int, before: dict[str, LastLeg]) -> Path:
@@ -80,6 +83,9 @@ class Results:
         The order matters: the state first, then the legs by one rename, each on disk before the next.
         """
         written = self.legs / f".writing-{batch:05d}"
+        for file in written.iterdir():
+            if file.suffix != _SUFFIX:  # of a task that failed
+                file.unlink()
         table = _read_parquet(written)
         self._write_state(batch, before | _last_legs(table))
         for file in written.iterdir():
@@ -123,15 +129,36 @@ class Results:
         _sync(self.states)
 
 
+def kept(
+    legs: Iterable[pa.RecordBatch], place: Path, task: int, attempt: int
+) -> Iterator[pa.RecordBatch]:
+    """The legs of one task, written to a Parquet file in ``place`` on their way.
+
+    The file is there once all of them are in it. A task that runs again replaces it with the same legs.
+    """
+    import pyarrow.parquet
+
+    unfinished = place / f".part-{task:05d}.{attempt}"
+    with pyarrow.parquet.ParquetWriter(unfinished, schema_of(LEG_COLUMNS)) as file:
+        for batch in legs:
+            file.write_batch(batch)
+            yield batch
+    unfinished.replace(place / f"part-{task:05d}{_SUFFIX}")
+
+
 def _last_legs(table: pa.Table) -> dict[str, LastLeg]:
     """The last leg of each aircraft of a batch."""
-    last = _by_aircraft(table.select(["tailnum", *LastLeg._fields]).sort_by("sequence"))
+    import pyarrow.compute as pc
+
+    table = table.select(["tailnum", *LastLeg._fields])
+    newest = table.group_by("tailnum").aggregate([("sequence", "max")])["sequence_max"]
+    last = _by_aircraft(table.filter(pc.is_in(table["sequence"], value_set=newest)))
     last.pop(UNKNOWN_AIRCRAFT, None)
     return last
 
 
 def _by_aircraft(table: pa.Table) -> dict[str, LastLeg]:
-    """The last of the rows of each aircraft."""
+    """The legs of a table with one of each aircraft."""
     columns = table.to_pydict()
     legs = zip(*(columns[name] for name in LastLeg._fields), strict=True)
     return {tailnum: LastLeg(*leg) for tailnum, leg in zip(columns["tailnum"], legs, strict=True)}
@@ -141,8 +168,9 @@ def _read_parquet(place: Path) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet
 
-    files = sorted(place.glob("*.parquet"))
-    return pa.concat_tables([pyarrow.parquet.ParquetFile(file).read() for file in files])
+    files = sorted(place.glob(f"*{_SUFFIX}"))
+    tables = [pyarrow.parquet.ParquetFile(file).read() for file in files]
+    return pa.concat_tables(tables) if tables else schema_of(LEG_COLUMNS).empty_table()
 
 
 def _sync(place: Path) -> None:

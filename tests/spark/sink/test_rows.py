@@ -15,7 +15,7 @@ from headrace.spark.sink.layout import Column, lay_out
 from headrace.spark.sink.options import ValueSchema, parse_sink_options
 from headrace.spark.sink.rows import BadRow, Limits, RowEncoder, Rows, digest_of
 from headrace.spark.sink.schemas import with_schema
-from headrace.spark.sink.values import encoder_of
+from headrace.spark.sink.values import _holds_maps, encoder_of
 
 LIMITS = Limits(("orders.>", "x"), "orders._sink.>", 100)
 
@@ -209,3 +209,20 @@ def test_avro_by_a_schema_and_a_row_that_does_not_fit() -> None:
     assert "cannot be encoded" in encoder.reasons["1"]
     with pytest.raises(ConfigurationError, match="is no Avro schema"):
         encoder_of(encoder.one._layout, ValueSchema(b'{"type": "nonsense"}'))
+
+
+@pytest.mark.parametrize(
+    ("kind", "holds"),
+    [
+        (pa.int64(), False),
+        (pa.struct([("a", pa.list_(pa.string()))]), False),
+        (pa.map_(pa.string(), pa.int32()), True),
+        (pa.list_(pa.struct([("a", pa.map_(pa.string(), pa.int32()))])), True),
+        (pa.large_list(pa.map_(pa.string(), pa.int32())), True),
+    ],
+    ids=str,
+)
+def test_rows_are_searched_for_maps_only_where_there_may_be_some(
+    kind: pa.DataType, holds: bool
+) -> None:
+    assert _holds_maps(kind) is holds

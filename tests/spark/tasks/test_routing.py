@@ -72,6 +72,17 @@ def test_tasks_that_run_one_after_the_other_read_the_range_once(
     assert list(tmp_path.iterdir()) == [], "the last task removes the files"
 
 
+def test_tasks_may_have_whatever_partitions(tmp_path: Path) -> None:
+    """Those of a group: 2 and 5 belong to somebody else."""
+    source, shares = Source(), ((0, 4), (1, 3))
+    plain = Slice(3, 500, route="r", tasks=2, shares=shares)
+    for share in shares:
+        found = rows(routed(plain._replace(partitions=share), source.read, tmp_path))
+        assert found == [n for n in range(4, 501) if n % PARTITIONS in share]
+    assert len(source.reads) == 2, "each part once"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_tasks_that_run_together_share_the_reading(tmp_path: Path) -> None:
     source, together = Source(), threading.Barrier(4, timeout=10)
 

@@ -16,7 +16,11 @@ PRELOADED = (
     "headrace.spark.source",
     "headrace.spark.sink.writer",
     "headrace.spark.tasks.read_slice",
-    "pyarrow",
+    "headrace.spark.decoding.formats",
+    "pyspark.worker",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyarrow.compute",
+    "pandas",  # Arrow loads it with the first array that is made of values
 )
 
 

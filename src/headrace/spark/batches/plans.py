@@ -17,8 +17,14 @@ from ..offsets import Offset, StreamHead, check_range
 from ..options import SourceOptions
 from ..planning.open_ends import with_open_ends
 from ..planning.positions import locate
-from ..planning.slices import Count, Slice, share_out, split_by_count, split_by_partition
-from ..tasks.routing import ROUTED_BYTES_MAX
+from ..planning.slices import (
+    ROUTED_BYTES_MAX,
+    Count,
+    Slice,
+    share_out,
+    split_by_count,
+    split_by_partition,
+)
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

@@ -73,8 +73,8 @@ def split(
 ) -> list[Piece]:
     """The tasks of a batch. Each partition is in one task, so its messages stay in order.
 
-    A task reads the whole range for its partitions. Those of which a range begins elsewhere, as they were
-    somebody else's until now, have tasks of their own.
+    The tasks of a range read it together, each for its partitions. Those of which a range begins elsewhere,
+    as they were somebody else's until now, have tasks of their own.
     """
     ranges: dict[tuple[int, int], list[int]] = {}
     for partition in sorted(end.positions):

@@ -11,6 +11,7 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Final
 
 from ...api import base
@@ -28,7 +29,7 @@ from ..lost_messages import Loss, tell
 from ..offsets import Offset, StreamHead, check_range, check_same_stream
 from ..options import SourceOptions
 from ..options.group import GroupOptions
-from ..planning.slices import Slice
+from ..planning.slices import ROUTED_BYTES_MAX, Slice
 from .holding import Holding, names_of
 from .offsets import GroupOffset, split
 from .record import Group, member_of, read_record, work_stream
@@ -156,19 +157,19 @@ class GroupQuery:
             )
             if is_loss and lo > piece.lo:
                 tell(Loss(self._stream, piece.lo + 1, lo, lo - piece.lo), options.use.losses)
-            subjects = group.filter_subjects(piece.partitions)
             slices.append(
                 Slice(
                     lo,
                     hi,
+                    piece.partitions,
                     since_ns=since_ns,
                     epoch=head.epoch,
                     stream=self._stream,
-                    subjects=subjects,
+                    subjects=group.filter_subjects(piece.partitions),
                     size=(hi - lo) * head.mean_bytes,
                 )
             )
-        return [piece for piece in slices if piece.lo < piece.hi]
+        return _together([piece for piece in slices if piece.lo < piece.hi], group)
 
     def close(self) -> None:
         """Close the connection; what the query holds stays held for its next run."""
@@ -217,9 +218,15 @@ class GroupQuery:
         if config.retention == "workqueue":
             due = {p: s for p, s in committed.positions.items() if s > self._released.get(p, 0)}
             subject = control.link.api("STREAM", "PURGE", self._stream)
-            bodies = [
+            bodies = []
+            below = _all_read(group, committed)
+            if below and any(self._released.get(p, 0) < below for p in due):
+                # What everything of is done goes at once, without a look at its subjects.
+                bodies.append(PurgeRequest(seq=below + 1))
+            bodies += [
                 PurgeRequest(filter=pattern, seq=s + 1)
                 for p, s in sorted(due.items())
+                if s > below
                 for pattern in _patterns(group, p)
             ]
             for first in range(0, len(bodies), ASKED_AT_ONCE):
@@ -300,6 +307,39 @@ class GroupQuery:
                         raise
                     found[partition] = 0
         return found
+
+
+def _together(slices: list[Slice], group: Group) -> list[Slice]:
+    """The tasks, of which those with the same range read it once for all of them."""
+    by_range: dict[tuple[int, int], list[Slice]] = {}
+    for piece in slices:
+        by_range.setdefault((piece.lo, piece.hi), []).append(piece)
+    made = []
+    for pieces in by_range.values():
+        if len(pieces) == 1 or pieces[0].size > ROUTED_BYTES_MAX:
+            made += pieces
+            continue
+        shares = tuple(piece.partitions for piece in pieces)
+        subjects = group.filter_subjects(sorted(chain(*shares)))
+        route, tasks = secrets.token_hex(8), len(pieces)
+        made += [
+            piece._replace(route=route, tasks=tasks, shares=shares, subjects=subjects)
+            for piece in pieces
+        ]
+    return made
+
+
+def _all_read(group: Group, committed: GroupOffset) -> int:
+    """Up to where all messages of the group's own stream are read; 0 where that is not known.
+
+    A static group may share its stream with others, of a partition that is not ours nobody knows, and while
+    the partitions change there may be messages of former ones.
+    """
+    if isinstance(group, StaticGroup) or group.change is not None:
+        return 0
+    if committed.positions.keys() != set(range(group.max_members)):
+        return 0
+    return min(committed.positions.values())
 
 
 def _patterns(group: Group, partition: int) -> tuple[str, ...]:

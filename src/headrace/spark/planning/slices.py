@@ -12,6 +12,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 Count: TypeAlias = Callable[[int, int], int]
 
+ROUTED_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""Of a batch that its tasks read together, estimated; beyond it each task reads for itself."""
 NEARLY: Final = (7, 8)  # this share of what was asked for is good enough to stop searching
 
 
@@ -21,6 +23,7 @@ class Slice(NamedTuple):
     ``since_ns``: every message of the batch was stored at or after this time (0: not known). ``epoch``: when
     the stream that was planned for was created. ``stream``: its name. ``route`` names the batch whose
     ``tasks`` tasks read the range together (see ``tasks.routing``); "" where each reads for itself.
+    ``shares``: the partitions of each of those tasks, where they are those of a group.
     ``subjects``: only these, in a query that is a member of a group. ``runs``: only the sequences in
     these ranges, first and last, in a query that takes a surplus. ``size``: about how many bytes it has
     (0: not known).
@@ -35,6 +38,7 @@ class Slice(NamedTuple):
     stream: str = ""
     route: str = ""
     tasks: int = 0
+    shares: tuple[tuple[int, ...], ...] = ()
     subjects: tuple[str, ...] = ()
     runs: tuple[tuple[int, int], ...] = ()
     size: int = 0

@@ -64,10 +64,20 @@ def _dicts(batch: pa.RecordBatch, layout: Layout) -> list[Any]:
     """The rows; why there is none in the place of one that Python cannot hold, such as a year after 9999."""
     values = batch.select(list(layout.values))
     try:
-        rows: list[Any] = values.to_pylist(maps_as_pydicts="strict")
+        # Arrow has a quicker way where it need not look for maps.
+        how: Any = "strict" if any(_holds_maps(field.type) for field in values.schema) else None
+        return list(values.to_pylist(maps_as_pydicts=how))
     except (ValueError, OverflowError, KeyError):
         return [_dict(values.slice(row, 1)) for row in range(values.num_rows)]
-    return rows
+
+
+def _holds_maps(kind: pa.DataType) -> bool:
+    """Whether its values are maps, or have some in them."""
+    import pyarrow as pa
+
+    return pa.types.is_map(kind) or any(
+        _holds_maps(kind.field(at).type) for at in range(kind.num_fields)
+    )
 
 
 def _dict(row: pa.RecordBatch) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ...api.streams import StreamConfig
@@ -150,11 +151,11 @@ def _routed(
     layout = columns if isinstance(columns, Layout) else Layout(tuple(columns))
     with_partition = (*layout.columns, Wanted("route", "int", source="partition"))
     everything = layout._replace(columns=with_partition)
-    partitions = tuple(range(options.partitions))
+    partitions = tuple(chain(*piece.shares)) or tuple(range(options.partitions))
 
     def read(part: Slice) -> Iterator[pa.RecordBatch]:
         whole = part._replace(
-            partitions=partitions, route="", tasks=0, from_first=False, to_last=False
+            partitions=partitions, route="", tasks=0, shares=(), from_first=False, to_last=False
         )
         return read_slice(options, everything, whole)
 

@@ -32,9 +32,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-ROUTED_BYTES_MAX: Final = (
-    1024 * 1024 * 1024
-)  # of a batch, estimated; beyond it each task reads for itself
 TRIES: Final = 5  # for a file that others remove; then a task reads the part for itself
 LEFT_BEHIND_S: Final = (
     3600.0  # files of a batch whose tasks were killed are removed after this time
@@ -74,7 +71,9 @@ class _Share:
     def __init__(self, piece: Slice, read: Read, home: Path) -> None:
         self._read = read
         self._tasks = piece.tasks
-        self._task = piece.partitions[0]  # partition p belongs to task p mod tasks
+        self._shares = shares = piece.shares
+        # Where nothing else is said partition p belongs to task p mod tasks.
+        self._task = shares.index(piece.partitions) if shares else piece.partitions[0]
         # The same parts in every task: they depend on the piece alone.
         parts = split_by_sequence(piece.lo, piece.hi, max_tasks=piece.tasks, min_messages=1)
         self._parts = [piece._replace(lo=part.lo, hi=part.hi) for part in parts]
@@ -155,7 +154,7 @@ class _Share:
         for batch in self._read(self._parts[number]):
             last = batch.num_columns - 1
             rows = batch.select(range(last))
-            for task, mask in enumerate(_masks(batch.column(last), self._tasks)):
+            for task, mask in enumerate(_masks(batch.column(last), self._tasks, self._shares)):
                 part = rows.filter(mask)
                 if part.num_rows:
                     yield task, part
@@ -171,10 +170,14 @@ class _Share:
             shutil.rmtree(self._area, ignore_errors=True)
 
 
-def _masks(partitions: pa.Array, tasks: int) -> Sequence[pa.Array]:
+def _masks(partitions: pa.Array, tasks: int, shares: Sequence[Sequence[int]]) -> Sequence[pa.Array]:
     """For each task, which rows are its."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
+    if shares:
+        sets = [pa.array(share, partitions.type) for share in shares]
+        return [pc.is_in(partitions, value_set=each) for each in sets]
     whole = pc.multiply(pc.divide(partitions, tasks), tasks)
     task_of = pc.subtract(partitions, whole)
     return [pc.equal(task_of, task) for task in range(tasks)]

@@ -236,6 +236,16 @@ def test_unique_inboxes_leave_nothing_in_the_caches() -> None:
     assert len(router._prefixes) == 1
 
 
+def test_who_listens_to_some_acknowledgements_is_not_left_out() -> None:
+    router = make_router()
+    router.add_sink(b"$JS.ACK.>", lambda *args: None)
+    assert router.acks() is not None
+    _, wire = subscribe(router, b"$JS.ACK.*")
+    assert router.acks() is None, "not all of them have the same receivers"
+    assert router.publish(b"$JS.ACK.S", b"", b"", b"") == 2
+    assert len(wire.parts) == 1
+
+
 def test_acknowledgement_subjects_leave_nothing_in_the_caches() -> None:
     router = make_router()
     router.add_sink(b"$JS.ACK.>", lambda *args: None)

@@ -67,3 +67,26 @@ def test_a_pattern_that_is_alone_makes_one_node_until_somebody_walks_there() -> 
     trie.add_ends(nodes, b"e", leaves)
     assert [leaf.pattern for leaf in leaves] == [b"a.b.c.d.e"]
     assert list(trie.root.literals[b"a"].literals) == [b"b"]
+
+
+def test_a_last_star_is_found_without_the_nodes_below_and_gives_way_to_what_comes_there() -> None:
+    trie: Trie[str] = Trie()
+
+    def found(*tokens: bytes) -> list[bytes]:
+        leaves, nodes = trie.walk([*tokens])
+        trie.add_ends(nodes, tokens[-1], leaves)
+        return sorted(leaf.pattern for leaf in leaves)
+
+    for pattern in (b"a.x", b"a.b.*", b"a.c.*.*"):
+        trie.add(pattern, b"", "x")
+    above = trie.root.literals[b"a"]
+    assert found(b"a", b"b", b"c") == [b"a.b.*"]
+    assert found(b"a", b"c", b"d", b"e") == [b"a.c.*.*"]
+    assert found(b"a", b"c", b"d") == []
+    assert above.literals[b"b"].folded is not None, "nobody had to make the node of the star"
+    assert above.literals[b"c"].folded is None
+    assert found(b"a", b"b") == []
+    assert found(b"a", b"b", b"c", b"d") == []
+    assert above.literals[b"b"].folded is None, "there somebody walked"
+    trie.add(b"a.b.c", b"", "x")
+    assert found(b"a", b"b", b"c") == [b"a.b.*", b"a.b.c"]

@@ -195,7 +195,7 @@ class Router:
         """The receivers of every acknowledgement, if they are the same for all of them."""
         if self._acks is None:
             leaves, nodes = self._trie.walk([*_ACK_PREFIX.split(b".")[:-1], b""])
-            if not any(node.literals or node.star for node in nodes):
+            if not any(node.literals or node.star or node.folded for node in nodes):
                 leaves += [node.tail for node in nodes if node.tail is not None]
                 self._acks = self._join(leaves)
         return self._acks

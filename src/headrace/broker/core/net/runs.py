@@ -9,7 +9,7 @@ whoever listens cannot tell the difference.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....wire.frames import PUB, Frame
 from .output import COPY_BYTES_MAX, head_of, tail_of
@@ -30,7 +30,15 @@ COPIES_MAX: Final = 8 * 1024  # of one run for all receivers: then the turn is l
 _UNITS_PER_RECEIVER: Final = 2
 _COPIES_PER_UNIT: Final = 16
 _Share = tuple["Subscription", Sequence[bytes], int]
-"""Who gets which ends of frames, and how many bytes of messages that is."""
+"""Who gets which frames, by what differs in them, and how many bytes of messages that is."""
+
+
+class _Frames(NamedTuple):
+    """The frames of a run after the id: what stands in all of them before and behind what differs."""
+
+    before: bytes
+    parts: Sequence[bytes]
+    behind: bytes
 
 
 def with_runs(router: Router, frames: list[Frame]) -> list[Frame]:
@@ -91,24 +99,40 @@ def hand_over_run(router: Router, frames: list[Frame], skip_client: int) -> list
     lengths = [len(frame[4]) for frame in frames]
     if (headed and not all(blocks)) or max(lengths) > COPY_BYTES_MAX:
         return frames
-    shares = _shares(router, route, frames, skip_client, lengths)
+    each = _frames(frames, lengths, is_bare=not (headed or replies))
+    shares = _shares(router, route, frames, skip_client, lengths, each.parts)
     head = head_of(frames[0][1], blocks[0])
     written = []
-    for subscription, tails, _ in shares:
-        start = head + subscription.sid
-        block = start + start.join(tails)
+    for subscription, parts, _ in shares:
+        start = head + subscription.sid + each.before
+        block = start + (each.behind + start).join(parts) + each.behind
         if subscription.output.size + len(block) > subscription.output.room:
             return frames  # it reads too slowly: one of these messages is the one too many
         written.append(block)
-    for (subscription, tails, nbytes), block in zip(shares, written, strict=True):
+    for (subscription, parts, nbytes), block in zip(shares, written, strict=True):
         subscription.output.write(block)
         subscription.output.payload_bytes += nbytes
-        subscription.delivered += len(tails)
+        subscription.delivered += len(parts)
     return [] if shares else frames
 
 
+def _frames(frames: list[Frame], lengths: list[int], *, is_bare: bool) -> _Frames:
+    """What they have in common. ``is_bare``: they have no replies and no headers."""
+    if not is_bare:
+        return _Frames(b"", [tail_of(frame[2], frame[3], frame[4])[0] for frame in frames], b"")
+    if lengths.count(lengths[0]) == len(lengths):
+        return _Frames(b"%d\r\n" % lengths[0], [frame[4] for frame in frames], b"\r\n")
+    ends = [b"%d\r\n%b\r\n" % (n, f[4]) for n, f in zip(lengths, frames, strict=True)]
+    return _Frames(b"", ends, b"")
+
+
 def _shares(
-    router: Router, route: Route, frames: list[Frame], skip_client: int, lengths: list[int]
+    router: Router,
+    route: Route,
+    frames: list[Frame],
+    skip_client: int,
+    lengths: list[int],
+    parts: Sequence[bytes],
 ) -> list[_Share]:
     """Who gets what; nothing if that has to be looked at message by message.
 
@@ -122,36 +146,32 @@ def _shares(
             return []
     if any([member.closed or member.client_id == skip_client for member in members]):  # noqa: C419
         return []
-    if headed or any([frame[2] for frame in frames]):  # noqa: C419 - quicker as a list
-        tails = [tail_of(frame[2], frame[3], frame[4])[0] for frame in frames]
-    elif lengths.count(lengths[0]) == len(lengths):  # the same, without a call for each
-        line = b"%d\r\n" % lengths[0]
-        tails = [line + frame[4] + b"\r\n" for frame in frames]
-    else:
-        tails = [b"%d\r\n%b\r\n" % (n, f[4]) for n, f in zip(lengths, frames, strict=True)]
     sizes = [len(f[3]) + n for n, f in zip(lengths, frames, strict=True)] if headed else lengths
     total = sum(sizes)
-    shares: list[_Share] = [(subscription, tails, total) for subscription in plain]
+    shares: list[_Share] = [(subscription, parts, total) for subscription in plain]
     bits, groups = router.random_bits, route.groups
     if len(groups) == 1:
         (group,) = groups
         count = len(group)
-        shares += _split(group, [bits(32) % count for _ in frames], tails, sizes)
+        shares += _split(group, [bits(32) % count for _ in frames], parts, sizes)
         return shares
     picked = [[bits(32) % len(group) for group in groups] for _ in frames] if groups else ()
     for number, group in enumerate(groups):
-        shares += _split(group, [picks[number] for picks in picked], tails, sizes)
+        shares += _split(group, [picks[number] for picks in picked], parts, sizes)
     return shares
 
 
 def _split(
-    group: Sequence[Subscription], picks: list[int], tails: list[bytes], sizes: list[int]
+    group: Sequence[Subscription], picks: list[int], parts: Sequence[bytes], sizes: list[int]
 ) -> list[_Share]:
     """The members of a queue group with what was picked for each."""
-    chosen = list(dict.fromkeys(picks))
-    mine: dict[int, list[bytes]] = {pick: [] for pick in chosen}
-    nbytes = dict.fromkeys(chosen, 0)
-    for pick, tail, size in zip(picks, tails, sizes, strict=True):
-        mine[pick].append(tail)
+    mine: dict[int, list[bytes]] = {pick: [] for pick in dict.fromkeys(picks)}
+    for pick, part in zip(picks, parts, strict=True):
+        mine[pick].append(part)
+    size = sizes[0]
+    if sizes.count(size) == len(sizes):
+        return [(group[pick], own, size * len(own)) for pick, own in mine.items()]
+    nbytes = dict.fromkeys(mine, 0)
+    for pick, size in zip(picks, sizes, strict=True):
         nbytes[pick] += size
     return [(group[pick], own, nbytes[pick]) for pick, own in mine.items()]

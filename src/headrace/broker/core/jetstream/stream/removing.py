@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from .....errors import StoreError
 from .....subjects import SubjectFilter
 from ..tick.removals import SLICE, Limits, Purge
 
@@ -137,6 +139,27 @@ class Removing:
         """
         removal = self.store.purging(filter, below_seq)
         return self.carry_out(removal, is_patient=True)
+
+    def roll_up(self, subject: bytes, below_seq: int) -> Purge | None:
+        """Remove what a subject had before the message that was just stored; what still is to be waited for.
+
+        Mostly that is one message, as the one before rolled up, too: the index names it. A purge would look
+        for it in each segment.
+        """
+        with suppress(StoreError):  # of what cannot be read now, or removed, the purge sees the end
+            if self._is_rolled_up(subject, below_seq):
+                return None
+        return self.purge(SubjectFilter.of_stored(subject), below_seq)
+
+    def _is_rolled_up(self, subject: bytes, last_seq: int) -> bool:
+        """Remove the one message that a subject had before, if it had no more. Raises StoreError."""
+        state = self.store.subject(subject)
+        if state is None or state.last_seq != last_seq or state.count > 2:
+            return False
+        if state.count == 2:
+            self.remove([state.first_seq])
+            self._skip_below(self.store.first_seq)
+        return True
 
     def carry_out(
         self, removal: Removal, then: Then | None = None, *, is_patient: bool = False

@@ -193,9 +193,12 @@ class Staging:
         if arrival.message_id:
             stream.window.add(arrival.message_id, sequence, stream.context.clock.monotonic_ns())
         if arrival.rollup:
-            scope = SubjectFilter.of_stored(subject) if arrival.rollup == b"sub" else None
-            purge = stream.removing.purge(scope, below_seq=sequence)
-            if not purge.done:
+            removing = stream.removing
+            if arrival.rollup == b"sub":
+                purge = removing.roll_up(subject, sequence)
+            else:
+                purge = removing.purge(None, below_seq=sequence)
+            if purge is not None and not purge.done:
                 arrival.purge = purge
         self._limit.stored(subject)
         if not stream.retention.wanted(subject):
