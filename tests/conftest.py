@@ -54,7 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A developer's own NATS settings must not decide what a test sees.
     for name in [name for name in os.environ if name.startswith("NATS_")]:
         del os.environ[name]
-    os.environ |= java_start.environment(os.environ)
+    is_all = not config.getoption("markexpr")
+    os.environ |= java_start.environment(os.environ, interpreted=not is_all)
     os.environ["HEADRACE_NO_CACHE"] = "1"  # a developer's own cache is not filled by tests
 
 
