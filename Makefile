@@ -45,7 +45,8 @@ test: env $(SPARK_CLASSES)  ## every test but the slow ones (PYTEST_ARGS="tests/
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-all: env $(SPARK_CLASSES)  ## every test, also the slow ones, which `make test` leaves out
-	@$(BIN)/pytest $(ALL) -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@HEADRACE_GROUP_SEEDS=$${HEADRACE_GROUP_SEEDS:-250} HEADRACE_SPARK_SEEDS=$${HEADRACE_SPARK_SEEDS:-80} \
+		$(BIN)/pytest $(ALL) -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-seconds: env $(SPARK_CLASSES)  ## `make test`, and how long each file takes, into tests/seconds.txt and CONTRIBUTING.md
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder --junitxml=$(VENV)/tests.xml $(PYTEST_ARGS)

@@ -54,7 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A developer's own NATS settings must not decide what a test sees.
     for name in [name for name in os.environ if name.startswith("NATS_")]:
         del os.environ[name]
-    os.environ |= java_start.environment(os.environ)
+    is_all = not config.getoption("markexpr")
+    os.environ |= java_start.environment(os.environ, interpreted=not is_all)
     os.environ["HEADRACE_NO_CACHE"] = "1"  # a developer's own cache is not filled by tests
 
 
@@ -103,9 +104,30 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Sharing(config, log)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Each process that shares the tests looks for them from another place on: pytest compiles a file of
+    tests when it is first seen, which takes most of the looking, and they would all compile all of them."""
+    report = yield
+    worker = getattr(collector.config, "workerinput", None)
+    if worker is not None and isinstance(collector, pytest.Directory) and report.passed:
+        number = int(worker["workerid"].removeprefix("gw"))
+        report.result = suite_order.from_another(report.result, number, worker["workercount"])
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
     """Processes that share the tests begin the longest files first; a process alone keeps pytest's order."""
-    if hasattr(config, "workerinput"):
+    is_shared = hasattr(config, "workerinput")
+    if is_shared:
+        items.sort(key=lambda item: item.path)  # as if all had been found in one order
+    yield
+    if is_shared:
         items[:] = suite_order.in_order(items)
 
 
@@ -146,6 +168,7 @@ def _tracebacks_are_shown() -> Iterator[None]:
 async def no_leaks() -> AsyncIterator[None]:
     """Fail a test that leaves a task, a thread or an open descriptor behind."""
     gc.collect()
+    gc.freeze()  # what outlived the tests before this one is not searched through at its end
     files = _open_files() if sys.platform == "linux" else set()
     threads = {thread.ident for thread in threading.enumerate()}
     tasks = asyncio.all_tasks()

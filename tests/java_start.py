@@ -22,16 +22,19 @@ from peers import java_is_there
 __all__ = ["ARCHIVE", "environment"]
 
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
+# Of a query over some rows, most would be making code for it and compiling that. ``make test-all`` plays with
+# what Spark does by itself; so does the demo, always.
+INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 WITHIN_S = 600.0
 
 
-def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """What makes every Java of Spark start quickly, unless something is said already."""
+def environment(given: Mapping[str, str], *, interpreted: bool = True) -> dict[str, str]:
+    """What makes every Java of Spark quick to start and over some rows, unless something is said already."""
     # One that does not fit would be complained of.
     archive = f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable" if ARCHIVE.is_file() else ""
     wanted = {
-        "SPARK_SUBMIT_OPTS": QUICK + archive,
+        "SPARK_SUBMIT_OPTS": QUICK + archive + f" {INTERPRETED}" * interpreted,
         "SPARK_LAUNCHER_OPTS": QUICK,
     }
     return {name: value for name, value in wanted.items() if name not in given}

@@ -19,11 +19,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import java_start
 import peers
 from headrace import sync
 from waiting import until_here
 
 DEADLINE_S = 110
+AS_ITS_USERS = java_start.environment({}, interpreted=False)
+"""Here Spark runs the code that it makes of a query, as it does by itself; the other tests spare that."""
 CUT = 6_000
 BATCH = 4_000  # so that the cut is two micro-batches
 
@@ -38,7 +41,7 @@ def demo(directory: Path, *flags: str, **env: str) -> subprocess.CompletedProces
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
-        env={**os.environ, **env},
+        env={**os.environ, **AS_ITS_USERS, **env},
     )
 
 
@@ -50,6 +53,7 @@ def started(directory: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, **AS_ITS_USERS},
         start_new_session=True,
         # A suite run in a shell's background ignores Ctrl-C, and its children would, too.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),

@@ -56,7 +56,19 @@ async def curves(page: Any, count: int) -> None:
     await expect(page.locator(".plot canvas")).to_have_count(count, timeout=30_000)
 
 
-@BOTH
+@pytest.mark.parametrize(
+    "server",
+    [
+        "headrace",
+        pytest.param(
+            "nats-server",
+            marks=pytest.mark.slow(
+                "tests/console/test_browser.py::test_streams_and_consumers_are_acted_on"
+            ),
+        ),
+    ],
+    indirect=True,
+)
 async def test_every_page_shows_its_texts_as_text(shown: World, page: Any) -> None:
     pages = [
         ("overview", "Overview", "ORDERS"),

@@ -36,6 +36,9 @@ STARTED = {
     "django as ASGI": ["uvicorn", "django_shop:asgi", "--port"],
 }
 ORDER = {"customer": "eve", "item": "plums"}
+ELSEWHERE = pytest.param("nats-server", marks=pytest.mark.slow("tests/examples/test_web.py"))
+ON_OURS = pytest.mark.parametrize("reference_server", ["headrace", ELSEWHERE], indirect=True)
+"""For what a framework decides, whatever the server. One of them has its orders stored on either."""
 WITHIN_S = 60.0  # generous: processes start on a busy machine
 
 pytestmark = pytest.mark.peer
@@ -138,7 +141,23 @@ async def running(name: str, url: str, directory: Path) -> AsyncIterator[App]:
         assert complaint not in said, said
 
 
-@pytest.mark.parametrize("name", STARTED)
+@pytest.mark.parametrize(
+    ("reference_server", "name"),
+    [
+        *[("headrace", name) for name in STARTED],
+        ("nats-server", "fastapi"),
+        *[
+            pytest.param(
+                "nats-server",
+                name,
+                marks=pytest.mark.slow("tests/examples/test_web.py"),
+            )
+            for name in STARTED
+            if name != "fastapi"
+        ],
+    ],
+    indirect=["reference_server"],
+)
 async def test_an_application_stores_each_order_once_and_says_when_the_server_is_away(
     name: str, js: JetStream, proxy: chaos.ChaosProxy, tmp_path: Path
 ) -> None:
@@ -176,6 +195,7 @@ async def test_an_application_stores_each_order_once_and_says_when_the_server_is
         assert json.loads((await stream.get_message(2)).payload) == ORDER
 
 
+@ON_OURS
 @pytest.mark.parametrize("name", ["flask", "django", "django as ASGI"])
 async def test_async_views_share_the_connection_of_their_process(
     name: str, js: JetStream, proxy: chaos.ChaosProxy, tmp_path: Path
@@ -187,6 +207,7 @@ async def test_async_views_share_the_connection_of_their_process(
         assert proxy.accepted <= 2  # as many as there are processes
 
 
+@ON_OURS
 async def test_an_application_ends_on_sigterm_while_the_server_is_away(
     js: JetStream, proxy: chaos.ChaosProxy, tmp_path: Path
 ) -> None:
@@ -195,6 +216,7 @@ async def test_an_application_ends_on_sigterm_while_the_server_is_away(
         await proxy.go_away()
 
 
+@ON_OURS
 @pytest.mark.parametrize("comes", [True, False])
 async def test_an_application_starts_before_its_server(
     comes: bool, js: JetStream, proxy: chaos.ChaosProxy, tmp_path: Path

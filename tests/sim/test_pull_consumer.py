@@ -324,17 +324,15 @@ class PullConsumerOnDisk(PullConsumer):
         return FileStorage("/store", fs=self.disk, threaded=False)
 
 
-# 22,000 steps with the profile of CI, where a life is seldom cut short; `make soak` has no end of them.
+# 9,000 steps with the profile of CI, where a life is seldom cut short; `make soak` has no end of them.
 IN_CI = settings.get_current_profile_name() == "ci"
 TestPullConsumer = PullConsumer.TestCase
 TestPullConsumer.settings = (
-    settings(max_examples=221, stateful_step_count=100)
+    settings(max_examples=91, stateful_step_count=100)
     if IN_CI
     else settings(stateful_step_count=60)
 )
 TestPullConsumerOnDisk = PullConsumerOnDisk.TestCase
 TestPullConsumerOnDisk.settings = (
-    settings(max_examples=226, stateful_step_count=50)
-    if IN_CI
-    else settings(stateful_step_count=40)
+    settings(max_examples=91, stateful_step_count=50) if IN_CI else settings(stateful_step_count=40)
 )

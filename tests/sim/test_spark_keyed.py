@@ -17,7 +17,7 @@ from sim.spark.sabotage import KEYED_SABOTAGES
 
 pytest.importorskip("pyspark")
 
-SEEDS = int(os.environ.get("HEADRACE_SPARK_SEEDS", "50"))
+SEEDS = int(os.environ.get("HEADRACE_SPARK_SEEDS", "25"))
 FIRST = int(os.environ.get("HEADRACE_SPARK_SEED", "0"))
 COVERED_FROM = 50
 FOUND_OUT_BY = 60  # seeds, at the latest

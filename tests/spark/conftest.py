@@ -10,16 +10,19 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import peers
+import prefork
 from headrace.api.times import parse_time
 from headrace.message import StoredMessage
 from headrace.pipeline.session.opening.quick_path import FOLDER as QUICK_PATH
 from headrace.pipeline.session.session import FAST_LOCAL_CHECKPOINT
+from headrace.pipeline.session.shield import DAEMON
 from headrace.schemas.registry import SchemaRegistry
 from headrace.spark.links.control import Control
 from headrace.spark.links.link import Link
@@ -174,14 +177,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     home = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as environment:
+    with (
+        ExitStack() as stack,
+        warnings.catch_warnings(),
+        pytest.MonkeyPatch.context() as environment,
+    ):
         warnings.simplefilter("ignore")
         from pyspark.sql import SparkSession
 
         # As the demo and the pipelines do; Connect and Declarative Pipelines have Spark's own way.
         builder = SparkSession.builder
         # Java's workers find PySpark compiled, as those of a pipeline do: each of them would compile it anew.
+        environment.setenv("PYTHONPATH", prefork.FOLDER, prepend=os.pathsep)
         environment.setenv("PYTHONPATH", QUICK_PATH, prepend=os.pathsep)
+        environment.setenv(prefork.PLACE, stack.enter_context(prefork.serving(os.environ)))
         for key, value in FAST_LOCAL_CHECKPOINT.items():
             builder = builder.config(key, value)
         session = (
@@ -194,6 +203,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.warehouse.dir", str(home / "warehouse"))
             .config("spark.log.level", "OFF")
+            # Each worker finds what it would import in the process that it is forked off, as in a pipeline.
+            .config("spark.python.daemon.module", DAEMON)
             .getOrCreate()
         )
         environment.undo()
