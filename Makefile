@@ -46,6 +46,7 @@ test: env $(SPARK_CLASSES)  ## every test but the slow ones (PYTEST_ARGS="tests/
 
 test-all: env $(SPARK_CLASSES)  ## every test, also the slow ones, which `make test` leaves out
 	@HEADRACE_GROUP_SEEDS=$${HEADRACE_GROUP_SEEDS:-250} HEADRACE_SPARK_SEEDS=$${HEADRACE_SPARK_SEEDS:-80} \
+		HEADRACE_PULL_LIVES=$${HEADRACE_PULL_LIVES:-221} \
 		$(BIN)/pytest $(ALL) -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-seconds: env $(SPARK_CLASSES)  ## `make test`, and how long each file takes, into tests/seconds.txt and CONTRIBUTING.md

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from hypothesis import settings
@@ -324,15 +325,19 @@ class PullConsumerOnDisk(PullConsumer):
         return FileStorage("/store", fs=self.disk, threaded=False)
 
 
-# 9,000 steps with the profile of CI, where a life is seldom cut short; `make soak` has no end of them.
+# 9,000 steps with the profile of CI, where a life is seldom cut short; `make test-all` plays 22,000, and
+# `make soak` has no end of them.
+LIVES = int(os.environ.get("HEADRACE_PULL_LIVES", "91"))
 IN_CI = settings.get_current_profile_name() == "ci"
 TestPullConsumer = PullConsumer.TestCase
 TestPullConsumer.settings = (
-    settings(max_examples=91, stateful_step_count=100)
+    settings(max_examples=LIVES, stateful_step_count=100)
     if IN_CI
     else settings(stateful_step_count=60)
 )
 TestPullConsumerOnDisk = PullConsumerOnDisk.TestCase
 TestPullConsumerOnDisk.settings = (
-    settings(max_examples=91, stateful_step_count=50) if IN_CI else settings(stateful_step_count=40)
+    settings(max_examples=LIVES, stateful_step_count=50)
+    if IN_CI
+    else settings(stateful_step_count=40)
 )
