@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import peers
 from headrace.client import connect
 
-STREAMS = 5
-EACH = 12
+STREAMS = 8
+EACH = 40
 
 
 async def test_what_was_acknowledged_is_there_after_a_kill_with_the_log_in_use(
@@ -23,8 +24,8 @@ async def test_what_was_acknowledged_is_there_after_a_kill_with_the_log_in_use(
                 await js.create_stream(name=f"S{number}", subjects=[f"s{number}.>"])
             consumer = await js.create_consumer("S0", name="C")
             for turn in range(EACH):
-                for number in range(STREAMS):
-                    await js.publish(f"s{number}.x", b"%d" % turn)
+                publishing = [js.publish(f"s{n}.x", b"%d" % turn) for n in range(STREAMS)]
+                await asyncio.gather(*publishing)
             for message in await consumer.fetch(EACH // 2, max_wait=10):
                 await message.ack_sync()
                 acked.append(message.metadata.stream_seq)

@@ -43,7 +43,8 @@ class LogShape(NamedTuple):
         first_bytes: how large they are made.
         after: it is made after so many commits that it would have taken, or at once where there was one.
         batch_bytes: a commit with more goes to its files alone.
-        each_bytes: and so does one that has more for each of its files, on average.
+        each_bytes: and so does one that has more for each of its files, on average,
+        files_min: or fewer files.
     """
 
     file_bytes: int = 16 << 20
@@ -51,9 +52,11 @@ class LogShape(NamedTuple):
     after: int = 8
     batch_bytes: int = 4 << 20
     each_bytes: int = 64 << 10
+    files_min: int = 1
 
 
-LOG_SHAPE: Final = LogShape()
+LOG_SHAPE: Final = LogShape(batch_bytes=1 << 20, each_bytes=512, files_min=3)
+"""What a store has: syncing one or two files, or files that get much, takes no longer than syncing a log."""
 
 
 class CommitLog:
@@ -208,7 +211,7 @@ class CommitLog:
     def fits(self, nbytes: int, files: int) -> bool:
         """Whether it takes so many bytes for so many files."""
         most = min(self.shape.batch_bytes, self.shape.each_bytes * files)
-        return nbytes <= most
+        return files >= self.shape.files_min and nbytes <= most
 
     def write(self, shares: Sequence[Share], journal: Share | None) -> bool:
         """Put a batch on disk: return once it is there.
