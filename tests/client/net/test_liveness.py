@@ -220,7 +220,8 @@ async def test_a_server_process_that_is_stopped_is_noticed_and_found_again(
     reference_server: peers.ServerProcess,
 ) -> None:
     process = reference_server.process
-    async with connect(reference_server.url, **OPTIONS) as connection:
+    options = {**OPTIONS, "connect_timeout": 2.0}  # a process on a busy machine takes its time
+    async with connect(reference_server.url, **options) as connection:
         js = connection.jetstream(timeout=SOON_S)
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
