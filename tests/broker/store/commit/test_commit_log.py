@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from broker.store.logged_store import BIG, LOGS, SHAPE, Store, without_unsynced
@@ -157,6 +159,29 @@ def test_a_disk_without_room_for_the_log_goes_on_without_and_gets_one_later() ->
     store.publish(60)
     assert store.used() > 0
     assert store.storage.failed is None
+
+
+@pytest.mark.parametrize("what", ["mkdir", "rename"])
+def test_a_store_in_which_nothing_may_be_made_goes_on_without_the_log(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store()
+    fs = store.fs
+    true = getattr(fs, what)
+
+    def refuse(*paths: str) -> None:
+        if any("commit-log" in path or "format" in path for path in paths):
+            raise PermissionError(errno.EACCES, "Permission denied", paths[0])
+        true(*paths)
+
+    monkeypatch.setattr(fs, what, refuse)
+    store.publish(6)
+    assert store.used() == 0
+    assert store.storage.failed is None
+    assert b"format 1" in fs.content("/s/format")
+    monkeypatch.undo()
+    store.publish(60)
+    assert store.used() > 0
 
 
 def test_a_disk_that_has_no_room_to_write_over_what_is_there_takes_the_commit_all_the_same() -> (

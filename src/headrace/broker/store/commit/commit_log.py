@@ -13,6 +13,7 @@ Only what is appended goes this way. A commit that makes, cuts, renames or remov
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
@@ -32,6 +33,7 @@ from ..io.syncing import TOGETHER_MAX, Syncing
 LOG_DIRECTORY: Final = "commit-log"
 LOG_FILES: Final = ("0.log", "1.log")
 _ZEROS: Final = bytes(512 * 1024)  # written in one step, some milliseconds
+_REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _LATER: Final = 16  # times as many commits until a log is tried again for which there was no room
 
 
@@ -96,6 +98,7 @@ class CommitLog:
         self._new_salt = new_salt
         self._say = say
         self._sync_journal, self._put_mark = sync_journal, put_mark
+        self._is_said = False
         self._handles: list[int] = []
         self._sizes = [0, 0]
         self._seen = shape.after if was_in_use else 0
@@ -123,7 +126,10 @@ class CommitLog:
         return True
 
     def make(self) -> bool:
-        """One step of making it; whether there is more. Where there is no room, it is tried again later."""
+        """One step of making it; whether there is more.
+
+        Where there is no room, or nothing may be made in the store's directory, it is tried again later.
+        """
         if self._making is None:
             return False
         try:
@@ -139,9 +145,10 @@ class CommitLog:
             self._close_files()
             if isinstance(error, FileNotFoundError):
                 raise StoreFailedError(f"{self.root} was removed while in use") from error
-            if not is_full(error):
+            if not is_full(error) and error.errno not in _REFUSED:
                 raise
-            self._remove_files()
+            if self._is_said:
+                self._remove_files()
             return False
         return True
 
@@ -150,6 +157,7 @@ class CommitLog:
         if fs.kind(self._directory) not in ("", "directory") or any(map(fs.kind, self._paths)):
             return  # somebody else's, which stays: see ``recovery/replay.py``
         self._say(has_log=True)
+        self._is_said = True
         if not fs.exists(self._directory):
             fs.mkdir(self._directory)
             fs.fsync_dir(self.root)
@@ -195,6 +203,7 @@ class CommitLog:
         if fs.exists(self._directory):
             fs.fsync_dir(self._directory)
         self._say(has_log=False)
+        self._is_said = False
 
     def _close_files(self) -> None:
         while self._handles:

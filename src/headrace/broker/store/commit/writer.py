@@ -108,15 +108,18 @@ class Writer:
                     doing = f"creating {directory}"
                     self._segments.make_directory(directory, attempt)
             shares: list[Share] = []
-            for path, writes in _by_path(group).items():
+            files = _by_path(group)
+            is_for_log = self._is_for_log(group, len(files))
+            for path, writes in files.items():
                 doing = f"writing {path}"
                 data = self._segments.write(path, writes, attempt)
-                shares.append(Share(path, writes[0].salt, writes[0].offset, b"", data))
+                if is_for_log:
+                    shares.append(Share(path, writes[0].salt, writes[0].offset, b"", data))
             metas = [work.meta for work in group if work.meta is not None]
             doing = "writing to the commit log"
-            logged = self._is_for_log(group, shares) and self._log(group, shares, metas)
+            logged = is_for_log and self._log(group, shares, metas)
             if not logged:
-                doing = "syncing"
+                doing = "writing the metadata journal"
                 self._sync_directly(group, metas, attempt)
         except OSError as error:
             if is_full(error):
@@ -127,8 +130,8 @@ class Writer:
             self.log.wants_tidying = False
             self._submit(lambda _: self.log is not None and self.log.tidy())
 
-    def _is_for_log(self, group: list[Work], shares: list[Share]) -> bool:
-        """Whether the commit log takes a group: nothing but bytes appended to files, and not too many."""
+    def _is_for_log(self, group: list[Work], files: int) -> bool:
+        """Whether the commit log takes a group, if it is not too much: only bytes appended to files."""
         if self.log is None:
             return False
         has_entries = False
@@ -139,13 +142,13 @@ class Writer:
                 if write.header is not None or write.truncate:
                     return False
             has_entries = has_entries or bool(work.meta is not None and work.meta.entries)
-        files = len(shares) + has_entries
-        if not files or not self.log.fits(sum([len(share.data) for share in shares]), files):
-            return False
-        if not self.log.is_ready and self._submit is not None and self.log.is_due():
-            log = self.log
+        return files + has_entries >= self.log.shape.files_min
+
+    def _is_log_ready(self, log: CommitLog) -> bool:
+        """Whether the log is there; if it is due, that is begun."""
+        if not log.is_ready and self._submit is not None and log.is_due():
             self._submit(lambda _: log.make())
-        return self.log.is_ready
+        return log.is_ready
 
     def _log(self, group: list[Work], shares: list[Share], metas: list[MetaChange]) -> bool:
         """Sync a group by the commit log, and then write its metadata; False if the log cannot take it.
@@ -154,6 +157,10 @@ class Writer:
         """
         log = self.log
         assert log is not None
+        has_entries = any(meta.entries for meta in metas)
+        nbytes = sum([len(share.data) for share in shares])
+        if not log.fits(nbytes, len(shares) + has_entries) or not self._is_log_ready(log):
+            return False
         self._check_in_place([share.path for share in shares])
         marks = {path: mark for work in group for path, mark in work.marks}
         root = len(log.root) + 1
@@ -162,7 +169,7 @@ class Writer:
             for path, salt, offset, _, data in shares
         ]
         prepared = journal = None
-        if any(meta.entries for meta in metas):
+        if has_entries:
             prepared = self._meta.prepare(metas)
             if prepared is None:
                 return False
