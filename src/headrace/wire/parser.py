@@ -7,9 +7,9 @@ One loop goes over a chunk. A message line in its usual form (upper-case verb, s
 place. Anything else, and every error, goes through ``_read_line``, which accepts what nats-server accepts:
 verbs in any case, tabs and several spaces, ``\\n`` for ``\\r\\n`` after a line (not after a payload).
 Messages that repeat the shape of the previous one are read by an expression made for that shape (see
-``repeats``), and those that differ from it only in size by another (``varied``). Bytes of an incomplete frame
-are kept, with the size at which another attempt is worthwhile. So a payload that arrives in many chunks is
-copied once and not parsed repeatedly.
+``repeats``), and those that differ from it only in size by another (``varied``); SUB lines behind one another
+by a third (``subscribing``). Bytes of an incomplete frame are kept, with the size at which another attempt is
+worthwhile. So a payload that arrives in many chunks is copied once and not parsed repeatedly.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..errors import LimitExceededError, ProtocolError
 from ..limits import CONTROL_LINE_BYTES_MAX, PAYLOAD_BYTES_MAX
 from .frames import BAD, CONNECT, ERR, INFO, MSG, OK, PING, PONG, PUB, SUB, UNSUB, Frame
 from .repeats import REPEATED_PAYLOAD_BYTES_MAX, read_repeats, repeat_pattern
+from .subscribing import SUB_START, sub_pattern
 from .varied import RUN_MIN, read_varied, varied_pattern
 
 _FROM_SERVER_LINE_BYTES_MAX: Final = 64 * 1024  # INFO lists the servers of a cluster
@@ -220,7 +221,14 @@ class Parser:
             if after < 0:
                 return pos
             pos = after
+            if buf.startswith(SUB_START, pos) and frames[-1][0] == SUB:
+                pos = self._read_subs(buf, pos, frames)
         return pos
+
+    def _read_subs(self, buf: bytes, pos: int, frames: list[Frame]) -> int:
+        """Read the SUB lines at ``pos``; return where they end."""
+        token_max = self.max_control_line // 4
+        return read_repeats(sub_pattern(token_max), buf, pos, 0, frames) if token_max else pos
 
     def _read_repeats(
         self,
