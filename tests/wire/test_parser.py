@@ -308,6 +308,27 @@ def test_frames_come_back_whole_split_and_byte_by_byte(
         assert parser.message_bytes == message_bytes(frames)
 
 
+@given(
+    frames=st.lists(CLIENT_FRAMES | st.just((PUB, b"a", b"", b"", b"x" * 3000)), max_size=30),
+    cuts=CUTS,
+    most=st.integers(1, 9),
+)
+def test_what_is_left_to_the_next_call_comes_by_it(
+    frames: list[Frame], cuts: list[int], most: int
+) -> None:
+    parser = Parser.for_server()
+    parser.frames_max = most
+    found: list[Frame] = []
+    for chunk in cut(encoded(frames), cuts):
+        found += parser.feed(chunk)
+        while parser.is_behind:
+            more = parser.feed(b"")
+            assert more or not parser.is_behind
+            found += more
+    assert found == frames
+    assert parser.held_bytes == 0
+
+
 def message_bytes(frames: Sequence[Any]) -> int:
     """Of header blocks and payloads."""
     return sum(len(f[-2]) + len(f[-1]) for f in frames if f[0] in (PUB, MSG))

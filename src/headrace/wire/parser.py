@@ -15,6 +15,7 @@ worthwhile. So a payload that arrives in many chunks is copied once and not pars
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any, Final, NamedTuple
 
 from ..errors import LimitExceededError, ProtocolError
@@ -31,6 +32,7 @@ _SIZE_DIGITS_MAX: Final = 9  # as nats-server
 _SIZES_BYTES_MAX: Final = 2 * (_SIZE_DIGITS_MAX + 1) + 2  # in a line with headers, and a line end
 _SIZES_MAX: Final = 16_384  # beyond this size the tables are cleared
 _SNIPPET_BYTES: Final = 64
+_APART_BYTES_MIN: Final = 1024  # where so much of a frame is missing, it is completed by itself
 _SHAPES_MAX: Final = 32  # for so many a parser has expressions; others take the general way
 
 _MESSAGES: Final = frozenset((PUB, MSG))
@@ -82,17 +84,21 @@ class Parser:
             calls, as a client does after INFO.
         max_control_line: the longest line accepted, in bytes, without its verb and line end.
         message_bytes: header blocks and payloads of all messages read so far.
+        frames_max: after so many frames a call may leave the others to the next one, which may have no
+            data of its own. Then ``is_behind`` is true.
     """
 
     __slots__ = (
-        "_deaf", "_held", "_messages", "_needed", "_patterns", "_verbs", "max_control_line", "max_payload",
-        "message_bytes",
+        "_deaf", "_held", "_messages", "_needed", "_patterns", "_verbs", "frames_max", "is_behind",
+        "max_control_line", "max_payload", "message_bytes",
     )  # fmt: skip
 
     def __init__(self, verbs: tuple[_Verb, ...], max_payload: int, max_control_line: int) -> None:
         self.max_payload = max_payload
         self.max_control_line = max_control_line
         self.message_bytes = 0
+        self.frames_max = sys.maxsize
+        self.is_behind = False
         self._verbs = verbs
         self._messages = {verb.stem.rstrip(): verb for verb in verbs if verb.op in _MESSAGES}
         self._held = bytearray()
@@ -129,6 +135,7 @@ class Parser:
         """The bytes of an incomplete frame, which the parser forgets: its owner reads on and feeds them."""
         held = bytes(self._held)
         self._held.clear()
+        self.is_behind = False
         return held
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
@@ -136,24 +143,31 @@ class Parser:
         frames: list[Frame] = []
         if self._deaf:
             return frames
-        held = self._held
-        if held:
-            held += data
-            if len(held) < self._needed:
-                return frames
-            buf = bytes(held)
-            held.clear()
-        else:
-            buf = bytes(data)  # no copy when it is bytes already
+        held, missing = self._held, self._needed - len(self._held)
         try:
-            end = self._scan(buf, frames)
+            if held and _APART_BYTES_MIN <= missing <= len(data):
+                # A large payload is completed alone, so that what follows is not copied with it.
+                data = memoryview(data)
+                self._read(bytes(b"".join((held, data[:missing]))), frames)
+                data = data[missing:]
+            if not held:
+                self._read(bytes(data), frames)  # no copy when it is bytes already
+                return frames
+            held += data
+            if len(held) >= self._needed:
+                self._read(bytes(held), frames)
         except ProtocolError as error:
             self._deaf = True
             frames.append((BAD, error))
-            return frames
-        if end < len(buf):
-            held += buf[end:] if end else buf
         return frames
+
+    def _read(self, buf: bytes, frames: list[Frame]) -> None:
+        """Append the complete frames of ``buf``, and hold the incomplete rest."""
+        self._held.clear()
+        self.is_behind = False
+        end = self._scan(buf, frames)
+        if end < len(buf):
+            self._held += memoryview(buf)[end:] if end else buf
 
     def _scan(self, buf: bytes, frames: list[Frame]) -> int:
         """Append the complete frames of ``buf``; return where the incomplete rest starts."""
@@ -164,7 +178,11 @@ class Parser:
         last_size = last_header_size = b""  # as written, of the previous message
         alike: tuple[_Verb, int] | None = None  # the kind of the previous message without headers
         varied = True  # whether runs of messages of any size are looked for
+        most = self.frames_max
         while pos < end:
+            if len(frames) >= most:
+                self.is_behind, self._needed = True, 0
+                return pos
             eol = find(b"\n", pos)
             if eol < 0:
                 self._check_start(buf, pos)

@@ -86,8 +86,8 @@ class Session:
         self._last_words: list[bytes] = []  # of one that is closed
         self._keepalive = KeepAlive(self, hub)
         self._login = Login(self, hub)
-        self._budget = hub.budget
-        self._input = SessionInput(hub.budget, self._handle_piece, self._handle_frames)
+        self._budget = budget = hub.budget
+        self._input = SessionInput(budget, self._parser, self._handle_piece, self._handle_frames)
         if not self.state.is_in:
             self._keepalive.await_login()
             return

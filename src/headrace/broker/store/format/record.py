@@ -59,6 +59,7 @@ _FLAGS_AT: Final = 7
 _PLAIN: Final = MARK | MESSAGE << 16
 _HEADED: Final = _PLAIN | FLAG_HEADERS << 24
 
+_COPIED_MAX: Final = 2048  # a larger payload is copied only once, which costs a call more
 _RANGES_PER_RECORD: Final = 32_768
 
 
@@ -83,9 +84,13 @@ def encode_message(
     if headers:
         size += 4 + len(headers)
         head = _pack_head(size, _HEADED, sequence, timestamp_ns, length)
-        body = b"".join((head, _pack_u32(len(headers)), subject, headers, payload))
+        start = b"".join((head, _pack_u32(len(headers)), subject, headers))
     else:
-        body = _pack_head(size, _PLAIN, sequence, timestamp_ns, length) + subject + payload
+        start = _pack_head(size, _PLAIN, sequence, timestamp_ns, length) + subject
+    if len(payload) > _COPIED_MAX:
+        crc = crc32(payload, crc32(start, salt))
+        return b"".join((start, payload, _pack_u32(crc)))
+    body = start + payload
     return body + _pack_u32(crc32(body, salt))
 
 
