@@ -32,7 +32,7 @@ _SIZE_DIGITS_MAX: Final = 9  # as nats-server
 _SIZES_BYTES_MAX: Final = 2 * (_SIZE_DIGITS_MAX + 1) + 2  # in a line with headers, and a line end
 _SIZES_MAX: Final = 16_384  # beyond this size the tables are cleared
 _SNIPPET_BYTES: Final = 64
-_APART_BYTES_MIN: Final = 1024  # where so much of a frame is missing, it is completed by itself
+_APART_BYTES_MIN: Final = 32 * 1024  # of so many, those that complete a frame are read apart
 _SHAPES_MAX: Final = 32  # for so many a parser has expressions; others take the general way
 
 _MESSAGES: Final = frozenset((PUB, MSG))
@@ -143,35 +143,44 @@ class Parser:
         frames: list[Frame] = []
         if self._deaf:
             return frames
-        held, missing = self._held, self._needed - len(self._held)
+        buf, at = bytes(data), 0  # no copy when it is bytes already
         try:
-            if held and _APART_BYTES_MIN <= missing <= len(data):
-                # A large payload is completed alone, so that what follows is not copied with it.
-                data = memoryview(data)
-                self._read(bytes(b"".join((held, data[:missing]))), frames)
-                data = data[missing:]
-            if not held:
-                self._read(bytes(data), frames)  # no copy when it is bytes already
+            while self._held and len(buf) - at >= _APART_BYTES_MIN and not self.is_behind:
+                at = self._complete(buf, at, frames)
+            if not self._held:
+                self._read(buf, at, frames)
                 return frames
-            held += data
-            if len(held) >= self._needed:
-                self._read(bytes(held), frames)
+            self._held += buf[at:]
+            if len(self._held) >= self._needed:
+                self._read(bytes(self._held), 0, frames)
         except ProtocolError as error:
             self._deaf = True
             frames.append((BAD, error))
         return frames
 
-    def _read(self, buf: bytes, frames: list[Frame]) -> None:
-        """Append the complete frames of ``buf``, and hold the incomplete rest."""
+    def _complete(self, buf: bytes, at: int, frames: list[Frame]) -> int:
+        """Bring the incomplete frame forward by as much of ``buf[at:]`` as is its; return where that ends.
+
+        It is read apart from what follows, so that this need not be copied with it.
+        """
+        missing = self._needed - len(self._held)
+        stop = at + missing if missing > 1 else buf.find(b"\n", at) + 1 or len(buf)
+        self._held += buf[at:stop]
+        if len(self._held) >= self._needed:
+            self._read(bytes(self._held), 0, frames)
+        return min(stop, len(buf))
+
+    def _read(self, buf: bytes, start: int, frames: list[Frame]) -> None:
+        """Append the complete frames of ``buf[start:]``, and hold the incomplete rest."""
         self._held.clear()
         self.is_behind = False
-        end = self._scan(buf, frames)
+        end = self._scan(buf, start, frames)
         if end < len(buf):
-            self._held += memoryview(buf)[end:] if end else buf
+            self._held += memoryview(buf)[end:]
 
-    def _scan(self, buf: bytes, frames: list[Frame]) -> int:
-        """Append the complete frames of ``buf``; return where the incomplete rest starts."""
-        pos, end = 0, len(buf)
+    def _scan(self, buf: bytes, pos: int, frames: list[Frame]) -> int:
+        """Append the complete frames of ``buf[pos:]``; return where the incomplete rest starts."""
+        end = len(buf)
         find, append = buf.find, frames.append
         verb_of, size_of, header_size_of = self._messages.get, _total_sizes.get, _header_sizes.get
         max_payload, max_line = self.max_payload, self.max_control_line
