@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from itertools import compress
+from itertools import accumulate, compress
 from typing import Any
 
 import msgspec
@@ -204,6 +204,15 @@ class Segment(msgspec.Struct, eq=False):
         """Whether a position has not been removed from the interior."""
         alive = self.alive
         return alive is None or position >= len(alive) or bool(alive[position])
+
+    def extend(self, offset: int, sizes: list[int], sids: list[int], stamps: list[int]) -> int:
+        """Add messages whose records lie from an offset on; returns where they end."""
+        *offsets, end = accumulate(sizes, initial=offset)
+        self.offsets.extend(offsets)
+        self.sizes.extend(sizes)
+        self.sids.extend(sids)
+        self.stamps.extend(stamps)
+        return end
 
     def cut(self, length: int) -> None:
         """Forget positions from ``length`` on; none of them counts as live any more."""
