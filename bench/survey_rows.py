@@ -432,6 +432,6 @@ ROWS: dict[str, Row] = {
     "payloads of 1 KiB": partial(windowed, 1_024, 1, 150_000),
     "payloads of 16 KiB": partial(windowed, 16_384, 1, 20_000),
     "atomic batches of 500": partial(atomic, 500, 100_000),
-    "expecting the last sequence": partial(expecting_last, 50_000, 1_000),
+    "expecting the last sequence": partial(expecting_last, 50_000, 4_000),
     "memory after deleting streams": partial(left_behind, 20, 50_000),
 }
