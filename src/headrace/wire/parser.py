@@ -32,7 +32,7 @@ _SIZE_DIGITS_MAX: Final = 9  # as nats-server
 _SIZES_BYTES_MAX: Final = 2 * (_SIZE_DIGITS_MAX + 1) + 2  # in a line with headers, and a line end
 _SIZES_MAX: Final = 16_384  # beyond this size the tables are cleared
 _SNIPPET_BYTES: Final = 64
-_APART_BYTES_MIN: Final = 32 * 1024  # of so many, those that complete a frame are read apart
+_APART_BYTES_MIN: Final = 96 * 1024  # of so many, those that complete a frame are read apart
 _SHAPES_MAX: Final = 32  # for so many a parser has expressions; others take the general way
 
 _MESSAGES: Final = frozenset((PUB, MSG))
