@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 import peers
-from browser import chromium, page
+from browser import _function_scoped_runner, _opened, _shown, chromium, page
 from console_world import ATTACK, SUBJECT_ATTACK, World, bury, fill, kill_a_job, tell_a_pipeline
 from headrace.client import JetStream, connect
 from headrace.console import ConsoleServer, Settings
@@ -22,7 +22,7 @@ from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
 
-__all__ = ["chromium", "page"]
+__all__ = ["_function_scoped_runner", "_opened", "_shown", "chromium", "page"]
 
 
 @pytest.fixture(scope="session", params=["headrace", "nats-server"])

@@ -107,6 +107,7 @@ async def test_every_page_shows_its_texts_as_text(shown: World, page: Any) -> No
 @OURS
 async def test_an_address_is_followed_as_soon_as_there_is_a_page(shown: World, page: Any) -> None:
     # It changes after the first render and before anybody listens, which is told by nothing.
+    page.spoilt = True
     await page.add_init_script(
         """const listen = window.addEventListener;
         window.addEventListener = function (name, ...rest) {
