@@ -125,7 +125,7 @@ async def test_axe_finds_nothing_on_any_page_and_each_has_a_title_of_its_own(
     check(page)
 
 
-async def test_the_address_of_a_view_shows_it_again(shown: World, page: Any) -> None:
+async def the_address_of_a_view_shows_it_again(page: Any) -> None:
     await go(page, "streams", "Streams")
     await page.get_by_label("streams of buckets, too").check()
     await page.get_by_label("Filter streams").fill("KV_CONF")
@@ -146,7 +146,14 @@ async def test_the_address_of_a_view_shows_it_again(shown: World, page: Any) -> 
     check(page)
 
 
-async def test_a_search_and_a_place_are_in_the_address(shown: World, page: Any) -> None:
+async def test_an_address_shows_a_view_a_search_and_a_place_again(shown: World, page: Any) -> None:
+    await the_address_of_a_view_shows_it_again(page)
+    await page.goto(shown.console.url)
+    await page.locator("main h2", has_text="Overview").wait_for()
+    await a_search_and_a_place_are_in_the_address(page)
+
+
+async def a_search_and_a_place_are_in_the_address(page: Any) -> None:
     await go(page, "streams/ORDERS/messages", "messages")
     await page.get_by_label("From a sequence or a time").fill("12")
     await page.get_by_role("button", name="Show").click()
