@@ -18,8 +18,8 @@ from ...ports.bus import Bus, Origin, Randomness, Sink, Timers
 from ...ports.storage import Storage
 from ..api.consumer_info import consumer_info
 from ..api.consumers import ConsumersApi
-from ..api.direct_get import DirectGet
-from ..api.direct_runs import DIRECT, DirectRuns
+from ..api.direct_get import DIRECT, DirectGet
+from ..api.direct_runs import DirectRuns
 from ..api.dispatcher import ApiDispatcher
 from ..api.message_runs import MessageRuns
 from ..api.messages import MessagesApi
