@@ -335,9 +335,14 @@ def consumer(connection: RawConnection, **config: Any) -> None:
     connection.request("$JS.API.CONSUMER.CREATE.BENCH.C", {"stream_name": "BENCH", "config": body})
 
 
-def pull_in_turns(clients: list[RawConnection], batch: int, messages: int) -> float:
-    """Each client pulls, acknowledges what came in the write with its next pull, and so on."""
-    body = b'{"batch":%d,"expires":30000000000}' % batch
+def pull_in_turns(
+    clients: list[RawConnection], batch: int, messages: int, more: bytes = b""
+) -> float:
+    """Each client pulls, acknowledges what came in the write with its next pull, and so on.
+
+    ``more`` stands in each request, too.
+    """
+    body = b'{"batch":%d,"expires":30000000000%b}' % (batch, more)
     subject = b"$JS.API.CONSUMER.MSG.NEXT.BENCH.C"
     acks = re.compile(rb"\$JS\.ACK\.[^ \r\n]+(?= )")
     began = time.perf_counter()

@@ -117,11 +117,6 @@ class JetStream:
         if self._consumers.ready or self._consumers.later:
             self._serve()
 
-    @property
-    def has_to_report(self) -> bool:
-        """Whether ``report`` has something to do."""
-        return bool(self._consumers.to_report)
-
     def report(self) -> None:
         """Tell the streams what their consumers are done with, once per tick; after ``work``."""
         if self._consumers.to_report:
