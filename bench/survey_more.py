@@ -24,6 +24,7 @@ from survey_rows import (
     stream,
     timed,
 )
+from waiting import elapse_here
 
 TAIL_PER_S = 10_000
 TAIL_S = 3.0
@@ -138,9 +139,9 @@ def at_rest(count: int, streams: int, server: peers.ServerProcess) -> Measured:
     with connections(server, count) as open_ones:
         for number in range(streams):
             stream(open_ones[0], f"BENCH-{number}", f"bench.{number}")
-        time.sleep(1.0)
+        elapse_here(1.0, "what the streams' making has left is done")
         before = cpu.of_process(server.process.pid)
-        time.sleep(REST_S)
+        elapse_here(REST_S, "it is to be at rest meanwhile")
         spent = cpu.of_process(server.process.pid) - before
     return round(100_000 * spent / REST_S), 1000.0, spent
 

@@ -17,6 +17,7 @@ import cpu
 import peers
 from contenders import ROOT
 from survey_rows import PAYLOAD, Measured
+from waiting import until_here
 
 NAME = "redis, appendfsync always"
 RedisRow = Callable[[int, int], Measured]
@@ -48,16 +49,16 @@ def running() -> Iterator[tuple[int, int]]:
 
 
 def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline:
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1.0) as probe:
-                probe.sendall(b"PING\r\n")
-                if probe.recv(7) == b"+PONG\r\n":
-                    return
-        except OSError:
-            time.sleep(0.01)
-    raise TimeoutError("redis-server did not start in time")
+    until_here(lambda: _answers(port), "redis-server did not start")
+
+
+def _answers(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as probe:
+            probe.sendall(b"PING\r\n")
+            return probe.recv(7) == b"+PONG\r\n"
+    except OSError:
+        return False
 
 
 def _command(*words: bytes) -> bytes:

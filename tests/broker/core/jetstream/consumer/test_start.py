@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
+from headrace.broker.core.jetstream.consumer.start import EXACT_MAX
 from jetstream_world import Client, HeldStorage, World
 
 
-def with_lasts(world: World, *subjects: bytes) -> Client:
+def with_lasts(world: World, *subjects: bytes, **config: str) -> Client:
     client = world.client()
     client.stream()
     for subject in subjects:
         client.publish(subject)
-    client.consumer(deliver_policy="last_per_subject", filter_subject="s.>")
+    client.consumer(deliver_policy="last_per_subject", filter_subject="s.>", **config)
     return client
 
 
@@ -85,3 +90,48 @@ def test_a_consumer_that_is_deleted_lets_go_of_them_at_once() -> None:
     assert consumer.backlog.last_per_subject
     client.api(f"CONSUMER.DELETE.S.{consumer.name}")
     assert not consumer.backlog.last_per_subject
+
+
+def test_while_messages_go_what_is_left_of_thousands_is_looked_up_a_few_times_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, count = World(), 2 * EXACT_MAX
+    subjects = [b"s.%d" % number for number in range(count)]
+    client = with_lasts(world, *subjects, ack_policy="none")
+    store = world.streams["S"].store
+    looks: list[int] = []
+    present = store.present
+
+    def counted(sequences: Sequence[int]) -> list[int]:
+        looks.append(len(sequences))
+        return present(sequences)
+
+    monkeypatch.setattr(store, "present", counted)
+    found: list[int] = []
+    gone = set()
+    while found[-1:] != [count]:
+        if len(found) < count // 2 - 200:
+            gone.add(found[-1] + 150 if found else 150)
+            client.api("STREAM.MSG.DELETE.S", {"seq": max(gone)})
+        found += pulled(client, 100)
+    assert found == [sequence for sequence in range(1, count + 1) if sequence not in gone]
+    assert client.info()["num_pending"] == 0
+    assert len([look for look in looks if look > EXACT_MAX]) <= 3
+    assert len(gone) > 30
+
+
+def test_where_all_of_thousands_are_gone_the_rest_of_the_stream_follows() -> None:
+    world = World()
+    client = with_lasts(world, *(b"s.%d" % number for number in range(EXACT_MAX + 10)))
+    client.api("STREAM.PURGE.S", {"seq": EXACT_MAX + 10})
+    client.publish(b"s.new")
+    assert pulled(client, 5) == [EXACT_MAX + 10, EXACT_MAX + 11]
+
+
+def test_where_the_next_of_thousands_are_gone_those_behind_them_are_found() -> None:
+    world = World()
+    client = with_lasts(world, *(b"s.%d" % number for number in range(EXACT_MAX + 300)))
+    assert pulled(client, 10) == list(range(1, 11))
+    for sequence in range(11, 31):
+        client.api("STREAM.MSG.DELETE.S", {"seq": sequence})
+    assert pulled(client, 10) == list(range(31, 41))

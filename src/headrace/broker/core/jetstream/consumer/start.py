@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import Final
 
 from .....api.consumers import ConsumerConfig
 from .....api.times import parse_time
@@ -40,6 +41,10 @@ def safe_sequence(
     return start_sequence(config, store, filter)
 
 
+EXACT_MAX: Final = 4096
+"""So many last messages are counted exactly, and more nearly so."""
+
+
 class LastPerSubject:
     """The last message of each subject, as far as they are not delivered; false when none are left.
 
@@ -47,12 +52,13 @@ class LastPerSubject:
     them, whatever became of them meanwhile.
     """
 
-    __slots__ = ("_left", "_removals", "_stream", "after")
+    __slots__ = ("_left", "_look_at", "_removals", "_stream", "after")
 
     def __init__(self, stream: StreamView) -> None:
         self._stream = stream
         self._left: list[int] = []  # the next one last
         self._removals = 0
+        self._look_at = 0  # with so many left, see again which are there
         self.after = 0
         """The sequence with which the rest of the stream begins, for the consumer."""
 
@@ -63,6 +69,7 @@ class LastPerSubject:
         """Deliver these, in ascending order, or none; ``fresh`` says that all of them still exist."""
         self._left = [*reversed(sequences)]
         self._removals = self._stream.removals if fresh else -1
+        self._look_at = len(self._left) * 3 // 4 if fresh else len(self._left)
         self.after = sequences[-1] + 1 if sequences else 0
 
     def to_journal(self, delivered: int) -> list[int]:
@@ -72,23 +79,40 @@ class LastPerSubject:
         return [self.after - 1]  # delivered or removed, but it says where to go on
 
     def count(self, delivered: int) -> int:
-        """How many are left, once everything up to ``delivered`` has gone out."""
+        """How many are left, once everything up to ``delivered`` has gone out.
+
+        Where thousands are left of a stream that is written to, this may count some that are gone: to see
+        which are there takes time for each of them, so that is done whenever a quarter has gone out.
+        """
         left, stream = self._left, self._stream
         first = max(delivered + 1, stream.store.first_seq)
         while left and left[-1] < first:
             left.pop()
-        if left and self._removals != stream.removals:
-            left[:] = stream.store.present(left[::-1])
-            left.reverse()
-            self._removals = stream.removals
+        if len(left) <= EXACT_MAX or len(left) <= self._look_at:
+            self._look()
         return len(left)
+
+    def _look(self) -> bool:
+        """Forget those that are gone; whether any may have been."""
+        left, stream = self._left, self._stream
+        if not left or self._removals == stream.removals:
+            return False
+        left[:] = stream.store.present(left[::-1])
+        left.reverse()
+        self._removals = stream.removals
+        self._look_at = len(left) * 3 // 4
+        return True
 
     def read(self, max_messages: int, max_bytes: int) -> list[StoredRow]:
         """The next ones that are durable, at least one of them. Raises StoreReadError.
 
-        Call it only while ``count`` says that some are left.
+        Call it only while ``count`` says that some are left. Then nothing is found where they are not durable
+        yet, or are all gone, after which none are left.
         """
-        return self.read_together(max_messages, max_bytes) or self.read_each(max_messages)
+        found = self.read_together(max_messages, max_bytes)
+        if not found and self._look():
+            found = self.read_together(max_messages, max_bytes)
+        return found or self.read_each(max_messages)
 
     def read_together(self, max_messages: int, max_bytes: int) -> list[StoredRow]:
         """The next ones looked up in one go; none where they can only be read one by one."""
