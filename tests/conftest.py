@@ -18,6 +18,7 @@ import pytest
 
 import java_start
 import peers
+import portions
 import suite_order
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.register_profile(
     "ci",
-    max_examples=100,  # the same ones at every run: `make soak` goes far beyond
+    max_examples=100,  # the same ones at every run; half in `make test`; `make soak` goes far beyond
     deadline=None,
     derandomize=True,
     print_blob=True,
@@ -50,11 +51,17 @@ hypothesis.settings.register_profile(
 
 def pytest_configure(config: pytest.Config) -> None:
     profile = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if peers.in_ci() else "dev")
+    is_all = not config.getoption("markexpr")
+    if is_all:
+        os.environ[portions.EVERY] = "1"
+    elif profile == "ci":
+        hypothesis.settings.register_profile(
+            "ci", hypothesis.settings.get_profile("ci"), max_examples=50
+        )
     hypothesis.settings.load_profile(profile)
     # A developer's own NATS settings must not decide what a test sees.
     for name in [name for name in os.environ if name.startswith("NATS_")]:
         del os.environ[name]
-    is_all = not config.getoption("markexpr")
     os.environ |= java_start.environment(os.environ, interpreted=not is_all)
     os.environ["HEADRACE_NO_CACHE"] = "1"  # a developer's own cache is not filled by tests
 
@@ -129,6 +136,16 @@ def pytest_collection_modifyitems(
     yield
     if is_shared:
         items[:] = suite_order.in_order(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Next to nothing of what looking for tests makes is garbage: it is not searched for on the way."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

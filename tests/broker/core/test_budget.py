@@ -18,6 +18,7 @@ from headrace.broker.core.peer import Peer
 from headrace.clock import ManualClock
 from headrace.wire.frames import MSG, PUB
 from headrace.wire.inprocess import Chunk, FrameBatch
+from portions import portion
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 UNITS_PER_LINE = 8
@@ -264,7 +265,7 @@ LINES = [
 WEIGHED = [*LINES[:-1], *LINES[:-1], LINES[-1]]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=portion(150, 50), deadline=None)
 @given(
     script=st.lists(st.sampled_from(WEIGHED), min_size=1, max_size=40),
     cuts=st.lists(st.integers(1, 200), max_size=20),
