@@ -215,8 +215,18 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 @pytest.fixture
 def quick_path(tmp_path: Path) -> Iterator[Path]:
     """A folder without a disk behind it, where the system has one: for tests to which it says nothing."""
+    yield from _quick_path(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def quick_path_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Such a folder for all tests of a module."""
+    yield from _quick_path(tmp_path_factory.mktemp("module"))
+
+
+def _quick_path(otherwise: Path) -> Iterator[Path]:
     if not os.access(IN_MEMORY, os.W_OK):
-        yield tmp_path
+        yield otherwise
         return
     with tempfile.TemporaryDirectory(prefix="headrace-tests-", dir=IN_MEMORY) as folder:
         yield Path(folder)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
-__all__ = ["EVERY", "portion", "some"]
+__all__ = ["EVERY", "one_way", "portion", "some"]
 
 EVERY: Final = "HEADRACE_EVERY_PLACE"
 """The variable that asks for all of them; ``conftest.py`` sets it where the slow tests are played, too."""
@@ -26,6 +27,16 @@ def some(places: Iterable[T], one_in: int, beginning: int = 0) -> list[T]:
     if EVERY in os.environ:
         return list(places)
     return list(itertools.islice(places, beginning % one_in, None, one_in))
+
+
+def one_way(ways: Sequence[T], test: str) -> Sequence[T]:
+    """One of the ways to play a test of this name, always the same one, or all of them.
+
+    For tests whose outcome is not decided by the way: together they are played in all of them.
+    """
+    if EVERY in os.environ:
+        return ways
+    return [ways[zlib.crc32(test.encode()) % len(ways)]]
 
 
 def portion(of: int, few: int) -> int:

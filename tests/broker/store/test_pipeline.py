@@ -13,6 +13,7 @@ from faultfs import Fault, FaultFS
 from headrace.broker.store import FileStorage
 from headrace.errors import StoreFullError
 from headrace.message import StoredMessage
+from portions import portion
 
 BIG = 1 << 40
 Streams = dict[str, tuple[int, dict[int, StoredMessage]]]  # last sequence, live messages
@@ -133,7 +134,7 @@ def test_the_owner_sees_what_was_staged_and_after_a_refusal_what_was_acknowledge
     block: Any,
 ) -> None:
     refused = 0
-    for seed in range(block * 40, block * 40 + 40):
+    for seed in range(block * 40, block * 40 + portion(40, 12)):
         owner = Owner(seed)
         owner.flush()
         while owner.storage.pending_flushes:
