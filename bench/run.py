@@ -16,6 +16,7 @@ import fairness
 import fetching
 import filters
 import groups
+import growth
 import idle
 import inprocess
 import ourclient
@@ -51,11 +52,12 @@ BENCHMARKS = (
     "spark",
     "spark_sink",
     "survey",
+    "growth",
     "takeover",
 )
 
 
-ON_REQUEST = frozenset({"survey"})
+ON_REQUEST = frozenset({"survey", "growth"})
 """Of them, those that a run of all leaves out."""
 
 
@@ -77,7 +79,7 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = f"of {', '.join(BENCHMARKS)} (default: all but survey)"
+    names = f"of {', '.join(BENCHMARKS)} (default: all but survey and growth)"
     parser.add_argument("benchmark", nargs="*", help=names)
     parser.add_argument(
         "--rounds",
@@ -114,8 +116,8 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         action="append",
         default=[],
-        help="of `fairness`, `removals`, `groups`, `spark`, `survey`, `takeover`: a part of the names of rows"
-        " (may be repeated)",
+        help="of `fairness`, `removals`, `groups`, `spark`, `survey`, `growth`, `takeover`: a part of"
+        " the names of rows (may be repeated)",
     )
     parser.add_argument(
         "--beside",
@@ -159,6 +161,7 @@ def _runs(arguments: argparse.Namespace) -> dict[str, Callable[[], object]]:
         "spark": lambda: spark.run(rounds, only),
         "spark_sink": lambda: spark_sink.run(rounds, servers),
         "survey": lambda: survey.run(min(rounds, 3), two, only, arguments.beside),
+        "growth": lambda: growth.run(min(rounds, 3), two, only),
         "takeover": lambda: takeover.run(arguments.rounds or 10, two, only),
     }
 

@@ -111,6 +111,43 @@ def windowed(
         return timed(server, messages, lambda: work(frames_per_chunk=min(500, window // 4)))
 
 
+def atomic(size: int, messages: int, server: peers.ServerProcess) -> Measured:
+    """Atomic batches of so many, one after the other, as the sink of Spark commits rows."""
+    block = b"NATS/1.0\r\nNats-Batch-Id: batch%09d\r\nNats-Batch-Sequence: %d\r\n%b\r\n"
+    with connections(server, 1) as open_ones:
+        stream(open_ones[0], "BENCH", "bench.>", allow_atomic=True)
+
+        def make(client: RawConnection, number: int) -> bytes:
+            frames = []
+            for place in range(1, size + 1):
+                ends = place == size
+                headers = block % (number, place, b"Nats-Batch-Commit: 1\r\n" if ends else b"")
+                sizes = b"%d %d" % (len(headers), len(headers) + len(PAYLOAD))
+                reply = client.inbox + b" " if ends else b""
+                line = b"HPUB bench.%d %b%b\r\n%b%b\r\n"
+                frames.append(line % (place * 7 % 3_000, reply, sizes, headers, PAYLOAD))
+            return b"".join(frames)
+
+        batches = messages // size
+        work = partial(in_turns, open_ones, batches, make, ACK_MARK, 4)
+        return timed(server, messages, work)
+
+
+def expecting_last(messages: int, window: int, server: peers.ServerProcess) -> Measured:
+    """Each publish says which sequence the stream is at: one writer, who notices another."""
+    block = b"NATS/1.0\r\nNats-Expected-Last-Sequence: %d\r\n\r\n"
+    with connections(server, 1) as open_ones:
+        stream(open_ones[0], "BENCH", "bench.>")
+
+        def make(client: RawConnection, number: int) -> bytes:
+            headers = block % number
+            sizes = b"%d %d" % (len(headers), len(headers) + len(PAYLOAD))
+            return b"HPUB bench.a %b %b\r\n%b%b\r\n" % (client.inbox, sizes, headers, PAYLOAD)
+
+        work = partial(in_turns, open_ones, messages, make, ACK_MARK, window)
+        return timed(server, messages, work)
+
+
 # Key-value
 
 
@@ -298,9 +335,14 @@ def consumer(connection: RawConnection, **config: Any) -> None:
     connection.request("$JS.API.CONSUMER.CREATE.BENCH.C", {"stream_name": "BENCH", "config": body})
 
 
-def pull_in_turns(clients: list[RawConnection], batch: int, messages: int) -> float:
-    """Each client pulls, acknowledges what came in the write with its next pull, and so on."""
-    body = b'{"batch":%d,"expires":30000000000}' % batch
+def pull_in_turns(
+    clients: list[RawConnection], batch: int, messages: int, more: bytes = b""
+) -> float:
+    """Each client pulls, acknowledges what came in the write with its next pull, and so on.
+
+    ``more`` stands in each request, too.
+    """
+    body = b'{"batch":%d,"expires":30000000000%b}' % (batch, more)
     subject = b"$JS.API.CONSUMER.MSG.NEXT.BENCH.C"
     acks = re.compile(rb"\$JS\.ACK\.[^ \r\n]+(?= )")
     began = time.perf_counter()
@@ -394,5 +436,7 @@ ROWS: dict[str, Row] = {
     "new subjects, window 16,000": partial(windowed, 100, 1 << 40, 300_000),
     "payloads of 1 KiB": partial(windowed, 1_024, 1, 150_000),
     "payloads of 16 KiB": partial(windowed, 16_384, 1, 20_000),
+    "atomic batches of 500": partial(atomic, 500, 100_000),
+    "expecting the last sequence": partial(expecting_last, 50_000, 4_000),
     "memory after deleting streams": partial(left_behind, 20, 50_000),
 }

@@ -1,17 +1,28 @@
-"""Fixtures: the system's Chromium, and a page of it. A folder's conftest takes them by name."""
+"""Fixtures: the system's Chromium, and a page of it. A folder's conftest takes them by name.
+
+Chromium and its driver are started once for the tests of a process, and so is what shows a page; so the tests
+that may have a page run in one event loop, ``_function_scoped_runner``, with their fixtures.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 import peers
 
-__all__ = ["chromium", "page"]
+__all__ = ["_function_scoped_runner", "_opened", "_shown", "chromium", "page"]
+
+VIEWPORT: Any = {"width": 1300, "height": 850}
+FORGET = (
+    "() => { if (location.origin !== 'null') { localStorage.clear(); sessionStorage.clear(); } }"
+)
 
 
 @pytest.fixture(scope="session")
@@ -22,34 +33,69 @@ def chromium() -> str:
 
 
 @pytest.fixture
-async def page(chromium: str) -> AsyncIterator[Any]:
-    """A page of a fresh browser. What goes wrong in it, in its own words, is in ``page.complaints``."""
+def _function_scoped_runner(_session_scoped_runner: asyncio.Runner) -> asyncio.Runner:
+    """What pytest-asyncio runs tests and fixtures with: a browser belongs to the loop it is started in."""
+    return _session_scoped_runner
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def _opened(chromium: str) -> AsyncIterator[Any]:
+    """A browser, which draws without the graphics card's ways: they would be played by the processor."""
     from playwright.async_api import async_playwright
 
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    arguments = ["--disable-gpu", "--disable-software-rasterizer"]
+    arguments += ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=arguments)
-        try:
-            opened: Any = await browser.new_page(viewport={"width": 1300, "height": 850})
-            opened.complaints = []
-            opened.on("pageerror", lambda error: opened.complaints.append(str(error)))
-            opened.on("dialog", lambda dialog: opened.complaints.append(f"dialog {dialog.message}"))
-            opened.on(
-                "console",
-                lambda said: (
-                    opened.complaints.append(said.text)
-                    if said.type == "error" and "Failed to load resource" not in said.text
-                    else None
-                ),
-            )
-            opened.on(
-                "request",
-                lambda asked: (
-                    opened.complaints.append(f"left the console: {asked.url}")
-                    if not asked.url.startswith(("http://127.0.0.1:", "data:"))
-                    else None
-                ),
-            )
-            yield opened
-        finally:
-            await browser.close()
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture(scope="session")
+def _shown() -> list[Any]:
+    """The page of the test before, if the next one can have it."""
+    return []
+
+
+@pytest.fixture
+async def page(_opened: Any, _shown: list[Any]) -> AsyncIterator[Any]:
+    """A page that knows nothing of the tests before. What goes wrong in it, in its own words, is in
+    ``page.complaints``.
+
+    A test that gives the page scripts sets ``page.spoilt``; the next one has another page then, and so it has
+    after a complaint.
+    """
+    opened = _shown.pop() if _shown else await _opened.new_page(viewport=VIEWPORT)
+    opened.complaints, opened.spoilt = [], False
+    listeners = _listeners(opened)
+    for event, listener in listeners.items():
+        opened.on(event, listener)
+    yield opened
+    for event, listener in listeners.items():
+        opened.remove_listener(event, listener)
+    if opened.spoilt or opened.complaints or opened.is_closed():
+        await opened.context.close()
+        return
+    await opened.evaluate(FORGET)
+    await opened.goto("about:blank")
+    await opened.set_viewport_size(VIEWPORT)
+    await opened.context.clear_cookies()
+    _shown.append(opened)
+
+
+def _listeners(page: Any) -> dict[str, Any]:
+    complain = page.complaints.append
+    return {
+        "pageerror": lambda error: complain(str(error)),
+        "dialog": lambda dialog: complain(f"dialog {dialog.message}"),
+        "console": lambda said: (
+            complain(said.text)
+            if said.type == "error" and "Failed to load resource" not in said.text
+            else None
+        ),
+        "request": lambda asked: (
+            complain(f"left the console: {asked.url}")
+            if not asked.url.startswith(("http://127.0.0.1:", "data:"))
+            else None
+        ),
+    }

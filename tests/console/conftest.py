@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 import peers
-from browser import chromium, page
+from browser import _function_scoped_runner, _opened, _shown, chromium, page
 from console_world import ATTACK, SUBJECT_ATTACK, World, bury, fill, kill_a_job, tell_a_pipeline
 from headrace.client import JetStream, connect
 from headrace.console import ConsoleServer, Settings
@@ -22,7 +22,7 @@ from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
 
-__all__ = ["chromium", "page"]
+__all__ = ["_function_scoped_runner", "_opened", "_shown", "chromium", "page"]
 
 
 @pytest.fixture(scope="session", params=["headrace", "nats-server"])
@@ -58,7 +58,8 @@ async def make_world(
             connection = await stack.enter_async_context(connect(server.url, name="console"))
             told = Settings(**{"port": 0, "interval_s": 0.2, **settings})
             console = await stack.enter_async_context(ConsoleServer(told, connection, http=http))
-            client = httpx2.AsyncClient(base_url=console.url)
+            # Nothing here is encrypted, and to read the certificates of the world takes 25 ms each time.
+            client = httpx2.AsyncClient(base_url=console.url, verify=False)
             await stack.enter_async_context(client)
             return World(connection, js, console, client)
 
@@ -107,11 +108,12 @@ def static() -> Path:
 @pytest.fixture
 async def shown(
     make_world: Callable[..., Any], service: httpx2.AsyncClient, server: Any, page: Any
-) -> World:
+) -> AsyncIterator[World]:
     """A console that has something on every page, open in the browser."""
     url = f"http://127.0.0.1:{server.monitoring_port}"
+    others = httpx2.AsyncClient(verify=False)
     world: World = await make_world(
-        http=_Both(service), jobs="http://jobs", jobs_token="admin", monitoring=url
+        http=_Both(service, others), jobs="http://jobs", jobs_token="admin", monitoring=url
     )
     await fill(world.js)
     await kill_a_job(service, reason=ATTACK)
@@ -134,17 +136,16 @@ async def shown(
     await bury(world.js, (SUBJECT_ATTACK,), ATTACK)
     await world.console.sources.watcher.refresh()
     await page.goto(world.console.url)
-    return world
+    yield world
+    await others.aclose()
 
 
 class _Both:
     """Asks the job service in this process, and everybody else over the network."""
 
-    def __init__(self, service: httpx2.AsyncClient) -> None:
-        self._service = service
+    def __init__(self, service: httpx2.AsyncClient, others: httpx2.AsyncClient) -> None:
+        self._service, self._others = service, others
 
     async def request(self, method: str, url: str, **keywords: Any) -> httpx2.Response:
-        if url.startswith("http://jobs"):
-            return await self._service.request(method, url, **keywords)
-        async with httpx2.AsyncClient() as client:
-            return await client.request(method, url, **keywords)
+        asked = self._service if url.startswith("http://jobs") else self._others
+        return await asked.request(method, url, **keywords)

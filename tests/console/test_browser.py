@@ -107,6 +107,7 @@ async def test_every_page_shows_its_texts_as_text(shown: World, page: Any) -> No
 @OURS
 async def test_an_address_is_followed_as_soon_as_there_is_a_page(shown: World, page: Any) -> None:
     # It changes after the first render and before anybody listens, which is told by nothing.
+    page.spoilt = True
     await page.add_init_script(
         """const listen = window.addEventListener;
         window.addEventListener = function (name, ...rest) {
@@ -120,7 +121,15 @@ async def test_an_address_is_followed_as_soon_as_there_is_a_page(shown: World, p
 
 
 @OURS
-async def test_a_message_is_read_in_every_form(shown: World, page: Any) -> None:
+async def test_messages_are_followed_and_read_in_every_form_and_keys_reach_everything(
+    shown: World, page: Any
+) -> None:
+    await keys_reach_everything(page)
+    await new_messages_are_followed(shown, page)
+    await a_message_is_read_in_every_form(page)
+
+
+async def a_message_is_read_in_every_form(page: Any) -> None:
     from playwright.async_api import expect
 
     await go(page, "streams/ORDERS/messages", "messages")
@@ -203,8 +212,7 @@ async def test_a_stream_is_made_filled_searched_and_changed(
     check(page)
 
 
-@OURS
-async def test_new_messages_are_followed(shown: World, page: Any) -> None:
+async def new_messages_are_followed(shown: World, page: Any) -> None:
     await go(page, "streams/ORDERS/messages", "messages")
     await page.get_by_role("button", name="Follow").click()
     await page.get_by_text("New messages appear here").wait_for()
@@ -390,8 +398,7 @@ async def test_a_member_s_instance_steps_down(shown: World, page: Any) -> None:
     check(page)
 
 
-@OURS
-async def test_keys_reach_everything(shown: World, page: Any) -> None:
+async def keys_reach_everything(page: Any) -> None:
     await page.locator("main h2", has_text="Overview").wait_for()
     await page.keyboard.press("?")
     await page.locator("dialog[open]", has_text="filter the table").wait_for()

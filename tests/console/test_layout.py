@@ -31,7 +31,7 @@ async def fits(page: Any) -> bool:
     return bool(max(beside) <= 0)
 
 
-async def test_on_a_phone_the_menu_leaves_the_room_to_the_page(shown: World, page: Any) -> None:
+async def on_a_phone_the_menu_leaves_the_room_to_the_page(page: Any) -> None:
     await page.set_viewport_size(PHONE)
     for path, heading in (("overview", "Overview"), ("nowhere", "No such page")):
         await go(page, path, heading)  # a long page, and one that would leave room to the menu
@@ -41,7 +41,7 @@ async def test_on_a_phone_the_menu_leaves_the_room_to_the_page(shown: World, pag
     check(page)
 
 
-async def test_on_a_small_notebook_tables_show_all_their_columns(shown: World, page: Any) -> None:
+async def on_a_small_notebook_tables_show_all_their_columns(shown: World, page: Any) -> None:
     stream = await shown.js.create_stream(
         name=LONG, subjects=tuple(f"invoices.{each}.*.*.>" for each in ("europe", "asia", "africa"))
     )
@@ -62,14 +62,14 @@ async def test_on_a_small_notebook_tables_show_all_their_columns(shown: World, p
     check(page)
 
 
-async def test_the_sidebar_says_headrace_s_version_and_no_key(shown: World, page: Any) -> None:
+async def the_sidebar_says_headrace_s_version_and_no_key(shown: World, page: Any) -> None:
     foot = page.locator("nav .foot")
     await expect(foot).to_contain_text(f"Headrace {__version__}", timeout=WITHIN_MS)
     await expect(foot).to_contain_text("compatible with nats-server 2.14.0")
     assert shown.connection.server_info.server_id not in await foot.inner_text()
 
 
-async def test_configurations_have_units_and_say_where_there_is_no_limit(
+async def configurations_have_units_and_say_where_there_is_no_limit(
     shown: World, page: Any
 ) -> None:
     stream = await shown.js.create_stream(
@@ -99,9 +99,7 @@ async def test_configurations_have_units_and_say_where_there_is_no_limit(
     check(page)
 
 
-async def test_a_wrong_time_is_said_without_a_word_of_how_many_messages(
-    shown: World, page: Any
-) -> None:
+async def a_wrong_time_is_said_without_a_word_of_how_many_messages(page: Any) -> None:
     await go(page, "streams/ORDERS/messages", "messages")
     await page.get_by_label("From a sequence or a time").fill("soon")
     await page.get_by_role("button", name="Show").click()
@@ -111,3 +109,12 @@ async def test_a_wrong_time_is_said_without_a_word_of_how_many_messages(
     await expect(page.locator("main").get_by_text("messages, sequences")).to_have_count(0)
     await expect(page.get_by_text("No messages here.")).to_have_count(0)
     check(page)
+
+
+async def test_pages_fit_and_say_what_they_show(shown: World, page: Any) -> None:
+    """One console is made for all of it, which takes three times as long as each look."""
+    await the_sidebar_says_headrace_s_version_and_no_key(shown, page)
+    await a_wrong_time_is_said_without_a_word_of_how_many_messages(page)
+    await configurations_have_units_and_say_where_there_is_no_limit(shown, page)
+    await on_a_small_notebook_tables_show_all_their_columns(shown, page)
+    await on_a_phone_the_menu_leaves_the_room_to_the_page(page)

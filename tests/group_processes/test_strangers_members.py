@@ -139,6 +139,19 @@ async def test_an_elastic_group(
             }
 
 
+@pytest.mark.parametrize(
+    "server",
+    [
+        "headrace",
+        pytest.param(
+            "nats-server",
+            marks=pytest.mark.slow(
+                "tests/group_processes/test_strangers_members.py::test_an_elastic_group"
+            ),
+        ),
+    ],
+    indirect=True,
+)
 async def test_a_static_group_of_both(
     task: Task, connection: Connection, verb: PeerVerbs, stranger: Stranger, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import httpx2
 import pytest
@@ -81,17 +82,32 @@ PAIRS = [
     pytest.param("postgres", "nats-server", marks=_EVERY_PAIR),
     pytest.param("sqlite", "headrace", marks=_EVERY_PAIR),
 ]
+ABOVE = ("client", "http", "push", "test_acceptance.py")
+"""Rooms above the ones whose tests say what each database does: ``store``, ``service``, ``maintenance``."""
+_OTHER_DATABASE = pytest.mark.slow("tests/jobs/service")
+
+
+def one_of_each(test: str) -> list[Any]:
+    """Both databases, one of them played slowly: this test's on one, that one's on the other."""
+    kinds = ("sqlite", "postgres")
+    played = kinds[crc32(test.encode()) % 2]
+    return [pytest.param(each, marks=[_OTHER_DATABASE] * (each != played)) for each in kinds]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests that use a database run on each kind, unless it makes no difference to them. Where a broker is
-    used, too, each kind of either is played once, and all pairs of them slowly."""
+    """Tests that use a database run on each kind, unless it makes no difference to them; above the rooms that
+    say what a database does, half of the tests on the one and half on the other. Where a broker is used, too,
+    each kind of either is played once, and all pairs of them slowly."""
     kinds: tuple[str, ...] = ("sqlite", "postgres")
     if metafunc.definition.get_closest_marker("one_database") is not None:
         kinds = ("sqlite",)
     of_database = "database_url" in metafunc.fixturenames
     if "broker_url" not in metafunc.fixturenames:
-        if of_database:
+        room = metafunc.definition.path.relative_to(Path(__file__).parent).parts[0]
+        if of_database and len(kinds) > 1 and room in ABOVE:
+            test = metafunc.definition.originalname
+            metafunc.parametrize("database_url", one_of_each(test), indirect=True)
+        elif of_database:
             metafunc.parametrize("database_url", kinds, indirect=True)
     elif not of_database:
         metafunc.parametrize("broker_url", BROKERS, indirect=True)

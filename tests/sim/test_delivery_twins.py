@@ -22,6 +22,7 @@ from headrace.broker.core.jetstream.consumer.pull.recipients import PullRecipien
 from headrace.broker.core.jetstream.consumer.push import window
 from headrace.broker.core.jetstream.consumer.push.recipients import PushRecipients
 from headrace.broker.core.jetstream.consumer.sender import Sender
+from headrace.broker.core.jetstream.consumer.start import LastPerSubject
 from headrace.broker.core.net import publishing
 from headrace.broker.core.net.inprocess import _FrameSubscription
 from headrace.broker.core.net.session import Session
@@ -65,6 +66,10 @@ def _pushed(args: tuple[Any, ...], result: Any) -> bool:
     return args[0]._consumer.push is not None
 
 
+def _several(args: tuple[Any, ...], result: Any) -> bool:
+    return len(result) > 1
+
+
 PATHS = {
     "to one request": Path(PullRecipients, "_send", _whole),
     "to requests in turn": Path(PullRecipients, "_send_in_turn", _served_some),
@@ -76,6 +81,7 @@ PATHS = {
     "pushed in pieces": Path(PushRecipients, "_send_by_window", entered),
     "acks found together": Path(AckDispatch, "many", took_all),
     "acks taken together": Path(Acks, "receive_many", entered),
+    "lasts read together": Path(LastPerSubject, "read_together", _several),
 }
 FAST_WAYS = (
     "to one request",
@@ -84,6 +90,7 @@ FAST_WAYS = (
     "pushed in pieces",
     "acks found together",
     "acks taken together",
+    "lasts read together",
 )
 
 
@@ -181,7 +188,7 @@ lines = st.sampled_from(
         b"SUB _R.q.> 55\r\nUNSUB 55 3\r\n",
     ]
 ).map(Line)
-deeds = st.sampled_from(["flow", "flow", "purge", "delete", "widen", "pause", "unpin"])
+deeds = st.sampled_from(["flow", "flow", "purge", "delete", "widen", "pause", "unpin", "keys"])
 times = st.sampled_from([0.1, 0.6, 1.1, 5.0])
 chunk = st.tuples(acts, st.lists(st.integers(0, 1000), max_size=3))
 steps = st.lists(
@@ -286,6 +293,18 @@ with_pins: list[Step] = [
     ([Put(40, 2)], []),
 ]
 
+of_keys: list[Step] = [
+    Line(b"SUB d.p 50\r\n"),
+    ([Put(50, 25), Put(3, 3, 5000), Put(5, 2, headed=True)], []),
+    "keys",
+    ([Put(3, 3)], []),
+    "delete",
+    0.3,
+    "keys",
+    "purge",
+    ([Put(2, 2, headed=True)], []),
+]
+
 
 class Desk:
     """Writes out what is to be said, by what the plain client has heard."""
@@ -374,6 +393,11 @@ def manage(twin: Twin, deed: str) -> None:
         twin.api("STREAM.MSG.DELETE.S", {"seq": 3})
     elif deed == "unpin":
         twin.api("CONSUMER.UNPIN.S.C", {"group": "g"})
+    elif deed == "keys":
+        keys = {"deliver_policy": "last_per_subject", "filter_subject": "s.>", "headers_only": True}
+        config = {"durable_name": "K", "deliver_subject": "d.p", "ack_policy": "none", **keys}
+        twin.api("CONSUMER.DELETE.S.K")
+        twin.api("CONSUMER.CREATE.S.K", {"stream_name": "S", "config": config})
     else:
         consumer = next((one for one in twin.consumers if one.name == "C"), None)
         if consumer is None:
@@ -452,6 +476,7 @@ def test_deliveries_are_the_same_in_every_manner(kind: str) -> None:
 
         @example(({}, {}, {"flow_control": True}), every_way)
         @example(({}, {}, {}), every_way)
+        @example(({}, {}, {}), of_keys)
         @given(worlds, steps)
         def lives(world: tuple[dict[str, Any], ...], steps: list[Step]) -> None:
             play(kind, found, world, steps)

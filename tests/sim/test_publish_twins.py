@@ -44,6 +44,7 @@ PATHS = {
     "named": Path(Publishes, "_ingest_named", has_staged),
     "admitted": Path(Publishes, "publish", entered),
     "expecting": Path(Publishes, "_ingest_expecting", took_some),
+    "placed": Path(Publishes, "_ingest_placed", took_some),
     "run": Path(Publishes, "ingest_run", took_all),
     "fast batch": Path(FastBatches, "ingest_many", took_some),
 }
@@ -54,6 +55,7 @@ FAST_WAYS = (
     "of many subjects",
     "named",
     "expecting",
+    "placed",
     "fast batch",
 )
 
@@ -150,6 +152,12 @@ messages = st.one_of(
         subject_last=st.sampled_from([0, 0, 0, 0, -1]),
         other=st.sampled_from([b"", b"A: b"]),
     ),
+    saying(
+        st.sampled_from([b"s.a", b"s.b"]),
+        last=st.sampled_from([0, 0, 0, 0, 0, 0, 0, -1, 1]),
+        other=st.sampled_from([b"", b"A: b"]),
+        size=sizes,
+    ),
     new_ids,
     in_stream,
     fast_batch,
@@ -202,6 +210,9 @@ every_way: list[Step] = [
     Group([Say(b"s.%d" % at, subject_last=0, size=60) for at in range(9)], [500]),
     Group([Say(b"s.%d" % (at % 7), subject_last=-(at == 8)) for at in range(12)]),
     Group([Say(b"s.1", subject_last=0)]),
+    Group([Say(b"s.%d" % (at % 3), last=0) for at in range(10)], [500]),
+    Group([Say(b"s.a", last=-(at == 8)) for at in range(12)]),
+    Group([Say(b"s.1", last=0), Say(b"s.1", last=1)]),
     Group([Say(b"s.a", reply=b"_R.f.3.ok.1.0.$FI")]),
     Group([Say(b"s.a", reply=b"_R.f.3.ok.%d.1.$FI" % at) for at in range(2, 9)]),
     Group([Say(b"s.a", id=at, size=300) for at in range(8)], [500]),

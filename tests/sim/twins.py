@@ -22,6 +22,7 @@ from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.core.jetstream.consumer.push.recipients import PushRecipients
 from headrace.broker.core.jetstream.consumer.push.window import FlowWindow
 from headrace.broker.core.jetstream.consumer.sender import Sender
+from headrace.broker.core.jetstream.consumer.start import LastPerSubject
 from headrace.broker.core.jetstream.engine.engine import JetStream
 from headrace.broker.core.jetstream.stream.stream import Stream
 from headrace.broker.core.net.inprocess import InProcessSession
@@ -74,11 +75,21 @@ class PlainPushRecipients(PushRecipients):
             self._push.sent(sum(map(len, message)), self._sender.now_ns)
 
 
+class PlainLasts(LastPerSubject):
+    """Reads each last message of a subject by itself."""
+
+    __slots__ = ()
+
+    def read(self, max_messages: int, max_bytes: int) -> list[StoredRow]:
+        return self.read_each(max_messages)
+
+
 def _send_one_by_one(consumer: Consumer) -> None:
     """Let a consumer send its messages one at a time, and look anew for whom each of them is."""
     delivery = consumer.delivery
     consumer.policy.steady = False
     delivery._sender.__class__ = PlainSender
+    consumer.backlog.last_per_subject.__class__ = PlainLasts
     if isinstance(delivery._recipients, PushRecipients):
         delivery._recipients.__class__ = PlainPushRecipients
 

@@ -143,6 +143,7 @@ class Listening:
         return lambda *what: None
 
 
+@ON_OURS
 def test_messages_that_are_gone_are_told_with_their_range_and_number(
     spark: SparkSession, declare: Callable[..., Declared], feed: Feed
 ) -> None:

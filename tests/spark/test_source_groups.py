@@ -10,7 +10,7 @@ import pytest
 
 from headrace.sync import connect
 from headrace.sync.groups import PartitioningFilter, elastic
-from waiting import block
+from waiting import block, until_here
 
 from .conftest import Feed
 from .test_source import best_server
@@ -48,8 +48,7 @@ def test_state_per_key_sees_a_group_s_messages_in_order_and_each_once(
         try:
             for group, name in zip(groups, ("by_processor", "by_function"), strict=True):
                 work = js.stream(f"{feed.name}-{group}")
-                while work.info().state.messages < 60:
-                    pass  # the server copies them
+                until_here(lambda work=work: work.info().state.messages == 60, "nobody copies them")  # type: ignore[misc]
                 names = {"ORDERS": feed.name, "billing": group, "100000": "40"}
                 orders = example("group", feed, spark, **names)["orders"]
                 frame = example("state", feed, spark, orders=orders)[name]

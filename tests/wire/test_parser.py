@@ -29,6 +29,7 @@ from headrace.wire import (
     encode,
     encode_headers,
 )
+from headrace.wire import parser as parser_module
 
 BLOCK = b"NATS/1.0\r\nA: b\r\n\r\n"
 
@@ -308,6 +309,30 @@ def test_frames_come_back_whole_split_and_byte_by_byte(
         assert parser.message_bytes == message_bytes(frames)
 
 
+@given(
+    frames=st.lists(CLIENT_FRAMES | st.just((PUB, b"a", b"", b"", b"x" * 3000)), max_size=30),
+    cuts=CUTS,
+    most=st.integers(1, 9) | st.just(1 << 20),
+    apart=st.sampled_from([1, 1, 1000]),
+)
+def test_what_is_left_to_the_next_call_comes_by_it_and_frames_are_completed_apart(
+    frames: list[Frame], cuts: list[int], most: int, apart: int
+) -> None:
+    parser = Parser.for_server()
+    parser.frames_max = most
+    found: list[Frame] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parser_module, "_APART_BYTES_MIN", apart)
+        for chunk in cut(encoded(frames), cuts):
+            found += parser.feed(chunk)
+            while parser.is_behind:
+                more = parser.feed(b"")
+                assert more or not parser.is_behind
+                found += more
+    assert found == frames
+    assert parser.held_bytes == 0
+
+
 def message_bytes(frames: Sequence[Any]) -> int:
     """Of header blocks and payloads."""
     return sum(len(f[-2]) + len(f[-1]) for f in frames if f[0] in (PUB, MSG))
@@ -362,10 +387,10 @@ def test_a_payload_in_many_chunks_is_looked_at_only_when_it_is_whole() -> None:
     class Counting(Parser):
         __slots__ = ()
 
-        def _scan(self, buf: bytes, frames: list[Frame]) -> int:
+        def _scan(self, buf: bytes, pos: int, frames: list[Frame]) -> int:
             nonlocal looked
             looked += 1
-            return super()._scan(buf, frames)
+            return super()._scan(buf, pos, frames)
 
     payload = bytes(1024 * 1024)
     wire = encode.pub(b"a", b"", b"", payload)

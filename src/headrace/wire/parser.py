@@ -7,20 +7,22 @@ One loop goes over a chunk. A message line in its usual form (upper-case verb, s
 place. Anything else, and every error, goes through ``_read_line``, which accepts what nats-server accepts:
 verbs in any case, tabs and several spaces, ``\\n`` for ``\\r\\n`` after a line (not after a payload).
 Messages that repeat the shape of the previous one are read by an expression made for that shape (see
-``repeats``), and those that differ from it only in size by another (``varied``). Bytes of an incomplete frame
-are kept, with the size at which another attempt is worthwhile. So a payload that arrives in many chunks is
-copied once and not parsed repeatedly.
+``repeats``), and those that differ from it only in size by another (``varied``); SUB lines behind one another
+by a third (``subscribing``). Bytes of an incomplete frame are kept, with the size at which another attempt is
+worthwhile. So a payload that arrives in many chunks is copied once and not parsed repeatedly.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any, Final, NamedTuple
 
 from ..errors import LimitExceededError, ProtocolError
 from ..limits import CONTROL_LINE_BYTES_MAX, PAYLOAD_BYTES_MAX
 from .frames import BAD, CONNECT, ERR, INFO, MSG, OK, PING, PONG, PUB, SUB, UNSUB, Frame
 from .repeats import REPEATED_PAYLOAD_BYTES_MAX, read_repeats, repeat_pattern
+from .subscribing import SUB_START, sub_pattern
 from .varied import RUN_MIN, read_varied, varied_pattern
 
 _FROM_SERVER_LINE_BYTES_MAX: Final = 64 * 1024  # INFO lists the servers of a cluster
@@ -30,6 +32,7 @@ _SIZE_DIGITS_MAX: Final = 9  # as nats-server
 _SIZES_BYTES_MAX: Final = 2 * (_SIZE_DIGITS_MAX + 1) + 2  # in a line with headers, and a line end
 _SIZES_MAX: Final = 16_384  # beyond this size the tables are cleared
 _SNIPPET_BYTES: Final = 64
+_APART_BYTES_MIN: Final = 32 * 1024  # of so many, those that complete a frame are read apart
 _SHAPES_MAX: Final = 32  # for so many a parser has expressions; others take the general way
 
 _MESSAGES: Final = frozenset((PUB, MSG))
@@ -81,17 +84,21 @@ class Parser:
             calls, as a client does after INFO.
         max_control_line: the longest line accepted, in bytes, without its verb and line end.
         message_bytes: header blocks and payloads of all messages read so far.
+        frames_max: after so many frames a call may leave the others to the next one, which may have no
+            data of its own. Then ``is_behind`` is true.
     """
 
     __slots__ = (
-        "_deaf", "_held", "_messages", "_needed", "_patterns", "_verbs", "max_control_line", "max_payload",
-        "message_bytes",
+        "_deaf", "_held", "_messages", "_needed", "_patterns", "_verbs", "frames_max", "is_behind",
+        "max_control_line", "max_payload", "message_bytes",
     )  # fmt: skip
 
     def __init__(self, verbs: tuple[_Verb, ...], max_payload: int, max_control_line: int) -> None:
         self.max_payload = max_payload
         self.max_control_line = max_control_line
         self.message_bytes = 0
+        self.frames_max = sys.maxsize
+        self.is_behind = False
         self._verbs = verbs
         self._messages = {verb.stem.rstrip(): verb for verb in verbs if verb.op in _MESSAGES}
         self._held = bytearray()
@@ -128,6 +135,7 @@ class Parser:
         """The bytes of an incomplete frame, which the parser forgets: its owner reads on and feeds them."""
         held = bytes(self._held)
         self._held.clear()
+        self.is_behind = False
         return held
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
@@ -135,35 +143,55 @@ class Parser:
         frames: list[Frame] = []
         if self._deaf:
             return frames
-        held = self._held
-        if held:
-            held += data
-            if len(held) < self._needed:
-                return frames
-            buf = bytes(held)
-            held.clear()
-        else:
-            buf = bytes(data)  # no copy when it is bytes already
+        buf, at = bytes(data), 0  # no copy when it is bytes already
         try:
-            end = self._scan(buf, frames)
+            while self._held and len(buf) - at >= _APART_BYTES_MIN and not self.is_behind:
+                at = self._complete(buf, at, frames)
+            if not self._held:
+                self._read(buf, at, frames)
+                return frames
+            self._held += buf[at:]
+            if len(self._held) >= self._needed:
+                self._read(bytes(self._held), 0, frames)
         except ProtocolError as error:
             self._deaf = True
             frames.append((BAD, error))
-            return frames
-        if end < len(buf):
-            held += buf[end:] if end else buf
         return frames
 
-    def _scan(self, buf: bytes, frames: list[Frame]) -> int:
-        """Append the complete frames of ``buf``; return where the incomplete rest starts."""
-        pos, end = 0, len(buf)
+    def _complete(self, buf: bytes, at: int, frames: list[Frame]) -> int:
+        """Bring the incomplete frame forward by as much of ``buf[at:]`` as is its; return where that ends.
+
+        It is read apart from what follows, so that this need not be copied with it.
+        """
+        missing = self._needed - len(self._held)
+        stop = at + missing if missing > 1 else buf.find(b"\n", at) + 1 or len(buf)
+        self._held += buf[at:stop]
+        if len(self._held) >= self._needed:
+            self._read(bytes(self._held), 0, frames)
+        return min(stop, len(buf))
+
+    def _read(self, buf: bytes, start: int, frames: list[Frame]) -> None:
+        """Append the complete frames of ``buf[start:]``, and hold the incomplete rest."""
+        self._held.clear()
+        self.is_behind = False
+        end = self._scan(buf, start, frames)
+        if end < len(buf):
+            self._held += memoryview(buf)[end:]
+
+    def _scan(self, buf: bytes, pos: int, frames: list[Frame]) -> int:
+        """Append the complete frames of ``buf[pos:]``; return where the incomplete rest starts."""
+        end = len(buf)
         find, append = buf.find, frames.append
         verb_of, size_of, header_size_of = self._messages.get, _total_sizes.get, _header_sizes.get
         max_payload, max_line = self.max_payload, self.max_control_line
         last_size = last_header_size = b""  # as written, of the previous message
         alike: tuple[_Verb, int] | None = None  # the kind of the previous message without headers
         varied = True  # whether runs of messages of any size are looked for
+        most = self.frames_max
         while pos < end:
+            if len(frames) >= most:
+                self.is_behind, self._needed = True, 0
+                return pos
             eol = find(b"\n", pos)
             if eol < 0:
                 self._check_start(buf, pos)
@@ -220,7 +248,14 @@ class Parser:
             if after < 0:
                 return pos
             pos = after
+            if buf.startswith(SUB_START, pos) and frames[-1][0] == SUB:
+                pos = self._read_subs(buf, pos, frames)
         return pos
+
+    def _read_subs(self, buf: bytes, pos: int, frames: list[Frame]) -> int:
+        """Read the SUB lines at ``pos``; return where they end."""
+        token_max = self.max_control_line // 4
+        return read_repeats(sub_pattern(token_max), buf, pos, 0, frames) if token_max else pos
 
     def _read_repeats(
         self,

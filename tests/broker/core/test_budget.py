@@ -13,10 +13,12 @@ from headrace.broker.core.budget import Budget
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.session import Session
+from headrace.broker.core.net.session_input import PARSED_FRAMES
 from headrace.broker.core.net.session_subscriptions import AT_ONCE_MAX
 from headrace.broker.core.peer import Peer
 from headrace.clock import ManualClock
-from headrace.wire.frames import MSG, PUB
+from headrace.wire import Parser
+from headrace.wire.frames import MSG, PUB, Frame
 from headrace.wire.inprocess import Chunk, FrameBatch
 from portions import portion
 
@@ -158,6 +160,29 @@ def test_who_is_hung_up_on_is_not_heard_out() -> None:
     assert rounds.said(session).endswith(b"-ERR 'Stale Connection'\r\n")
 
 
+def test_short_lines_behind_large_payloads_are_not_parsed_all_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed, feed = [], Parser.feed
+
+    def counted(parser: Parser, data: bytes) -> list[Frame]:
+        parsed.append((len(data), len(feed_it := feed(parser, data))))
+        return feed_it
+
+    monkeypatch.setattr(Parser, "feed", counted)
+    rounds = Rounds(looks=40)
+    session = rounds.connect()
+    large = b"PUB a 16384\r\n%b\r\n" % bytes(16_384)
+    rounds.all_of(session, large)
+    rounds.all_of(session, large * 15)
+    assert parsed[-1] == (15 * len(large), 15)  # whole, and not copied
+    del parsed[:]
+    rounds.all_of(session, b"PING\r\n" * 40_000)
+    assert parsed[0] == (240_000, PARSED_FRAMES)
+    assert max(count for _, count in parsed) == PARSED_FRAMES
+    assert rounds.said(session) == b"PONG\r\n" * 40_000
+
+
 def test_frames_of_a_client_in_process_are_cut_like_bytes() -> None:
     rounds = Rounds(looks=2)
     session = rounds.connect(InProcessSession)
@@ -271,9 +296,10 @@ WEIGHED = [*LINES[:-1], *LINES[:-1], LINES[-1]]
     cuts=st.lists(st.integers(1, 200), max_size=20),
     looks=st.integers(1, 5),
     grain=st.sampled_from([1, 7, 64]),
+    parsed=st.sampled_from([1, 3, 2048]),
 )
 def test_turns_of_every_size_give_the_transcript_of_none(
-    script: list[bytes], cuts: list[int], looks: int, grain: int
+    script: list[bytes], cuts: list[int], looks: int, grain: int, parsed: int
 ) -> None:
     """The same chunks to two hubs, of which one handles each in one go."""
     worlds = [jetstream_world.World(), jetstream_world.World()]
@@ -290,6 +316,7 @@ def test_turns_of_every_size_give_the_transcript_of_none(
         world.tick()
         sessions.append(client.session)
     rounds = Rounds(looks, grain, worlds[1].hub)
+    sessions[1]._parser.frames_max = parsed
     data, at = b"".join(script), 0
     for size in [*cuts, len(data)]:
         chunk = data[at : at + size]

@@ -9,13 +9,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from browser import chromium, page
+from browser import _function_scoped_runner, _opened, _shown, chromium, page
 from headrace.jobs.http import create_app
 from headrace.jobs.http.app import ENDPOINTS
 from headrace.jobs.runtime.runtime import Runtime
 from jobs_world import World
 
-__all__ = ["chromium", "page"]
+__all__ = ["_function_scoped_runner", "_opened", "_shown", "chromium", "page"]
 
 pytestmark = [pytest.mark.one_database, pytest.mark.timeout(300)]
 

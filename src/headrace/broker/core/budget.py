@@ -41,6 +41,13 @@ class Budget:
         if left < 0:
             self.look()
 
+    def charge_together(self, units: int) -> None:
+        """``charge`` for what was done at once: looked at as often as if it had come one by one."""
+        while units > self.left and not self.spent:
+            units -= self.left
+            self.look()
+        self.left -= units
+
     def look(self) -> bool:
         """Whether the slice is over. If it is not, there are new units."""
         self.left = self.grain

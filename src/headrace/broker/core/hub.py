@@ -235,17 +235,13 @@ class Hub:
         self.deliver()
         return self.settle()
 
-    def deliver(self) -> bool:
+    def deliver(self) -> None:
         """The first half of ``end_of_tick``: send what can be delivered.
 
-        Returns whether the second half has much to do that none of it has to wait for: the messages that
-        were acknowledged are to be removed. The shell writes ``to_write`` first then.
+        The second half may take its time, and wait for the disk; so the shell writes ``to_write`` first.
         """
-        is_awaited = False
         for engine in self.accounts.engines:
             engine.work()
-            is_awaited = is_awaited or engine.has_to_report
-        return is_awaited
 
     def settle(self) -> list[Session]:
         """The second half of ``end_of_tick``."""

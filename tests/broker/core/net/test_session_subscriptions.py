@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.broker.core.auth.authentication import Identity
 from headrace.broker.core.auth.permissions import Permissions
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.session import Session
+from headrace.broker.core.net.session_subscriptions import SessionSubscriptions
 from headrace.broker.core.net.subscription import GuardedSubscription, Subscription
+from headrace.broker.core.options import HubOptions
 from headrace.broker.core.peer import Peer
 from headrace.clock import ManualClock
 from headrace.subjects import SubjectFilter
@@ -24,6 +29,67 @@ def connected(kind: type[Session] = Session) -> tuple[Hub, Session]:
     session = hub.connect(Peer(), kind)
     session.receive(CONNECT)
     return hub, session
+
+
+LINES = st.one_of(
+    st.builds(b"SUB w.%d.* %d\r\n".__mod__, st.tuples(st.integers(0, 9), st.integers(0, 60))),
+    st.builds(b"SUB a.b q %d\r\n".__mod__, st.tuples(st.integers(0, 60))),
+    st.sampled_from(
+        [
+            b"SUB a..b 77\r\n",
+            b"SUB \xff 78\r\n",
+            b"SUB a.b.c.d.e 79\r\n",
+            b"SUB $JS.ACK.> 80\r\n",
+            b"SUB > 81\r\n",
+            b"UNSUB 3\r\n",
+            b"PUB w.1.x 2\r\nhi\r\n",
+            b"PUB a.b 2\r\nhi\r\n",
+            b"PING\r\n",
+        ]
+    ),
+)
+
+
+def life(chunks: list[bytes]) -> tuple[bytes, list[tuple[bytes, bytes, bytes, int]], list[int]]:
+    """What a client hears that says this, and what it has subscribed to at the end."""
+    options = HubOptions(subscriptions_max=20, subscription_tokens_max=4)
+    hub = Hub(ManualClock(), random.Random(1), options)
+    session = hub.connect(Peer(), Session)
+    session.receive(CONNECT)
+    session.take_output()
+    heard = b""
+    for chunk in chunks:
+        session.receive(chunk)
+        hub.end_of_tick()
+        heard += said(session)
+    kept = [
+        (sid, each.pattern, each.queue, each.delivered)
+        for sid, each in session.subscriptions.items()
+    ]
+    router = hub.router
+    receivers = [
+        len(router.find(subject).plain) for subject in (b"w.1.x", b"a.b", b"$JS.ACK.S.C.1")
+    ]
+    return heard, kept, [router.subscriptions, router.added, *receivers]
+
+
+@given(st.lists(LINES, max_size=50))
+def test_lines_that_come_together_do_what_they_do_alone(lines: list[bytes]) -> None:
+    assert life([b"".join(lines)]) == life(lines)
+
+
+def test_lines_that_come_together_are_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, together = [], SessionSubscriptions._add_together
+
+    def counted(*args: Any) -> int:
+        taken.append(together(*args))
+        return taken[-1]
+
+    monkeypatch.setattr(SessionSubscriptions, "_add_together", counted)
+    _hub, session = connected()
+    session.receive(b"".join([b"SUB w.%d.* %d\r\n" % (n, n) for n in range(200)]) + b"PING\r\n")
+    assert (taken, len(session.subscriptions)) == ([32] * 6 + [8], 200)
+    assert said(session).endswith(b"PONG\r\n")
 
 
 def said(session: Session) -> bytes:

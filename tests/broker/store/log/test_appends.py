@@ -6,11 +6,16 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from disks import disk_of
 from faultfs import FaultFS, PowerCut
 from headrace.broker.store import FileStorage, MemoryStorage
+from headrace.broker.store.format.record import FLAG_OPEN
+from headrace.broker.store.index.occurrences import list_occurrences
 from headrace.broker.store.log.file_log import FileLog
+from headrace.clock import ManualClock
 from headrace.errors import StoreError
 
 BIG = 1 << 40
@@ -147,6 +152,82 @@ def test_messages_together_larger_than_a_segment_stay_in_one() -> None:
     assert [len(segment) for segment in store.segments] == [1, 6]
     _, again = reopen(storage)
     assert payloads(again) == payloads(store)
+
+
+def one_by_one(log: FileLog, messages: list[tuple[bytes, bytes, bytes, int, int]]) -> None:
+    """``append_open`` by the ways of single messages."""
+    for message in messages:
+        log.append(*message[:4])
+        if message is not messages[-1]:
+            log.flag_last(FLAG_OPEN)
+
+
+BATCHES = st.lists(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"a", b"a.b", b"c" * 30]),
+            st.sampled_from([b"", b"", HEADERS]),
+            st.integers(0, 3000).map(lambda size: b"x" * size),
+            st.integers(1, 9),
+            st.sampled_from([0, 0, 0, 0, 99]),
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(BATCHES, st.booleans(), st.booleans())
+@settings(deadline=None)
+def test_a_batch_appended_at_once_is_byte_for_byte_one_of_single_messages(
+    batches: list[list[tuple[bytes, bytes, bytes, int, int]]], noted: bool, searched: bool
+) -> None:
+    found = []
+    for plain in (False, True):
+        storage = open_store(FaultFS(), clock=ManualClock())
+        store = storage.create_stream("S")
+        assert isinstance(store, FileLog)
+        store.append(b"a", b"", b"0", 1)
+        store.superseded = [] if noted else None
+        if searched:
+            store.search.occurrences = list_occurrences(store.segments, store.table, store.first)
+        with pytest.MonkeyPatch.context() as patch:
+            if plain:
+                patch.setattr(FileLog, "append_open", one_by_one)
+            for batch in batches:
+                store.append_together(
+                    [(m[0], HEADERS if m[4] else m[1], m[2], m[3], m[4]) for m in batch]
+                )
+        flush(storage)
+        disk, tail = disk_of(storage), store.segments[-1]
+        table = store.table
+        found.append(
+            [
+                [disk.content(path) for path in sorted(disk.files()) if path.endswith(".seg")],
+                (store.state, store.superseded, tail.bare, list(store.expiries())),
+                (list(table.counts), list(table.firsts), list(table.lasts), table.empty),
+                [list(column) for column in (tail.offsets, tail.sizes, tail.sids, tail.stamps)],
+                [store.subject(name) for name in table.names],
+            ]
+        )
+    assert found[0] == found[1]
+
+
+def test_a_batch_is_appended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, plain = [], FileLog.append_open
+
+    def counted(log: FileLog, messages: list[tuple[bytes, bytes, bytes, int, int]]) -> None:
+        taken.append(len(messages))
+        plain(log, messages)
+
+    monkeypatch.setattr(FileLog, "append_open", counted)
+    store = open_store(FaultFS()).create_stream("S")
+    store.append_together(together(b"1", b"22", b"333"))
+    store.append_together(together(b"alone"))
+    store.append_together([*together(b"1"), (b"t", HEADERS, b"expires", 1, 9)])
+    assert taken == [3]
 
 
 def test_too_much_together_is_refused_and_nothing_staged(

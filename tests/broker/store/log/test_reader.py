@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.broker.store.format.record import U32, encode_message
-from headrace.broker.store.log import reader
+from headrace.broker.store.log import file_log, reader
 from headrace.broker.store.log.file_log import FileLog
 from headrace.broker.store.log.memory_log import MemoryLog
 from headrace.message import StoredRow
@@ -125,3 +125,68 @@ def test_the_checksum_of_a_record_and_its_checksum_tells_whether_it_is_sound(
     flipped = bytearray(record)
     flipped[bit // 8] ^= 1 << bit % 8
     assert {crc32(flipped, salt)} != reader._SOUND
+
+
+def kept(
+    messages: list[tuple[bytes, bytes, bytes]], gone: set[int], recent_bytes: int
+) -> tuple[FileStorage, FileLog]:
+    """A log that has about so many bytes of records in memory, in small chunks, the others on disk."""
+    storage = opened(FaultFS())
+    log = storage.create_stream("S")
+    assert isinstance(log, FileLog)
+    log._cache.recent._limit = recent_bytes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file_log, "_CHUNK_BYTES", 700)
+        for number, message in enumerate(messages, 1):
+            log.append(*message, 1000 + number)
+            if number % 20 == 0:
+                storage.flush(lambda error: None)
+        log.remove(gone)
+        storage.flush(lambda error: None)
+    return storage, log
+
+
+IN_MEMORY, IN_PART, ON_DISK = 1 << 20, 2000, 0
+
+
+@given(
+    st.lists(MESSAGES, min_size=20, max_size=120),
+    st.lists(st.integers(1, 120), min_size=1, max_size=60),
+    st.sets(st.integers(1, 120), max_size=9),
+    st.integers(0, 20_000),
+    st.sampled_from([IN_MEMORY, IN_PART, ON_DISK]),
+)
+@settings(deadline=None)
+def test_messages_here_and_there_are_those_read_one_by_one(
+    messages: list[tuple[bytes, bytes, bytes]],
+    asked: list[int],
+    gone: set[int],
+    bytes_max: int,
+    recent_bytes: int,
+) -> None:
+    storage, log = kept(messages, gone, recent_bytes)
+    found = log.rows_at(asked, bytes_max)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "_TOGETHER", 1 << 30)
+        assert log.rows_at(asked, bytes_max) == found
+    one_by_one = {row.sequence: tuple(row) for row in map(log.get, sorted(set(asked))) if row}
+    assert [*found.items()] == [*one_by_one.items()][: len(found)]
+    assert len(found) >= min(len(one_by_one), 1)
+    storage.close()
+
+
+@pytest.mark.parametrize("recent_bytes", [IN_MEMORY, ON_DISK])
+def test_messages_here_and_there_are_made_together(
+    recent_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, log = kept([(b"a", b"", b"x")] * 120, set(), recent_bytes)
+    add, added = reader.RecordReader._add_rows, []
+
+    def counted(*args: Any) -> int:
+        added.append(len(args[2]))
+        return add(*args)
+
+    monkeypatch.setattr(reader.RecordReader, "_add_rows", counted)
+    assert [*log.rows_at(range(2, 120, 3), 1 << 20)] == [*range(2, 120, 3)]
+    assert sum(added) >= 36  # a few stand alone in their chunk
+    storage.close()

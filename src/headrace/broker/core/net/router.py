@@ -83,6 +83,17 @@ class Router:
         subscription.pattern = leaf.pattern  # the same object for all who subscribe to it
         self._changed(leaf.pattern, leaf)
 
+    def subscribe_all(self, subscriptions: Sequence[Subscription]) -> None:
+        """``subscribe`` for several; in little time for thousands."""
+        add, changes = self._trie.add, []
+        for subscription in subscriptions:
+            leaf = add(subscription.pattern, subscription.queue, subscription)
+            subscription.pattern = leaf.pattern
+            changes.append((leaf.pattern, leaf))
+        self.subscriptions += len(changes)
+        self.added += len(changes)
+        self._all_changed(changes)
+
     def unsubscribe(self, subscription: Subscription) -> None:
         """Remove a subscription; nothing more is delivered to it."""
         leaf = self._trie.remove(subscription.pattern, subscription.queue, subscription)

@@ -27,14 +27,7 @@ from .broadcast import BROADCAST, Broadcast
 from .keepalive import KeepAlive
 from .login import Login
 from .output import Output
-from .publishing import (
-    HANDED_OVER,
-    RESERVED,
-    grouped,
-    hand_over_groups,
-    is_refused,
-    say_nobody,
-)
+from .publishing import HANDED_OVER, RESERVED, grouped, hand_over_groups, is_refused, say_nobody
 from .runs import RUN, hand_over_run
 from .session_input import SessionInput
 from .session_state import SessionEvent, SessionState, next_state
@@ -93,8 +86,8 @@ class Session:
         self._last_words: list[bytes] = []  # of one that is closed
         self._keepalive = KeepAlive(self, hub)
         self._login = Login(self, hub)
-        self._budget = hub.budget
-        self._input = SessionInput(hub.budget, self._handle_piece, self._handle_frames)
+        self._budget = budget = hub.budget
+        self._input = SessionInput(budget, self._parser, self._handle_piece, self._handle_frames)
         if not self.state.is_in:
             self._keepalive.await_login()
             return
@@ -236,6 +229,13 @@ class Session:
             if self._relaxed and frame[0] == PUB:
                 after = self._publish_relaxed(frame, frames)
                 if after is not None:
+                    self._handle(after)
+            elif self._relaxed and frame[0] == SUB:
+                count, after = self._subscriptions.add_run(self._hub.options, frame, frames)
+                budget.charge_together(LINE_UNITS * count)
+                if after is not None and budget.spent:
+                    self._input.keep((after,))
+                elif after is not None:
                     self._handle(after)
             else:
                 self._handle(frame)

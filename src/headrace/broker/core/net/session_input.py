@@ -6,7 +6,7 @@ come first. Whichever it is, the input is handled later in the order it came. Th
 some is kept, so never more is kept than one read of a socket brings.
 
 Bytes are parsed piece by piece, so that a turn does not end long after its time because a large chunk is
-all short lines.
+all short lines. What follows large frames is expected to be large, too; there the parser ends the piece.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ from typing import TYPE_CHECKING, Any, Final
 from ....wire.inprocess import FrameBatch, PublishRun
 
 if TYPE_CHECKING:
+    from ....wire import Parser
     from ....wire.frames import Frame
     from ..budget import Budget
 
 PIECE_BYTES: Final = 64 * 1024
 SMALL_PIECE_BYTES: Final = 8 * 1024  # while frames are short: parsing has its cost per frame
 PIECE_FRAMES: Final = 768  # more in one piece are many
+LARGE_BYTES: Final = (
+    900  # frames of so many each are large: a chunk of them is one piece, and is not copied
+)
+PARSED_FRAMES: Final = 2048  # so many are parsed at once, or some more where they are alike
 
 
 class SessionInput:
@@ -36,6 +41,8 @@ class SessionInput:
         "_frames",
         "_handle_frames",
         "_handle_piece",
+        "_is_large",
+        "_parser",
         "_piece",
         "held",
         "kept_bytes",
@@ -44,17 +51,21 @@ class SessionInput:
     def __init__(
         self,
         budget: Budget,
+        parser: Parser,
         handle_piece: Callable[[Any], int],
         handle_frames: Callable[[Iterator[Frame]], None],
     ) -> None:
         """``handle_piece`` takes a piece of a chunk, and returns how many frames it completed."""
         self._budget = budget
+        self._parser = parser
+        parser.frames_max = PARSED_FRAMES
         self._handle_piece = handle_piece
         self._handle_frames = handle_frames
         self._frames: list[Frame] = []  # of a piece that was parsed; they come before all chunks
         self._chunks: deque[Any] = deque()
         self._at = 0  # how far the first chunk was handled
         self._piece = SMALL_PIECE_BYTES
+        self._is_large = False  # whether the frames of the last piece were
         self.held = 0
         """How many reasons there are to wait, beside the turn."""
         self.kept_bytes = 0
@@ -63,15 +74,17 @@ class SessionInput:
     @property
     def is_kept(self) -> bool:
         """Whether something waits to be handled."""
-        return bool(self._chunks or self._frames)
+        return bool(self._chunks or self._frames or self._parser.is_behind)
 
     def add(self, chunk: Any) -> None:
         """Handle a chunk after everything before it, as far as there is time."""
-        if self._chunks or self._frames or self.held or self._budget.spent:
+        if self.is_kept or self.held or self._budget.spent:
             self._chunks.append(chunk)
             self.kept_bytes += len(chunk)
-        elif len(chunk) <= self._piece:
+        elif len(chunk) <= self._piece or (self._is_large and isinstance(chunk, bytes)):
             self._hear(chunk)
+            if self._parser.is_behind:
+                self.go_on()
         else:
             self._chunks.append(chunk)
             self.kept_bytes = len(chunk)
@@ -84,6 +97,8 @@ class SessionInput:
             if self._frames:
                 frames, self._frames = self._frames, []
                 self._handle_frames(iter(frames))
+            elif self._parser.is_behind:
+                self._hear(b"")
             elif self._chunks:
                 self._hear(self._next_piece())
             else:
@@ -96,11 +111,13 @@ class SessionInput:
     def clear(self) -> None:
         self._frames.clear()
         self._chunks.clear()
+        self._parser.give_up()
         self.kept_bytes = 0
 
     def _hear(self, piece: Any) -> None:
-        many = self._handle_piece(piece) > PIECE_FRAMES
-        self._piece = SMALL_PIECE_BYTES if many else PIECE_BYTES
+        count = self._handle_piece(piece)
+        self._piece = SMALL_PIECE_BYTES if count > PIECE_FRAMES else PIECE_BYTES
+        self._is_large = count * LARGE_BYTES <= len(piece)
 
     def _next_piece(self) -> Any:
         chunk, at = self._chunks[0], self._at

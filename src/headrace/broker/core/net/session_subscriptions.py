@@ -7,17 +7,22 @@ hundred thousand from the trie is half a second of work, and nobody waits for it
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ....clock import Clock
 from ....subjects import is_valid_pattern
 from ....wire import encode
+from ....wire.frames import SUB
 from ..timers import TimerQueue
 from .router import Router
 from .subscription import GuardedSubscription, Subscription
 
+RUN_MAX: Final = 32  # so many SUB lines are taken together: a fraction of a millisecond
+
 if TYPE_CHECKING:
+    from ....wire.frames import Frame
     from ..options import HubOptions
     from .router import Router
     from .session import Session
@@ -59,6 +64,43 @@ class SessionSubscriptions:
             subscription = self.by_sid[sid] = self._make(pattern, queue, sid)
             self._listener.router.subscribe(subscription)
         return refusal
+
+    def add_run(
+        self, options: HubOptions, first: Frame, rest: Iterator[Frame]
+    ) -> tuple[int, Frame | None]:
+        """``add`` for SUB frames of a client that may subscribe to anything; refusals are told.
+
+        Returns how many were taken, and what was read behind them, if anything was.
+        """
+        run, after = _run_of(first, rest)
+        at = 0
+        while at < len(run):
+            at += self._add_together(options, run[at:])
+            if at < len(run):
+                _op, pattern, queue, sid = run[at]
+                refusal = self.add(options, pattern, queue, sid)
+                if refusal:
+                    self._listener.output.write(encode.err(refusal))
+                at += 1
+        return len(run), after
+
+    def _add_together(self, options: HubOptions, frames: Sequence[Frame]) -> int:
+        """Subscribe up to the first that is refused, or repeats a ``sid``; how many that were."""
+        plain, by_sid, listener = self._plain, self.by_sid, self._listener
+        if plain is None or listener.identity.permissions is not None:
+            return 0
+        if subscriptions_max(listener, options) - len(by_sid) < len(frames):
+            return 0
+        client_id, output, drop = listener.client_id, listener.output, self._drop
+        tokens_max = options.subscription_tokens_max
+        made: list[Subscription] = []
+        for _op, pattern, queue, sid in frames:
+            if sid in by_sid or pattern.count(b".") >= tokens_max or not is_valid_pattern(pattern):
+                break
+            by_sid[sid] = each = plain(client_id, output, pattern, queue, sid, drop)
+            made.append(each)
+        listener.router.subscribe_all(made)
+        return len(made)
 
     def end(self, sid: bytes, messages_max: int) -> None:
         """Unsubscribe after ``messages_max`` messages in total, or now if they were delivered."""
@@ -142,6 +184,16 @@ class SessionSubscriptions:
             using = f' using queue "{shown(queue)}"' if queue else ""
             return f'Permissions Violation for Subscription to "{shown(pattern)}"{using}'
         return ""
+
+
+def _run_of(first: Frame, rest: Iterator[Frame]) -> tuple[list[Frame], Frame | None]:
+    """A SUB frame and those right behind it; and what was read beyond them, if anything was."""
+    run = [first]
+    for frame in islice(rest, RUN_MAX - 1):
+        if frame[0] != SUB:
+            return run, frame
+        run.append(frame)
+    return run, None
 
 
 def subscriptions_max(listener: Session, options: HubOptions) -> int:

@@ -85,8 +85,8 @@ class Pump:
         hub = self.hub
         self._is_flushing = True
         try:
-            if hub.deliver():  # who waits for it goes on meanwhile
-                self._write(hub.to_write())
+            hub.deliver()
+            self._write(hub.to_write())  # who does not wait for the disk goes on meanwhile
             self._write(hub.settle())
         finally:
             self._is_flushing = False

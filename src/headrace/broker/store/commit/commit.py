@@ -2,6 +2,9 @@
 
 The owner submits batches and chores; the commit thread writes and calls ``notify``; the owner then
 collects what is finished, in order. With ``threaded=False`` there is no thread: submitting commits.
+
+A small batch that finds the thread idle is committed by the owner, while the disk is quick: two threads
+that take turns cost more than that. Only one of the two ever writes: ``_is_busy``, ``_is_lent``.
 """
 
 from __future__ import annotations
@@ -16,11 +19,16 @@ import msgspec
 from ....clock import Clock
 from ....errors import StoreError, StoreFailedError, StoreFullError
 from ....limits import COMMIT_BATCH_BYTES_MAX
+from ..format.entries import MetaChange
 from .durations import Durations
+from .quickness import Quickness
 from .writer import Work, Writer
 
 Done = Callable[[Exception | None], None]
 REST_S: Final = 0.001  # between two steps of chores
+OWN_BYTES_MAX: Final = 64 * 1024  # in a batch that the owner commits
+OWN_FILES_MAX: Final = 2
+OWN_ENTRIES_MAX: Final = 64  # of metadata
 
 Chore = Callable[[Writer], bool | None]
 """Work that no one waits for, run on the commit thread between batches: footers, unlinking.
@@ -63,21 +71,31 @@ class Committer:
         self._interval_ns = interval_ns
         self._next_sync_ns = 0
         self._queue: deque[Batch | Chore] = deque()
-        self._wake = threading.Condition()
+        lock = threading.RLock()
+        self._wake = threading.Condition(lock)
+        self._given_back = threading.Condition(lock)
         self._thread: threading.Thread | None = None
         self._has_stepped = False
+        self._is_busy = False  # the thread has taken something out of the queue, or syncs
+        self._is_lent = False  # the owner commits, and the thread waits
+        self._quickness = Quickness()
         self._stopping = False
         self._stopped = False
         self._refused: tuple[int, StoreError] | None = None
         self.failed: StoreFailedError | None = None
         self.durations = Durations()
         """How long commits took on the disk, that is, how long an acknowledgement waited for it."""
+        self.own = 0
+        """How many of them the owner made."""
 
     def submit(self, item: Batch | Chore) -> None:
         """Hand over a batch or a chore; without a thread, or after its end, carry it out now."""
         if not self._threaded or self._stopped:
             self._run([item])
             self._sync_if_due()
+            return
+        if isinstance(item, Batch) and self._borrow(item):
+            self._commit_as_owner(item)
             return
         with self._wake:
             self._queue.append(item)
@@ -87,6 +105,28 @@ class Committer:
                 )
                 self._thread.start()
             self._wake.notify()
+
+    def _borrow(self, batch: Batch) -> bool:
+        """Whether the owner is to commit a batch; if so, the thread does nothing until that is done."""
+        if not is_small(batch) or not self._quickness.allows(self._clock.monotonic_ns()):
+            return False
+        with self._wake:
+            if self._is_busy or self._queue or self._stopping:
+                return False
+            if self._interval_ns is not None and not self._writer.has_unsynced:
+                return False  # the thread has to learn that there will be something to sync
+            self._is_lent = True
+        return True
+
+    def _commit_as_owner(self, batch: Batch) -> None:
+        try:
+            batch.error = self._commit([batch], own=True)
+            batch.finished = True
+            self.own += 1
+        finally:
+            with self._wake:
+                self._is_lent = False
+                self._given_back.notify()
 
     def stop(self) -> None:
         """Carry out what is queued, sync what is not, and end the thread."""
@@ -107,13 +147,17 @@ class Committer:
     def _loop(self) -> None:
         while True:
             with self._wake:
+                self._is_busy = False
                 while not self._queue and not self._stopping:
                     if not self._wake.wait(self._patience_s()):
                         break
                 self._rest()
+                while self._is_lent:
+                    self._given_back.wait()
                 if not self._queue and self._stopping:
                     return
                 items = self._next_group()
+                self._is_busy = True
             if items:
                 self._run(items)
             self._sync_if_due()
@@ -166,7 +210,7 @@ class Committer:
                         self.submit(item)
                         break
 
-    def _commit(self, batches: list[Batch]) -> StoreError | None:
+    def _commit(self, batches: list[Batch], *, own: bool = False) -> StoreError | None:
         if self.failed is not None:
             return self.failed
         if self._refused is not None:
@@ -182,7 +226,9 @@ class Committer:
         except StoreFailedError as failed:
             self._fail(failed)
             return failed
-        self.durations.add(self._clock.monotonic_ns() - began_ns)
+        ended_ns = self._clock.monotonic_ns()
+        self.durations.add(ended_ns - began_ns)
+        self._quickness.took(began_ns, ended_ns, waited=own)
         return None
 
     def run_chore(self, chore: Chore) -> bool:
@@ -216,3 +262,19 @@ class Committer:
         if self.failed is None:
             self.failed = error
             self._notify()
+
+
+def is_small(batch: Batch) -> bool:
+    """Whether a batch only appends a little to a few files that are there, and to the journal."""
+    work = batch.work
+    if batch.nbytes > OWN_BYTES_MAX or len(work.writes) > OWN_FILES_MAX:
+        return False
+    if work.directories or work.retired or work.copies:
+        return False
+    if any(write.header is not None or write.truncate for write in work.writes):
+        return False
+    return work.meta is None or _is_short(work.meta)
+
+
+def _is_short(meta: MetaChange) -> bool:
+    return meta.image is None and not meta.spares and len(meta.entries) <= OWN_ENTRIES_MAX

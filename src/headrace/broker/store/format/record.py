@@ -33,6 +33,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, count, repeat
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -58,7 +59,10 @@ _FLAGS: Final = FLAG_HEADERS | FLAG_EXPIRES | FLAG_OPEN
 _FLAGS_AT: Final = 7
 _PLAIN: Final = MARK | MESSAGE << 16
 _HEADED: Final = _PLAIN | FLAG_HEADERS << 24
+_OPEN: Final = _PLAIN | FLAG_OPEN << 24
+"""The form of a record that counts only if the next message is there."""
 
+_COPIED_MAX: Final = 2048  # a larger payload is copied only once, which costs a call more
 _RANGES_PER_RECORD: Final = 32_768
 
 
@@ -75,18 +79,54 @@ class Found(NamedTuple):
 
 
 def encode_message(
-    sequence: int, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int, salt: int
+    sequence: int,
+    subject: bytes,
+    headers: bytes,
+    payload: bytes,
+    timestamp_ns: int,
+    salt: int,
+    form: int = _PLAIN,
 ) -> bytes:
-    """The record of one message."""
+    """The record of one message, which is ``OPEN`` in that form."""
     length = len(subject)
     size = OVERHEAD + length + len(payload)
     if headers:
         size += 4 + len(headers)
-        head = _pack_head(size, _HEADED, sequence, timestamp_ns, length)
-        body = b"".join((head, _pack_u32(len(headers)), subject, headers, payload))
+        head = _pack_head(size, form | _HEADED, sequence, timestamp_ns, length)
+        start = b"".join((head, _pack_u32(len(headers)), subject, headers))
     else:
-        body = _pack_head(size, _PLAIN, sequence, timestamp_ns, length) + subject + payload
+        start = _pack_head(size, form, sequence, timestamp_ns, length) + subject
+    if len(payload) > _COPIED_MAX:
+        crc = crc32(payload, crc32(start, salt))
+        return b"".join((start, payload, _pack_u32(crc)))
+    body = start + payload
     return body + _pack_u32(crc32(body, salt))
+
+
+def encode_run(
+    first: int,
+    subject: bytes,
+    blocks: Sequence[bytes],
+    payloads: Sequence[bytes],
+    timestamp_ns: int,
+    salt: int,
+) -> list[bytes]:
+    """The records of messages of one subject from a sequence on; without ``blocks`` none has headers."""
+    same = repeat(subject), blocks or repeat(b""), payloads, repeat(timestamp_ns), repeat(salt)
+    return list(map(encode_message, count(first), *same))
+
+
+def encode_open(
+    first: int, messages: Sequence[tuple[bytes, bytes, bytes, int, int]], salt: int
+) -> list[bytes]:
+    """The records of messages from a sequence on, of which all count or none: all but the last are open.
+
+    A message is its subject, headers, payload and timestamp, and something else.
+    """
+    subjects, blocks, payloads, stamps, _ = zip(*messages, strict=True)
+    forms = chain(repeat(_OPEN, len(messages) - 1), (_PLAIN,))
+    fields = count(first), subjects, blocks, payloads, stamps, repeat(salt), forms
+    return list(map(encode_message, *fields))
 
 
 def _seal(body: bytes, salt: int) -> bytes:

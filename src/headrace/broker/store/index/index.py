@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from itertools import compress
+from itertools import accumulate, compress
 from typing import Any
 
 import msgspec
@@ -205,6 +205,15 @@ class Segment(msgspec.Struct, eq=False):
         alive = self.alive
         return alive is None or position >= len(alive) or bool(alive[position])
 
+    def extend(self, offset: int, sizes: list[int], sids: list[int], stamps: list[int]) -> int:
+        """Add messages whose records lie from an offset on; returns where they end."""
+        *offsets, end = accumulate(sizes, initial=offset)
+        self.offsets.extend(offsets)
+        self.sizes.extend(sizes)
+        self.sids.extend(sids)
+        self.stamps.extend(stamps)
+        return end
+
     def cut(self, length: int) -> None:
         """Forget positions from ``length`` on; none of them counts as live any more."""
         self.dead -= len(self) - length
@@ -313,15 +322,18 @@ class SubjectTable:
 
     def beginning_with(self, token: bytes, start: int) -> Sequence[int]:
         """The ids from ``start`` on of the subjects with this first token."""
-        by_token, names = self._by_token, self.names
-        for sid in range(self._listed, len(names)):
-            first = names[sid].partition(b".")[0]
-            listed = by_token.get(first)
-            if listed is None:
-                by_token[first] = array("I", (sid,))
-            else:
-                listed.append(sid)
-        self._listed = len(names)
+        by_token, fresh = self._by_token, range(self._listed, len(self.names))
+        firsts = [name.partition(b".")[0] for name in self.names[self._listed :]]
+        if firsts.count(token) == len(firsts):  # as in a bucket
+            by_token.setdefault(token, array("I")).extend(fresh)
+        else:
+            for sid, first in zip(fresh, firsts, strict=True):
+                listed = by_token.get(first)
+                if listed is None:
+                    by_token[first] = array("I", (sid,))
+                else:
+                    listed.append(sid)
+        self._listed = len(self.names)
         found = by_token.get(token, ())
         return found[bisect_left(found, start) :]
 

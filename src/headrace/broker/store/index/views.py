@@ -210,8 +210,11 @@ class Matching:
             if self._tokens:
                 mask += bytes(len(names) - known)
                 fresh = self._beginning_with_tokens(known)
-                for sid in fresh:
-                    mask[sid] = 1
+                if len(fresh) == len(names) - known:
+                    mask[known:] = b"\1" * len(fresh)
+                else:
+                    for sid in fresh:
+                        mask[sid] = 1
                 self._sids += fresh
             else:
                 mask += bytes(map(self._matches, names[known:]))

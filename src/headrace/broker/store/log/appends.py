@@ -12,7 +12,8 @@ from typing import Final, Protocol
 from ....errors import StoreError
 from ..format.expiries import Expiries
 from ..format.record import FLAG_EXPIRES, FLAG_OPEN
-from ..index.index import Segment
+from ..index.index import Segment, SubjectTable
+from .subject_search import SubjectSearch
 
 TOGETHER_BYTES_MAX: Final = 1 << 30  # more in one go: StoreError, and nothing is appended
 SUBJECT_MAX: Final = 0xFFFF
@@ -39,6 +40,9 @@ class Appendable(Protocol):
     last_seq: int
     messages: int
     segments: list[Segment]
+    table: SubjectTable
+    superseded: list[tuple[int, int]] | None
+    search: SubjectSearch
 
     def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int: ...
     def append_expiring(
@@ -47,6 +51,7 @@ class Appendable(Protocol):
     def check_writable(self) -> None: ...
     def skip_past(self, last_seq: int) -> None: ...
     def make_room(self, nbytes: int) -> None: ...
+    def append_open(self, messages: Sequence[Staged]) -> None: ...
     def flag_last(self, flag: int) -> None: ...
 
 
@@ -95,6 +100,9 @@ def append_together(log: Appendable, messages: Sequence[Staged]) -> int:
         raise StoreError(f"a subject may have {SUBJECT_MAX} bytes")
     first = log.last_seq + 1
     log.make_room(total)
+    if len(messages) > 1 and not any([message[4] for message in messages]):  # noqa: C419
+        log.append_open(messages)
+        return first
     for message in messages:
         if message[4]:
             log.append_expiring(*message)
@@ -103,6 +111,17 @@ def append_together(log: Appendable, messages: Sequence[Staged]) -> int:
         if log.last_seq < first + len(messages) - 1:
             log.flag_last(FLAG_OPEN)
     return first
+
+
+def count_each(log: Appendable, sids: Sequence[int]) -> None:
+    """Count the messages that were appended last, by their subjects."""
+    table, superseded, occurrences = log.table, log.superseded, log.search.occurrences
+    for sequence, sid in enumerate(sids, log.last_seq + 1 - len(sids)):
+        if superseded is not None and table.counts[sid]:
+            superseded.append((sid, table.lasts[sid]))
+        table.add(sid, sequence, sequence, 1)
+        if occurrences is not None:
+            occurrences.add(sid, sequence)
 
 
 def reset_first(log: Appendable, sequence: int) -> None:

@@ -8,7 +8,6 @@ at the end of a stream never touches the disk.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, count, repeat
 from typing import Final
 
 from ....errors import StoreError
@@ -18,7 +17,9 @@ from ..commit.writer import Work
 from ..format.record import (
     encode_commit,
     encode_message,
+    encode_open,
     encode_removals,
+    encode_run,
     encode_skip,
     flagged,
     records_bytes,
@@ -37,7 +38,7 @@ from ..index.spans import (
     subtract,
 )
 from . import appends
-from .appends import SUBJECT_MAX
+from .appends import SUBJECT_MAX, Staged
 from .chores import hole_before, punch_chore, seal_chore, unlink_chore
 from .compaction import Compaction, is_sparse
 from .log import StreamLog
@@ -124,11 +125,7 @@ class FileLog(StreamLog):
     # -- appending
 
     def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int:
-        """Stage one message; return its sequence.
-
-        Raises StoreError when the store has failed, the stream was deleted, or the message is larger
-        than a record can be.
-        """
+        """Stage one message; return its sequence. StoreError: it is too large, or nothing may be changed."""
         if self.clean:
             self.check_writable()
         table = self.table
@@ -179,22 +176,26 @@ class FileLog(StreamLog):
             return
         if self.clean:
             self.check_writable()
-        sid, tail, sequence = self._intern(subject), self.segments[-1], self.last_seq + 1
-        heads = blocks or repeat(b"")
-        same = repeat(subject), heads, payloads, repeat(timestamp_ns), repeat(self._salt)
-        records = list(map(encode_message, count(sequence), *same))
-        self._chunk.parts += records
-        if blocks:
-            tail.bare = False
-        sizes = list(map(len, records))
-        *offsets, end = accumulate(sizes, initial=self._end)
-        tail.offsets.extend(offsets)
-        tail.sizes.extend(sizes)
-        tail.sids.extend([sid] * total)
-        tail.stamps.extend([timestamp_ns] * total)
-        self.last_seq += total
+        sid, sequence = self._intern(subject), self.last_seq + 1
+        self.segments[-1].bare &= not blocks
+        records = encode_run(sequence, subject, blocks, payloads, timestamp_ns, self._salt)
+        self._add_records(records, [sid] * total, [timestamp_ns] * total)
         self.table.add(sid, sequence, self.last_seq, total)
-        self.messages += total
+
+    def append_open(self, messages: Sequence[Staged]) -> None:
+        """Stage messages there is room for, none of which expires; all but the last are open."""
+        sids = [self._intern(message[0]) for message in messages]
+        records = encode_open(self.last_seq + 1, messages, self._salt)
+        self._add_records(records, sids, [message[3] for message in messages])
+        self.segments[-1].bare &= not any([message[1] for message in messages])  # noqa: C419
+        appends.count_each(self, sids)
+
+    def _add_records(self, records: list[bytes], sids: list[int], stamps: list[int]) -> None:
+        """Stage records there is room for; whoever calls counts their subjects."""
+        self._chunk.parts += records
+        end = self.segments[-1].extend(self._end, list(map(len, records)), sids, stamps)
+        self.last_seq += len(records)
+        self.messages += len(records)
         self.bytes += end - self._end
         self._end = end
 

@@ -109,6 +109,11 @@ class MemoryLog(StreamLog):
         """There is always room. Raises StoreError if nothing may be changed."""
         self.check_writable()
 
+    def append_open(self, messages: Sequence[appends.Staged]) -> None:
+        """Append each: what is in memory is not found by a restart, in part or whole."""
+        for subject, headers, payload, timestamp_ns, _ in messages:
+            self.append(subject, headers, payload, timestamp_ns)
+
     def flag_last(self, flag: int) -> None:
         """Flags are for restarts."""
 

@@ -7,8 +7,9 @@ in blocks when several are wanted that lie together, one by one when not.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, repeat
+from operator import attrgetter
 from typing import Final
 from zlib import crc32
 
@@ -21,11 +22,13 @@ from .log import StreamLog
 from .segment_cache import BLOCK_BYTES, SegmentCache
 
 _BLOCK_WORTH: Final = 8  # so many messages of one block: read the block instead of each
+_TOGETHER: Final = 3  # so many messages are made together: fewer are quicker made one by one
 
 # What CRC-32 makes of bytes and the CRC-32 of these after them, whatever they are and it began with.
 _SOUND: Final = frozenset({0x2144DF1C})
 
 _unpack_u32 = U32.unpack_from
+_first_of = attrgetter("first")
 
 
 class RecordReader:
@@ -39,16 +42,20 @@ class RecordReader:
         self, segment: Segment, positions: Sequence[int], out: list[StoredRow], room: int
     ) -> int:
         """See ``Decode``; damaged records are reported, and given up."""
-        chunks = segment.chunks
-        split = bisect_left(positions, chunks[0].first) if chunks else len(positions)
+        chunks, begin, total = segment.chunks, positions[0], len(positions)
+        if positions[-1] - begin == total - 1:
+            positions = range(begin, begin + total)  # nothing is missing between them: quicker
+        split = bisect_left(positions, chunks[0].first) if chunks else total
         if split:
             room = self._decode_disk(segment, positions[:split], out, room)
             if room < 0 and out:
                 return room
-        for number, chunk in enumerate(chunks):
-            stop = len(positions)
-            if number + 1 < len(chunks):
-                stop = bisect_left(positions, chunks[number + 1].first, split)
+        number = bisect_right(chunks, begin, key=_first_of) - 1
+        while split < total:
+            number = max(number, 0)
+            chunk, number, stop = chunks[number], number + 1, total
+            if number < len(chunks):
+                stop = bisect_left(positions, chunks[number].first, split)
             if stop > split:
                 room = self._decode_recent(segment, chunk, positions[split:stop], out, room)
                 if room < 0 and out:
@@ -66,8 +73,11 @@ class RecordReader:
     ) -> int:
         names, sids, stamps, rel = self._log.table.names, segment.sids, segment.stamps, segment.rel
         parts, first, base = chunk.parts, chunk.first, segment.base
-        if isinstance(positions, range) and rel is None:
-            records = parts[positions.start - first : positions.stop - first]
+        if len(positions) >= _TOGETHER and rel is None:
+            if isinstance(positions, range):
+                records = parts[positions.start - first : positions.stop - first]
+            else:
+                records = [parts[position - first] for position in positions]
             net = sum(map(len, records)) - OVERHEAD * len(records)
             if net <= room:
                 return room - self._add_rows(segment, positions, records, out)
@@ -91,21 +101,29 @@ class RecordReader:
     def _add_rows(
         self,
         segment: Segment,
-        positions: range,
+        positions: Sequence[int],
         records: Sequence[bytes],
         out: list[StoredRow],
     ) -> int:
-        """Append the messages of sound records of a segment without gaps; how many bytes they have."""
-        names, base, stop = self._log.table.names, segment.base, positions.stop
+        """Append the messages of sound records of a segment never compacted; how many bytes they have."""
+        names, base = self._log.table.names, segment.base
+        sids: Iterable[int]
+        stamps: Iterable[int]
+        if isinstance(positions, range):
+            sids = segment.sids[positions.start : positions.stop]
+            stamps = segment.stamps[positions.start : positions.stop]
+        else:
+            sids = map(segment.sids.__getitem__, positions)
+            stamps = map(segment.stamps.__getitem__, positions)
         rows = [
             (seq, name := names[sid], b"", record[HEAD_BYTES + len(name) : -CRC_BYTES], ns)
             if not record[7] & FLAG_HEADERS
             else _with_headers(seq, names[sid], record, ns)
             for seq, sid, record, ns in zip(
-                range(base + positions.start, base + stop),
-                segment.sids[positions.start : stop],
+                map(base.__add__, positions),
+                sids,
                 records,
-                segment.stamps[positions.start : stop],
+                stamps,
                 strict=True,
             )
         ]
@@ -150,12 +168,11 @@ class RecordReader:
                 block = blocks.load(segment, number)
             except StoreReadError:
                 block = None  # the records one by one show which of them cannot be read
-        if block is not None and isinstance(positions, range) and rel is None:
+        if block is not None and len(positions) >= _TOGETHER and rel is None:
             records = _sound_records(segment, positions, block, room)
             if records:
-                begin = positions.start
-                positions = range(begin + len(records), positions.stop)
-                room -= self._add_rows(segment, range(begin, positions.start), records, out)
+                done, positions = positions[: len(records)], positions[len(records) :]
+                room -= self._add_rows(segment, done, records, out)
         for position in positions:
             offset, size = offsets[position], sizes[position]
             if block is None:
@@ -201,17 +218,24 @@ class RecordReader:
 
 
 def _sound_records(
-    segment: Segment, positions: range, block: tuple[int, bytes], room: int
+    segment: Segment, positions: Sequence[int], block: tuple[int, bytes], room: int
 ) -> list[bytes]:
     """The first records of a block that ``room`` bytes are enough for; none if any of these is damaged."""
     begin, data = block
-    sizes = segment.sizes[positions.start : positions.stop]
+    sizes: Sequence[int]
+    offsets: Sequence[int]
+    if isinstance(positions, range):
+        sizes = segment.sizes[positions.start : positions.stop]
+        offsets = segment.offsets[positions.start : positions.stop]
+    else:
+        sizes = list(map(segment.sizes.__getitem__, positions))
+        offsets = list(map(segment.offsets.__getitem__, positions))
     count = len(sizes)
     if sum(sizes) - OVERHEAD * count > room:
         count = bisect_right(list(accumulate(size - OVERHEAD for size in sizes)), room)
-    offsets = segment.offsets[positions.start : positions.start + count]
     records = [
-        data[at - begin : at - begin + size] for at, size in zip(offsets, sizes, strict=False)
+        data[at - begin : at - begin + size]
+        for at, size in zip(offsets[:count], sizes[:count], strict=True)
     ]
     are_sound = set(map(crc32, records, repeat(segment.salt))) == _SOUND
     return records if are_sound and sum(map(len, records)) == sum(sizes[:count]) else []

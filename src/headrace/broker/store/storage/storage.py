@@ -299,8 +299,8 @@ class FileStorage:
     def flush(self, done: Callable[[Exception | None], None]) -> None:
         """Commit everything staged so far; ``done`` is called in the order of the flushes.
 
-        It is called from ``complete``; or before ``flush`` returns, without a commit thread and when
-        there is nothing to wait for.
+        It is called from ``complete``; or before ``flush`` returns, without a commit thread, when there is
+        nothing to wait for, and for a small flush on a quick disk.
         """
         self._submit(done)
         if not self._threaded or self._inflight[0].batch.finished:

@@ -1,4 +1,4 @@
-"""Direct gets that came together are answered as one after the other, byte for byte."""
+"""Direct gets of keys, together or alone, are answered as those that ask for more, byte for byte."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.broker.core.jetstream.api import direct_runs
+from headrace.broker.core.jetstream.api.direct_get import DirectGet
 from headrace.errors import StoreReadError
 from jetstream_world import Client, HeldStorage, Received, World, publication
 
@@ -50,6 +51,13 @@ def answers(
     return inbox.take()
 
 
+def plain_answers(client: Client, keys: list[bytes], body: bytes = b"") -> list[Received]:
+    """The answers of the way that all requests can go."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DirectGet, "_answer_plain", lambda *asked: False)
+        return answers(client, keys, together=False, body=body)
+
+
 def answered(world: World) -> int:
     engine = world.hub.engine
     assert engine is not None
@@ -77,7 +85,8 @@ def test_answers_do_not_depend_on_whether_requests_came_together(
     keys: list[bytes], in_runs: int
 ) -> None:
     world, client = filled()
-    alone = answers(client, keys, together=False)
+    alone = plain_answers(client, keys)
+    assert answers(client, keys, together=False) == alone
     assert answered(world) == 0
     assert answers(client, keys, together=True) == alone
     assert len(alone) == len(keys)
@@ -89,13 +98,32 @@ def test_answers_do_not_depend_on_whether_requests_came_together(
 )
 def test_any_keys_are_answered_as_one_by_one(keys: list[bytes]) -> None:
     _, client = filled()
-    assert answers(client, keys, together=True) == answers(client, keys, together=False)
+    alone = plain_answers(client, keys)
+    assert answers(client, keys, together=False) == alone
+    assert answers(client, keys, together=True) == alone
+
+
+def test_a_key_asked_for_alone_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, plain = [], DirectGet._answer_plain
+
+    def counted(api: DirectGet, subject: bytes, reply: bytes) -> bool:
+        taken.append(plain(api, subject, reply))
+        return taken[-1]
+
+    monkeypatch.setattr(DirectGet, "_answer_plain", counted)
+    _, client = filled()
+    asked = [*KEYS, b"s.lie", b"s.none", b"s.*", b"s.\xff", b"s.\xc3\xbc"]
+    assert len(answers(client, asked, together=False)) == len(asked)
+    assert (
+        taken
+        == [each.payload != b"" for each in plain_answers(client, KEYS)] + [True] + [False] * 4
+    )
 
 
 def test_a_run_ends_where_its_bytes_are_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct_runs, "RUN_BYTES", 60)
     world, client = filled()
-    alone = answers(client, KEYS, together=False)
+    alone = plain_answers(client, KEYS)
     assert answers(client, KEYS, together=True) == alone
     assert 0 < answered(world) < 15 or World.pedantic
 
@@ -138,7 +166,8 @@ def test_answers_to_several_receivers_keep_their_order() -> None:
 @pytest.mark.parametrize("body", [b"{}", b" ", b'{"no_hdr":true}', b'{"seq":3}', b"{"])
 def test_requests_that_say_more_go_one_by_one(body: bytes) -> None:
     world, client = filled()
-    alone = answers(client, KEYS, together=False, body=body)
+    alone = plain_answers(client, KEYS, body)
+    assert answers(client, KEYS, together=False, body=body) == alone
     assert answers(client, KEYS, together=True, body=body) == alone
     assert answered(world) == 0
 
@@ -163,6 +192,7 @@ def test_what_cannot_be_read_now_is_said_by_each_answer(monkeypatch: pytest.Monk
     monkeypatch.setattr(store, "get", fail)
     monkeypatch.setattr(store, "rows_at", fail)
     found = answers(client, KEYS, together=True)
+    assert answers(client, KEYS, together=False) == plain_answers(client, KEYS) == found
     told = [str(each.status) for each in found]
     assert len([text for text in told if text.startswith("500 reading 1.seg")]) == 19
     assert answered(world) == 0

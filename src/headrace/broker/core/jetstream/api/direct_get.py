@@ -32,6 +32,7 @@ from .dispatcher import ApiDispatcher
 from .messages import find_unexpired
 from .ports import Assets
 
+DIRECT: Final = b"$JS.API.DIRECT.GET."
 _Message: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """Subject, reply, headers and payload, as ``Target.send_many`` takes them."""
 _BATCH_BYTES: Final = 64 * 1024 * 1024  # of one batch whose request sets no max_bytes
@@ -60,6 +61,8 @@ class DirectGet:
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
     ) -> bool:
         """Answer one request; False when there is no such stream to ask directly."""
+        if not (headers or payload) and reply and self._answer_plain(subject, reply):
+            return True
         tokens = subject.decode(errors="replace").split(".", 5)[4:]
         stream = self._find(tokens[0]) if tokens else None
         if stream is None:
@@ -69,6 +72,29 @@ class DirectGet:
                 self._status(reply, status(names.REQUIRED_LEVEL))
             else:
                 self._answer(stream, tokens[1] if len(tokens) > 1 else "", reply, payload)
+        return True
+
+    def _answer_plain(self, subject: bytes, reply: bytes) -> bool:
+        """Answer with the last message of a subject, as whoever reads a key asks for it.
+
+        False where there is more to it than that: then nothing has been said.
+        """
+        name, _, wanted = subject[len(DIRECT) :].partition(b".")
+        stream = self._assets.streams.get(name.decode(errors="replace"))
+        if stream is None or not (wanted and stream.config.allow_direct and subject.isascii()):
+            return False
+        store = stream.store
+        try:
+            stream.expire()
+            if stream.removing.is_behind:
+                return False  # it may have to leave before it is read
+            sequence = store.last_of_each((wanted,))[0]
+            message = store.get(sequence) if 0 < sequence <= store.durable_seq else None
+        except StoreReadError:
+            return False
+        if message is None:
+            return False
+        self._context.bus.publish(reply, b"", headers_of(stream, message), message.payload)
         return True
 
     def _find(self, name: str) -> Stream | None:

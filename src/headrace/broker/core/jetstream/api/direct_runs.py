@@ -17,10 +17,9 @@ from ...ports.bus import Origin, Target
 from ...server_headers import with_place
 from ..context import Context
 from ..stream.stream import Stream
-from .direct_get import NOT_FOUND, PLACE
+from .direct_get import DIRECT, NOT_FOUND, PLACE
 from .ports import Assets
 
-DIRECT: Final = b"$JS.API.DIRECT.GET."
 RUN_MIN: Final = 4  # fewer are not worth it
 RUN_MAX: Final = 512  # what is beyond is answered one by one, in turns
 RUN_BYTES: Final = 1024 * 1024

@@ -100,7 +100,7 @@ class Backlog:
         first = self.last_per_subject
         if next_seq < first.after:
             if first.count(self._state.delivered_stream):
-                return first.read(max_messages)
+                return first.read(max_messages, max_bytes)
             self.skip_to(first.after)
             next_seq = self._state.next_seq
         if next_seq > store.durable_seq:

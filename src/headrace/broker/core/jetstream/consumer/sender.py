@@ -15,6 +15,7 @@ from .view import ConsumerView
 
 _PASS_MESSAGES: Final = 1024
 _SIZE: Final = b"Nats-Msg-Size: %d\r\n"  # of a message whose payload is left out
+_BARE_SIZE: Final = with_place(b"", _SIZE)
 
 
 class Sender:
@@ -94,7 +95,9 @@ class Sender:
             (
                 sequence,
                 subject,
-                with_place(headers, _SIZE % len(payload), _SIZE),
+                with_place(headers, _SIZE % len(payload), _SIZE)
+                if headers
+                else _BARE_SIZE % len(payload),
                 b"",
                 at,
             )

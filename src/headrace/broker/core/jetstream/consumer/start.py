@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from .....api.consumers import ConsumerConfig
@@ -82,8 +83,26 @@ class LastPerSubject:
             self._removals = stream.removals
         return len(left)
 
-    def read(self, max_messages: int) -> list[StoredRow]:
-        """The next ones that are durable. Call it only while ``count`` says that some are left."""
+    def read(self, max_messages: int, max_bytes: int) -> list[StoredRow]:
+        """The next ones that are durable, at least one of them. Raises StoreReadError.
+
+        Call it only while ``count`` says that some are left.
+        """
+        return self.read_together(max_messages, max_bytes) or self.read_each(max_messages)
+
+    def read_together(self, max_messages: int, max_bytes: int) -> list[StoredRow]:
+        """The next ones looked up in one go; none where they can only be read one by one."""
+        store = self._stream.store
+        wanted = self._left[: -max_messages - 1 : -1]
+        if wanted and wanted[-1] > store.durable_seq:
+            del wanted[bisect_right(wanted, store.durable_seq) :]
+        try:
+            return list(store.rows_at(wanted, max_bytes).values())
+        except StoreReadError:
+            return []  # one by one shows how far they can be read
+
+    def read_each(self, max_messages: int) -> list[StoredRow]:
+        """``read`` one message after the other, without a limit of bytes, and past damaged ones."""
         found: list[StoredRow] = []
         store = self._stream.store
         for sequence in reversed(self._left):

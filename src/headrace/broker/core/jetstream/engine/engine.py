@@ -18,8 +18,8 @@ from ...ports.bus import Bus, Origin, Randomness, Sink, Timers
 from ...ports.storage import Storage
 from ..api.consumer_info import consumer_info
 from ..api.consumers import ConsumersApi
-from ..api.direct_get import DirectGet
-from ..api.direct_runs import DIRECT, DirectRuns
+from ..api.direct_get import DIRECT, DirectGet
+from ..api.direct_runs import DirectRuns
 from ..api.dispatcher import ApiDispatcher
 from ..api.message_runs import MessageRuns
 from ..api.messages import MessagesApi
@@ -116,11 +116,6 @@ class JetStream:
                     stream.unread.failed(error, stream.arm)
         if self._consumers.ready or self._consumers.later:
             self._serve()
-
-    @property
-    def has_to_report(self) -> bool:
-        """Whether ``report`` has something to do."""
-        return bool(self._consumers.to_report)
 
     def report(self) -> None:
         """Tell the streams what their consumers are done with, once per tick; after ``work``."""

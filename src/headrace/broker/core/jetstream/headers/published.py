@@ -7,7 +7,7 @@ counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..config.ranges import read_number
@@ -18,9 +18,11 @@ _MSG_ID: Final = b"\r\nNats-Msg-Id:"
 _VERSION: Final = b"NATS/1.0"
 _BEGIN, _END = b"NATS/1.0\r\nNats-Msg-Id: ", b"\r\n\r\n"  # of a block that has nothing else
 _BETWEEN: Final = b"\0"
-_expectation: Final = re.compile(
-    rb"NATS/1\.0(?:\r\n(?!Nats-)[^\r]*)*\r\nNats-Expected-Last-Subject-Sequence: ([0-9]{1,18})\r\n"
-).match
+_EXPECTED: Final = (
+    rb"NATS/1\.0(?:\r\n(?!Nats-)[^\r]*)*\r\nNats-Expected-Last-%bSequence: ([0-9]{1,18})\r\n"
+)
+_expectation: Final = re.compile(_EXPECTED % b"Subject-").match
+_expected_place: Final = re.compile(_EXPECTED % b"").match
 
 
 def is_block(headers: bytes) -> bool:
@@ -91,10 +93,23 @@ def sole_expectations(blocks: Sequence[bytes]) -> list[int] | None:
 
     "Anything else" is of the server's own, or not usual enough to be told from it at a glance.
     """
+    return _sole_numbers(blocks, _expectation)
+
+
+def sole_places(blocks: Sequence[bytes]) -> list[int] | None:
+    """The same of the last sequence of the stream."""
+    return _sole_numbers(blocks, _expected_place)
+
+
+def _sole_numbers(
+    blocks: Sequence[bytes], number_of: Callable[[bytes], re.Match[bytes] | None]
+) -> list[int] | None:
+    if number_of(blocks[0]) is None:
+        return None
     # A mark cannot stand across a border of two blocks. Each has one: so it has no other.
     if _BETWEEN.join(blocks).count(MARK) != len(blocks):
         return None
-    found = list(map(_expectation, blocks))
+    found = list(map(number_of, blocks))
     return None if None in found else [int(each[1]) for each in found if each]
 
 

@@ -17,7 +17,7 @@ from .....subjects import is_literal
 from ...server_headers import without_requester
 from ..config.refused import Refused
 from ..headers.fast_reply import FAST
-from ..headers.published import sole_expectations, sole_message_id, sole_message_ids
+from ..headers.published import sole_expectations, sole_message_id, sole_message_ids, sole_places
 from ..publish.admission import Checks
 from ..publish.atomic_batches import BATCH_MARK, AtomicBatches
 from ..publish.fast_batches import FastBatches
@@ -143,7 +143,7 @@ class Publishes:
         """
         expected = sole_expectations(blocks)
         if expected is None:
-            return frames
+            return self._ingest_placed(frames, blocks)
         subjects = [frame[1] for frame in frames]
         if not is_literal(b".".join(subjects)):  # one is a pattern: it asks about many
             return frames
@@ -158,7 +158,23 @@ class Publishes:
             if not right:
                 return frames
             subjects = subjects[:right]
-        first, count = self.store.last_seq + 1, len(subjects)
+        return self._stage_first(len(subjects), frames, blocks)
+
+    def _ingest_placed(self, frames: Sequence[Frame], blocks: list[bytes]) -> Sequence[Frame]:
+        """The same for those that say which is the last of the stream, up to the first that is wrong."""
+        expected, last = sole_places(blocks), self.store.last_seq
+        if expected is None or expected[0] != last:
+            return frames
+        pairs = enumerate(expected)
+        right = next((at for at, each in pairs if each != last + at), len(expected))
+        return self._stage_first(right, frames, blocks)
+
+    def _stage_first(
+        self, count: int, frames: Sequence[Frame], blocks: list[bytes]
+    ) -> Sequence[Frame]:
+        """Stage so many of these messages, which need no more than that; returns the others."""
+        first = self.store.last_seq + 1
+        subjects = [frame[1] for frame in frames[:count]]
         payloads = [frame[4] for frame in frames[:count]]
         staged = self.staging.stage_many(subjects, payloads, blocks[:count])
         numbered = zip(count_from(first), frames[:staged], strict=False)
@@ -220,9 +236,11 @@ class Publishes:
         return True
 
     def _is_expected(self, subject: bytes, headers: bytes) -> bool:
-        """Whether headers say which is the last of the subject, rightly, and nothing else."""
+        """Whether headers say which is the last of the subject or stream, rightly, and nothing else."""
         expected = sole_expectations((headers,))
-        if expected is None or not is_literal(subject):
+        if expected is None:
+            return sole_places((headers,)) == [self.store.last_seq]
+        if not is_literal(subject):
             return False
         return self.store.last_of_each((subject,)) == expected
 

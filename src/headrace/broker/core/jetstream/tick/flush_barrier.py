@@ -38,10 +38,14 @@ def store_refusal(error: Exception) -> ErrorSpec:
     return Errors.STREAM_STORE_FAILED.with_(err=str(error) or type(error).__name__)
 
 
+Release = Callable[[Bus, Exception | None], "list[tuple[bytes, bytes]] | None"]
+"""Called with a flush's outcome. Returns subjects and payloads that are to be published, all in one go."""
+
+
 class Awaiting(Protocol):
     """What a flush releases; ``PubAcks`` are, and others may be."""
 
-    def begin_flush(self) -> Callable[[Bus, Exception | None], None]:
+    def begin_flush(self) -> Release:
         """A flush begins that carries what was staged: returns what to call with its outcome."""
 
 
@@ -74,7 +78,7 @@ class PubAcks:
         """The acknowledgement of a message that was stored before and is durable."""
         return self._begun % sequence + _DUPLICATE + b"}"
 
-    def begin_flush(self) -> Callable[[Bus, Exception | None], None]:
+    def begin_flush(self) -> Release:
         """What releases the acknowledgements gathered so far; gathering starts anew."""
         waiting, self.waiting = self.waiting, []
         extras, self._extras = self._extras, {}
@@ -84,23 +88,20 @@ class PubAcks:
         self,
         waiting: list[tuple[int, bytes]],
         extras: dict[int, bytes],
-        bus: Bus,
+        _bus: Bus,
         error: Exception | None,
-    ) -> None:
+    ) -> list[tuple[bytes, bytes]]:
         plain = self._plain
         if error is not None:
             refusal = encode_pub_error(self._name, store_refusal(error))
-            bus.publish_many([(reply, refusal) for _, reply in waiting])
-        elif extras:
+            return [(reply, refusal) for _, reply in waiting]
+        if extras:
             begun = self._begun
-            bus.publish_many(
-                [
-                    (reply, begun % sequence + extras.get(position, b"") + b"}")
-                    for position, (sequence, reply) in enumerate(waiting)
-                ]
-            )
-        else:
-            bus.publish_many([(reply, plain % sequence) for sequence, reply in waiting])
+            return [
+                (reply, begun % sequence + extras.get(position, b"") + b"}")
+                for position, (sequence, reply) in enumerate(waiting)
+            ]
+        return [(reply, plain % sequence) for sequence, reply in waiting]
 
 
 Done = Callable[[Exception | None], None]
@@ -240,7 +241,7 @@ class FlushBarrier:
 
     def _done(
         self,
-        releases: list[Callable[[Bus, Exception | None], None]],
+        releases: list[Release],
         replies: list[_Reply],
         error: Exception | None,
     ) -> None:
@@ -248,8 +249,11 @@ class FlushBarrier:
             # Messages that came meanwhile are lost with it: no publish may be told it repeats one of them.
             releases += [acks.begin_flush() for acks in self._acks]
             self._acks.clear()
+        answers: list[tuple[bytes, bytes]] = []
         for release in releases:
-            release(self._bus, error)
+            answers += release(self._bus, error) or ()
+        if answers:
+            self._bus.publish_many(answers)
         for reply, body, kind, headers in replies:
             if error is None:
                 self._bus.publish(reply, b"", headers, body)
