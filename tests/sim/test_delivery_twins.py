@@ -66,6 +66,10 @@ def _pushed(args: tuple[Any, ...], result: Any) -> bool:
     return args[0]._consumer.push is not None
 
 
+def _took_one(args: tuple[Any, ...], result: Any) -> bool:
+    return len(args[1]) == 1 and not result
+
+
 def _several(args: tuple[Any, ...], result: Any) -> bool:
     return len(result) > 1
 
@@ -81,6 +85,7 @@ PATHS = {
     "pushed in pieces": Path(PushRecipients, "_send_by_window", entered),
     "acks found together": Path(AckDispatch, "many", took_all),
     "acks taken together": Path(Acks, "receive_many", entered),
+    "one ack before a pull": Path(AckDispatch, "many", _took_one),
     "lasts read together": Path(LastPerSubject, "read_together", _several),
 }
 FAST_WAYS = (
@@ -90,6 +95,7 @@ FAST_WAYS = (
     "pushed in pieces",
     "acks found together",
     "acks taken together",
+    "one ack before a pull",
     "lasts read together",
 )
 
@@ -303,6 +309,8 @@ of_keys: list[Step] = [
     "keys",
     "purge",
     ([Put(2, 2, headed=True)], []),
+    ([Pull({"batch": 3})], []),
+    ([Ack(b"+ACK", most=1, name="C"), Pull({"batch": 1})], []),
 ]
 
 

@@ -32,7 +32,7 @@ _SIZE_DIGITS_MAX: Final = 9  # as nats-server
 _SIZES_BYTES_MAX: Final = 2 * (_SIZE_DIGITS_MAX + 1) + 2  # in a line with headers, and a line end
 _SIZES_MAX: Final = 16_384  # beyond this size the tables are cleared
 _SNIPPET_BYTES: Final = 64
-_APART_BYTES_MIN: Final = 32 * 1024  # of so many, those that complete a frame are read apart
+_APART_BYTES_MIN: Final = 96 * 1024  # of so many, those that complete a frame are read apart
 _SHAPES_MAX: Final = 32  # for so many a parser has expressions; others take the general way
 
 _MESSAGES: Final = frozenset((PUB, MSG))
@@ -183,11 +183,10 @@ class Parser:
         end = len(buf)
         find, append = buf.find, frames.append
         verb_of, size_of, header_size_of = self._messages.get, _total_sizes.get, _header_sizes.get
-        max_payload, max_line = self.max_payload, self.max_control_line
+        max_payload, max_line, most = self.max_payload, self.max_control_line, self.frames_max
         last_size = last_header_size = b""  # as written, of the previous message
         alike: tuple[_Verb, int] | None = None  # the kind of the previous message without headers
         varied = True  # whether runs of messages of any size are looked for
-        most = self.frames_max
         while pos < end:
             if len(frames) >= most:
                 self.is_behind, self._needed = True, 0
@@ -248,14 +247,14 @@ class Parser:
             if after < 0:
                 return pos
             pos = after
-            if buf.startswith(SUB_START, pos) and frames[-1][0] == SUB:
-                pos = self._read_subs(buf, pos, frames)
         return pos
 
     def _read_subs(self, buf: bytes, pos: int, frames: list[Frame]) -> int:
-        """Read the SUB lines at ``pos``; return where they end."""
+        """Read the SUB lines at ``pos``, if some are there; return where they end."""
         token_max = self.max_control_line // 4
-        return read_repeats(sub_pattern(token_max), buf, pos, 0, frames) if token_max else pos
+        if not (token_max and buf.startswith(SUB_START, pos)):
+            return pos
+        return read_repeats(sub_pattern(token_max), buf, pos, 0, frames)
 
     def _read_repeats(
         self,
@@ -348,7 +347,7 @@ class Parser:
             raise _bad_arguments(line, f"{len(args)} arguments, {accepted},")
         if verb.op not in _MESSAGES:
             frames.append(_subscription_frame(verb.op, args))
-            return eol + 1
+            return self._read_subs(buf, eol + 1, frames) if verb.op == SUB else eol + 1
         size = self._size(args.pop(), line)
         header_size = _number(args.pop()) if verb.has_headers else 0
         if not 0 <= header_size <= size:

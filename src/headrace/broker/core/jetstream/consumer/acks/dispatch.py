@@ -52,6 +52,9 @@ class AckDispatch:
 
     def many(self, frames: Sequence[Frame], origin: Origin | None) -> Sequence[Frame]:
         """Receive plain acknowledgements for one consumer; leave any others to ``sink``."""
+        if len(frames) == 1 and not frames[0][2]:  # as before a pull of one
+            _op, subject, reply, headers, payload = frames[0]
+            return frames if self.sink(subject, reply, headers, payload, origin) is False else ()
         body = frames[0][4]
         key = frames[0][1].rsplit(b".", _POSITIONS)[0]
         acks = self._acks.get(key)
