@@ -18,6 +18,7 @@ import pytest
 
 import java_start
 import peers
+import portions
 import suite_order
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.register_profile(
     "ci",
-    max_examples=100,  # the same ones at every run: `make soak` goes far beyond
+    max_examples=100,  # the same ones at every run; half in `make test`; `make soak` goes far beyond
     deadline=None,
     derandomize=True,
     print_blob=True,
@@ -50,11 +51,17 @@ hypothesis.settings.register_profile(
 
 def pytest_configure(config: pytest.Config) -> None:
     profile = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if peers.in_ci() else "dev")
+    is_all = not config.getoption("markexpr")
+    if is_all:
+        os.environ[portions.EVERY] = "1"
+    elif profile == "ci":
+        hypothesis.settings.register_profile(
+            "ci", hypothesis.settings.get_profile("ci"), max_examples=50
+        )
     hypothesis.settings.load_profile(profile)
     # A developer's own NATS settings must not decide what a test sees.
     for name in [name for name in os.environ if name.startswith("NATS_")]:
         del os.environ[name]
-    is_all = not config.getoption("markexpr")
     os.environ |= java_start.environment(os.environ, interpreted=not is_all)
     os.environ["HEADRACE_NO_CACHE"] = "1"  # a developer's own cache is not filled by tests
 
@@ -131,6 +138,16 @@ def pytest_collection_modifyitems(
         items[:] = suite_order.in_order(items)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Next to nothing of what looking for tests makes is garbage: it is not searched for on the way."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     """What stays to the end is not searched for garbage after every test that looks for leaks."""
     gc.collect()
@@ -198,8 +215,18 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 @pytest.fixture
 def quick_path(tmp_path: Path) -> Iterator[Path]:
     """A folder without a disk behind it, where the system has one: for tests to which it says nothing."""
+    yield from _quick_path(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def quick_path_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Such a folder for all tests of a module."""
+    yield from _quick_path(tmp_path_factory.mktemp("module"))
+
+
+def _quick_path(otherwise: Path) -> Iterator[Path]:
     if not os.access(IN_MEMORY, os.W_OK):
-        yield tmp_path
+        yield otherwise
         return
     with tempfile.TemporaryDirectory(prefix="headrace-tests-", dir=IN_MEMORY) as folder:
         yield Path(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,9 +17,11 @@ from headrace.client.net.link import Link, open_link
 from headrace.client.net.options import Options
 from headrace.client.net.session import Session
 from headrace.errors import HeadraceError
+from portions import some
 
 READ_BYTES: Final = 400  # a chunk is read in pieces of so much, so that there are more steps
 WITHIN_S: Final = 20.0
+STEPS_MAX: Final = 10_000
 TOGETHER: Final = 16  # how often a scenario is played at a time, with other losses
 SHARES: Final = {"before": 0.0, "amid": 0.5, "after": 1.0}
 """How much of the read or write at which the link is lost takes place."""
@@ -133,23 +136,32 @@ Scenario = Callable[[Cutter], Awaitable[None]]
 
 
 async def everywhere(scenario: Scenario, *, gap: int = 0) -> int:
-    """Play a scenario without a loss, and then with one at each step; how often it was lost."""
+    """Play a scenario without a loss, and then with one at each step, in one of the ``SHARES`` at least.
+
+    Returns at how many places it can be lost, with each of the shares.
+    """
     with _no_failures():
         await _play(scenario, Cutter(0, 0))
-        return sum([await _with_losses(scenario, name, gap) for name in SHARES])
+        return sum(
+            [
+                await _with_losses(scenario, name, gap, beginning)
+                for beginning, name in enumerate(SHARES)
+            ]
+        )
 
 
-async def _with_losses(scenario: Scenario, name: str, gap: int) -> int:
+async def _with_losses(scenario: Scenario, name: str, gap: int, beginning: int) -> int:
     """Several at a time: most of them wait for something."""
     played: list[Cutter] = []
+    steps = iter(some(range(1, STEPS_MAX), len(SHARES), beginning))
     while not played or all(cutter.losses for cutter in played):
-        first = len(played) + 1
-        cutters = [Cutter(SHARES[name], at, gap) for at in range(first, first + TOGETHER)]
+        cutters = [Cutter(SHARES[name], at, gap) for at in itertools.islice(steps, TOGETHER)]
+        assert cutters, f"more than {STEPS_MAX} steps"
         async with asyncio.TaskGroup() as tasks:
             for cutter in cutters:
                 tasks.create_task(_play(scenario, cutter, name))
         played += cutters
-    return sum(cutter.losses > 0 for cutter in played)
+    return max((cutter.at for cutter in played if cutter.losses), default=0)
 
 
 async def _play(scenario: Scenario, cutter: Cutter, name: str = "") -> None:

@@ -14,6 +14,7 @@ import pytest
 import peers
 from headrace import sync
 from headrace.cli import main
+from portions import one_way
 
 
 class Done(NamedTuple):
@@ -39,10 +40,18 @@ class Done(NamedTuple):
 Run = Callable[..., Done]
 
 
-@pytest.fixture(
-    scope="session",
-    params=["headrace", pytest.param("nats-server", marks=pytest.mark.peer)],
-)
+SERVERS = ("headrace", pytest.param("nats-server", marks=pytest.mark.peer))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What a server answers is decided in the client, whose tests are played on both; what a command makes of
+    it, half of the tests try on either, and ``make test-all`` all on both."""
+    if "either_server" in metafunc.fixturenames:
+        servers = one_way(SERVERS, metafunc.function.__name__)
+        metafunc.parametrize("either_server", servers, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def either_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[peers.ServerProcess]:

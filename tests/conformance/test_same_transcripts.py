@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,11 +21,9 @@ ATTEMPTS = 3
 
 
 @pytest.fixture(scope="module")
-def pool(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Pool]:
+def pool(request: pytest.FixtureRequest, quick_path_of_module: Path) -> Iterator[Pool]:
     """Plays ahead what this run of pytest will ask for."""
-    servers = Pool(tmp_path_factory.mktemp("conformance"))
+    servers = Pool(quick_path_of_module)
     servers.play_ahead(_asked_for(request.session.items))
     yield servers
     servers.close()

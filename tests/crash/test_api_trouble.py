@@ -16,6 +16,7 @@ import pytest
 from faultfs import Fault, FaultFS, PowerCut
 from headrace.broker.store import FileStorage
 from jetstream_world import SECOND, Client, World
+from portions import portion
 
 SHOWN = ("config", "num_ack_pending", "num_redelivered", "num_pending", "delivered", "ack_floor")
 STATE = ("messages", "bytes", "first_seq", "last_seq", "num_deleted", "deleted", "subjects")
@@ -161,7 +162,7 @@ def life_with(fault: Fault, seed: int) -> tuple[Life, bool]:
     return life, False
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(portion(25, 8)))
 def test_a_disk_that_is_full_once_leaves_nothing_that_was_refused(seed: int) -> None:
     life, _ = life_with("enospc", seed)
     life.world.advance(3)
@@ -179,7 +180,7 @@ def test_a_disk_that_is_full_once_leaves_nothing_that_was_refused(seed: int) -> 
 
 
 @pytest.mark.parametrize("fault", ["crash", "crash after"])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(portion(25, 8)))
 def test_a_power_cut_takes_nothing_that_was_confirmed(seed: int, fault: Fault) -> None:
     life, cut = life_with(fault, seed)
     if cut:

@@ -9,9 +9,10 @@ import pytest
 from crash.store_world import SMALL_LOG, World, come_back, live
 from faultfs import Fault, FaultFS, PowerCut
 from headrace.broker.store.commit.commit_log import CommitLog
+from portions import portion, some
 
 LOG_FILES = ["/store/commit-log/0.log", "/store/commit-log/1.log"]
-SEEDS_PER_TEST = 12
+SEEDS_PER_TEST = portion(12, 4)
 
 
 class BusyWorld(World):
@@ -136,17 +137,19 @@ def test_every_operation_while_the_log_goes_round_is_a_place_where_the_power_may
     idle = started(5, FaultFS(wholes=wholes)).fs.operations
     lived = run(FaultFS(wholes=wholes))
     assert watched.switches >= 3
-    for number in range(1, lived.fs.operations - idle + 1):
+    for number in some(range(1, lived.fs.operations - idle + 1), 5, 2 * wholes + 4 * lags):
         world = run(FaultFS(wholes=wholes), number)
         come_back(world, random.Random(number))
 
 
-@pytest.mark.parametrize("fault", ["eio", "enospc", "short"])
-def test_every_operation_may_be_refused_while_the_log_goes_round(fault: Fault) -> None:
+@pytest.mark.parametrize(("fault", "beginning"), [("eio", 0), ("enospc", 1), ("short", 2)])
+def test_every_operation_may_be_refused_while_the_log_goes_round(
+    fault: Fault, beginning: int
+) -> None:
     idle = started(6, FaultFS()).fs.operations
     lived = started(6, FaultFS())
     live(lived, 60)
-    for number in range(1, lived.fs.operations - idle + 1):
+    for number in some(range(1, lived.fs.operations - idle + 1), 3, beginning):
         world = started(6, FaultFS())
         world.fs.fail(world.fs.operations + number, fault)
         try:
@@ -165,7 +168,7 @@ def test_a_bit_that_flips_in_the_log_costs_nothing_where_the_files_have_the_data
     rng = random.Random(1)
     for path in LOG_FILES:
         size = len(found.content(path))
-        for _ in range(300):
+        for _ in range(portion(300, 100)):
             damaged = found.kill()
             damaged._off = False
             damaged.flip_bit(path, rng.randrange(8 * size))
@@ -226,7 +229,7 @@ def test_the_power_that_goes_while_a_crash_is_recovered_from_costs_nothing() -> 
         world = started(seed, FaultFS(wholes=seed % 2 == 1))
         live(world, 30)
         found = world.fs.power_cut(random.Random(seed))
-        for number in range(1, 40):
+        for number in some(range(1, 40), 3, seed):
             trial = found.kill()
             trial._off = False
             trial.fail(number, "crash after" if number % 2 else "crash")

@@ -12,8 +12,9 @@ import pytest
 
 import peers
 from crash.confirmations import MESSAGES, attack
+from portions import portion
 
-KILLS = int(os.environ.get("HEADRACE_KILLS", "50")) // 5
+KILLS = int(os.environ.get("HEADRACE_KILLS", str(portion(50, 20)))) // 5
 SEED = int(os.environ.get("HEADRACE_SEED", "20130101"))
 
 

@@ -61,9 +61,9 @@ async def test_an_elastic_group_with_two_members(js: JetStream) -> None:
 
     look = await measure(js, group)
 
-    assert {each.partition: each.waiting for each in look.partitions} == after
+    assert {each.partition: each.lag for each in look.partitions} == after
     assert [each.member for each in look.partitions] == ["a", "a", "b", "b"]
-    assert look.waiting == look.lag == 196
+    assert look.group_lag == look.lag == 196
     assert look.handled_total == 4
     assert (look.kind, look.layout, look.revision) == ("elastic", "interoperable", 7)
     mine, other = look.members
@@ -99,7 +99,7 @@ async def test_a_standby_and_a_member_that_left(js: JetStream) -> None:
         ("a", True, (0, 1, 2, 3)),
         ("b", False, ()),
     ]
-    assert [each.waiting for each in left.partitions] == [0, 0, 0, 0]
+    assert [each.lag for each in left.partitions] == [0, 0, 0, 0]
     assert left.oldest_s is None
 
 
@@ -114,7 +114,7 @@ async def test_one_consumer_for_each_partition(js: JetStream) -> None:
 
     look = await measure(js, group)
 
-    assert {each.partition: each.waiting for each in look.partitions} == before - Counter({1: 3})
+    assert {each.partition: each.lag for each in look.partitions} == before - Counter({1: 3})
     pins = [each.pin for each in look.partitions]
     assert [pin is not None for pin in pins] == [False, True, False, True]
     (a,) = look.members
@@ -138,7 +138,7 @@ async def test_a_static_group(js: JetStream) -> None:
 
     look = await measure(js, group)
 
-    assert [each.waiting for each in look.partitions] == [
+    assert [each.lag for each in look.partitions] == [
         counts[0] - 2,  # one partition, one consumer: exact
         counts[1] - taken[1],  # what a handler has counts only for the member
         counts[2] - taken[2],
@@ -165,7 +165,7 @@ async def test_what_a_stream_without_direct_get_does_not_tell_is_none(js: JetStr
     a = (await group_world.member_consumers(js, group, "a"))[0]
     await publish(js, 30)
     look = await measure(js, group)
-    assert [each.waiting for each in look.partitions] == [None] * 4
+    assert [each.lag for each in look.partitions] == [None] * 4
     assert look.members[0].lag == (await a.info()).num_pending
     assert look.members[1].lag is None
     assert look.lag is None
@@ -178,7 +178,7 @@ async def test_what_the_source_still_holds_counts(js: JetStream) -> None:
     await js.connection.publish("orders.other.kind", b"is not the group's")
     await copied(js, group, 10)
     look = await measure(js, group)
-    assert (look.waiting, look.source_lag, look.lag) == (10, 90, 100)
+    assert (look.group_lag, look.source_lag, look.lag) == (10, 90, 100)
     await publish(js, 5)  # nobody tells the copy that waits for room
     look = await measure(js, group)
     assert look.lag == 105
@@ -197,13 +197,13 @@ async def test_many_partitions_cost_few_calls(
     before = js.connection.stats().requests
     assert (await measure(js, group)).partitions == look.partitions
     assert js.connection.stats().requests - before <= 7
-    assert {n.partition: n.waiting for n in look.partitions if n.waiting} == counts
+    assert {n.partition: n.lag for n in look.partitions if n.lag} == counts
     assert look.lag == 80
     assert look.oldest_s is not None  # of the whole work queue, which the stream tells
 
     monkeypatch.setattr(lag, "SUBJECTS_MAX", 10)
     look = await measure(js, group)
-    assert [each.waiting for each in look.partitions] == [None] * 600
+    assert [each.lag for each in look.partitions] == [None] * 600
     assert look.lag == 80
 
 
@@ -254,7 +254,7 @@ def look(stored: int, waiting: int, seconds: int, handled: dict[tuple[str, str],
         at_ns=seconds * 10**9,
         partitions=(PartitionLag(partition=0, member="a"), PartitionLag(partition=1, member="b")),
         members=(),
-        waiting=waiting,
+        group_lag=waiting,
         source_lag=0,
         oldest_s=None,
         stored=stored,
@@ -274,3 +274,11 @@ def test_a_consumer_made_between_the_looks_counts_from_its_beginning() -> None:
 def test_a_stream_made_anew_cannot_be_compared() -> None:
     assert rates(look(100, 50, 10, {}), look(3, 3, 20, {})) is None
     assert First(0).time_ns == 0
+
+
+def test_the_former_names_of_a_lag_are_told_to_be_so() -> None:
+    partition, group = PartitionLag(partition=0, lag=3), look(10, 7, 1, {})
+    with pytest.warns(DeprecationWarning, match="PartitionLag.waiting is deprecated: use lag"):
+        assert partition.waiting == 3
+    with pytest.warns(DeprecationWarning, match="GroupLag.waiting is deprecated: use group_lag"):
+        assert group.waiting == 7

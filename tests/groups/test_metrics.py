@@ -15,8 +15,8 @@ LOOK = GroupLag(
     revision=3,
     at_ns=10_000_000_000,
     partitions=(
-        PartitionLag(partition=0, member="a", waiting=12, oldest_s=1.5, pin=PIN),
-        PartitionLag(partition=1, member="b", waiting=0),
+        PartitionLag(partition=0, member="a", lag=12, oldest_s=1.5, pin=PIN),
+        PartitionLag(partition=1, member="b", lag=0),
         PartitionLag(partition=2),
     ),
     members=(
@@ -26,7 +26,7 @@ LOOK = GroupLag(
         MemberLag(member="b", partitions=(1,), lag=None),
         MemberLag(member="c", listed=False, consumers=1, lag=0),
     ),
-    waiting=12,
+    group_lag=12,
     source_lag=5,
     oldest_s=1.5,
     stored=112,
@@ -58,7 +58,7 @@ def test_each_number_has_its_labels() -> None:
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    text = prometheus([dataclasses.replace(LOOK, waiting=None, oldest_s=None)])
+    text = prometheus([dataclasses.replace(LOOK, group_lag=None, oldest_s=None)])
     assert 'member_lag_messages{stream="ORDERS",group="billing",member="b"}' not in text
     assert 'partition_lag_messages{stream="ORDERS",group="billing",partition="2"' not in text
     assert "headrace_group_lag_messages{" not in text

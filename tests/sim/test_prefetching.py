@@ -10,11 +10,13 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
 
 from headrace.client import Connection, Consumer, JetStreamMessage
+from portions import some
 from sim.groups.cast import draw
 from sim.groups.client import connect
 from sim.groups.host import Host
@@ -146,11 +148,14 @@ def place() -> Iterator[Place]:
     place.universe.bury()
 
 
-@pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("limits", [{}, {"max_messages": 500}], ids=["default", "500"])
+LIMITS: list[dict[str, int]] = [{}, {"max_messages": 500}]
+SPEEDS = [(1e-6, 1_000), (1e-3, 1_000), (0.1, 700), (1.0, 150), (11.0, 30), (45.0, 8), (600.0, 4)]
+
+
 @pytest.mark.parametrize(
-    ("seconds", "messages"),
-    [(1e-6, 1_000), (1e-3, 1_000), (0.1, 700), (1.0, 150), (11.0, 30), (45.0, 8), (600.0, 4)],
+    ("how", "limits", "seconds", "messages"),
+    # Of two limits, every other handler's time is played with the one and the rest with the other.
+    [(how, limits, *speed) for how, limits, speed in some(product(WAYS, LIMITS, SPEEDS), 2)],
 )
 def test_prefetching_alone_never_doubles(
     place: Place, how: str, limits: dict[str, int], seconds: float, messages: int

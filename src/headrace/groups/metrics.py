@@ -36,7 +36,7 @@ _READ: Final[dict[Metric, Read]] = {
     ): _of_group(lambda look: look.source_lag),
     Metric("oldest_seconds", "gauge", "How long the first message has waited."): _of_group(
         lambda look: (
-            (look.oldest_s or 0.0) if look.oldest_s is not None or not look.waiting else None
+            (look.oldest_s or 0.0) if look.oldest_s is not None or not look.group_lag else None
         )
     ),
     Metric("handled_messages_total", "counter", "Messages handled."): _of_group(
@@ -74,11 +74,11 @@ _READ: Final[dict[Metric, Read]] = {
     ),
     Metric(
         "partition_lag_messages", "gauge", "Messages not handled yet, by partition."
-    ): _of_partitions(lambda each: each.waiting),
+    ): _of_partitions(lambda each: each.lag),
     Metric(
         "partition_oldest_seconds", "gauge", "How long a partition's first message has waited."
     ): _of_partitions(
-        lambda each: each.oldest_s if each.oldest_s is not None or each.waiting != 0 else 0.0
+        lambda each: each.oldest_s if each.oldest_s is not None or each.lag != 0 else 0.0
     ),
 }
 

@@ -20,6 +20,7 @@ from headrace.clock import ManualClock
 from headrace.wire import Parser
 from headrace.wire.frames import MSG, PUB, Frame
 from headrace.wire.inprocess import Chunk, FrameBatch
+from portions import portion
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 UNITS_PER_LINE = 8
@@ -289,7 +290,7 @@ LINES = [
 WEIGHED = [*LINES[:-1], *LINES[:-1], LINES[-1]]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=portion(150, 50), deadline=None)
 @given(
     script=st.lists(st.sampled_from(WEIGHED), min_size=1, max_size=40),
     cuts=st.lists(st.integers(1, 200), max_size=20),

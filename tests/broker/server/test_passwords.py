@@ -7,6 +7,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,11 @@ from waiting import until
 
 PASSWORD = "s3cret"
 HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
-SLOW_HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(12)).decode()
+
+
+@cache
+def slow_hash() -> str:
+    return bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(12)).decode()
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +91,7 @@ async def test_our_client_and_nats_py_log_in_with_the_password(tmp_path: Path) -
 
 async def test_a_flood_behind_the_login_is_read_when_it_is_decided(tmp_path: Path) -> None:
     """More than one read of the socket: what is not taken yet stays in the socket."""
-    async with broker(tmp_path, User("ann", SLOW_HASH)) as server:
+    async with broker(tmp_path, User("ann", slow_hash())) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         await reader.readline()
         writer.write(
@@ -144,7 +149,7 @@ async def test_a_token_is_compared_with_its_hash(tmp_path: Path) -> None:
 
 
 async def test_a_client_in_process_waits_too(tmp_path: Path) -> None:
-    async with broker(tmp_path, User("ann", SLOW_HASH)) as server:
+    async with broker(tmp_path, User("ann", slow_hash())) as server:
         async with server.connect(user="ann", password=PASSWORD, connect_timeout=30) as connection:
             await connection.flush()
         with pytest.raises(AuthorizationError):

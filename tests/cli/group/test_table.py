@@ -15,9 +15,9 @@ LOOK = GroupLag(
     revision=3,
     at_ns=1_700_000_090_250_000_000,
     partitions=(
-        PartitionLag(partition=0, member="a", waiting=12, oldest_s=1.5, pin=PIN),
-        PartitionLag(partition=1, member="a", waiting=0, pin=PIN),
-        PartitionLag(partition=2, member="b", waiting=None),
+        PartitionLag(partition=0, member="a", lag=12, oldest_s=1.5, pin=PIN),
+        PartitionLag(partition=1, member="a", lag=0, pin=PIN),
+        PartitionLag(partition=2, member="b", lag=None),
         PartitionLag(partition=3),
     ),
     members=(
@@ -26,7 +26,7 @@ LOOK = GroupLag(
         MemberLag(member="c"),
         MemberLag(member="d", listed=False, consumers=1, instances=1, lag=0),
     ),
-    waiting=12,
+    group_lag=12,
     source_lag=5,
     oldest_s=1.5,
     stored=112,
@@ -61,7 +61,7 @@ def test_an_instance_that_says_who_it_is_is_named() -> None:
 
 
 def test_the_table_fits_the_screen() -> None:
-    many = tuple(PartitionLag(partition=number, waiting=0) for number in range(100))
+    many = tuple(PartitionLag(partition=number, lag=0) for number in range(100))
     shown = table(dataclasses.replace(LOOK, partitions=many), height=20)
     assert len(shown) == 20
     assert shown[13].split() == ["…", "91", "more"]

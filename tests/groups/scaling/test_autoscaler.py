@@ -69,11 +69,11 @@ class Mill:
             revision=1,
             at_ns=self.seconds * NS,
             partitions=tuple(
-                PartitionLag(partition=n, member=owners.get(n, ""), waiting=waiting[n])
+                PartitionLag(partition=n, member=owners.get(n, ""), lag=waiting[n])
                 for n in range(self.partitions)
             ),
             members=members,
-            waiting=sum(waiting),
+            group_lag=sum(waiting),
             source_lag=0,
             oldest_s=None,
             stored=sum(waiting) + round(sum(self.handled.values())),
@@ -257,7 +257,7 @@ def test_a_change_by_somebody_else_counts_as_a_change() -> None:
 def test_what_is_not_known_changes_nothing() -> None:
     auto = scaler()
     look = Mill(2, ("w-0",), arrive=1, handle=1).look()
-    unknown = GroupLag(**{**{f: getattr(look, f) for f in look.__slots__}, "waiting": None})
+    unknown = GroupLag(**{**{f: getattr(look, f) for f in look.__slots__}, "group_lag": None})
     decision = auto.decide(unknown)
     assert (decision.action, decision.reasons) == ("hold", ("how much waits is not known",))
 

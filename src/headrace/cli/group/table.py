@@ -62,7 +62,7 @@ def _partition_rows(look: GroupLag, names: Mapping[int, str]) -> Iterable[Sequen
             each.member or "-",
             "-" if each.pin is None else names.get(each.pin.since_ns, each.pin.client_id),
             _since(look, each.pin),
-            _count(each.waiting),
+            _count(each.lag),
             oldest,
         )
 
@@ -122,7 +122,7 @@ def document(
         "revision": look.revision,
         "at": clock_text(look.at_ns),
         "lag": look.lag,
-        "waiting": look.waiting,
+        "waiting": look.group_lag,
         "source_lag": look.source_lag,
         "oldest_seconds": look.oldest_s,
         "handled": look.handled_total,
@@ -138,7 +138,7 @@ def _partition_document(each: PartitionLag, names: Mapping[int, str]) -> dict[st
     return {
         "partition": each.partition,
         "member": each.member,
-        "lag": each.waiting,
+        "lag": each.lag,
         "oldest_seconds": each.oldest_s,
         **_pin_document(each.pin, names),
     }

@@ -66,14 +66,14 @@ def _document(look: GroupLag) -> dict[str, Any]:
         "layout": look.layout,
         "revision": look.revision,
         "lag": look.lag,
-        "waiting": look.waiting,
+        "waiting": look.group_lag,
         "source_lag": look.source_lag,
         "oldest_s": look.oldest_s,
         "partitions": [
             {
                 "partition": each.partition,
                 "member": each.member,
-                "waiting": each.waiting,
+                "waiting": each.lag,
                 "oldest_s": each.oldest_s,
                 **_pin(each.pin),
             }

@@ -159,7 +159,7 @@ class _Change:
         absent = [
             each.member for each in look.members if each.listed and each.lag and not each.is_live
         ]
-        is_unowned = any(each.waiting for each in look.partitions if not each.member)
+        is_unowned = any(each.lag for each in look.partitions if not each.member)
         return (*absent, *([""] if is_unowned else []))
 
     def _tell(self, record: ElasticGroup, queue: Queue, absent: tuple[str, ...]) -> None:

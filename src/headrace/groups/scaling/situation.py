@@ -79,7 +79,7 @@ class Situation:
         if look.lag is None:
             return None
         alone = sum(each.lag or 0 for each in look.members if len(each.partitions) == 1)
-        here = look.waiting or 0
+        here = look.group_lag or 0
         return look.lag * (1 - min(1.0, alone / here)) if here else float(look.lag)
 
     def share(self, members: int) -> int:
@@ -105,7 +105,7 @@ class Situation:
     def crowded(self) -> str:
         """The partitions that have a member for themselves, and in which something waits."""
         alone = [each.partitions[0] for each in self.look.members if len(each.partitions) == 1]
-        return ", ".join(str(n) for n in sorted(alone) if self.look.partitions[n].waiting != 0)
+        return ", ".join(str(n) for n in sorted(alone) if self.look.partitions[n].lag != 0)
 
     # What is done
 

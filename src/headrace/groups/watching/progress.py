@@ -6,6 +6,7 @@ number of one moment; the server's own clock dates it, so that clocks of other m
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -39,6 +40,10 @@ class First(NamedTuple):
     time_ns: int = 0
 
 
+def _warn_of(former: str, name: str) -> None:
+    warnings.warn(f"{former} is deprecated: use {name}", DeprecationWarning, stacklevel=3)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
     """One partition.
@@ -46,7 +51,7 @@ class PartitionLag:
     Attributes:
         partition: its number.
         member: its owner by the group's record; "" if it has none.
-        waiting: messages not handled yet; None where that was too much to ask. In a static group whose
+        lag: messages not handled yet; None where that was too much to ask. In a static group whose
             members have one consumer each, messages that a handler has right now count only for the member.
         oldest_s: seconds for which the first of them has been in the stream that is consumed; None if
             nothing waits, or if it was too much to ask.
@@ -55,9 +60,15 @@ class PartitionLag:
 
     partition: int
     member: str = ""
-    waiting: int | None = None
+    lag: int | None = None
     oldest_s: float | None = None
     pin: Pin | None = None
+
+    @property
+    def waiting(self) -> int | None:
+        """Deprecated: the name that ``lag`` had, though it counts what is unacknowledged, too."""
+        _warn_of("PartitionLag.waiting", "lag")
+        return self.lag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +123,7 @@ class GroupLag:
         revision: of the record that was looked at.
         at_ns: when, by the server's clock, in nanoseconds since the Unix epoch.
         partitions, members: by number, and by name.
-        waiting: messages of the group's work queue, or of a static group's partitions, not handled yet;
+        group_lag: messages of the group's work queue, or of a static group's partitions, not handled yet;
             None where it is not known.
         source_lag: messages of the stream that the work queue has not copied yet; 0 for a static group.
         oldest_s: seconds for which the first message has waited, of the partitions that were asked; None
@@ -130,7 +141,7 @@ class GroupLag:
     at_ns: int
     partitions: tuple[PartitionLag, ...]
     members: tuple[MemberLag, ...]
-    waiting: int | None
+    group_lag: int | None
     source_lag: int
     oldest_s: float | None
     stored: int
@@ -140,14 +151,20 @@ class GroupLag:
     @property
     def lag(self) -> int | None:
         """All that is not handled yet, here and at the source; None where it is not known."""
-        return None if self.waiting is None else self.waiting + self.source_lag
+        return None if self.group_lag is None else self.group_lag + self.source_lag
+
+    @property
+    def waiting(self) -> int | None:
+        """Deprecated: the name that ``group_lag`` had, though it counts what is unacknowledged, too."""
+        _warn_of("GroupLag.waiting", "group_lag")
+        return self.group_lag
 
     @property
     def handled_total(self) -> int:
         """Messages handled so far: of an elastic group since its creation, of a static one since the
         consumers were made."""
-        if self.kind == "elastic" and self.waiting is not None:
-            return self.stored - self.waiting
+        if self.kind == "elastic" and self.group_lag is not None:
+            return self.stored - self.group_lag
         return sum(self.handled.values())
 
     def member(self, name: str) -> MemberLag | None:
@@ -232,11 +249,11 @@ def assemble(
     )
     members = tuple(_members(group, consumers, partitions))
     counted = [each.lag for each in members if each.listed]
-    unowned = [each.waiting for each in partitions if not each.member]
-    waiting = stream.state.messages if elastic else _sum([*counted, *unowned])
+    unowned = [each.lag for each in partitions if not each.member]
+    group_lag = stream.state.messages if elastic else _sum([*counted, *unowned])
     ages = [each.oldest_s for each in partitions if each.oldest_s is not None]
     oldest_s = max(ages, default=None)
-    if elastic and waiting:  # every message of a work queue waits
+    if elastic and group_lag:  # every message of a work queue is to be handled
         oldest_s = _age(at_ns, parse_time(stream.state.first_ts))
     return GroupLag(
         stream=group.stream,
@@ -247,7 +264,7 @@ def assemble(
         at_ns=at_ns,
         partitions=partitions,
         members=members,
-        waiting=waiting,
+        group_lag=group_lag,
         source_lag=source_lag,
         oldest_s=oldest_s,
         stored=stream.state.last_seq,
@@ -288,16 +305,16 @@ def _partition(
     at_ns: int,
 ) -> PartitionLag:
     """``whole``: the consumer reads this partition and no other."""
-    waiting = None if first is None else first.messages
+    lag = None if first is None else first.messages
     if consumer is not None and (whole or lag_of(consumer) == 0):
-        waiting = lag_of(consumer)
+        lag = lag_of(consumer)
     oldest = None
-    if waiting and first is not None and first.time_ns:
+    if lag and first is not None and first.time_ns:
         oldest = _age(at_ns, first.time_ns)
     return PartitionLag(
         partition=number,
         member=member,
-        waiting=waiting,
+        lag=lag,
         oldest_s=oldest,
         pin=None if consumer is None else pin_of(consumer),
     )
@@ -319,7 +336,7 @@ def _members(
         if len(found) == len(wanted):
             lag = sum(map(lag_of, found))
         else:
-            lag = _sum(partitions[number].waiting for number in numbers)
+            lag = _sum(partitions[number].lag for number in numbers)
         yield _member(name, numbers, found, lag)
     if isinstance(group, ElasticGroup) and group.layout == "interoperable":
         for name, consumer in sorted(left.items()):

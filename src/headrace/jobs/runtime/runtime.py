@@ -19,7 +19,7 @@ from ..models import ClaimedJob, Consumer, Options
 from ..service.auditing import PerMinute
 from ..service.definitions import sealing
 from ..service.finding.reads import Cursors
-from ..service.leases import leases
+from ..service.leases import claiming, leases
 from ..service.leases.joined import Caller, ClaimOne, claim_all
 from ..service.processes import make_once
 from ..service.push.joined import PushClaim, push_claim_all
@@ -134,7 +134,7 @@ class Runtime:
         def work(tx: Tx) -> list[ClaimedJob]:
             if check is not None:
                 check(tx)
-            return leases.claim(tx, consumer, n, lease_s, tx.now_us())
+            return claiming.claim(tx, consumer, n, lease_s, tx.now_us())
 
         jobs = await self.database.write(work)
         self._count_claimed(begun, consumer, jobs)

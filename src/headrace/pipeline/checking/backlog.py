@@ -248,9 +248,9 @@ async def _ask_group(connection: Connection, stream: str, group: str) -> int:
     async with connect(list(connection.servers), **options) as client:
         js = client.jetstream(prefix=connection.api_prefix)
         found = await measure(js, await _group(js, stream, group), troubles=False)
-    if found.waiting is None:
+    if found.lag is None:
         raise ConfigurationError(f"how much waits in group {group!r} of {stream!r} cannot be told")
-    return found.waiting + found.source_lag
+    return found.lag
 
 
 async def _group(js: JetStream, stream: str, group: str) -> ElasticGroup | StaticGroup:

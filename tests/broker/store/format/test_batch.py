@@ -19,6 +19,7 @@ from headrace.broker.store.format.batch import (
 )
 from headrace.broker.store.format.watermark import WATERMARK_BYTES, Watermark
 from headrace.errors import StoreFormatError
+from portions import portion
 
 SALT = 0xABCD
 PATHS = st.sampled_from(
@@ -61,7 +62,7 @@ def test_what_is_written_is_read_again(every: list[list[Share]]) -> None:
     assert all(batch.whole for batch in found)
 
 
-@settings(max_examples=150)
+@settings(max_examples=portion(150, 50))
 @given(st.lists(st.lists(SHARES, min_size=1, max_size=3), min_size=2, max_size=4), st.data())
 def test_a_flipped_bit_costs_at_most_one_batch_and_changes_no_other(
     every: list[list[Share]], data: st.DataObject
@@ -75,7 +76,7 @@ def test_a_flipped_bit_costs_at_most_one_batch_and_changes_no_other(
         assert batch.shares == every[batch.number - 1]
 
 
-@settings(max_examples=100)
+@settings(max_examples=portion(100, 50))
 @given(st.lists(st.lists(SHARES, min_size=1, max_size=3), min_size=1, max_size=3), st.data())
 def test_a_file_that_ends_anywhere_has_the_batches_before_that(
     every: list[list[Share]], data: st.DataObject

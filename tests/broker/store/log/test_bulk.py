@@ -24,6 +24,7 @@ from headrace.broker.store.log.memory_log import MemoryLog
 from headrace.errors import StoreError
 from headrace.message import StoredMessage
 from headrace.subjects import SubjectFilter
+from portions import portion
 
 SUBJECTS = [b"a.0", b"a.1", b"b.0", b"b.0.c", b"c"]
 FILTERS = [None, [b"a.*"], [b"a.0", b"b.>"], [b"c"], [b"zz"]]
@@ -143,7 +144,7 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 kinds = st.sampled_from(["file", "memory"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=portion(150, 50), deadline=None)
 @given(
     kind=kinds,
     fill=fills,
@@ -197,7 +198,7 @@ def test_a_purge_keeps_as_many_as_are_left_when_it_has_counted_them(kind: str) -
     assert life.live() == {30, *range(32, 39), 40}  # 39 was counted, 31 was not
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=portion(150, 50), deadline=None)
 @given(kind=kinds, fill=fills, keep=st.integers(1, 6), work=st.integers(1, 900), between=betweens)
 def test_a_thinning_in_slices_leaves_the_newest_of_each_subject(
     kind: str, fill: Any, keep: int, work: Any, between: Any

@@ -13,7 +13,8 @@ from ...states import State
 from ...store import Brief, Done, NotRememberedError, Outcome, Part, Row, Tx
 from ..definitions.consumers import authorised_consumer, authorised_pull_consumer
 from ..notices import FAILING_FROM
-from .leases import Held, Result, claim_each, claimed_job, complete, named_leases
+from .claiming import claim_each, claimed_job
+from .leases import Held, Result, complete, named_leases
 
 __all__ = ["Caller", "ClaimOne", "Completion", "claim_all", "complete_all"]
 

@@ -11,8 +11,9 @@ from ... import ids
 from ...models import ClaimedJob, Consumer
 from ...states import State
 from ...store import Brief, Done, Outcome, Part, Row, Tx
-from ..leases import leases
-from ..leases.leases import Held, Result, claimed_job, named_leases
+from ..leases import claiming
+from ..leases.claiming import claimed_job
+from ..leases.leases import Held, Result, named_leases
 from ..notices import FAILING_FROM
 from . import results as push_results
 from .lanes import TakenError
@@ -64,7 +65,7 @@ def _push_claim_all(tx: Tx, items: Sequence[PushClaim]) -> Sequence[Outcome]:
         except TakenError as error:
             outcomes.append(Outcome(error=error))
             continue
-        jobs = leases.claim(tx, item.consumer, item.n, item.lease_s, tx.now_us())
+        jobs = claiming.claim(tx, item.consumer, item.n, item.lease_s, tx.now_us())
         outcomes.append(Outcome(jobs))
     return outcomes
 
