@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
+from headrace.broker.core.jetstream.engine.lost import STATE
 from headrace.errors import StoreFailedError, StoreFullError
-from jetstream_world import HeldStorage, World, publication
+from jetstream_world import Client, HeldStorage, Inbox, World, publication
 
 
 def world() -> tuple[World, HeldStorage]:
@@ -194,3 +195,63 @@ def test_a_message_read_before_it_is_durable_is_shown_when_it_is() -> None:
     storage.release()
     made.tick()
     assert json.loads(inbox.messages[0].payload)["message"]["seq"] == 1
+
+
+def journaled(made: World) -> list[bytes]:
+    """The changes of the consumer's state that the journal has."""
+    return list(made.storage.meta.load()[STATE + "S/C"][1])
+
+
+def following() -> tuple[World, Client, Inbox]:
+    """A consumer with a request that waits, at a moment when the journal has all of its state."""
+    made = World(HeldStorage())
+    client = made.client()
+    client.stream()
+    client.consumer(ack_policy="explicit")
+    inbox = client.pull({"batch": 1000, "expires": 10**10})
+    made.advance(1.0)
+    return made, client, inbox
+
+
+def test_a_publish_does_not_wait_for_what_consumers_were_given_which_is_journaled_shortly() -> None:
+    made, client, inbox = following()
+    before = journaled(made)
+    for number in range(3):
+        assert client.request(b"s.a", b"x").messages, "acknowledged"
+        assert len(inbox.messages) == number + 1
+    assert journaled(made) == before
+    made.advance(0.1)
+    assert len(journaled(made)) == len(before) + 1
+
+
+def test_publishes_without_end_do_not_keep_it_from_the_journal() -> None:
+    made, client, _ = following()
+    before = len(journaled(made))
+    for _ in range(100):
+        client.publish(b"s.a", b"x")
+        made.advance(0.01)
+    assert 8 <= len(journaled(made)) - before <= 11
+
+
+def test_an_answer_to_an_ack_takes_everything_before_it_along() -> None:
+    made, client, inbox = following()
+    for _ in range(2):
+        client.publish(b"s.a", b"x")
+    first, second = inbox.take()
+    before = len(journaled(made))
+    client.publish(first.reply, b"+ACK")
+    assert len(journaled(made)) == before
+    assert client.ack(second)
+    assert len(journaled(made)) == before + 1
+    again = World(made.storage)
+    assert again.streams["S"].consumers["C"].state.floor_stream == 2
+
+
+def test_a_stop_takes_it_along() -> None:
+    made, client, inbox = following()
+    client.publish(b"s.a", b"x")
+    [message] = inbox.take()
+    client.publish(message.reply, b"+ACK")
+    made.hub.shutdown()
+    again = World(made.storage)
+    assert again.streams["S"].consumers["C"].state.floor_stream == 1

@@ -222,10 +222,11 @@ class JetStream:
             except (StoreError, OSError) as error:
                 consumer.unread.failed(error, consumer.try_again)
 
-    def _stage(self) -> None:
-        """The last changes before a flush starts."""
+    def _stage(self, is_whole: bool) -> None:
+        """The last changes before a flush starts; if it is whole, those of consumers, too."""
         self.report()
-        self.registry.stage_consumers()
+        if is_whole:
+            self.registry.stage_consumers()
         self.copies.stage()
         self._flushing, self._streams.appended = self._streams.appended, {}
         for stream in self._flushing:

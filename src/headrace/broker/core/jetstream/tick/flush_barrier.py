@@ -171,11 +171,12 @@ class FlushBarrier:
         commits: Commits,
         clock: Clock,
         timers: Timers,
-        stage: Callable[[], None],
+        stage: Callable[[bool], None],
         completed: Callable[[Exception | None], None],
     ) -> None:
-        """``stage`` is called before each flush to hand the last changes to the storage, and
-        ``completed`` after each one, with its error, when its acknowledgements are out."""
+        """``stage`` is called before each flush to hand the last changes to the storage, with whether those
+        belong to it that nobody waits for; and ``completed`` after each one, with its error, when its
+        acknowledgements are out."""
         self._bus = bus
         self._commits = commits
         self._clock = clock
@@ -185,6 +186,7 @@ class FlushBarrier:
         self._acks: dict[Awaiting, None] = {}
         self._replies: list[_Reply] = []
         self._soon: Timer | None = None
+        self._is_whole = False  # the next flush carries what nobody waits for, too
         self.wanted = False
         """Whether something waits for a flush."""
         self.turns = commits.turns
@@ -199,20 +201,29 @@ class FlushBarrier:
         return self.wanted or self._soon is not None
 
     def want(self, acks: Awaiting | None = None) -> None:
-        """Something was staged: commit it at the end of this tick, then release ``acks``."""
+        """Something was staged: commit it at the end of this tick, then release ``acks``.
+
+        Without any, all that has changed is committed.
+        """
         self.wanted = True
         if acks is not None:
             self._acks[acks] = None
+        else:
+            self._is_whole = True
 
     def want_soon(self) -> None:
-        """Something was staged that nobody waits for: commit it with the next flush or shortly."""
-        if not self.wanted and self._soon is None:
+        """Something has changed that nobody waits for: commit it shortly, or with a flush before.
+
+        Publishes alone do not take along what consumers have been given and have done: that is another file
+        to sync, for which they would wait.
+        """
+        if self._soon is None:
             deadline_ns = self._clock.monotonic_ns() + _SOON_NS
             self._soon = self._timers.call_at(deadline_ns, self._soon_is_now)
 
     def reply(self, reply: bytes, body: bytes, kind: str = "", headers: bytes = b"") -> None:
-        """Send ``body`` to ``reply``, if there is one, once everything staged so far is durable."""
-        self.wanted = True
+        """Send ``body`` to ``reply``, if there is one, once everything that has changed so far is durable."""
+        self.wanted = self._is_whole = True
         if reply:
             self._replies.append(_Reply(reply, body, kind, headers))
 
@@ -222,9 +233,10 @@ class FlushBarrier:
 
     def begin(self) -> Callable[[Exception | None], None]:
         """A flush starts: hand over the last changes; returns what its outcome releases."""
-        self._stage()
-        self.wanted = False
-        if self._soon is not None:
+        is_whole = self._is_whole or self._soon is None
+        self._stage(is_whole)
+        self.wanted = self._is_whole = False
+        if self._soon is not None and is_whole:
             self._soon.cancel()
             self._soon = None
         releases = [acks.begin_flush() for acks in self._acks]
@@ -236,7 +248,7 @@ class FlushBarrier:
 
     def _soon_is_now(self) -> None:
         self._soon = None
-        self.wanted = True
+        self.wanted = self._is_whole = True
         self.flush()
 
     def _done(
