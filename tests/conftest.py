@@ -184,6 +184,7 @@ def _tracebacks_are_shown() -> Iterator[None]:
 @pytest.fixture
 async def no_leaks() -> AsyncIterator[None]:
     """Fail a test that leaves a task, a thread or an open descriptor behind."""
+    peers.free_port()  # the first one takes a lock, which stays
     gc.collect()
     gc.freeze()  # what outlived the tests before this one is not searched through at its end
     files = _open_files() if sys.platform == "linux" else set()

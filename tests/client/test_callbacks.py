@@ -108,13 +108,18 @@ async def test_a_consume_is_drained_from_its_own_callback(js: JetStream, stream:
 
     async def handle(message: JetStreamMessage) -> None:
         seen.append(message.payload)
-        message.ack()
         if len(seen) == 1:
+            await until(all_are_sent)
+            await js.connection.flush()  # what was sent has arrived
             await consumption.drain()
+        message.ack()
+
+    async def all_are_sent() -> bool:
+        return (await consumer.info()).num_ack_pending == 10
 
     consumer = await stream.create_consumer()
     consumption = consumer.consume(handle, max_messages=500)
-    await asyncio.wait_for(consumption.wait(), 5)
+    await asyncio.wait_for(consumption.wait(), 10)
     assert len(seen) == 10
 
 

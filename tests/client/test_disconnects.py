@@ -172,11 +172,12 @@ async def test_nothing_is_lost_and_nothing_is_left(restartable: Restartable) -> 
                 await asyncio.wait([consuming])
                 await until(partial(_flushed, connection))
                 await _judge(stream, load)
+            # What was lost last is given up by and by where the machine is busy; what leaks stays.
+            await until(lambda: _objects(connection)["waiting"] <= before["waiting"] + 5)
             left = _objects(connection)
         print(f"\n{dict(done)}, windowed {load.windowed}, awaited {dict(load.awaited)}")
     await asyncio.get_running_loop().shutdown_default_executor()
     assert left["links"] == before["links"]
-    assert left["waiting"] <= before["waiting"] + 5
     assert left["frames"] <= before["frames"] + 1
     assert left["routes"] <= before["routes"] + 2  # requests, and what a reader may still drain
     assert {name: left[name] for name in ("observers", "subscriptions", "requests", "unsent")} == {
