@@ -239,14 +239,24 @@ def test_a_failure_of_the_owners_fails_the_store(bench: Bench) -> None:
     assert str(bench.made.failed) == "disk"
 
 
-def test_an_unforeseen_error_gives_the_disk_back_to_the_thread(bench: Bench) -> None:
+@pytest.mark.parametrize("nbytes", [1, commit.OWN_BYTES_MAX + 1], ids=["own", "the thread's"])
+def test_an_unforeseen_error_is_told_to_whoever_waits_and_nothing_is_tried_again(
+    bench: Bench, nbytes: int
+) -> None:
     def fault() -> None:
-        raise ZeroDivisionError
+        raise ZeroDivisionError("nobody foresaw it")
 
     bench.disk.within = fault
-    with pytest.raises(ZeroDivisionError):
-        bench.made.submit(batch())
-    bench.by_the_thread(batch(commit.OWN_BYTES_MAX + 1))
+    failed, later = batch(nbytes), batch(nbytes)
+    for item in (failed, later):
+        bench.made.submit(item)
+    bench.made.stop()
+    assert [str(item.error) for item in (failed, later)] == [
+        "committing: ZeroDivisionError: nobody foresaw it"
+    ] * 2
+    assert isinstance(bench.made.failed, StoreFailedError)
+    assert isinstance(bench.made.failed.__cause__, ZeroDivisionError)
+    assert bench.made.own == (nbytes == 1) * 2
 
 
 def test_with_an_interval_the_thread_learns_of_the_first_write_and_syncs_when_it_is_due() -> None:

@@ -226,6 +226,12 @@ class Committer:
         except StoreFailedError as failed:
             self._fail(failed)
             return failed
+        except Exception as fault:
+            # Nobody foresaw it, so nobody knows what is on disk: whoever waits for it is told.
+            unforeseen = StoreFailedError(f"committing: {type(fault).__name__}: {fault}")
+            unforeseen.__cause__ = fault
+            self._fail(unforeseen)
+            return unforeseen
         ended_ns = self._clock.monotonic_ns()
         self.durations.add(ended_ns - began_ns)
         self._quickness.took(began_ns, ended_ns, waited=own)

@@ -7,7 +7,7 @@ in blocks when several are wanted that lie together, one by one when not.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, repeat
 from operator import attrgetter
 from typing import Final
@@ -107,14 +107,7 @@ class RecordReader:
     ) -> int:
         """Append the messages of sound records of a segment never compacted; how many bytes they have."""
         names, base = self._log.table.names, segment.base
-        sids: Iterable[int]
-        stamps: Iterable[int]
-        if isinstance(positions, range):
-            sids = segment.sids[positions.start : positions.stop]
-            stamps = segment.stamps[positions.start : positions.stop]
-        else:
-            sids = map(segment.sids.__getitem__, positions)
-            stamps = map(segment.stamps.__getitem__, positions)
+        sids, stamps = _picked(segment.sids, positions), _picked(segment.stamps, positions)
         rows = [
             (seq, name := names[sid], b"", record[HEAD_BYTES + len(name) : -CRC_BYTES], ns)
             if not record[7] & FLAG_HEADERS
@@ -217,19 +210,19 @@ class RecordReader:
         self._log.removals.give_up(segment, position)
 
 
+def _picked(column: Sequence[int], positions: Sequence[int]) -> Sequence[int]:
+    """The numbers at these positions; a slice where none is missing between them."""
+    if isinstance(positions, range):
+        return column[positions.start : positions.stop]
+    return list(map(column.__getitem__, positions))
+
+
 def _sound_records(
     segment: Segment, positions: Sequence[int], block: tuple[int, bytes], room: int
 ) -> list[bytes]:
     """The first records of a block that ``room`` bytes are enough for; none if any of these is damaged."""
     begin, data = block
-    sizes: Sequence[int]
-    offsets: Sequence[int]
-    if isinstance(positions, range):
-        sizes = segment.sizes[positions.start : positions.stop]
-        offsets = segment.offsets[positions.start : positions.stop]
-    else:
-        sizes = list(map(segment.sizes.__getitem__, positions))
-        offsets = list(map(segment.offsets.__getitem__, positions))
+    sizes, offsets = _picked(segment.sizes, positions), _picked(segment.offsets, positions)
     count = len(sizes)
     if sum(sizes) - OVERHEAD * count > room:
         count = bisect_right(list(accumulate(size - OVERHEAD for size in sizes)), room)
