@@ -167,6 +167,8 @@ async def test_a_stream_is_made_filled_searched_and_changed(
         payload = json.dumps({"to": f"ann{number}", "text": ATTACK})
         await act(page, "Publish", subject=f"notes.{number}", payload=payload, headers="Kind: note")
     (tmp_path / "bytes").write_bytes(b"\x00\xff")
+    await page.evaluate(SLOW_FILES)
+    page.spoilt = True
     await page.get_by_role("button", name="Publish …").click()
     dialog = page.locator("dialog[open]")
     await dialog.locator("[name=subject]").fill("memos.file")
@@ -498,6 +500,12 @@ async def test_a_hundred_thousand_messages_are_browsed_without_a_stall(
     await page.locator(".line[data-seq='50000']").wait_for()
     check(page)
 
+
+SLOW_FILES = """() => {
+  // A large file, which is published before it has been read.
+  const read = FileReader.prototype.readAsDataURL;
+  FileReader.prototype.readAsDataURL = function (file) { setTimeout(() => read.call(this, file), 500); };
+}"""
 
 BROWSE = """async ({ until }) => {
   // Scrolls upwards as fast as messages come, and measures the longest pause between two frames.

@@ -136,7 +136,7 @@ export function Action({ title, text, name, fields = [], button, danger, run, on
     try {
       const said = {};
       for (const field of fields) {
-        const value = values[field.id];
+        const value = field.file ? await base64Of(values[field.id]) : values[field.id];
         if (field.blob) { said[field.id] = value; continue; }
         if (value === "" && !field.keepEmpty) continue;
         if (field.list) { said[field.id] = value.split(/[\s,]+/).filter(Boolean); continue; }
@@ -154,10 +154,8 @@ export function Action({ title, text, name, fields = [], button, danger, run, on
   };
   return html`<${Dialog} title=${title} onClose=${onClose}><form onSubmit=${submit}>
     ${text && html`<p>${text}</p>`}
-    ${fields.map((field) => html`<label class="field" key=${field.id}><span>${field.title}</span>${field.blob
+    ${fields.map((field) => html`<label class="field" key=${field.id}><span>${field.title}</span>${field.blob || field.file
       ? html`<input type="file" name=${field.id} onChange=${(event) => setValues({ ...values, [field.id]: event.target.files[0] || "" })} />`
-      : field.file
-      ? html`<input type="file" name=${field.id} onChange=${(event) => base64Of(event.target.files[0]).then((value) => setValues((old) => ({ ...old, [field.id]: value })), setError)} />`
       : field.choices
       ? html`<select name=${field.id} value=${values[field.id]} onChange=${(event) => setValues({ ...values, [field.id]: event.target.value })}>${field.choices.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select>`
       : field.long
