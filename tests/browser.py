@@ -17,9 +17,20 @@ import pytest_asyncio
 
 import peers
 
-__all__ = ["_function_scoped_runner", "_opened", "_shown", "chromium", "page"]
+__all__ = [
+    "EVERYTHING",
+    "_function_scoped_runner",
+    "_opened",
+    "_shown",
+    "chromium",
+    "page",
+    "violations",
+]
 
 VIEWPORT: Any = {"width": 1300, "height": 850}
+EVERYTHING: dict[str, Any] = {"resultTypes": ["violations"]}
+VIOLATIONS = """async ([within, rules]) => (await axe.run(within || document, rules)).violations.map(
+    each => `${each.id}: ${each.nodes[0].html.slice(0, 200)}`)"""
 FORGET = (
     "() => { if (location.origin !== 'null') { localStorage.clear(); sessionStorage.clear(); } }"
 )
@@ -99,3 +110,16 @@ def _listeners(page: Any) -> dict[str, Any]:
             else None
         ),
     }
+
+
+async def violations(
+    page: Any, rules: dict[str, Any] = EVERYTHING, *, within: str = ""
+) -> list[str]:
+    """What axe says of the page, or of what is within a part of it; one line for each rule that is broken."""
+    from axe_playwright_python.async_playwright import Axe
+
+    # A document stays while its pages change: it gets axe, half a megabyte, once.
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(Axe().axe_script)
+    found: list[str] = await page.evaluate(VIOLATIONS, [within, rules])
+    return found

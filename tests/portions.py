@@ -9,9 +9,12 @@ import itertools
 import os
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-__all__ = ["EVERY", "one_way", "portion", "some"]
+if TYPE_CHECKING:
+    import pytest
+
+__all__ = ["EVERY", "one_way", "play_one_way", "portion", "some"]
 
 EVERY: Final = "HEADRACE_EVERY_PLACE"
 """The variable that asks for all of them; ``conftest.py`` sets it where the slow tests are played, too."""
@@ -37,6 +40,20 @@ def one_way(ways: Sequence[T], test: str) -> Sequence[T]:
     if EVERY in os.environ:
         return ways
     return [ways[zlib.crc32(test.encode()) % len(ways)]]
+
+
+def play_one_way(metafunc: pytest.Metafunc, fixture: str, ways: Sequence[object]) -> None:
+    """``one_way`` for all tests that take a fixture of the session, but those that say themselves in which
+    ways it is played."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    said = {name for mark in marks for name in _names(mark.args[0])}
+    if fixture in metafunc.fixturenames and fixture not in said:
+        chosen = one_way(ways, metafunc.function.__name__)
+        metafunc.parametrize(fixture, chosen, indirect=True, scope="session")
+
+
+def _names(said: str | Sequence[str]) -> Iterable[str]:
+    return map(str.strip, said.split(",")) if isinstance(said, str) else said
 
 
 def portion(of: int, few: int) -> int:

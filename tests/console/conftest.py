@@ -21,11 +21,21 @@ from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
+from portions import play_one_way
 
 __all__ = ["_function_scoped_runner", "_opened", "_shown", "chromium", "page"]
 
 
-@pytest.fixture(scope="session", params=["headrace", "nats-server"])
+SERVERS = ("headrace", pytest.param("nats-server", marks=pytest.mark.peer))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What a server answers is decided in the client, whose tests are played on both; what the console makes
+    of it, half of the tests try on either, and ``make test-all`` all on both."""
+    play_one_way(metafunc, "server", SERVERS)
+
+
+@pytest.fixture(scope="session")
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[peers.ServerProcess]:
@@ -56,7 +66,7 @@ async def make_world(
 
         async def make(http: Any = None, **settings: Any) -> World:
             connection = await stack.enter_async_context(connect(server.url, name="console"))
-            told = Settings(**{"port": 0, "interval_s": 0.2, **settings})
+            told = Settings(**{"port": 0, "interval_s": 0.5, **settings})
             console = await stack.enter_async_context(ConsoleServer(told, connection, http=http))
             # Nothing here is encrypted, and to read the certificates of the world takes 25 ms each time.
             client = httpx2.AsyncClient(base_url=console.url, verify=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
 
+from browser import EVERYTHING, violations
 from console_browser import check, go
 from console_world import World, live_in_orders
 from waiting import until
@@ -56,26 +56,11 @@ DIALOGS = (
     ("streams/DEAD/dead", "dead letters", "Look at letter 2"),
 )
 
-
-EVERYTHING: dict[str, Any] = {"resultTypes": ["violations"]}
 COLOURS = {
     **EVERYTHING,
     "runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]},
 }
 """What else axe looks at is the same in every theme."""
-
-
-VIOLATIONS = """async rules => (await axe.run(rules)).violations.map(
-    each => `${each.id}: ${each.nodes[0].html.slice(0, 200)}`)"""
-
-
-async def violations(page: Any, rules: dict[str, Any]) -> list[str]:
-    """What axe says, one line for each rule that is broken."""
-    # The document stays while its pages change: it gets axe, half a megabyte, once.
-    if not await page.evaluate("'axe' in window"):
-        await page.evaluate(Axe().axe_script)
-    found: list[str] = await page.evaluate(VIOLATIONS, rules)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -116,7 +101,8 @@ async def test_axe_finds_nothing_on_any_page_and_each_has_a_title_of_its_own(
         await go(page, path, heading)
         await page.get_by_role("button", name=button, exact=True).first.click()
         await page.locator("dialog[open]").wait_for()
-        if wrong := await violations(page, rules):
+        # What is behind it was looked at above.
+        if wrong := await violations(page, rules, within="dialog[open]"):
             found[f"{path}: {button}"] = wrong
         await page.keyboard.press("Escape")
         await page.locator("dialog[open]").wait_for(state="detached")

@@ -88,7 +88,9 @@ class _console:
         connection = await self._stack.enter_async_context(connect(self._url))
         settings = Settings(port=0, **self._settings)
         console = await self._stack.enter_async_context(ConsoleServer(settings, connection))
-        http = await self._stack.enter_async_context(httpx2.AsyncClient(base_url=console.url))
+        http = await self._stack.enter_async_context(
+            httpx2.AsyncClient(base_url=console.url, verify=False)
+        )
         return World(connection, connection.jetstream(), console, http)
 
     async def __aexit__(self, *_: object) -> None:

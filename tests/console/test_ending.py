@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ import pytest
 
 import peers
 from headrace import sync
+from portions import some
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -43,8 +45,12 @@ def console(
         process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("page", ["/api/live", "/api/streams/TAB/follow"])
+WAYS = [
+    *itertools.product(["/api/live", "/api/streams/TAB/follow"], [signal.SIGINT, signal.SIGTERM])
+]
+
+
+@pytest.mark.parametrize(("page", "number"), some(WAYS, 3))  # each page and each signal once
 def test_an_open_page_is_no_reason_for_a_traceback(
     server: peers.ServerProcess,
     console: tuple[subprocess.Popen[str], str],

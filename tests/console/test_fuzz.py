@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from portions import portion
+
 FUZZ = Path(__file__).resolve().parents[2] / "fuzz"
-SECONDS = 2.0
+SECONDS = float(portion(2, few=1))
 SEED = 7
 
 sys.path.insert(0, str(FUZZ))

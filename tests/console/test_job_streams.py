@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from axe_playwright_python.async_playwright import Axe
 
 import peers
+from browser import violations
 from console_browser import act, check, go
 from console_world import World
 from headrace.broker.server import Broker
@@ -171,7 +171,7 @@ async def test_a_channel_in_a_stream_is_seen_paused_and_replayed_in_a_browser(
     await row.get_by_text("new messages").wait_for()
     await row.get_by_text("delivers", exact=True).wait_for()
     assert "1 – 3" in await page.locator("main .panel dl").inner_text()
-    assert (await Axe().run(page)).response["violations"] == []
+    assert await violations(page) == []
 
     await row.get_by_role("link", name="1", exact=True).click()  # the one that was given up
     await page.locator("main table[aria-label=jobs] tbody tr").get_by_text("DEAD").wait_for()
@@ -189,7 +189,7 @@ async def test_a_channel_in_a_stream_is_seen_paused_and_replayed_in_a_browser(
     await row.get_by_text("somebody to resume it").wait_for()
     await act(page, "Replay", confirm="h", sequence="2")
     await row.get_by_text("It will deliver again, from sequence 2 on.").wait_for()
-    assert (await Axe().run(page)).response["violations"] == []
+    assert await violations(page) == []
     endpoint.calls.clear()
     endpoint.respond = lambda call: answer()
     await act(page, "Resume")
@@ -222,7 +222,7 @@ async def test_what_holds_a_consumer_up_is_said_in_words_in_a_browser(
     endpoint.respond = lambda call: answer(410)
     await channel.publish("worse")
     await row.get_by_text("somebody to enable it: the endpoint answered 410 Gone").wait_for()
-    assert (await Axe().run(page)).response["violations"] == []
+    assert await violations(page) == []
     endpoint.respond = lambda call: answer()
     await act(page, "Enable")
     await row.get_by_text("new messages").wait_for(timeout=60_000)
@@ -230,7 +230,7 @@ async def test_what_holds_a_consumer_up_is_said_in_words_in_a_browser(
     await row.get_by_text("the broker: the broker has no stream S").wait_for()
     await page.get_by_role("alert").get_by_text("the broker has no stream S").wait_for()
     await page.get_by_text("which is not the server of this page").wait_for()
-    assert (await Axe().run(page)).response["violations"] == []
+    assert await violations(page) == []
     await channel.put("/channel/d", token="dt")
     await go(page, "jobs/d", "of d")
     await page.get_by_text("Nothing is published again and again.").wait_for()
@@ -278,7 +278,7 @@ async def test_a_job_service_that_is_away_is_said_beside_what_was_seen_before(
     away = page.get_by_role("alert").get_by_text("ConnectError refused")
     await away.wait_for()
     assert await row.count() == 1
-    assert (await Axe().run(page)).response["violations"] == []
+    assert await violations(page) == []
     service.is_away = False
     await away.wait_for(state="detached")
     service.is_away = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,22 +18,27 @@ ODD += [
 ]
 
 
-@pytest.fixture(scope="session", params=["headrace"])
-def server(server: Any) -> Any:
-    """These pages say nothing about the server behind the console."""
-    return server
+pytestmark = pytest.mark.parametrize("server", ["headrace"], indirect=True)
+"""These pages say nothing about the server behind the console."""
 
 
-@pytest.mark.parametrize("said", ODD, ids=lambda said: said[:20].decode("latin-1"))
-@pytest.mark.parametrize("status", [200, 404])
-async def test_an_answer_in_another_form_is_told_in_words(
-    make_world: Callable[..., Any], said: bytes, status: int
-) -> None:
-    transport = httpx2.MockTransport(lambda request: httpx2.Response(status, content=said))
-    async with httpx2.AsyncClient(transport=transport) as peer:
+async def test_an_answer_in_another_form_is_told_in_words(make_world: Callable[..., Any]) -> None:
+    given: tuple[int, bytes] = (200, b"")
+    asked = 0
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        nonlocal asked
+        asked += 1
+        status, said = given
+        return httpx2.Response(status, content=said)
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as peer:
         world = await make_world(http=peer, jobs="http://jobs", monitoring="http://numbers")
-        for path in ("/jobs", "/jobs/c/k/dead", "/jobs/c/list", "/accounts"):
-            response = await world.http.get(f"/api{path}")
-            assert response.status_code in (200, 503), path
-            if response.status_code == 503:
-                assert "answered" in response.json()["message"], path
+        for given in itertools.product((200, 404), ODD):
+            for path in ("/jobs", "/jobs/c/k/dead", "/jobs/c/list", "/accounts"):
+                before = asked
+                response = await world.http.get(f"/api{path}")
+                assert asked > before, "each page asks anew"
+                assert response.status_code in (200, 503), (given, path)
+                if response.status_code == 503:
+                    assert "answered" in response.json()["message"], (given, path)

@@ -1,4 +1,4 @@
-"""Both servers in turn."""
+"""Each example on one of the servers, half of them on either."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ import pytest
 import chaos
 import peers
 from headrace.client import JetStream, connect
+from portions import play_one_way
 
 
-@pytest.fixture(scope="session", params=peers.EITHER)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What a server answers is decided in the client; ``make test-all`` plays all examples on both."""
+    play_one_way(metafunc, "reference_server", peers.EITHER)
+
+
+@pytest.fixture(scope="session")
 def reference_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[peers.ServerProcess]:
-    """Both servers in turn: whatever is tried here works on either."""
+    """Either server: whatever is tried here works on both."""
     yield from peers.either_running(request.param, tmp_path_factory.mktemp("examples"))
 
 

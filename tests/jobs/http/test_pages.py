@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from browser import _function_scoped_runner, _opened, _shown, chromium, page
+from browser import _function_scoped_runner, _opened, _shown, chromium, page, violations
 from headrace.jobs.http import create_app
 from headrace.jobs.http.app import ENDPOINTS
 from headrace.jobs.runtime.runtime import Runtime
@@ -62,15 +62,12 @@ async def opened(page: Any, address: str) -> None:
 async def test_each_operation_is_shown_and_axe_finds_nothing(
     world: World, address: str, page: Any
 ) -> None:
-    from axe_playwright_python.async_playwright import Axe
-
     await opened(page, address)
     assert await page.locator("details").count() == len(ENDPOINTS)
     for details in await page.locator("details").all():
         await details.evaluate("each => { each.open = true }")
     await page.locator("details form").nth(len(ENDPOINTS) - 1).wait_for()
-    violations = (await Axe().run(page)).response["violations"]
-    assert [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in violations] == []
+    assert await violations(page) == []
     await page.get_by_label("Find").fill("jobs/claim")
     assert await page.locator("details:visible").count() == 1
     assert await page.locator("section:visible").count() == 1
