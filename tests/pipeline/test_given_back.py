@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import peers
+from children import end_with_us
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.lease.standby import Standby
 from waiting import until_here
@@ -79,7 +80,9 @@ def running(
     write(VIEWS.format(beats=file.with_name("beats")), "views.py")
     with file.with_name("events").open("w") as events:
         command = [sys.executable, "-m", "headrace", "pipeline", "run", "--json", str(file)]
-        with subprocess.Popen(command, stdout=events, start_new_session=True) as runner:
+        with subprocess.Popen(
+            command, stdout=events, start_new_session=True, preexec_fn=end_with_us
+        ) as runner:
             yield file, runner
             if runner.poll() is None:
                 os.killpg(runner.pid, signal.SIGKILL)

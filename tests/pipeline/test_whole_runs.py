@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import peers
+from children import end_with_us_and_hear_ctrl_c
 from headrace import sync
 from headrace.pipeline.checkpoints.checkpoint import checkpoint_of, interrupted
 from headrace.pipeline.declaring.reading import read
@@ -24,8 +25,8 @@ from waiting import until_here
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 WITHIN_S = 480.0
-MESSAGES = 1_500
-TOTAL = 3_000
+MESSAGES = 500
+TOTAL = 2_000
 STOOD_STILL = "the event loop stood still"
 _leases = itertools.count(1)
 EVERY_LEASE = bool(os.environ.get("HEADRACE_EVERY_LEASE"))
@@ -140,8 +141,7 @@ class Running:
                 stderr=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
-                # A suite run in a shell's background ignores Ctrl-C, and its children would, too.
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+                preexec_fn=end_with_us_and_hear_ctrl_c,
             )
 
     def events(self, kind: str = "") -> list[dict[str, Any]]:

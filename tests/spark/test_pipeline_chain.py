@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-ROWS = 60
+ROWS = 40
 
 FILE = """[pipeline]
 name = "numbers"
 checkpoint = "checkpoint"
 restart = {{ attempts = 20, backoff = "100ms" }}
 [sources.orders]
-options = {{ stream = "{stream}", servers = "{url}", maxOffsetsPerTrigger = 25, minMessagesPerTask = 10 }}
+options = {{ stream = "{stream}", servers = "{url}", maxOffsetsPerTrigger = 20, minMessagesPerTask = 10 }}
 [sources.copies]
 [sources.copies.options]
 stream = "{out}"

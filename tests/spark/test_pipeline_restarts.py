@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning"),
 ]
 WITHIN_S = 120.0
-HALF, ALL = 300, 600
+HALF, ALL = 200, 400
 
 FILE = """
 [pipeline]

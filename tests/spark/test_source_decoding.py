@@ -124,7 +124,7 @@ def test_the_examples_of_keys_keep_the_latest_and_a_bucket_enriches_a_stream(
 
     people(b"ann")
     orders(0, 50)
-    plain = spark.readStream.format("jetstream").options(servers=feed.url, minMessagesPerTask=10)
+    plain = spark.readStream.format("jetstream").options(servers=feed.url, minMessagesPerTask=25)
     plain = plain.schema("sequence bigint, data binary")
     raw = plain.load(feed.name)
     raw = raw.selectExpr("*", "get_json_object(CAST(data AS string), '$.customer') AS customer")

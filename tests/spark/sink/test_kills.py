@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 import peers
+from children import end_with_us
 from waiting import until_here
 
 from ..conftest import Feed
@@ -54,7 +55,11 @@ class Drivers:
         self.started += 1
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                self._command, start_new_session=True, stdout=subprocess.PIPE, stderr=log
+                self._command,
+                start_new_session=True,
+                preexec_fn=end_with_us,
+                stdout=subprocess.PIPE,
+                stderr=log,
             )
 
     def kill(self) -> None:
