@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import operator
+import os
 import sqlite3
 import time
 from abc import ABC, abstractmethod
@@ -44,6 +45,8 @@ GETS_AT_ONCE = 200
 NO_SUITABLE_PEERS = 10005
 ALL_S = 40.0  # for what was under way to come to its end, once the cluster is whole
 PACE = "work at a steady pace"
+EACH_S = 0.01 if "HEADRACE_ROUNDS" in os.environ else 0.03
+"""Between two steps of a work; ``make cluster`` does more of them."""
 WHERE_MAX = 20_000  # characters of what is printed of a publisher that is stuck
 
 
@@ -188,7 +191,7 @@ class Windowed(Work):
                     (f"{self.name}.{n % 7}", b"%d" % n) for n in range(self.done, self.done + 10)
                 )
                 self.done += 10
-                await elapse(0.01, PACE)
+                await elapse(EACH_S, PACE)
             await publisher.flush()
             assert (publisher.acked, publisher.failed) == (self.done, 0)
 
@@ -238,6 +241,7 @@ class Awaited(Work):
                 f"{self.name}.a", b"%d" % self.done, msg_id=f"{self.done}", timeout=2
             )
             self.done += 1
+            await elapse(EACH_S, PACE)
 
     async def check(self) -> None:
         await self.check_stored(self.done)
@@ -265,7 +269,7 @@ class Batches(Work):
             assert batch.ack.seq == last + 3
             last = batch.ack.seq
             self.done += 3
-            await elapse(0.01, PACE)
+            await elapse(EACH_S, PACE)
 
     async def lately(self) -> list[str]:
         """The last messages, as the leader has them."""
@@ -296,6 +300,7 @@ class Keys(Work):
             await self.bucket.put("put", b"%d" % self.done)
             entry = await self.bucket.get("a")  # of a replica, which may be behind
             assert int(entry.value) <= self.done
+            await elapse(EACH_S, PACE)
 
     async def check(self) -> None:
         for key in ("a", "b", "c", "put"):

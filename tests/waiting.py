@@ -27,6 +27,10 @@ __all__ = [
 ]
 
 POLL_S = 0.01
+POLL_MOST_S = 0.1
+BETWEEN = 4
+"""Who takes so long to ask waits this many times longer, up to ``POLL_MOST_S``: the processor is others', of
+which one makes what is waited for."""
 WITHIN_S = 10.0
 
 T = TypeVar("T")
@@ -42,16 +46,19 @@ async def until(
     found: Callable[[], object], what: str = "it did not come", *, within: float = WITHIN_S
 ) -> object:
     """Ask until the answer is true, and return it; ``what`` says what is wrong if it never is."""
-    deadline = time.monotonic() + within
+    asked = time.monotonic()
+    deadline = asked + within
     while True:
         answer = found()
         if inspect.isawaitable(answer):
             answer = await answer
         if answer:
             return answer
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise AssertionError(f"{what} (within {within} s)")
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(_pause(now - asked, POLL_S))
+        asked = time.monotonic()
 
 
 def until_here(
@@ -62,12 +69,19 @@ def until_here(
     every: float = POLL_S,
 ) -> T:
     """``until`` of a thread without a loop."""
-    deadline = time.monotonic() + within
+    asked = time.monotonic()
+    deadline = asked + within
     while not (answer := found()):
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise AssertionError(f"{what} (within {within} s)")
-        time.sleep(every)
+        time.sleep(_pause(now - asked, every))
+        asked = time.monotonic()
     return answer
+
+
+def _pause(asking_s: float, least: float) -> float:
+    return max(least, min(POLL_MOST_S, BETWEEN * asking_s))
 
 
 def block(seconds: float) -> None:

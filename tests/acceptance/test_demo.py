@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,42 +21,62 @@ import pytest
 
 import java_start
 import peers
+from children import end_with_us_and_hear_ctrl_c
 from headrace import sync
+from headrace.cli import main
 from waiting import until_here
 
 DEADLINE_S = 110
 AS_ITS_USERS = java_start.environment({}, interpreted=False)
-"""Here Spark runs the code that it makes of a query, as it does by itself; the other tests spare that."""
+"""In a demo that is looked at Spark runs the code that it makes of a query, as it does by itself; the other
+tests spare that."""
 CUT = 6_000
 BATCH = 4_000  # so that the cut is two micro-batches
+
+Demo = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def command(directory: Path, *flags: str) -> list[str]:
     return [sys.executable, "-m", "headrace", "demo", "--dir", str(directory), *flags]
 
 
-def demo(directory: Path, *flags: str, **env: str) -> subprocess.CompletedProcess[str]:
+def demo(directory: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(directory, *flags),
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
-        env={**os.environ, **AS_ITS_USERS, **env},
+        env={**os.environ, **AS_ITS_USERS},
     )
+
+
+@pytest.fixture
+def demo_here(capfd: pytest.CaptureFixture[str], logs_stay_as_they_were: None) -> Demo:
+    """The same in this process, for what it says before it begins: another would first import much."""
+
+    def run(directory: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+        arguments = ["demo", "--dir", str(directory), *flags]
+        try:
+            status = main(arguments)
+        except SystemExit as end:  # by argparse
+            assert isinstance(end.code, int)
+            status = end.code
+        said, errors = capfd.readouterr()
+        return subprocess.CompletedProcess(arguments, status, said, errors)
+
+    return run
 
 
 @contextmanager
 def started(directory: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
-    """The demo while it runs; killed at the end if it still does."""
+    """The demo while it runs, with a quick Spark; killed at the end if it still does."""
     process = subprocess.Popen(
         command(directory, *flags),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **AS_ITS_USERS},
         start_new_session=True,
-        # A suite run in a shell's background ignores Ctrl-C, and its children would, too.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=end_with_us_and_hear_ctrl_c,
     )
     try:
         yield process
@@ -98,11 +118,49 @@ def one_sentence(result: subprocess.CompletedProcess[str]) -> str:
     return lines[0]
 
 
+TWICE = """
+import sys
+from headrace.cli import main
+
+directory, batch, *limits = sys.argv[1:]
+for limit in limits:
+    if main(["demo", "--dir", directory, "--batch", batch, "--limit", limit]) != 0:
+        sys.exit(1)
+    print("== done", flush=True)
+"""
+"""The command several times in one process: starting Java takes longer than all that it does here."""
+REST = 2_000
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(2 * DEADLINE_S)
+def test_it_goes_on_with_exactly_the_rest_then_finds_nothing_new(tmp_path: Path) -> None:
+    need_java()
+    out = tmp_path / "demo"
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE, str(out), str(BATCH), *map(str, (CUT, CUT + REST, CUT))],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        env={**os.environ, **AS_ITS_USERS},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    first, the_rest, nothing_new, _ = done.stdout.split("== done\n")
+    assert re.search(rf"Row quality: of {CUT:,} flights", first)
+    check_the_rest(out, the_rest, CUT + REST)
+    check_nothing_new(nothing_new)
+    assert len(batches(out)) == 3, "two of the first run, one of the second"
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(3 * DEADLINE_S)
+@pytest.mark.slow(
+    "tests/acceptance/test_demo.py::test_it_goes_on_with_exactly_the_rest_then_finds_nothing_new"
+)
 def test_killed_in_the_middle_it_goes_on_with_exactly_the_rest_then_finds_nothing_new(
     tmp_path: Path,
 ) -> None:
+    """The suite kills a runner of a pipeline in the middle (``tests/pipeline/test_whole_runs.py``)."""
     need_java()
     out = tmp_path / "demo"
     cut = ("--batch", str(BATCH), "--limit")
@@ -110,26 +168,36 @@ def test_killed_in_the_middle_it_goes_on_with_exactly_the_rest_then_finds_nothin
         wait_for(out / "legs" / "batch=00000", process)
         process.kill()
 
-    the_rest = demo(out, *cut, str(CUT + 2000))
+    the_rest = demo(out, *cut, str(CUT + REST))
     assert the_rest.returncode == 0, the_rest.stderr
     assert the_rest.stderr == ""
-    assert f"{CUT:,} flights are published already" in the_rest.stdout
-    assert re.search(r"Publish +━* +2,000 +messages|Publish +2,000 +\d", the_rest.stdout)
-    assert re.search(
-        rf"Row quality: of ({CUT + 2000:,}|{CUT + 2000 - BATCH:,}) flights", the_rest.stdout
-    )
-    assert (out / "delays.png").read_bytes().startswith(b"\x89PNG")
-    table = legs(out)
-    assert table["sequence"].to_pylist() == list(range(1, CUT + 2001))
-    check_chains(table)
-    assert published(out) == table["sequence"].to_pylist(), "each leg once, in the stream as well"
+    check_the_rest(out, the_rest.stdout, CUT + REST, CUT + REST - BATCH)
     done = batches(out)
 
     nothing_new = demo(out, *cut, str(CUT))
     assert nothing_new.returncode == 0, nothing_new.stderr
-    assert "Nothing new since the last run" in nothing_new.stdout
-    assert "Start Spark" not in nothing_new.stdout
+    check_nothing_new(nothing_new.stdout)
     assert batches(out) == done
+
+
+def check_the_rest(out: Path, said: str, *counted: int) -> None:
+    """What a run says that goes on, and what it leaves; the rows of a batch that was cut off may be counted
+    twice or not at all."""
+    assert f"{CUT:,} flights are published already" in said
+    assert re.search(rf"Publish +━* +{REST:,} +messages|Publish +{REST:,} +\d", said)
+    assert re.search(
+        rf"Row quality: of ({'|'.join(f'{each:,}' for each in counted)}) flights", said
+    )
+    assert (out / "delays.png").read_bytes().startswith(b"\x89PNG")
+    table = legs(out)
+    assert table["sequence"].to_pylist() == list(range(1, CUT + REST + 1))
+    check_chains(table)
+    assert published(out) == table["sequence"].to_pylist(), "each leg once, in the stream as well"
+
+
+def check_nothing_new(said: str) -> None:
+    assert "Nothing new since the last run" in said
+    assert "Start Spark" not in said
 
 
 def published(directory: Path) -> list[int]:
@@ -181,19 +249,25 @@ def test_ctrl_c_ends_with_one_sentence_and_nothing_half_done(tmp_path: Path) -> 
     assert batches(out) == []
 
 
-def test_without_java_it_says_what_to_install(tmp_path: Path) -> None:
-    result = demo(tmp_path / "demo", JAVA_HOME=str(tmp_path / "none"))
+def test_without_java_it_says_what_to_install(
+    tmp_path: Path, demo_here: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    result = demo_here(tmp_path / "demo")
     assert "Spark needs Java" in one_sentence(result)
     assert "default-jre-headless" in result.stderr
     assert not (tmp_path / "demo").exists(), "nothing is begun that cannot be finished"
 
 
-def test_an_old_java_is_named_with_its_version(tmp_path: Path) -> None:
+def test_an_old_java_is_named_with_its_version(
+    tmp_path: Path, demo_here: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     java = tmp_path / "jdk" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
     java.chmod(0o755)
-    result = demo(tmp_path / "demo", JAVA_HOME=str(tmp_path / "jdk"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    result = demo_here(tmp_path / "demo")
     assert "Java 17 or newer" in one_sentence(result)
     assert "is 8;" in result.stderr
 
@@ -210,19 +284,19 @@ def test_a_busy_port_is_named_with_the_way_out(tmp_path: Path) -> None:
     assert "--port" in sentence
 
 
-def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_with_other_things_is_left_alone(tmp_path: Path, demo_here: Demo) -> None:
     need_java()
     (tmp_path / "thesis.txt").write_text("precious")
-    result = demo(tmp_path, "--reset")
+    result = demo_here(tmp_path, "--reset")
     assert "not the demo's" in one_sentence(result)
     assert (tmp_path / "thesis.txt").read_text() == "precious"
 
 
-def test_wrong_numbers_are_refused_by_name(tmp_path: Path) -> None:
+def test_wrong_numbers_are_refused_by_name(tmp_path: Path, demo_here: Demo) -> None:
     for flags, said in (
         (("--limit", "0"), "not a number of flights"),
         (("--port", "70000"), "not a port"),
     ):
-        result = demo(tmp_path / "demo", *flags)
+        result = demo_here(tmp_path / "demo", *flags)
         assert result.returncode == 2
         assert said in result.stderr

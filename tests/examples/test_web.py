@@ -30,7 +30,7 @@ PAGE = guides.ROOT / "docs" / "how-to" / "web.md"
 PROGRAMS = ("fastapi_shop", "flask_shop", "django_shop")
 GUNICORN = ["gunicorn", "--threads", "4", "--no-control-socket", "--bind"]
 STARTED = {
-    "fastapi": ["uvicorn", "fastapi_shop:app", "--workers", "3", "--port"],
+    "fastapi": ["uvicorn", "fastapi_shop:app", "--workers", "2", "--port"],
     "flask": [*GUNICORN, "127.0.0.1:{port}", "--workers", "2", "--preload", "flask_shop:app"],
     "django": [*GUNICORN, "127.0.0.1:{port}", "--workers", "2", "django_shop:wsgi"],
     "django as ASGI": ["uvicorn", "django_shop:asgi", "--port"],

@@ -21,6 +21,7 @@ from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import Database, open_database
 from jobs_contract import ContractTransport
 from jobs_world import World
+from portions import one_way
 
 # Those that refer to others come first.
 TABLES = ["attempt", "job", "unique_keys", "message", "schedule", "consumer", "channel", "producer"]
@@ -97,7 +98,9 @@ def one_of_each(test: str) -> list[Any]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests that use a database run on each kind, unless it makes no difference to them; above the rooms that
     say what a database does, half of the tests on the one and half on the other. Where a broker is used, too,
-    each kind of either is played once, and all pairs of them slowly."""
+    each kind of either is played once, and all pairs of them slowly. Of those that say nothing about the
+    database half are played on either broker: what a broker answers is decided in the client, whose tests are
+    played on both."""
     kinds: tuple[str, ...] = ("sqlite", "postgres")
     if metafunc.definition.get_closest_marker("one_database") is not None:
         kinds = ("sqlite",)
@@ -110,11 +113,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         elif of_database:
             metafunc.parametrize("database_url", kinds, indirect=True)
     elif not of_database:
-        metafunc.parametrize("broker_url", BROKERS, indirect=True)
+        brokers = one_way(BROKERS, metafunc.function.__name__)
+        metafunc.parametrize("broker_url", brokers, indirect=True)
     elif len(kinds) == 1:
-        metafunc.parametrize(
-            ("database_url", "broker_url"), [(*kinds, b) for b in BROKERS], indirect=True
-        )
+        brokers = one_way(BROKERS, metafunc.function.__name__)
+        pairs = [(*kinds, broker) for broker in brokers]
+        metafunc.parametrize(("database_url", "broker_url"), pairs, indirect=True)
     else:
         metafunc.parametrize(("database_url", "broker_url"), PAIRS, indirect=True)
 

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import hmac
 import json
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -20,6 +21,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from headrace.cli import main
 from headrace.jobs.models import http_date
 from jobs_endpoint import Call, Endpoint, answer
 from waiting import elapse, until
@@ -297,19 +299,18 @@ async def signed_requests(directory: Path, url: str) -> None:
 
 @pytest.mark.one_database
 async def test_jobs_are_found_and_cancelled_from_the_command_line(
-    database_url: str, tmp_path: Path
+    database_url: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    logs_stay_as_they_were: None,
 ) -> None:
     async with service(tmp_path, database_url) as address:
 
         async def jobs(*arguments: str) -> str:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "headrace", "jobs", *arguments, "--url", address),
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-            )
-            output, errors = await process.communicate()
-            assert process.returncode == 0, errors.decode()
-            return output.decode()
+            status = await asyncio.to_thread(main, ["jobs", *arguments, "--url", address])
+            shown = capsys.readouterr()
+            assert status == 0, shown.err
+            return shown.out
 
         await jobs("channel", "orders", "--token", "ct")
         await jobs("producer", "p", "--token", "pt")
@@ -347,26 +348,32 @@ async def test_jobs_are_found_and_cancelled_from_the_command_line(
         assert await found("--state", "queued") == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["serve", "--database", "mysql://h/d"], "sqlite:///"),
-        (["serve", "--host", "0.0.0.0"], "admin_token"),
-        (["serve", "--config", "none.toml"], "none.toml"),
-        (["serve", "--port", "70000"], "port"),
-        (["status", "--url", "http://127.0.0.1:9"], "did not answer"),
-    ],
-)
-async def test_what_cannot_be_done_is_said_in_one_line(
-    arguments: list[str], text: str, tmp_path: Path
+WRONG = {
+    "sqlite:///": ["serve", "--database", "mysql://h/d"],
+    "admin_token": ["serve", "--host", "0.0.0.0"],
+    "none.toml": ["serve", "--config", "none.toml"],
+    "port": ["serve", "--port", "70000"],
+    "did not answer": ["status", "--url", "http://127.0.0.1:9"],
+}
+"""What is said of what cannot be done."""
+
+
+def test_what_cannot_be_done_is_said_in_one_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    logs_stay_as_they_were: None,
 ) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "headrace", "jobs", *arguments),
-        cwd=tmp_path,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    _, errors = await process.communicate()
-    assert process.returncode == 1
-    assert text in errors.decode()
-    assert len(errors.decode().splitlines()) == 1, errors.decode()
+    monkeypatch.chdir(tmp_path)
+    for text, arguments in WRONG.items():
+        assert main(["jobs", *arguments]) == 1, arguments
+        check_line(capsys.readouterr().err, text)
+    command = [sys.executable, "-m", "headrace", "jobs", *WRONG["none.toml"]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    check_line(done.stderr, "none.toml")
+
+
+def check_line(errors: str, text: str) -> None:
+    assert text in errors
+    assert len(errors.splitlines()) == 1, errors

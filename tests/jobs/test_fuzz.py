@@ -21,9 +21,10 @@ from headrace.jobs.http import create_app
 from headrace.jobs.http.asgi.gateway import Gateway
 from headrace.jobs.push.attempt import retry_after_s
 from jobs_world import World
+from portions import portion
 
 FUZZ = Path(__file__).resolve().parents[2] / "fuzz"
-SECONDS = 2.0
+SECONDS = float(portion(2, few=1))
 SEED = 7
 
 sys.path.insert(0, str(FUZZ))

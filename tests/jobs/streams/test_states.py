@@ -14,6 +14,7 @@ import peers
 from headrace.client import connect
 from headrace.errors import ConsumerNotFoundError
 from jobs_endpoint import Endpoint, answer
+from portions import one_way
 from stream_channel_world import SUBJECTS, StreamWorld, by_body, stream_world
 from waiting import until
 
@@ -235,7 +236,7 @@ async def test_a_deleted_consumer_takes_its_durable_one_with_it(
     await until(is_forgotten, "the database remembers it")
 
 
-@pytest.mark.parametrize("kind", ["headrace", "nats-server"])
+@pytest.mark.parametrize("kind", one_way(["headrace", "nats-server"], "killed"))
 async def test_a_broker_that_is_killed_and_comes_back_loses_no_acknowledged_message(
     kind: str,
     database_url: str,
