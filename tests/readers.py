@@ -86,10 +86,15 @@ def runs_of(piece: Piece) -> list[tuple[str, str]]:
 
 
 class Reader:
-    """Somebody with a folder and three terminals: one for Python, one for commands, one for a server."""
+    """Somebody with a folder and three terminals: one for Python, one for commands, one for a server.
 
-    def __init__(self, folder: Path) -> None:
+    Attributes:
+        again: whether a command is typed that the page has let type before.
+    """
+
+    def __init__(self, folder: Path, *, again: bool = True) -> None:
         self.folder = folder
+        self.again = again
         self._stack = ExitStack()
         self._screens: list[Terminal] = []
         self._ports = {
@@ -129,6 +134,7 @@ class Reader:
 
     def read(self, page: Path, without: Collection[str] = ()) -> None:
         """Type a page from top to bottom, but for the pieces and lines that begin so."""
+        typed = set()
         for piece in pieces_of(page):
             where = f"{page.relative_to(ROOT)}, line {piece.line}"
             if piece.name in without:
@@ -144,7 +150,10 @@ class Reader:
             else:
                 assert piece.language in SHELLS, f"{where}: nobody types {piece.language}"
                 for line in piece.text.replace("\\\n", " ").splitlines():
-                    self.type_command(line.partition(" #")[0].strip(), where)
+                    command = line.partition(" #")[0].strip()
+                    if self.again or command not in typed:
+                        self.type_command(command, where)
+                    typed.add(command)
         if self._python is not None:
             self._python.close()
             self._python = None

@@ -12,6 +12,7 @@ import pytest
 import peers
 from guides import ROOT
 from headrace import SubjectTransformConfig, sync
+from portions import portion
 from readers import Reader, pieces_of, runs_of
 
 DOCS: Final = ROOT / "docs"
@@ -98,10 +99,13 @@ def test_the_lessons_are_typed_in_order_in_one_folder_and_then_the_guides(tmp_pa
         peers.missing_peer("Java", "install a JRE, 17 or newer")
     folder = tmp_path / "lessons"
     folder.mkdir()
-    with Reader(folder) as reader:
+    # A pipeline's second run takes a second Java. The suite lets the demo go on where it was
+    # (``tests/acceptance/test_demo.py``), in one.
+    with Reader(folder, again=bool(portion(1, few=0))) as reader:
         for lesson in ("index", *lessons()):
             reader.read(LESSONS / f"{lesson}.md")
-        assert pyarrow.parquet.read_table(folder / "amounts").num_rows == 1010
+        rows = pyarrow.parquet.read_table(folder / "amounts").num_rows
+        assert rows == (1010 if reader.again else 1000)
         prepare_shipping(reader.url)
         for name, left in GUIDES.items():
             reader.read(DOCS / name, left)

@@ -18,6 +18,7 @@ import pytest
 import peers
 from headrace.client import JetStream, connect
 from jobs_endpoint import Call, Endpoint, answer
+from portions import portion
 from stream_channel_world import SUBJECTS, StreamWorld, stream_world
 from waiting import until
 
@@ -86,7 +87,7 @@ async def test_each_message_is_delivered_and_those_of_a_key_in_order_whatever_is
     database_url: str, broker_url: str, tmp_path: Path
 ) -> None:
     """Some calls fail, too. A message may be called again after a kill, and its followers with it."""
-    total, kills = 150, 2
+    total, kills = 150, portion(2, few=1)
     failed: set[bytes] = set()
 
     def respond(call: Call) -> bytes:
