@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from portions import EVERY, one_way, portion, some
+from portions import EVERY, one_way, play_one_way, portion, some
 
 
 def test_some_are_tried_and_those_that_begin_elsewhere_try_the_others(
@@ -26,6 +29,34 @@ def test_tests_are_played_in_one_way_each_and_together_in_all(
     assert {len(way) for way in ways} == {1}
     assert 30 < sum(list(way) == ["a"] for way in ways) < 70
     assert ways[7] == one_way("ab", "test_7")
+
+
+class Metafunc:
+    """What pytest asks of a test, as far as it is looked at."""
+
+    def __init__(self, *said: str | tuple[str, ...]) -> None:
+        self.fixturenames = ["server"]
+        self.function = test_a_test_that_says_in_which_ways_it_is_played_is_left_alone
+        marks = [pytest.mark.parametrize(each, []).mark for each in said]
+        self.definition = SimpleNamespace(iter_markers=lambda name: marks)
+        self.played: list[tuple[str, object]] = []
+
+    def parametrize(self, name: str, ways: object, **_: object) -> None:
+        self.played.append((name, ways))
+
+
+@pytest.mark.parametrize("said", ["server", "a, server", ("server", "a")])
+def test_a_test_that_says_in_which_ways_it_is_played_is_left_alone(
+    said: str | tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(EVERY, "1")
+    for others, played in (((said,), []), (("a",), [("server", "xy")]), ((), [("server", "xy")])):
+        metafunc: Any = Metafunc(*others)
+        play_one_way(metafunc, "server", "xy")
+        assert metafunc.played == played
+    metafunc = Metafunc()
+    play_one_way(metafunc, "elsewhere", "xy")
+    assert metafunc.played == []
 
 
 def test_all_are_tried_where_the_slow_tests_are(monkeypatch: pytest.MonkeyPatch) -> None:
