@@ -24,6 +24,7 @@ from group_processes.worklog import Task
 from headrace.client import JetStream, connect
 from headrace.errors import HeadraceError
 from headrace.groups import ElasticGroup, PartitioningFilter, elastic
+from portions import one_way
 from waiting import until
 
 pytestmark = [pytest.mark.timeout(3600)]
@@ -142,6 +143,7 @@ async def _said(changer: asyncio.subprocess.Process, phase: str) -> bool:
     return False
 
 
+@pytest.mark.parametrize("server", one_way(["headrace", "nats-server"], "killed"), indirect=True)
 async def test_a_change_survives_the_death_of_all_who_take_part(
     server: peers.ServerProcess, tmp_path: Path
 ) -> None:

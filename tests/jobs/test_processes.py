@@ -68,7 +68,11 @@ async def test_two_processes_racing_for_claims_get_each_job_once(
     assert (await world.http.get("/v2/channel/c/consumer/k")).json()["jobs"]["DELIVERED"] == count
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+ON_SQLITE = pytest.mark.slow("tests/jobs/test_processes.py")
+"""There the service alone can be killed, which ``streams/test_kills.py`` does in the suite, too."""
+
+
+@pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=ON_SQLITE), "postgres"])
 async def test_every_job_ends_once_whatever_is_killed(kind: str, tmp_path: Path) -> None:
     plan = Plan(
         jobs=240,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import psycopg
 import pytest
 
 import postgres_server
+from headrace.cli import main
 from headrace.cli.jobs.database import has_password, take_database
 from headrace.cli.shared.errors import Failure
 from waiting import until_here
@@ -92,21 +92,33 @@ def guarded(server: postgres_server.PostgresServer) -> str:
     return address
 
 
-def prune(*options: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the command, with these variables of the environment and without others that matter."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-    return subprocess.run(
-        [sys.executable, "-m", "headrace", "jobs", "prune", *options],
-        env={**kept, **variables},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+Prune = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def prune(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    logs_stay_as_they_were: None,
+) -> Prune:
+    """Run the command, with these variables of the environment and without others that matter: its status,
+    and what it says."""
+
+    def run(*options: str, **variables: str) -> tuple[int, str, str]:
+        with monkeypatch.context() as environment:
+            for name in [name for name in os.environ if name.startswith("PG")]:
+                environment.delenv(name)
+            for name, value in variables.items():
+                environment.setenv(name, value)
+            status = main(["jobs", "prune", *options])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
 
 
 def test_each_way_to_give_a_password_opens_the_database_and_shows_it_nowhere(
-    postgres: postgres_server.PostgresServer, tmp_path: Path
+    postgres: postgres_server.PostgresServer, tmp_path: Path, prune: Prune
 ) -> None:
     address = guarded(postgres)
     whole = address.replace("guarded@", "guarded:sesame@")
@@ -121,20 +133,20 @@ def test_each_way_to_give_a_password_opens_the_database_and_shows_it_nowhere(
             (("--database", address), {"PGPASSFILE": str(passes)}),
             (("--database", address), {"PGPASSWORD": "sesame"}),
         ):
-            done = prune(*options, **variables)
-            assert done.returncode == 0, done.stderr
-            assert done.stdout.startswith("removed ")
-            assert "deprecated" not in done.stderr
+            status, said, errors = prune(*options, **variables)
+            assert status == 0, errors
+            assert said.startswith("removed ")
+            assert "deprecated" not in errors
 
-        done = prune("--database", whole)
-        assert done.returncode == 0, done.stderr
-        assert done.stderr.count("deprecated") == 1
+        status, _, errors = prune("--database", whole)
+        assert status == 0, errors
+        assert errors.count("deprecated") == 1
 
         for options in ((), ("--database", address.replace("guarded@", "guarded:wrong@"))):
-            done = prune(*options, HEADRACE_JOBS_DATABASE=address)
-            assert done.returncode != 0
-            assert "cannot be used" in done.stderr
-            assert "wrong" not in done.stderr
-            assert "Traceback" not in done.stderr
+            status, _, errors = prune(*options, HEADRACE_JOBS_DATABASE=address)
+            assert status != 0
+            assert "cannot be used" in errors
+            assert "wrong" not in errors
+            assert "Traceback" not in errors
     finally:
         postgres.drop("guarded")
