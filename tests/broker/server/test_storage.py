@@ -13,6 +13,7 @@ import nats
 import pytest
 
 import virtual_time
+import waiting
 from headrace.broker import Broker
 from headrace.broker.core.monitor.health import healthz
 from headrace.broker.server.storage import TIDY_S, OpenStorage
@@ -150,10 +151,10 @@ def test_the_storage_does_what_it_does_by_and_by_until_it_is_closed() -> None:
         loop = asyncio.get_running_loop()
         opened, calls = OpenStorage(MemoryStorage()), list[float]()
         opened.begin_tidying(loop, lambda: calls.append(loop.time()))
-        await asyncio.sleep(3.5 * TIDY_S)
+        await waiting.elapse(3.5 * TIDY_S, "of the loop's own clock")
         assert calls == [TIDY_S, 2 * TIDY_S, 3 * TIDY_S]
         await opened.close()
-        await asyncio.sleep(3 * TIDY_S)
+        await waiting.elapse(3 * TIDY_S, "of the loop's own clock")
         assert len(calls) == 3
 
     virtual_time.run(life())

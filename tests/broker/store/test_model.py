@@ -20,6 +20,7 @@ from faultfs import FaultFS
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.broker.store.index.index import Segment
 from headrace.broker.store.log import idle
+from headrace.broker.store.log.file_log import FileLog
 from headrace.clock import ManualClock
 from headrace.message import StoredMessage, SubjectState
 from headrace.subjects import SubjectFilter
@@ -279,11 +280,12 @@ class RestingLife(StreamLife):
         super().shows_what_the_model_has()
         if self.last % 3:
             self.flush()
-        segments = self.file.segments
+        log, segments = self.file, self.file.segments
+        assert isinstance(log, FileLog)
         for _ in range(2 * len(segments) + 4):
             self.clock.advance(idle.REST_NS / 1e9)
             self.storage.complete()
-        assert not any(idle.may_leave(self.file, segment) for segment in loaded(segments[:-1]))
+        assert not any(idle.may_leave(log, segment) for segment in loaded(segments[:-1]))
 
 
 def loaded(segments: list[Segment]) -> list[Segment]:

@@ -111,7 +111,7 @@ def test_what_is_asked_for_again_and_again_stays(world: World) -> None:
 
 
 def test_what_is_read_back_again_and_again_stays_the_longer(world: World) -> None:
-    first, looks = world.log.segments[0], []
+    first, looks = world.log.segments[0], list[int]()
     for _ in range(12):
         world.log.get(1)
         assert first.load is None
