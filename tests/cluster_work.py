@@ -104,6 +104,10 @@ class Work(ABC):
     @abstractmethod
     async def check(self) -> None: ...
 
+    async def rest(self) -> None:
+        """Between two steps."""
+        await elapse(EACH_S, PACE)
+
     async def where(self) -> str:
         """Where it is stuck, and what the servers say of what it works on."""
         names = [name async for name in self.js.stream_names() if self.name in name]
@@ -191,7 +195,7 @@ class Windowed(Work):
                     (f"{self.name}.{n % 7}", b"%d" % n) for n in range(self.done, self.done + 10)
                 )
                 self.done += 10
-                await elapse(EACH_S, PACE)
+                await self.rest()
             await publisher.flush()
             assert (publisher.acked, publisher.failed) == (self.done, 0)
 
@@ -241,7 +245,7 @@ class Awaited(Work):
                 f"{self.name}.a", b"%d" % self.done, msg_id=f"{self.done}", timeout=2
             )
             self.done += 1
-            await elapse(EACH_S, PACE)
+            await self.rest()
 
     async def check(self) -> None:
         await self.check_stored(self.done)
@@ -269,7 +273,7 @@ class Batches(Work):
             assert batch.ack.seq == last + 3
             last = batch.ack.seq
             self.done += 3
-            await elapse(EACH_S, PACE)
+            await self.rest()
 
     async def lately(self) -> list[str]:
         """The last messages, as the leader has them."""
@@ -300,7 +304,7 @@ class Keys(Work):
             await self.bucket.put("put", b"%d" % self.done)
             entry = await self.bucket.get("a")  # of a replica, which may be behind
             assert int(entry.value) <= self.done
-            await elapse(EACH_S, PACE)
+            await self.rest()
 
     async def check(self) -> None:
         for key in ("a", "b", "c", "put"):
