@@ -108,6 +108,11 @@ async def test_it_answers_over_tls_and_takes_another_certificate_while_it_runs(
         monkeypatch.setenv("HEADRACE_JOBS_CA_FILE", str(tmp_path / "none"))
         assert await asyncio.to_thread(main, ["jobs", "status", "--url", url]) == 1
         assert "HEADRACE_JOBS_CA_FILE" in capsys.readouterr().err
+        plain = url.replace(
+            "https", "http"
+        )  # where nobody shows a certificate the file is not read
+        assert await asyncio.to_thread(main, ["jobs", "status", "--url", plain]) == 1
+        assert "HEADRACE_JOBS_CA_FILE" not in capsys.readouterr().err
         signal.raise_signal(signal.SIGTERM)
         await task
 
