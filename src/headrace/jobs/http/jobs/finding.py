@@ -16,7 +16,7 @@ from ...models import rfc3339
 from ...runtime import counting
 from ...runtime.runtime import Runtime
 from ...service.definitions import consumers
-from ...service.finding import finding, reads
+from ...service.finding import finding, page_reads
 from ...service.finding.finding import Cancelled, Filter
 from ...states import Hold, State
 from ...store import Row, Tx
@@ -41,7 +41,7 @@ __all__ = ["ENDPOINTS", "blocked_by"]
 
 _AGE_S_MAX: Final = 100 * 366 * 86_400
 _UNFINISHED: Final = (State.QUEUED, State.INFLIGHT)
-_BEGIN: Final = reads.Paging().at
+_BEGIN: Final = page_reads.Paging().at
 
 
 async def find_jobs(runtime: Runtime, request: Request) -> Response:
@@ -59,7 +59,7 @@ async def find_jobs(runtime: Runtime, request: Request) -> Response:
     payload = read_paths(texts, "payload")
     scope = f"jobs {channel_id} {sorted(given.items())} {sorted(texts) if texts else ''}".strip()
 
-    def read(tx: Tx) -> tuple[finding.Found, reads.Page]:
+    def read(tx: Tx) -> tuple[finding.Found, page_reads.Page]:
         channel = require_reader(runtime, request, tx)
         asked = paging(runtime, request, scope)
         wanted = Filter(
@@ -71,8 +71,8 @@ async def find_jobs(runtime: Runtime, request: Request) -> Response:
         )
         found = finding.find(tx, channel["seq"], wanted, asked, limits.PAGE_SIZE)
         if payload:
-            return found, reads.page_until(runtime.cursors, scope, found.rows, asked, found.at)
-        return found, reads.page_of(runtime.cursors, scope, found.rows)
+            return found, page_reads.page_until(runtime.cursors, scope, found.rows, asked, found.at)
+        return found, page_reads.page_of(runtime.cursors, scope, found.rows)
 
     found, page = await runtime.database.read(read)
     base = f"/v2/channel/{channel_id}/consumer"
