@@ -71,6 +71,17 @@ class World:
         found: list[dict[str, Any]] = response.json()["Result"]
         return found
 
+    async def payloads(self, consumer: str = "k") -> list[str]:
+        """Of the jobs that wait, in their order."""
+        return [job["Message"]["Payload"] for job in await self.queued(100, consumer)]
+
+    async def set_filter(self, expect: int = 200, /, **wanted: Any) -> Any:
+        """Give the consumer ``k`` another filter; its answer."""
+        path = "/v2/channel/c/consumer/k"
+        response = await self.http.patch(path, json={"settings": {"filter": wanted}})
+        assert response.status_code == expect, response.text
+        return response.json()
+
     async def move(
         self, job: str, state: str, expect: int = 202, *, extra: Any = None, consumer: str = "k"
     ) -> httpx2.Response:

@@ -113,6 +113,20 @@ class Runtime:
         else:
             self._lookout.look_now()
 
+    async def tell(self, kind: str, channel: str, consumer: str | None, detail: str) -> None:
+        """Store an event of a channel, and count it."""
+        await self.database.write(
+            lambda tx: tx.run(
+                "insert_event",
+                now=tx.now_us(),
+                kind=kind,
+                channel_id=channel,
+                consumer_id=consumer,
+                detail=detail,
+            )
+        )
+        self.metrics.add("jobs_events_total", kind=kind)
+
     def now_us(self) -> int:
         """Microseconds since 1970 by this process's clock: for signatures and logs.
 

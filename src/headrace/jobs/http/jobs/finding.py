@@ -177,7 +177,11 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
                 runtime.metrics, request.path_params["channelId"], cancelled.waiting
             )
     if total.count and not body.dry_run:
-        await _tell(runtime, request.path_params["channelId"], body.consumer, total)
+        detail = (
+            f"{total.waiting.total()} waiting and {total.running.total()} running jobs cancelled"
+        )
+        channel_id = request.path_params["channelId"]
+        await runtime.tell("jobs_cancelled", channel_id, body.consumer, detail)
     return reply(
         job_shapes.CancelledJobs(
             waiting=total.waiting.total(),
@@ -219,21 +223,6 @@ def _canceller(runtime: Runtime, request: Request, tx: Tx, consumer: str | None)
             )
         consumers.authorised_consumer(tx, channel_id, consumer, *consumer_tokens(request))
     return int(require_reader(runtime, request, tx)["seq"])
-
-
-async def _tell(runtime: Runtime, channel: str, consumer: str | None, total: _Total) -> None:
-    detail = f"{total.waiting.total()} waiting and {total.running.total()} running jobs cancelled"
-    await runtime.database.write(
-        lambda tx: tx.run(
-            "insert_event",
-            now=tx.now_us(),
-            kind="jobs_cancelled",
-            channel_id=channel,
-            consumer_id=consumer,
-            detail=detail,
-        )
-    )
-    runtime.metrics.add("jobs_events_total", kind="jobs_cancelled")
 
 
 _FILTERS: Final = (
