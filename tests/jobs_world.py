@@ -13,13 +13,23 @@ from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.leases import expiring
 from headrace.jobs.service.publishing import publishing
 
-__all__ = ["PRODUCER", "PULL", "World"]
+__all__ = ["FILLED", "PRODUCER", "PULL", "World"]
 
 PRODUCER = {
     "X-Broker-Channel-Token": "ct",
     "X-Broker-Producer-ID": "p",
     "X-Broker-Producer-Token": "pt",
 }
+FILLED = {
+    "channelId": "c",
+    "consumerId": "k",
+    "producerId": "p",
+    "messageId": "m",
+    "jobId": "1",
+    "scheduleId": "s",
+    "keyId": "0123456789abcdef",
+}
+"""A value for each name in the paths of the service's endpoints."""
 PULL = {"X-Broker-Channel-Token": "ct", "X-Broker-Consumer-Token": "kt"}
 
 
