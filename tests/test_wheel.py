@@ -41,7 +41,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     try:
         _run([*PIP, "install", "--target", place / "tools", "hatchling>=1.27"])
     except subprocess.CalledProcessError as error:
-        pytest.skip(f"hatchling could not be installed: {error.stderr.strip().splitlines()[-1]}")
+        peers.missing_peer("hatchling", error.stderr.strip().splitlines()[-1])
     _run(
         [sys.executable, "-m", "hatchling", "build", "-d", place / "dist"],
         PYTHONPATH=str(place / "tools"),
@@ -160,10 +160,11 @@ def test_the_wheel_serves_and_shows_a_server(
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(not peers.java_is_there(), reason="there is no Java")
 @pytest.mark.slow("tests/acceptance/test_demo.py")
 @pytest.mark.parametrize("minor", OTHERS[-2:])
 def test_the_wheel_runs_the_demo(built: tuple[Path, Path], minor: int, tmp_path: Path) -> None:
+    if not peers.java_is_there():
+        peers.missing_peer("Java", "install a Java runtime, 17 or newer")
     headrace = installed(minor, "demo", built[0])
     shared = tmp_path / "shared"
     shared.mkdir()
