@@ -56,7 +56,12 @@ def simulate(seed: int) -> Counter[str]:
 @contextmanager
 def _restless() -> Iterator[None]:
     """Segments are left to their files as soon as nobody has asked about them for a moment."""
-    room = {"INDEX_BYTES": -1, "SUBJECT_MESSAGES_MIN": 0, "RESTS_MAX": 1, "REST_NS": REST_NS}
+    room: dict[str, Any] = {
+        "INDEX_BYTES": -1,
+        "SUBJECT_MESSAGES_MIN": 0,
+        "RESTS_MAX": 1,
+        "REST_NS": REST_NS,
+    }
     with mock.patch.multiple(idle, **room):
         yield
 
