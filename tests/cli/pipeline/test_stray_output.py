@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.pipeline.apart import apart
+from headrace.cli.pipeline.stray_output import apart
 
 PROGRAM = """
 import os, subprocess, sys
 from pathlib import Path
-from headrace.cli.pipeline.apart import apart
+from headrace.cli.pipeline.stray_output import apart
 
 print("before")
 with apart(Path(sys.argv[1]), errors=sys.argv[2] == "both") as shown:
