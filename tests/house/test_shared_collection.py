@@ -99,13 +99,17 @@ def test_a_file_that_cannot_be_imported_is_told_and_the_others_are_run(tmp_path:
     assert "1 passed, 1 error" in done.stdout
 
 
-def test_tests_that_one_process_finds_and_another_does_not_end_the_run(tmp_path: Path) -> None:
+def test_a_test_that_only_another_process_finds_fails_and_the_others_are_run(
+    tmp_path: Path,
+) -> None:
     for letter in "abcdefgh":  # at least one is run by a process that did not find it
         text = "import os, pytest\n\n@pytest.mark.parametrize('by', [os.getpid()])\ndef test_it(by): ..."
         (tmp_path / f"test_{letter}.py").write_text(text)
+    (tmp_path / "test_well.py").write_text("def test_well(): ...")
     done = shared_run(tmp_path)
-    assert done.returncode, done.stdout
-    assert "was found by another process, and is not found here" in done.stdout + done.stderr
+    assert done.returncode == 1, done.stdout
+    assert "was found by another process, and not by this one" in done.stdout
+    assert "INTERNALERROR" not in done.stdout
 
 
 def test_a_test_that_is_asked_for_by_its_name_is_found(tmp_path: Path) -> None:
@@ -136,5 +140,14 @@ def test_a_file_is_found_once_where_one_of_its_tests_is_looked_at(
     assert list(items) == [mine[0]] * 5
     assert items[3:] == [mine[0]] * 2
     assert asked == ["test_x.py::b"]
-    with pytest.raises(RuntimeError, match="not found before it was run"):
-        stands_for[0].runtest()
+
+
+def test_what_stands_for_a_test_that_is_not_there_stays_and_fails(
+    request: pytest.FixtureRequest,
+) -> None:
+    module = request.node.getparent(pytest.Module)
+    gone = Postponed.from_parent(module, name="gone", nodeid="test_x.py::gone")
+    items = OnDemand([gone], lambda _: {})
+    assert [items[0], items[0]] == [gone, gone]
+    with pytest.raises(RuntimeError, match="gone was found by another process"):
+        gone.runtest()
