@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portions import EVERY, one_way, portion, some
+from portions import EVERY, beginning_with, one_way, portion, some
 
 
 def test_some_are_tried_and_those_that_begin_elsewhere_try_the_others(
@@ -26,6 +26,11 @@ def test_tests_are_played_in_one_way_each_and_together_in_all(
     assert {len(way) for way in ways} == {1}
     assert 30 < sum(list(way) == ["a"] for way in ways) < 70
     assert ways[7] == one_way("ab", "test_7")
+
+
+def test_the_seed_that_showed_it_last_is_played_first_and_once() -> None:
+    assert list(beginning_with(2, range(4))) == [2, 0, 1, 3]
+    assert list(beginning_with(9, range(2))) == [9, 0, 1]
 
 
 def test_all_are_tried_where_the_slow_tests_are(monkeypatch: pytest.MonkeyPatch) -> None:
