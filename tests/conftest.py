@@ -65,9 +65,24 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     os.environ |= java_start.environment(os.environ, interpreted=not is_all)
     peers.FORKS.are_wanted = not is_all
+    if hasattr(config, "workerinput"):
+        _say_less(config)
     os.environ["HEADRACE_NO_CACHE"] = "1"  # a developer's own cache is not filled by tests
     if shared := SharedCollection.of_process(config, suite_order.in_order):
         config.pluginmanager.register(shared, "shared-collection")
+
+
+def _say_less(config: pytest.Config) -> None:
+    """A process that shares the tests tells what came of each, not that it begins one or has ended it."""
+    plugins = config.pluginmanager.get_plugins()
+    (worker,) = [each for each in plugins if type(each).__name__ == "WorkerInteractor"]
+    tell: Callable[..., None] = worker.sendevent
+
+    def tell_less(name: str, **what: Any) -> None:
+        if name not in ("logstart", "logfinish"):
+            tell(name, **what)
+
+    worker.sendevent = tell_less
 
 
 def pytest_unconfigure() -> None:
@@ -75,9 +90,15 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, Any, Any]:
-    """What a test has written may have half characters in it; reports of them are handed over as UTF-8."""
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """What a test has written may have half characters in it; reports of them are handed over as UTF-8.
+
+    Half of what tests cost that take next to nothing is handing over their reports; of one that passed,
+    nobody asks for the keywords.
+    """
     report = yield
+    if report.passed and hasattr(item.config, "workerinput"):
+        report.keywords = {}
     report.sections = [
         (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
     ]
