@@ -84,9 +84,12 @@ class SharedCollection:
 
     @classmethod
     def of_process(cls, config: pytest.Config, in_order: Order) -> SharedCollection | None:
-        """None where nothing is shared: in a process alone, and where tests are asked for by their names."""
+        """None where nothing is shared: in a process alone, and where tests are asked for by their names or
+        by how they ended last."""
         worker, base = getattr(config, "workerinput", None), config.option.basetemp
-        if worker is None or base is None or any("::" in each for each in config.args):
+        by_name = any("::" in each for each in config.args)
+        by_end = any(config.getoption(each, False) for each in ("lf", "failedfirst", "stepwise"))
+        if worker is None or base is None or by_name or by_end:
             return None
         number = int(worker["workerid"].removeprefix("gw"))
         return cls(number, worker["workercount"], Path(base).parent / "found", in_order)

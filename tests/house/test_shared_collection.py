@@ -112,10 +112,15 @@ def test_a_test_that_only_another_process_finds_fails_and_the_others_are_run(
     assert "INTERNALERROR" not in done.stdout
 
 
-def test_a_test_that_is_asked_for_by_its_name_is_found(tmp_path: Path) -> None:
-    (tmp_path / "test_a.py").write_text(FILE)
-    done = shared_run(tmp_path, "test_a.py::TestKind::test_two")
-    assert "1 passed" in done.stdout, done.stdout + done.stderr
+def test_tests_that_are_asked_for_by_their_names_or_their_last_end_are_found(
+    tmp_path: Path,
+) -> None:
+    for name in ("test_a", "test_b", "test_c"):
+        (tmp_path / f"{name}.py").write_text(FILE)
+    done = shared_run(tmp_path, "test_a.py::TestKind::test_two", "test_b.py::test_left_out")
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    done = shared_run(tmp_path, "--lf")
+    assert "1 failed in" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_file_is_found_once_where_one_of_its_tests_is_looked_at(
