@@ -12,9 +12,11 @@ from typing import Any
 import nats
 import pytest
 
+import virtual_time
 from headrace.broker import Broker
 from headrace.broker.core.monitor.health import healthz
-from headrace.broker.store import FileStorage
+from headrace.broker.server.storage import TIDY_S, OpenStorage
+from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.errors import ConfigurationError, StoreLockedError
 
 
@@ -141,3 +143,25 @@ async def test_the_commit_thread_may_be_done_before_the_opening_is(
         assert completed.is_set()
         assert await publish(broker, 1) == 1
     assert unhandled == []
+
+
+def test_the_storage_does_what_it_does_by_and_by_until_it_is_closed() -> None:
+    calls: list[float] = []
+
+    async def life() -> None:
+        loop, third = asyncio.get_running_loop(), asyncio.Event()
+
+        def tidy() -> None:
+            calls.append(loop.time())
+            if len(calls) == 3:
+                third.set()
+
+        opened = OpenStorage(MemoryStorage())
+        opened.begin_tidying(loop, tidy)
+        await third.wait()
+        await opened.close()
+        await asyncio.Event().wait()
+
+    with pytest.raises(AssertionError, match="nothing will ever happen"):
+        virtual_time.run(life())
+    assert calls == [TIDY_S, 2 * TIDY_S, 3 * TIDY_S]

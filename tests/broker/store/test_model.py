@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from unittest import mock
 
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -17,6 +18,10 @@ from hypothesis.stateful import (
 
 from faultfs import FaultFS
 from headrace.broker.store import FileStorage, MemoryStorage
+from headrace.broker.store.index.index import Segment
+from headrace.broker.store.log import idle
+from headrace.broker.store.log.file_log import FileLog
+from headrace.clock import ManualClock
 from headrace.message import StoredMessage, SubjectState
 from headrace.subjects import SubjectFilter
 
@@ -33,6 +38,7 @@ class StreamLife(RuleBasedStateMachine):
     @initialize(cache=st.sampled_from([0, 3000, 1 << 20]))
     def begin(self, cache: Any) -> None:
         self.cache = cache
+        self.clock = ManualClock()
         self.model: dict[int, StoredMessage] = {}
         self.last = 0
         self.memory = MemoryStorage()
@@ -50,6 +56,7 @@ class StreamLife(RuleBasedStateMachine):
             segment_bytes=8192,
             cache_bytes=self.cache,
             salts=random.Random(3),
+            clock=self.clock,
         )
 
     @property
@@ -245,4 +252,45 @@ class StreamLife(RuleBasedStateMachine):
         return 22 + len(message.subject) + headers + len(message.payload) + 8
 
 
+class RestingLife(StreamLife):
+    """The same, and whatever may be left to its file is left before each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rooms = [
+            mock.patch.object(idle, "INDEX_BYTES", -1),
+            mock.patch.object(idle, "SUBJECT_MESSAGES_MIN", 0),
+            mock.patch.object(idle, "RESTS_MAX", 1),
+        ]
+        for room in self.rooms:
+            room.start()
+
+    @initialize(cache=st.sampled_from([0, 3000]), size=st.integers(200, 900))
+    def begin(self, cache: Any, size: Any) -> None:
+        super().begin(cache)
+        for count in range(1, 9):
+            self.append(b"a.0", b"", size, count, 0)
+
+    def teardown(self) -> None:
+        for room in self.rooms:
+            room.stop()
+
+    @invariant()
+    def shows_what_the_model_has(self) -> None:
+        super().shows_what_the_model_has()
+        if self.last % 3:
+            self.flush()
+        log, segments = self.file, self.file.segments
+        assert isinstance(log, FileLog)
+        for _ in range(2 * len(segments) + 4):
+            self.clock.advance(idle.REST_NS / 1e9)
+            self.storage.complete()
+        assert not any(idle.may_leave(log, segment) for segment in loaded(segments[:-1]))
+
+
+def loaded(segments: list[Segment]) -> list[Segment]:
+    return [segment for segment in segments if segment.load is None]
+
+
 TestStreamLife = StreamLife.TestCase
+TestRestingLife = RestingLife.TestCase

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...api.times import format_time
 from ...clock import SystemClock
@@ -18,6 +18,9 @@ from .connections.pump import Pump
 from .scrubbing import Scrubbing
 
 logger = logging.getLogger("headrace.broker")
+
+TIDY_S: Final = 1.0
+"""How often the storage is asked for what it does by and by, when nothing else makes it."""
 
 Result = TypeVar("Result")
 
@@ -32,6 +35,7 @@ class OpenStorage:
         self.storage = storage
         self.scrubbing: Scrubbing | None = None
         self._scrubbing_task: asyncio.Task[None] | None = None
+        self._tidying: asyncio.TimerHandle | None = None
         self._close = close
         self._reported = 0
         self._failure_reported = False
@@ -89,8 +93,19 @@ class OpenStorage:
             scrubbing.run(), name="headrace-scrub"
         )
 
+    def begin_tidying(self, loop: asyncio.AbstractEventLoop, tidy: Callable[[], object]) -> None:
+        """Call ``tidy`` every ``TIDY_S``, until the storage is closed."""
+
+        def again() -> None:
+            self._tidying = loop.call_later(TIDY_S, again)
+            tidy()
+
+        self._tidying = loop.call_later(TIDY_S, again)
+
     async def close(self) -> None:
         """Write down the clean end and give the directory free."""
+        if self._tidying is not None:
+            self._tidying.cancel()
         if self._scrubbing_task is not None:
             self._scrubbing_task.cancel()
             await asyncio.gather(self._scrubbing_task, return_exceptions=True)
@@ -158,6 +173,8 @@ async def open_storage(
     made = await _beside_the_loop(make, close)
     opened.append(OpenStorage(made, partial(close, made)))
     complete()  # what was finished meanwhile
+    # Whoever only reads brings segments into memory, and no flush that would let go of them.
+    opened[0].begin_tidying(loop, partial(pump.run, complete))
     if options.scrub_bytes_s:
         begun = Scrubbing(made, files, SystemClock(), options.scrub_bytes_s, opened[0].tell)
         opened[0].begin_scrubbing(begun)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -142,6 +142,13 @@ class Footer(NamedTuple):
     summary_crc: int
 
 
+class Ending(NamedTuple):
+    """A footer that is on disk, and the latest timestamp of its segment."""
+
+    footer: Footer
+    max_ns: int
+
+
 def encode_footer(
     data_end: int,
     last_seq: int,
@@ -169,9 +176,9 @@ def footer_steps(
     expiries: Expiries | None = None,
     *,
     bare: bool = False,
-) -> Iterator[bytes]:
+) -> Generator[bytes, None, Ending]:
     """As ``encode_footer``, in pieces, some of them empty: a segment may have a million messages, and none of
-    the steps is more than a few milliseconds' work."""
+    the steps is more than a few milliseconds' work. Returns where its parts lie."""
     offsets, sizes, sids, stamps, rel = arrays
     sequences: Sequence[int] = range(len(sids)) if rel is None else rel
     total, newest = 0, 0
@@ -209,16 +216,10 @@ def footer_steps(
         )
     )
     yield summary
-    trailer = _TRAILER.pack(
-        _TRAILER_MAGIC,
-        data_end,
-        data_end + length,
-        len(summary),
-        arrays_crc,
-        crc32(summary),
-        0,
-    )
+    footer = Footer(data_end, data_end + length, len(summary), arrays_crc, crc32(summary))
+    trailer = _TRAILER.pack(_TRAILER_MAGIC, *footer, 0)
     yield trailer[:-4] + _U32.pack(crc32(trailer[:-4]))
+    return Ending(footer, newest)
 
 
 class _Subjects(NamedTuple):

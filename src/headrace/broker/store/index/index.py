@@ -1,6 +1,7 @@
 """What is kept in memory of the messages: per segment parallel arrays, per stream a table of subjects.
 
-A message costs 20 bytes (offset, size, subject id, timestamp). Its sequence is its position in the
+A message costs 20 bytes (offset, size, subject id, timestamp), until its segment is left to its file; see
+``log/idle``. Its sequence is its position in the
 segment plus the segment's base, except in compacted segments, which list relative sequences. A removed
 message stays in the arrays with its byte in ``alive`` cleared; positions before the stream's first
 sequence are gone without being marked.
@@ -19,6 +20,7 @@ import msgspec
 
 from ....subjects import carried
 from ..format.expiries import Expiries
+from ..format.segment import Ending
 
 
 class Chunk(msgspec.Struct, eq=False):
@@ -74,6 +76,10 @@ class Segment(msgspec.Struct, eq=False):
     last_ns: int = 0
     max_ns: int | None = None
     left: tuple[dict[bytes, int], int] | None = None
+    ending: Ending | None = None  # its footer, if one is on disk
+    used: bool = False  # whether anybody asked for the arrays since this was last cleared
+    rested: int = 0  # how often nobody had; see ``log/idle``
+    reloads: int = 0  # how often the arrays were brought back after that
     load: Callable[[Segment], None] | None = None
 
     def __post_init__(self) -> None:
@@ -101,9 +107,21 @@ class Segment(msgspec.Struct, eq=False):
 
     def ensure(self) -> None:
         """Load the arrays if they are not. Raises StoreReadError, and then nothing has changed."""
+        self.used = True
         load = self.load
         if load is not None:
             load(self)
+
+    def leave(self, load: Callable[[Segment], None]) -> None:
+        """Forget the arrays until ``load`` brings them back. It is sealed, and nothing was removed."""
+        self.live_counts()
+        rel, n = self.rel, len(self)
+        self.n, self.last_ns = n, self.stamps[-1]
+        self.max_ns = self.ending.max_ns if self.ending is not None else self.newest_ns()
+        self.first_rel, self.end_rel = (0, n - 1) if rel is None else (rel[0], rel[-1])
+        self.offsets, self.sizes, self.sids = array("I"), array("I"), array("I")
+        self.stamps, self.rel = array("q"), None
+        self.load = load
 
     def lower(self, sequence: int) -> int:
         """The first position whose sequence is at least ``sequence``."""

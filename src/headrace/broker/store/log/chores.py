@@ -98,7 +98,11 @@ def seal_chore(
         fs = writer.fs
         if not (is_final() and fs.exists(path)):
             return False  # its stream was deleted meanwhile, or what followed it was taken back
-        piece = next(pieces, None)
+        piece = ending = None
+        try:
+            piece = next(pieces)
+        except StopIteration as stopped:
+            ending = stopped.value
         if piece == b"":
             return True
         try:
@@ -112,15 +116,16 @@ def seal_chore(
             except OSError as error:
                 if not is_full(error):
                     raise
-                piece = None
+                piece = ending = None
                 fs.truncate(handle, data_end)
             fs.fdatasync(handle)
         except OSError as error:
             if not is_full(error):
                 raise explain(error, f"sealing {path}") from error
-            piece = None
+            piece = ending = None
         if piece is None:
             writer.forget(path)
+            segment.ending = ending
         return piece is not None
 
     return seal

@@ -128,7 +128,7 @@ class Compaction:
         segment.hollow = 0
         segment.version += 1
         segment.expiries = self.expiries
-        segment.data_end = self.data_end
+        segment.data_end, segment.ending = self.data_end, None
 
     def chore(self, writer: Writer) -> bool:
         """One slice of the work; whether there is more."""

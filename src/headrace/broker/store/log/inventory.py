@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -25,7 +25,7 @@ from ..format.segment import (
     decode_trailer,
 )
 from ..index.index import Segment, SubjectTable
-from ..index.spans import ranges_of_each
+from ..index.spans import coalesce, ranges_of_each, subtract
 from ..io.files import is_full, read_around, unreadable
 from ..meta.spare import SPARE
 from .chores import unlink_chore
@@ -219,9 +219,11 @@ class ArrayLoader(msgspec.Struct, eq=False):
             arrays = decode_arrays(data, footer, summary.messages, summary.sparse)
             if arrays is not None:
                 offsets, sizes, local, stamps, rel = arrays
+                if local and not summary.subjects:
+                    return None  # nobody knows what its numbers mean
                 intern = self.table().intern
                 places = [intern(name) for name, _, _, _ in summary.subjects]
-                return offsets, sizes, array("I", map(places.__getitem__, local)), stamps, rel
+                return offsets, sizes, _renumbered(local, places), stamps, rel
         return None
 
     def _install(self, segment: Segment, arrays: _Arrays) -> None:
@@ -245,6 +247,30 @@ class ArrayLoader(msgspec.Struct, eq=False):
                 rel.append(item.sequence - segment.base)
         follows = not rel or rel[-1] == len(rel) - 1
         return offsets, sizes, sids, stamps, None if follows else rel
+
+
+def _renumbered(local: array[int], places: list[int]) -> array[int]:
+    """The subjects of messages by the numbers of the table; ``places`` are those of the file's numbers."""
+    if len(places) == 1:
+        return array("I", places) * len(local)
+    if places == list(range(len(places))):
+        return local
+    return array("I", map(places.__getitem__, local))
+
+
+def missing_of(
+    segment: Segment,
+    summary: Summary,
+    gone: list[tuple[int, int]],
+    removed: Iterable[tuple[int, int]],
+) -> tuple[int, int, list[tuple[int, int]]]:
+    """How many messages and bytes a segment has less than its footer said, and which: none if that is
+    not known. ``gone`` are the sequences that are not there, ``removed`` those that were removed."""
+    messages, nbytes = summary.messages - len(segment), summary.nbytes - sum(segment.sizes)
+    if summary.sparse:  # what was removed is not there either
+        gone = subtract(gone, coalesce(removed))
+    is_known = sum(high - low + 1 for low, high in gone) == messages
+    return messages, nbytes, gone if is_known else []
 
 
 def twice(read: Callable[[], Result]) -> Result:

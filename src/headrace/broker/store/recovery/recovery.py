@@ -29,7 +29,7 @@ from ..format.record import (
     ranges_of,
     scan,
 )
-from ..format.segment import HEADER_BYTES, Footer, Summary
+from ..format.segment import HEADER_BYTES, Ending, Footer, Summary
 from ..format.watermark import WATERMARK_BYTES, Watermark, decode_watermark
 from ..index.index import Segment, SubjectTable
 from ..index.spans import Losses, coalesce, subtract
@@ -39,7 +39,14 @@ from ..log.appends import ExpiryOf
 from ..log.chores import has_hole
 from ..log.file_log import FileLog
 from ..log.fresh import new_log
-from ..log.inventory import ArrayLoader, Inventory, SegmentFile, read_file, twice
+from ..log.inventory import (
+    ArrayLoader,
+    Inventory,
+    SegmentFile,
+    missing_of,
+    read_file,
+    twice,
+)
 from ..log.segment_cache import SegmentCache
 from .blanks import Blanks
 from .copies import CopiesRead
@@ -185,7 +192,7 @@ class _Opening:
         segment.last_ns = summary.last_ns
         segment.end_rel = summary.end_rel
         segment.max_ns = summary.max_ns
-        segment.data_end = footer.data_end
+        segment.data_end, segment.ending = footer.data_end, Ending(footer, summary.max_ns)
         segment.removals = summary.removals
         segment.expiries, segment.bare = summary.expiries, summary.bare
         segment.load = ArrayLoader(
@@ -367,17 +374,15 @@ class _Opening:
         return self._table if self._log is None else self._log.table
 
     def _mismatch(self, segment: Segment, summary: Summary, gone: list[tuple[int, int]]) -> None:
-        missing = summary.messages - len(segment), summary.nbytes - sum(segment.sizes)
-        if summary.sparse:  # what was removed is not there either
-            gone = subtract(gone, coalesce(self._removals))
+        messages, nbytes, known = missing_of(segment, summary, gone, self._removals)
         losses = self._losses if self._log is None else self._log.lost
-        if sum(high - low + 1 for low, high in gone) == missing[0]:  # or else nobody knows which
-            losses.add(gone, missing[1])
+        if known:
+            losses.add(known, nbytes)
         if self._log is not None:
-            self._log.removals.lessened(segment, *missing)
+            self._log.removals.lessened(segment, messages, nbytes)
             return
         segment.spoilt = True
-        self._nbytes -= missing[1]
+        self._nbytes -= nbytes
 
     def _left_of_losses(self) -> list[tuple[int, int]]:
         """What of the messages that are lost nobody had removed."""

@@ -20,6 +20,7 @@ from ..io.lock import DirectoryLock
 from ..log.appends import ExpiryOf
 from ..log.file_log import FileLog
 from ..log.fresh import new_log
+from ..log.idle import Idle
 from ..log.log import StreamLog
 from ..log.memory_log import MemoryLog
 from ..log.segment_cache import SegmentCache
@@ -117,12 +118,9 @@ class FileStorage:
             found.spares, self._directory_of, self._writer.stale_spares, self._salt
         )
         self.meta = Meta(opened, self._spares, self._check)
+        every_ns = asked.interval_ns
         self._committer = Committer(
-            self._writer,
-            clock=clock,
-            threaded=threaded,
-            notify=notify,
-            interval_ns=asked.interval_ns,
+            self._writer, clock=clock, threaded=threaded, notify=notify, interval_ns=every_ns
         )
         if asked.commit_log is not None:
             log = new_commit_log(
@@ -148,6 +146,7 @@ class FileStorage:
             chore=self._committer.submit,
             notify=notify,
         )
+        self._idle = Idle(self._cache, clock)
         self._threaded = threaded
         self._closed = False
         self._epoch = 0
@@ -316,6 +315,7 @@ class FileStorage:
             while self._next_finished():
                 self._complete_one(self._inflight.popleft(), faults)
             self._cache.recent.shrink()
+            self._idle.look(self._logs)
             if self.failed is None:
                 self._cache.compactor.pump()
         finally:
