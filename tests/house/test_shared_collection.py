@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
-from shared_collection import OnDemand, Postponed, share_of_file
+from shared_collection import OnDemand, Postponed, SharedCollection, share_of_file
 
 TESTS = Path(__file__).parents[1]
-OF = 3
+OF = 2
 CONFTEST = f"""
 import sys
 
@@ -54,13 +57,29 @@ def test_left_out(): raise AssertionError
 """
 
 
-def shared_run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A run of pytest by three processes in a folder with the plugin."""
+CHANGED = """
+import pathlib
+
+import pytest
+
+place = pathlib.Path(__file__ + ".seen")
+turn = place.exists()
+place.touch()
+
+
+@pytest.mark.parametrize("turn", [turn])
+def test_changed(turn): ...
+"""
+"""Its test has another name when it is imported again."""
+
+
+def shared_run(folder: Path, *arguments: str) -> str:
+    """What a run of pytest says, by two processes in a folder with the plugin. It must have failures."""
     (folder / "conftest.py").write_text(CONFTEST)
     command = [sys.executable, "-m", "pytest", "-p", "xdist", "-n", str(OF), "--dist", "loadfile"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    return subprocess.run(
+    done = subprocess.run(
         [*command, *arguments],
         cwd=folder,
         env=environment,
@@ -68,6 +87,8 @@ def shared_run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
         text=True,
         timeout=100,
     )
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_all_tests_are_run_and_each_file_is_imported_by_who_finds_and_who_runs_them(
@@ -78,8 +99,18 @@ def test_all_tests_are_run_and_each_file_is_imported_by_who_finds_and_who_runs_t
         (tmp_path / f"{name}.py").write_text(FILE)
     assert {share_of_file(f"{name}.py", OF) for name in names} == set(range(OF))
     (tmp_path / "test_none.py").write_text("")
-    done = shared_run(tmp_path, "-k", "not left_out")
-    assert f"{3 * len(names)} passed" in done.stdout, done.stdout + done.stderr
+    (tmp_path / "test_broken.py").write_text("raise ValueError('broken')")
+    changed = 16  # so many that hardly ever each is run by the process that found it
+    for number in range(changed):
+        (tmp_path / f"test_changed_{number}.py").write_text(CHANGED)
+    said = shared_run(tmp_path, "-k", "not left_out")
+    assert said.count("E   ValueError: broken") == 1  # told once, and the others are run
+    found = re.search(r"(\d+) failed, (\d+) passed, 1 error", said)
+    assert found is not None, said
+    failed, passed = map(int, found.groups())
+    assert failed > 0
+    assert failed + passed == 3 * len(names) + changed
+    assert said.count("was found by another process, and not by this one") >= failed
     told = Counter((tmp_path / "told.txt").read_text().splitlines())
     assert {f"set up {name}" for name in names} <= set(told)
     assert (
@@ -87,40 +118,35 @@ def test_all_tests_are_run_and_each_file_is_imported_by_who_finds_and_who_runs_t
     )  # a process imports a file once, whose tests are run in one process
     imports = Counter(line.split()[1] for line in told if line.startswith("import"))
     assert set(imports) == set(names)
-    assert max(imports.values()) <= 2
+    assert max(imports.values()) <= OF
 
 
-def test_a_file_that_cannot_be_imported_is_told_and_the_others_are_run(tmp_path: Path) -> None:
-    (tmp_path / "test_broken.py").write_text("raise ValueError('broken')")
-    (tmp_path / "test_well.py").write_text("def test_well(): ...")
-    done = shared_run(tmp_path)
-    assert done.returncode, done.stdout
-    assert done.stdout.count("E   ValueError: broken") == 1
-    assert "1 passed, 1 error" in done.stdout
-
-
-def test_a_test_that_only_another_process_finds_fails_and_the_others_are_run(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("given", "is_shared"),
+    [
+        ({}, True),
+        ({"args": ["tests/wire", "tests/test_clock.py"]}, True),
+        ({"args": ["tests/wire/test_parser.py::test_a"]}, False),  # by its name
+        ({"lf": True}, False),  # by how it ended last
+        ({"stepwise": True}, False),
+        ({"basetemp": None}, False),  # on another machine
+        ({"workerid": None}, False),  # alone
+    ],
+)
+def test_tests_are_found_together_where_files_and_folders_are_asked_for(
+    given: dict[str, Any], is_shared: bool
 ) -> None:
-    for letter in "abcdefgh":  # at least one is run by a process that did not find it
-        text = "import os, pytest\n\n@pytest.mark.parametrize('by', [os.getpid()])\ndef test_it(by): ..."
-        (tmp_path / f"test_{letter}.py").write_text(text)
-    (tmp_path / "test_well.py").write_text("def test_well(): ...")
-    done = shared_run(tmp_path)
-    assert done.returncode == 1, done.stdout
-    assert "was found by another process, and not by this one" in done.stdout
-    assert "INTERNALERROR" not in done.stdout
+    class Config:
+        args = given.get("args", ["tests"])
+        option = SimpleNamespace(basetemp=given.get("basetemp", "/tmp/base/popen-gw1"))
+        if given.get("workerid", "gw1"):
+            workerinput: ClassVar = {"workerid": "gw1", "workercount": 4}
 
+        def getoption(self, name: str, default: bool) -> object:
+            return given.get(name, default)
 
-def test_tests_that_are_asked_for_by_their_names_or_their_last_end_are_found(
-    tmp_path: Path,
-) -> None:
-    for name in ("test_a", "test_b", "test_c"):
-        (tmp_path / f"{name}.py").write_text(FILE)
-    done = shared_run(tmp_path, "test_a.py::TestKind::test_two", "test_b.py::test_left_out")
-    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
-    done = shared_run(tmp_path, "--lf")
-    assert "1 failed in" in done.stdout, done.stdout + done.stderr
+    config: Any = Config()
+    assert (SharedCollection.of_process(config, list) is not None) is is_shared
 
 
 def test_a_file_is_found_once_where_one_of_its_tests_is_looked_at(
