@@ -146,7 +146,7 @@ def _runs(arguments: argparse.Namespace) -> dict[str, Callable[[], object]]:
         "inprocess": lambda: inprocess.run(rounds),
         "scaling": lambda: scaling.run(two),
         "buckets": lambda: buckets.run(rounds, two),
-        "copying": lambda: copying.run(two),
+        "copying": lambda: copying.run(rounds, two),
         "idle": lambda: idle.run(rounds, two),
         "pins": lambda: pins.run(rounds, two),
         "filters": lambda: filters.run(rounds, two),

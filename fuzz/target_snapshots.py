@@ -22,11 +22,11 @@ from headrace.snapshots.contents import (
     Delivery,
     SnapshotFormatError,
 )
-from headrace.snapshots.files import FilesReader
 from headrace.snapshots.framing import IDENTIFIER, FrameReader, frame
 from headrace.snapshots.highwayhash import HighwayHash
 from headrace.snapshots.records import block_hash, encode_record
 from headrace.snapshots.s2_block import BlockDecoder
+from headrace.snapshots.store_files import FilesReader
 from mutation import Target
 
 NOW = 1_700_000_000_000_000_000

@@ -16,7 +16,16 @@ from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.clock import ManualClock
 from headrace.wire import Parser, frames
 
-__all__ = ["CONNECT", "Client", "HeldStorage", "Inbox", "Listener", "Received", "World"]
+__all__ = [
+    "CONNECT",
+    "Client",
+    "HeldStorage",
+    "Inbox",
+    "Listener",
+    "Received",
+    "World",
+    "copy_info",
+]
 
 SECOND = 1_000_000_000
 CONNECT = b'CONNECT {"verbose":false,"pedantic":%b,"headers":true,"no_responders":true}\r\n'
@@ -266,3 +275,11 @@ def publication(
     block = f"NATS/1.0\r\n{lines}\r\n".encode()
     sizes = (len(block), len(block) + len(payload))
     return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (subject, reply, *sizes, block, payload)
+
+
+def copy_info(client: Client) -> dict[str, Any]:
+    """What stream T says of its mirror, or of its first source."""
+    client.world.settle()
+    info = client.api("STREAM.INFO.T")
+    found: dict[str, Any] = info["mirror"] if "mirror" in info else info["sources"][0]
+    return found

@@ -13,13 +13,23 @@ from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.leases import expiring
 from headrace.jobs.service.publishing import publishing
 
-__all__ = ["PRODUCER", "PULL", "World"]
+__all__ = ["FILLED", "PRODUCER", "PULL", "World"]
 
 PRODUCER = {
     "X-Broker-Channel-Token": "ct",
     "X-Broker-Producer-ID": "p",
     "X-Broker-Producer-Token": "pt",
 }
+FILLED = {
+    "channelId": "c",
+    "consumerId": "k",
+    "producerId": "p",
+    "messageId": "m",
+    "jobId": "1",
+    "scheduleId": "s",
+    "keyId": "0123456789abcdef",
+}
+"""A value for each name in the paths of the service's endpoints."""
 PULL = {"X-Broker-Channel-Token": "ct", "X-Broker-Consumer-Token": "kt"}
 
 
@@ -70,6 +80,17 @@ class World:
         assert response.status_code == 200, response.text
         found: list[dict[str, Any]] = response.json()["Result"]
         return found
+
+    async def payloads(self, consumer: str = "k") -> list[str]:
+        """Of the jobs that wait, in their order."""
+        return [job["Message"]["Payload"] for job in await self.queued(100, consumer)]
+
+    async def set_filter(self, expect: int = 200, /, **wanted: Any) -> Any:
+        """Give the consumer ``k`` another filter; its answer."""
+        path = "/v2/channel/c/consumer/k"
+        response = await self.http.patch(path, json={"settings": {"filter": wanted}})
+        assert response.status_code == expect, response.text
+        return response.json()
 
     async def move(
         self, job: str, state: str, expect: int = 202, *, extra: Any = None, consumer: str = "k"

@@ -160,10 +160,11 @@ def test_the_wheel_serves_and_shows_a_server(
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(not peers.java_is_there(), reason="there is no Java")
 @pytest.mark.slow("tests/acceptance/test_demo.py")
 @pytest.mark.parametrize("minor", OTHERS[-2:])
 def test_the_wheel_runs_the_demo(built: tuple[Path, Path], minor: int, tmp_path: Path) -> None:
+    if not peers.java_is_there():
+        peers.missing_peer("Java", "install a Java runtime, 17 or newer")
     headrace = installed(minor, "demo", built[0])
     shared = tmp_path / "shared"
     shared.mkdir()

@@ -16,7 +16,12 @@ from dataclasses import dataclass, field
 from changes.traffic import SETTINGS, Work
 from headrace import StreamConfig, SubjectTransformConfig
 from headrace.cli import main
-from headrace.errors import HeadraceError, JetStreamApiError, NoRespondersError
+from headrace.errors import (
+    HeadraceError,
+    JetStreamApiError,
+    NoRespondersError,
+    StreamNotFoundError,
+)
 from headrace.groups import GroupMessage, GroupNotFoundError, Membership, static
 from headrace.groups.errors import MemberNotActiveError
 from headrace.groups.record.records import Layout, StaticGroup
@@ -218,7 +223,7 @@ class Ships:
                 self.made, self.partitions, self.names, self.layout = old + 1, count, names, layout
                 self.first = last + 1
             await self._begin(self.first)
-            with contextlib.suppress(JetStreamApiError):
+            with contextlib.suppress(StreamNotFoundError):
                 await self.work.js.delete_stream(former)
             self.work.say(f"group {GROUP} reads {new} now", _LANE)
 

@@ -11,7 +11,7 @@ import peers
 from headrace.client import Connection, JetStream, JetStreamMessage, Message, Stream, connect
 from headrace.client.events import ErrorEvent, Event
 from headrace.errors import ConfigurationError, ConnectionClosedError
-from waiting import elapse, until
+from waiting import until
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -219,16 +219,20 @@ async def test_what_handlers_publish_during_a_drain_is_sent(
 ) -> None:
     results = await connection.subscribe("results")
     working = await connect(reference_server.url)
+    drains = asyncio.Event()
 
     async def work(message: Message) -> None:
-        await elapse(0.01, "work takes a while")
+        await drains.wait()
         await working.publish("results", message.payload)
 
     await working.subscribe("work", callback=work)
     for number in range(5):
         await working.publish("work", b"%d" % number)
     await connection.flush()
-    await working.drain()
+    draining = asyncio.ensure_future(working.drain())
+    await asyncio.sleep(0)
+    drains.set()
+    await draining
     assert [(await results.next(2)).payload for _ in range(5)] == [b"0", b"1", b"2", b"3", b"4"]
     with pytest.raises(ConnectionClosedError):
         await working.publish("results")

@@ -31,7 +31,7 @@ from headrace.errors import (
     ServerError,
 )
 from headrace.subjects import SubjectFilter
-from waiting import elapse, until
+from waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -140,9 +140,20 @@ async def test_a_first_connection_may_wait_for_its_server(free_port: int) -> Non
     with pytest.raises(ConnectFailedError):
         await connect(url)
     fast: dict[str, Any] = {"reconnect_wait": 0.01, "reconnect_wait_max": 0.02}
+    tried = asyncio.Semaphore(0)
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tried.release()
+        writer.close()
+
+    hanging_up = await asyncio.start_server(hang_up, "127.0.0.1", free_port)
     connecting = asyncio.ensure_future(_opened(url, retry_first_connect=True, **fast))
-    await elapse(0.05, "it has tried more than once, and waits")
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            await tried.acquire()
     assert not connecting.done()
+    hanging_up.close()
+    await hanging_up.wait_closed()
     async with Broker(port=free_port):
         connection = await asyncio.wait_for(connecting, 5)
         await connection.flush()

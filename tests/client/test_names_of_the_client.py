@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import peers
 from headrace import client
 
 
@@ -31,7 +32,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_a_process_of_spark_loads_a_few_rooms_only() -> None:
-    pytest.importorskip("pyspark")
+    peers.package("pyspark")
     code = (
         "import sys, headrace.spark.source, headrace.spark.sink.writer\n"
         "print(*(m for m in ('headrace.client.connection', 'headrace.client.kv') if m in sys.modules))"

@@ -10,7 +10,7 @@ import pytest
 from headrace.api.consumers import DeliverPolicy
 from headrace.client import Connection, JetStream, Stream
 from headrace.client.jetstream.watch import Watch
-from headrace.errors import JetStreamApiError
+from headrace.errors import ConsumerNotFoundError
 from waiting import elapse, until, until_pulling
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
@@ -127,7 +127,7 @@ async def test_a_consumer_that_is_gone_time_and_again_is_not_made_in_a_hurry(
         while True:
             await elapse(0.03, "nats-server says nothing to a pull that meets a deletion")
             if ordered._consumer is not None:
-                with contextlib.suppress(JetStreamApiError):
+                with contextlib.suppress(ConsumerNotFoundError):
                     await ordered._consumer.delete()
 
     deleting = asyncio.ensure_future(delete())

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import peers
+from ended_programs import told_by
 from headrace.client import Connection, Consumer, Stream, connect
 
 pytestmark = pytest.mark.peer
@@ -30,32 +31,6 @@ async def prepared(connection: Connection, name: str) -> tuple[Stream, dict[str,
     return stream, {
         way: await stream.create_consumer(durable_name=way, ack_wait=ACK_WAIT_S) for way in WAYS
     }
-
-
-async def told_by(program: asyncio.subprocess.Process, end: str) -> dict[str, list[str]]:
-    """Let it handle a few messages of each kind, end it, and read what it said to the end."""
-    assert program.stdout is not None and program.stdin is not None
-    told: dict[str, list[str]] = {
-        f"{what} {way}": [] for what in ("begun", "acked") for way in WAYS
-    }
-
-    async def read(until_enough: bool) -> None:
-        assert program.stdout is not None
-        while line := (await program.stdout.readline()).decode():
-            what, _, sequence = line.rpartition(" ")
-            told[what].append(sequence.strip())
-            if until_enough and all(len(told[f"acked {way}"]) >= 3 for way in WAYS):
-                return
-
-    async with asyncio.timeout(30):
-        await read(True)
-        if end == "return":
-            program.stdin.write(b"\n")
-        else:
-            program.send_signal(signal.SIGTERM)
-        await read(False)
-        await program.wait()
-    return told
 
 
 async def came_again(consumer: Consumer, expected: int) -> tuple[list[int], float]:
@@ -86,7 +61,7 @@ async def test_every_message_is_acknowledged_or_comes_again(
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
-        told = await told_by(program, end)
+        told = await told_by(program, end, WAYS)
         left = [
             await left_of(consumers[way]) if end == "run" else MESSAGES - len(told[f"acked {way}"])
             for way in WAYS
@@ -95,7 +70,7 @@ async def test_every_message_is_acknowledged_or_comes_again(
         rests = dict(zip(WAYS, await asyncio.gather(*waits), strict=True))
         everything = set(range(1, MESSAGES + 1))
         for way, (rest, seconds) in rests.items():
-            begun, acked = (list(map(int, told[f"{what} {way}"])) for what in ("begun", "acked"))
+            begun, acked = (told[f"{what} {way}"] for what in ("begun", "acked"))
             assert everything - set(rest) <= set(begun), f"{way}: nothing is lost"
             if end == "leave" or (end == "return" and way == "thread"):
                 assert begun == acked, f"{way}: the one in hand was let be handled"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import peers
 from headrace import ServiceError, sync
 from headrace.client import Connection, JetStreamMessage, Message, tracing
 from headrace.client.spans import Spans
@@ -16,10 +17,10 @@ from headrace.embedded import Broker
 from headrace.groups import GroupMessage, HandlerFailedError, elastic
 from waiting import until
 
-otel = pytest.importorskip("opentelemetry.trace")
-sdk = pytest.importorskip("opentelemetry.sdk.trace")
-export = pytest.importorskip("opentelemetry.sdk.trace.export")
-memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+otel = peers.package("opentelemetry.trace")
+sdk = peers.package("opentelemetry.sdk.trace")
+export = peers.package("opentelemetry.sdk.trace.export")
+memory = peers.package("opentelemetry.sdk.trace.export.in_memory_span_exporter")
 
 
 class Recorded:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import peers
 from headrace.client import Connection, tracing
 from headrace.client.tracing import TraceContext, context_of, current, parse, start, use
 from headrace.embedded import Broker
@@ -119,7 +120,7 @@ async def test_nothing_is_added_unless_asked_for() -> None:
 
 
 def test_with_opentelemetry_its_current_span_is_the_context() -> None:
-    otel = pytest.importorskip("opentelemetry.trace")
+    otel = peers.package("opentelemetry.trace")
     span = otel.NonRecordingSpan(
         otel.SpanContext(
             int(TRACE, 16), int(SPAN, 16), is_remote=False, trace_flags=otel.TraceFlags(1)

@@ -270,6 +270,17 @@ async def test_looks_and_new_messages_are_told_as_they_come(world: Any) -> None:
     await until(lambda: world.console.sources.followers == 0)
 
 
+async def test_why_new_messages_are_told_no_more_is_told(world: Any) -> None:
+    await fill(world.js)
+    async with world.http.stream("GET", "/api/streams/ORDERS/follow", timeout=20) as response:
+        events = _events(response)
+        assert (await anext(events))[0] == "begin"
+        await world.js.delete_stream("ORDERS")
+        name, told = await anext(events)
+    assert name == "end"
+    assert "stream not found" in told["error"]
+
+
 async def _events(response: httpx2.Response) -> AsyncIterator[tuple[str, Any]]:
     name = ""
     async for line in response.aiter_lines():

@@ -9,6 +9,7 @@ import pytest
 from crash.store_world import SMALL_LOG, World, come_back, live
 from faultfs import Fault, FaultFS, PowerCut
 from headrace.broker.store.commit.commit_log import CommitLog
+from headrace.errors import StoreError
 from portions import portion, some
 
 LOG_FILES = ["/store/commit-log/0.log", "/store/commit-log/1.log"]
@@ -154,7 +155,7 @@ def test_every_operation_may_be_refused_while_the_log_goes_round(
         world.fs.fail(world.fs.operations + number, fault)
         try:
             live(world, 60)
-        except Exception:
+        except StoreError:
             assert world.storage.failed is not None
         rng = random.Random(number)
         world.recover(world.fs.power_cut(rng) if number % 2 else world.fs.kill())

@@ -122,7 +122,7 @@ async def work_with(service: str, *command: str) -> None:
 
 
 async def test_the_worker_in_node_works_fails_and_stops(service: str, tmp_path: Path) -> None:
-    node = shutil.which("node") or pytest.skip("Node is not installed here")
+    node = shutil.which("node") or peers.missing_peer("Node", "install Debian's package nodejs")
     file = tmp_path / "worker.mjs"
     file.write_text(program("worker.mjs"))
     await work_with(service, node, str(file))
@@ -144,7 +144,7 @@ async def test_the_endpoint_in_node_takes_what_the_service_signed_and_nothing_el
 ) -> None:
     import httpx2
 
-    node = shutil.which("node") or pytest.skip("Node is not installed here")
+    node = shutil.which("node") or peers.missing_peer("Node", "install Debian's package nodejs")
     file, port = tmp_path / "hook.mjs", peers.free_port()
     file.write_text(program("hook.mjs"))
     url = f"http://127.0.0.1:{port}/"

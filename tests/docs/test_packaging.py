@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 import guides
+import peers
 from headrace.cli import main
 from headrace.cli.packaging import FILES
 from headrace.cli.pipeline.file import MISTAKEN
@@ -38,7 +39,7 @@ def test_the_broker_takes_the_settings(name: str, capsys: pytest.CaptureFixture[
 )
 def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd-analyze is not here")
+        peers.missing_peer("systemd-analyze", "install Debian's package systemd")
     # The program has to be there to be verified; where it is installed is the administrator's.
     program = tmp_path / "headrace"
     program.write_text("#!/bin/sh\n")

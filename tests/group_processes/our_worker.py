@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from group_processes.worklog import Log, Task
+from group_processes.worklog import Log, Task, run
 from headrace import ConsumerConfig
 from headrace.client import connect
 from headrace.errors import DisconnectedError, HeadraceError, JetStreamApiError
@@ -83,14 +82,5 @@ async def _until_over(membership: Membership[Any], over: asyncio.Event) -> None:
     await waits[0]
 
 
-def main() -> None:
-    task = Task.of(sys.argv[1])
-    log = Log(task.log, task.worker)
-    try:
-        asyncio.run(work(task, log))
-    finally:
-        log.close()
-
-
 if __name__ == "__main__":
-    main()
+    run(work)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +11,7 @@ import natsio
 from natsio.jetstream import ConsumerConfig
 from natsio.pcgroups import elastic_consume, static_consume
 
-from group_processes.worklog import Log, Task
+from group_processes.worklog import Log, Task, run
 
 JOIN = {"static": static_consume, "elastic": elastic_consume}
 
@@ -74,14 +73,5 @@ async def _take_part(js: Any, task: Task, log: Log, over: asyncio.Event) -> None
         log.note("left")
 
 
-def main() -> None:
-    task = Task.of(sys.argv[1])
-    log = Log(task.log, task.worker)
-    try:
-        asyncio.run(work(task, log))
-    finally:
-        log.close()
-
-
 if __name__ == "__main__":
-    main()
+    run(work)

@@ -7,14 +7,17 @@ written is lost when a process is killed.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import sys
 import time
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Line", "Log", "Task", "parse", "read"]
+__all__ = ["Line", "Log", "Task", "parse", "read", "run"]
 
 
 @dataclass(frozen=True)
@@ -101,3 +104,13 @@ def parse(text: str) -> Line:
     """One line."""
     at, worker, what, *details = text.split(" ")
     return Line(int(at), worker, what, tuple(details))
+
+
+def run(work: Callable[[Task, Log], Coroutine[Any, Any, None]]) -> None:
+    """Be a worker in a process of its own: its task is the argument of the program."""
+    task = Task.of(sys.argv[1])
+    log = Log(task.log, task.worker)
+    try:
+        asyncio.run(work(task, log))
+    finally:
+        log.close()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import peers
+from ended_programs import told_by
 from headrace.api.consumers import ConsumerConfig
 from headrace.client import JetStream
 from headrace.errors import HeadraceError
@@ -26,32 +27,6 @@ MESSAGES = 160
 REQUESTS = 30
 CONFIG = ConsumerConfig(ack_wait=2.0, max_ack_pending=1000)  # as in the program
 AT_ONCE_S = 1.5
-
-
-async def told_by(program: asyncio.subprocess.Process, end: str) -> dict[str, list[int]]:
-    """Let it handle a few messages of each kind, end it, and read what it said to the end."""
-    assert program.stdout is not None and program.stdin is not None
-    told: dict[str, list[int]] = {
-        f"{what} {way}": [] for what in ("begun", "acked") for way in (*WAYS, "service")
-    }
-
-    async def read(until_enough: bool) -> None:
-        assert program.stdout is not None
-        while line := (await program.stdout.readline()).decode():
-            what, _, number = line.rpartition(" ")
-            told[what].append(int(number))
-            if until_enough and all(len(told[f"acked {way}"]) >= 3 for way in (*WAYS, "service")):
-                return
-
-    async with asyncio.timeout(30):
-        await read(True)
-        if end == "return":
-            program.stdin.write(b"\n")
-        else:
-            program.send_signal(signal.SIGTERM)
-        await read(False)
-        await program.wait()
-    return told
 
 
 async def ask(js: JetStream, end: str, number: int, answered: list[int]) -> None:
@@ -97,7 +72,7 @@ async def test_every_message_is_acknowledged_or_comes_again(
     program = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
     answered: list[int] = []
     asked = asyncio.create_task(ask_all(js, end, answered))
-    told = await told_by(program, end)
+    told = await told_by(program, end, (*WAYS, "service"))
     assert program.returncode == (-signal.SIGTERM if end == "run" else 0)
     rest: list[int] = []
     done = [number for way in WAYS for number in told[f"acked {way}"]]

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 import java_start
+import peers
 from java_start import ARCHIVE, environment
 
 
 def spark_command() -> list[str]:
     """How Spark starts its Java, but for what is to run in it."""
-    pyspark = pytest.importorskip("pyspark")
+    pyspark = peers.package("pyspark")
     home = Path(pyspark.__file__).parent
     launcher = ["java", "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main"]
     told = subprocess.run(
@@ -29,7 +30,7 @@ def spark_command() -> list[str]:
 
 def test_the_archive_fits_java_and_spark() -> None:
     if not ARCHIVE.is_file():
-        pytest.skip(f"there is no {ARCHIVE.name}: make test")
+        peers.missing_peer(ARCHIVE.name, "run make test")
     options = environment({})["SPARK_SUBMIT_OPTS"].split()
     assert f"-XX:SharedArchiveFile={ARCHIVE}" in options
     quietly = [option for option in options if option != "-Xlog:disable"]

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+import peers
 import prefork
 from prefork.sitecustomize import RUNNER
 from waiting import until_here
 
-pytest.importorskip("pyspark")
+peers.package("pyspark")
 WITHIN_S = 60.0
 
 

@@ -14,18 +14,9 @@ from headrace.jobs.http.app import ENDPOINTS
 from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.server.reload import apply_definitions, keep_of
 from headrace.jobs.service import auditing
-from jobs_world import PULL, World
+from jobs_world import FILLED, PULL, World
 
 ADMIN = {"Authorization": "Bearer sesame"}
-FILLED = {
-    "channelId": "c",
-    "consumerId": "k",
-    "producerId": "p",
-    "messageId": "m",
-    "jobId": "1",
-    "scheduleId": "s",
-    "keyId": "0123456789abcdef",
-}
 
 
 async def entries(world: World, **query: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from headrace.jobs.errors import JobsError
 from headrace.jobs.models import Consumer, NewMessage, Options
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions import channels, consumers, definitions
-from headrace.jobs.service.finding import finding, reads
+from headrace.jobs.service.finding import finding, page_reads
 from headrace.jobs.service.leases import expiring, leases, legacy
 from headrace.jobs.service.leases.leases import Failure, Held
 from headrace.jobs.service.publishing import publishing
@@ -256,9 +256,9 @@ class History:
         def read(tx: Tx) -> tuple[dict[int, tuple[int, int]], dict[State, int]]:
             found = {}
             for seq in self.jobs:
-                row, _ = reads.get_job(tx, seq)
+                row, _ = page_reads.get_job(tx, seq)
                 found[seq] = (row["state"], row["retries"])
-            counts = {row["seq"]: counts for row, counts in reads.consumer_counts(tx)}
+            counts = {row["seq"]: counts for row, counts in page_reads.consumer_counts(tx)}
             return found, counts.get(self.consumer.seq, {})
 
         found, counts = await self.runtime.database.read(read)

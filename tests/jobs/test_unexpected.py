@@ -20,7 +20,9 @@ from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.metrics import Metrics
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.push.sender import Answer, Sender
+from headrace.jobs.runtime import runtime as runtime_module
 from headrace.jobs.runtime.parts import Parts
+from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.server.server import tell_of_loop
 from headrace.jobs.service.push import joined as joined_push
 from headrace.jobs.service.push import results as push_results
@@ -354,3 +356,18 @@ async def test_a_message_published_while_a_consumer_is_deleted_is_stored(world: 
             world.http.delete("/channel/c/consumer/gone", headers={"If-Match": version}),
         )
         assert [answer.status_code for answer in answers] == [201] * 6 + [204]
+
+
+@pytest.mark.parametrize("fails", ["_check_secrets", "make_once"])
+async def test_a_start_that_fails_closes_the_database(
+    fails: str, service_on: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(Runtime if fails == "_check_secrets" else runtime_module, fails, fail)
+    runtime = service_on()
+    with pytest.raises(RuntimeError, match="a mistake of ours"):
+        await runtime.start()
+    with pytest.raises(DatabaseUnavailableError, match="closed"):
+        await runtime.database.read(lambda tx: None)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import main
-from headrace.pipeline.checking.standing import refusal
+from headrace.pipeline.checking.refusals import refusal
 from headrace.pipeline.checkpoints.bindings import OF_CHECKPOINT, OF_RESULTS, SPARK_LOG
 from headrace.pipeline.checkpoints.checkpoint import Checkpoint, Start, checkpoint_of, exclusively
 from headrace.pipeline.checkpoints.numbers import Numbers
@@ -26,7 +26,7 @@ from headrace.pipeline.model import Declared
 from headrace.pipeline.seen.notes import Notes, file_of, this_process
 from headrace.pipeline.seen.notes import write as write_notes
 from headrace.pipeline.seen.status import status_of
-from headrace.spark.aside import Aside, tell
+from headrace.spark.set_aside import Aside, tell
 
 
 @pytest.fixture

@@ -12,12 +12,13 @@ from collections import Counter
 
 import pytest
 
+import peers
 from portions import beginning_with
 from sim.spark.engine import HOOKS
 from sim.spark.sabotage import SABOTAGES
 from sim.spark.world import EVENTS, World
 
-pytest.importorskip("pyspark")
+peers.package("pyspark")
 
 COVERED_FROM = 160  # so many seeds do everything
 FOUND_OUT_BY = 60  # seeds, at the latest

@@ -10,13 +10,14 @@ from collections import Counter
 
 import pytest
 
+import peers
 from headrace.spark.sink import keyed
 from portions import beginning_with
 from sim.spark.engine import HOOKS
 from sim.spark.keyed import KeyedWorld
 from sim.spark.sabotage import KEYED_SABOTAGES
 
-pytest.importorskip("pyspark")
+peers.package("pyspark")
 
 SEEDS = int(os.environ.get("HEADRACE_SPARK_SEEDS", "15"))
 FIRST = int(os.environ.get("HEADRACE_SPARK_SEED", "0"))

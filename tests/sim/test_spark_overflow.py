@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import peers
 from headrace.errors import HeadraceError
 from headrace.spark.links.control import Control
 from headrace.spark.links.link import Link
@@ -27,7 +28,7 @@ from sim.spark.engine import Attempt, Checkpoint, Driver, SparkError
 from sim.spark.procs import Killed, here
 from sim.spark.wire import Broker, VirtualSocket
 
-pytest.importorskip("pyspark")
+peers.package("pyspark")
 
 SEEDS = int(os.environ.get("HEADRACE_SPARK_SEEDS", "12"))
 FIRST = int(os.environ.get("HEADRACE_SPARK_SEED", "0"))

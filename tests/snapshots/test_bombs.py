@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import pytest
 
-from headrace.snapshots import files, records, tar
+from headrace.snapshots import records, store_files, tar
 from headrace.snapshots.contents import SnapshotFormatError
 from headrace.snapshots.crc32c import crc32c, masked
 from headrace.snapshots.framing import FRAME_BYTES_MAX, IDENTIFIER, frame
@@ -94,7 +94,7 @@ def frames(name: str) -> Iterator[bytes]:
 def test_it_is_refused_soon_and_nothing_of_it_is_kept(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_PASSED_MAX", 100)
+    monkeypatch.setattr(store_files, "_PASSED_MAX", 100)
     unpacker, sent = Unpacker("S"), 0
     tracemalloc.start()
     try:

@@ -47,7 +47,7 @@ async def contents(js: JetStream) -> list[Any]:
     for sequence in range(state.first_seq, state.last_seq + 1):
         try:
             message = await stream.get_message(sequence)
-        except Exception as error:
+        except JetStreamApiError as error:
             found.append((sequence, type(error).__name__))
         else:
             found.append(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
+import peers
 
-pytest.importorskip("pyspark")
+peers.package("pyspark")
 
 DECODERS = ("formats", "avros", "protobufs", "jsons")
 LOADED = """

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
+import peers
 from headrace.errors import HeadraceError
 from headrace.spark.links.outages import may_pass
 from headrace.spark.links.pool import POOL
-
-pytest.importorskip("pyspark")
-
 from sim.spark.engine import TASK_FAILURES_MAX, Attempt, Checkpoint, Driver
 
 from .conftest import Feed
 from .losses import Losses
+
+peers.package("pyspark")
 
 EVERY = 1 if os.environ.get("HEADRACE_EVERY_LOSS") else 61
 COUNT = 260  # of each of two batches: more than a few, so that a few are left when one is lost late

@@ -15,7 +15,7 @@ from headrace.spark.batches.plans import plan_batch
 from headrace.spark.delivered import run
 from headrace.spark.links.pool import POOL
 from headrace.spark.options import parse_options
-from headrace.spark.planning.counted import counted_subjects
+from headrace.spark.planning.lag_counts import counted_subjects
 from headrace.spark.planning.slices import Slice
 from headrace.spark.tasks.read_slice import read_slice
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import peers
 from headrace.errors import ConfigurationError, HeadraceError
 from headrace.spark.links.pool import POOL
 from headrace.spark.offsets import DataLossError
@@ -22,7 +23,7 @@ from waiting import until_here
 
 from .conftest import Feed
 
-pytest.importorskip("pyspark")
+peers.package("pyspark")
 
 MARK = 20
 ACK_WAIT_S = 30.0

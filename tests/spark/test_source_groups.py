@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import peers
 from headrace.sync import connect
 from headrace.sync.groups import PartitioningFilter, elastic
 from waiting import block, until_here
@@ -31,7 +32,7 @@ def server_url(request: pytest.FixtureRequest) -> str:
 def test_state_per_key_sees_a_group_s_messages_in_order_and_each_once(
     spark: SparkSession, feed: Feed, tmp_path: Path
 ) -> None:
-    pytest.importorskip("pandas")
+    peers.package("pandas")
     feed.call(f"STREAM.UPDATE.{feed.name}", {"name": feed.name, "subjects": [f"{feed.name}.*"]})
     groups = ("billing", "accounts")
     with connect(feed.url) as connection:

@@ -110,7 +110,7 @@ def _main(argv: Sequence[str] | None) -> int:
 def _unknown(words: list[str]) -> str:
     from difflib import get_close_matches
 
-    from .shared.elsewhere import elsewhere
+    from .shared.nats_names import elsewhere
 
     meant, name = elsewhere(words), words[0]
     if meant:

@@ -16,10 +16,10 @@ from ..console import ConsoleServer, OtherServer, Settings
 from ..console.settings import PORT_DEFAULT
 from ..errors import ConfigurationError
 from .context.files import Contexts, complete_contexts
+from .shared.connection_options import Where, where
 from .shared.errors import Failure
 from .shared.units import DURATION
 from .shared.verbs import Session, online
-from .shared.where import Where, where
 
 PASSWORD: Final = "HEADRACE_CONSOLE_PASSWORD"  # noqa: S105 (the variable's name)
 JOBS_TOKEN: Final = "HEADRACE_JOBS_ADMIN_TOKEN"  # noqa: S105 (the variable's name)

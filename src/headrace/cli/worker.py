@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ..errors import ConfigurationError
+from .shared.connection_options import Where, connection_options, given_above, where
 from .shared.output import Output
 from .shared.units import DURATION
 from .shared.verbs import command_of, output_above, own_values, run_loop
-from .shared.where import Where, connection_options, given_above, where
 
 if TYPE_CHECKING:
     from ..worker.pages import Pages

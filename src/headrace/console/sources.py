@@ -167,8 +167,9 @@ def _unavailable(text: str) -> RefusedError:
 
 async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    await asyncio.wait([task])  # whoever cancels this meanwhile is heard, too
+    if not task.cancelled():
+        task.result()
 
 
 def _query(value: Any) -> str:

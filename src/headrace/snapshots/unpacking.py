@@ -6,8 +6,8 @@ from typing import Final, Protocol
 
 from .archive import MAGIC, ArchiveReader
 from .contents import Content, SnapshotFormatError
-from .files import FilesReader
 from .framing import FrameReader
+from .store_files import FilesReader
 
 _LOOK: Final = len(MAGIC)
 

@@ -9,7 +9,7 @@
 
 ``headrace worker app:worker`` runs it: ``running`` does the work, ``pages`` answers probes, ``reloading``
 starts it anew where its files change. ``typed`` and ``handling`` make a handler of a function, ``schemas``
-and ``by_schema`` read and write by the schemas of a registry. Begin reading at ``app``.
+and ``schema_conversion`` read and write by the schemas of a registry. Begin reading at ``app``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from .metrics import Tally
 from .typed import MisfitError, Wants, encoded
 
 if TYPE_CHECKING:
-    from .by_schema import Reading, Writing
+    from .schema_conversion import Reading, Writing
 
 BACK_S: Final = 1.0
 """Until a message comes again that could not be read when the worker ended: by then this one takes none."""

@@ -17,9 +17,9 @@ from ..client.net.options import Options
 from ..errors import ConnectionClosedError, DisconnectedError, HeadraceError, TimeoutError_
 from ..groups import elastic, static
 from .app import ConsumerSource, GroupSource, Source, Worker
-from .by_schema import Lookups, Reading, Writing
 from .handling import handler_of
 from .metrics import Row, SourceNumbers
+from .schema_conversion import Lookups, Reading, Writing
 from .typed import takes_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from broker.core.accounts.test_accounts import STREAMS, Accounts
 from headrace.broker.core.account_options import AccountOptions, Export, Import
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.store import FileStorage
-from jetstream_world import Client, World
+from jetstream_world import Client, World, copy_info
 
 A = AccountOptions(
     name="A",
@@ -54,13 +54,6 @@ def payloads(world: World, account: str = "B", name: str = "T") -> list[int]:
     assert engine is not None
     store = engine.registry.streams[name].store
     return [int(m.payload) for m in store.read(0, None, 1 << 20, 1 << 30, store.last_seq)]
-
-
-def copy_info(client: Client) -> dict[str, Any]:
-    client.world.settle()
-    info = client.api("STREAM.INFO.T")
-    found: dict[str, Any] = info["mirror"] if "mirror" in info else info["sources"][0]
-    return found
 
 
 def without(options: AccountOptions, field: str, kind: str) -> AccountOptions:

@@ -15,6 +15,7 @@ from typing import Any
 import nats
 import pytest
 
+import peers
 from certificates import make_authority, sign
 from headrace.broker import Broker, TlsOptions
 from headrace.broker.core.net.session import Session
@@ -22,7 +23,7 @@ from headrace.broker.server import tls
 from headrace.broker.server.connections.connection import Connection
 from headrace.errors import ConfigurationError
 
-uvloop = pytest.importorskip("uvloop")
+uvloop = peers.package("uvloop")
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pytest
 
 import peers
 from headrace import sync
+from headrace.client.blocking import loop_thread
 from headrace.errors import ConfigurationError, ConnectionClosedError
 from waiting import until_here
 
@@ -330,3 +331,40 @@ def test_a_callback_among_several_may_end_its_own_consume(
     consumption.wait()
     assert len(errors) == len(handled) >= 3
     assert sorted(handled + rest_of(consumer, 300 - len(handled))) == list(range(1, 301))
+
+
+def test_a_connection_that_cannot_be_closed_at_the_end_of_python_is_told_and_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    threads = [loop_thread.LoopThread() for _ in range(3)]
+    closed: list[int] = []
+
+    def fail() -> None:
+        raise RuntimeError("a mistake of ours")
+
+    def lost() -> None:
+        raise ConnectionClosedError("another thread was faster")
+
+    for thread, close in zip(threads, (fail, lost, lambda: closed.append(1)), strict=True):
+        thread.close_at_exit = close
+    monkeypatch.setattr(loop_thread, "_loop_threads", threads)
+    loop_thread._at_exit()
+    assert closed == [1]
+    assert [str(each.exc_info[1]) for each in caplog.records if each.exc_info] == [
+        "a mistake of ours"
+    ]
+    for thread in threads:
+        thread.stop()
+
+
+def test_a_posted_call_that_fails_is_told_where_nobody_asked_to_be(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    thread = loop_thread.LoopThread()
+
+    def fail() -> None:
+        raise RuntimeError("a mistake of ours")
+
+    thread.post(fail)
+    until_here(lambda: "a mistake of ours" in caplog.text)
+    thread.stop()

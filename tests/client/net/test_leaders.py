@@ -17,7 +17,7 @@ from headrace.client.events import Event, LeaderWaitOver, WaitingForLeader
 from headrace.client.metrics import prometheus
 from headrace.client.net.handshake import ServerInfo
 from headrace.client.net.leaders import is_leaderless
-from headrace.client.publish.leaders import BEHIND_MAX
+from headrace.client.publish.stream_of_subject import BEHIND_MAX
 from headrace.embedded import Broker
 from headrace.errors import (
     ConfigurationError,

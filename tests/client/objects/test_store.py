@@ -36,6 +36,7 @@ from headrace.errors import (
     ConfigurationError,
     DisconnectedError,
     JetStreamApiError,
+    StreamNotFoundError,
     TimeoutError_,
     TimeoutUnknownError,
 )
@@ -50,7 +51,7 @@ NOISE = random.Random(1).randbytes(3_000_000)
 @pytest.fixture
 async def store(js: JetStream) -> AsyncIterator[ObjectStore]:
     yield await js.create_object_store("FILES", storage="memory")
-    with contextlib.suppress(JetStreamApiError):  # the test deleted it
+    with contextlib.suppress(StreamNotFoundError):  # the test deleted it
         await js.delete_object_store("FILES")
     await asyncio.get_running_loop().shutdown_default_executor()  # its threads read the files
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
@@ -12,13 +13,14 @@ from typing import Any
 import httpx2
 import pytest
 
+import peers
 from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient, Fail, JobsError, LeasedJob, Worker, worker
 from headrace.jobs.client.aio import Queue
 from headrace.jobs.http import create_app
 from jobs_contract import ContractTransport
 from jobs_world import World
-from waiting import elapse, until
+from waiting import until
 
 PUBLISHER: dict[str, Any] = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
 
@@ -99,13 +101,14 @@ async def test_a_worker_works_up_to_its_concurrency_and_stops_when_told(
     world: World, queue: Queue
 ) -> None:
     running, most, done = 0, 0, []
+    four = asyncio.Barrier(4)
 
     @worker(queue, concurrency=4, wait_s=1)
     async def work(job: LeasedJob) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await elapse(0.02, "work takes a while")
+        await four.wait()
         running -= 1
         done.append(job.payload)
 
@@ -331,11 +334,11 @@ async def test_a_long_job_is_kept_alive_and_a_lost_one_is_cancelled(
 
 @pytest.mark.one_database
 async def test_a_stopped_worker_finishes_what_it_has(world: World, queue: Queue) -> None:
-    begun = asyncio.Event()
+    begun, may_end = asyncio.Event(), asyncio.Event()
 
     async def work(job: LeasedJob) -> None:
         begun.set()
-        await elapse(0.1, "work takes a while")
+        await may_end.wait()
 
     made = Worker(queue, work, wait_s=30)
     task = asyncio.create_task(made.run())
@@ -343,5 +346,20 @@ async def test_a_stopped_worker_finishes_what_it_has(world: World, queue: Queue)
     async with asyncio.timeout(5):
         await begun.wait()
         made.stop()
+        may_end.set()
         await task
     assert await states(world) == {"DELIVERED": 1}
+
+
+@pytest.mark.one_database
+async def test_a_worker_whose_service_is_away_ends_as_soon_as_it_is_told_to(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[Worker.__module__], "_AGAIN_S", 60.0)
+    async with AsyncJobsClient(f"http://127.0.0.1:{peers.free_port()}") as client:
+        made = Worker(client.queue("c", "k", channel_token="ct", consumer_token="kt"), print)
+        task = asyncio.create_task(made.run())
+        await until(lambda: "no jobs for now" in caplog.text, "it has not asked")
+        made.stop()
+        async with asyncio.timeout(20):
+            await task

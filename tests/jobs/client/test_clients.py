@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import ssl
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+import peers
 from headrace.errors import ConfigurationError
 from headrace.jobs.client import (
     AsyncJobsClient,
@@ -53,6 +55,24 @@ async def client(request: pytest.FixtureRequest, address: str) -> AsyncIterator[
     made = request.param(address)
     yield made
     await said(made, "close")
+
+
+@pytest.mark.parametrize("made", CLIENTS, ids=["asyncio", "blocking"])
+@pytest.mark.parametrize(
+    ("url", "reads"),
+    [("http://127.0.0.1:1", 0), ("HTTP://127.0.0.1:1", 0), ("https://127.0.0.1:1", 1)],
+)
+async def test_certificates_are_read_where_tls_is_spoken_alone(
+    made: Any, url: str, reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    for name in ("load_verify_locations", "load_default_certs", "set_default_verify_paths"):
+        monkeypatch.setattr(ssl.SSLContext, name, lambda *_, name=name, **__: read.append(name))
+    client = made(url)
+    trust = client._settings.trust()
+    await said(client, "close")
+    assert len(read) == reads
+    assert trust is True or (trust.check_hostname and trust.verify_mode is ssl.CERT_REQUIRED)
 
 
 async def test_what_is_defined_can_be_changed(client: Any) -> None:
@@ -200,9 +220,9 @@ async def test_no_worker_works_on_nothing_at_once(address: str) -> None:
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """What OpenTelemetry's SDK recorded."""
-    sdk = pytest.importorskip("opentelemetry.sdk.trace")
-    export = pytest.importorskip("opentelemetry.sdk.trace.export")
-    memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    sdk = peers.package("opentelemetry.sdk.trace")
+    export = peers.package("opentelemetry.sdk.trace.export")
+    memory = peers.package("opentelemetry.sdk.trace.export.in_memory_span_exporter")
     exporter = memory.InMemorySpanExporter()
     provider = sdk.TracerProvider()
     provider.add_span_processor(export.SimpleSpanProcessor(exporter))
@@ -212,7 +232,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 async def test_a_trace_goes_on_where_the_job_is_worked_on(client: Any, spans: Any) -> None:
-    otel: Any = pytest.importorskip("opentelemetry.trace")
+    otel: Any = peers.package("opentelemetry.trace")
     queue = client.queue("c", "k", **TOKENS)
     with otel.get_tracer("test").start_as_current_span("order") as order:
         await said(client, "publish", "c", b"1", metadata={"X-T": "1"}, **PUBLISHER)

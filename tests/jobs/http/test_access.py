@@ -17,7 +17,7 @@ from headrace.jobs.http.app import ENDPOINTS
 from headrace.jobs.http.asgi.gateway import Gateway
 from headrace.jobs.runtime.runtime import Runtime
 from jobs_contract import ContractTransport
-from jobs_world import PRODUCER, PULL, World
+from jobs_world import FILLED, PRODUCER, PULL, World
 
 SECRET = "dGVzdC1obWFjLXNlY3JldC1mb3ItaW50ZWdyYXRpb24="
 ADMIN = {"Authorization": "Bearer sesame"}
@@ -26,19 +26,10 @@ ADMIN = {"Authorization": "Bearer sesame"}
 @pytest.mark.one_database
 async def test_definitions_and_operations_ask_for_the_admin_token(world: World) -> None:
     world.runtime.admin_token = "sesame"
-    filled = {
-        "channelId": "c",
-        "consumerId": "k",
-        "producerId": "p",
-        "messageId": "m",
-        "jobId": "1",
-        "scheduleId": "s",
-        "keyId": "0123456789abcdef",
-    }
     for endpoint in ENDPOINTS:
         if not endpoint.admin:
             continue
-        path = endpoint.path.format(**filled)
+        path = endpoint.path.format(**FILLED)
         bare = await world.http.request(endpoint.method, path)
         assert bare.status_code in {401, 403}, f"{endpoint.method} {path}"
         wrong = await world.http.request(

@@ -24,21 +24,9 @@ from jobs_world import PRODUCER, World
 TOKENS: dict[str, Any] = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
 
 
-async def set_filter(world: World, expect: int = 200, /, **wanted: Any) -> Any:
-    response = await world.http.patch(
-        "/v2/channel/c/consumer/k", json={"settings": {"filter": wanted}}
-    )
-    assert response.status_code == expect, response.text
-    return response.json()
-
-
-async def payloads(world: World, consumer: str = "k") -> list[str]:
-    return [job["Message"]["Payload"] for job in await world.queued(100, consumer)]
-
-
 async def test_a_message_becomes_a_job_of_those_whose_filter_it_fits(world: World) -> None:
     await world.consumer("all", type="pull", token="kt")
-    await set_filter(world, subjects=["orders.eu.*", "refunds.>"])
+    await world.set_filter(subjects=["orders.eu.*", "refunds.>"])
     subjects = ("orders.eu.1", "orders.us.2", "refunds.3.4", "orders.eu", None)
     for subject in subjects:
         named = {} if subject is None else {"X-Broker-Subject": subject}
@@ -46,14 +34,14 @@ async def test_a_message_becomes_a_job_of_those_whose_filter_it_fits(world: Worl
             "/v2/channel/c/messages", content=str(subject), headers={**PRODUCER, **named}
         )
         assert response.json()["jobs"] == (2 if subject in ("orders.eu.1", "refunds.3.4") else 1)
-    assert await payloads(world) == ["orders.eu.1", "refunds.3.4"]
-    assert await payloads(world, "all") == [str(subject) for subject in subjects]
+    assert await world.payloads() == ["orders.eu.1", "refunds.3.4"]
+    assert await world.payloads("all") == [str(subject) for subject in subjects]
     (job,) = await world.claim(1)
     assert job["message"]["headers"] == {SUBJECT: "orders.eu.1"}
 
 
 async def test_each_named_header_has_to_fit_one_of_its_patterns(world: World) -> None:
-    await set_filter(world, headers={"X-Kind": ["paid", "re*ed"], "x-land": ["*"]})
+    await world.set_filter(headers={"X-Kind": ["paid", "re*ed"], "x-land": ["*"]})
     for kind, land in (
         ("paid", "de"),
         ("refunded", ""),
@@ -67,30 +55,30 @@ async def test_each_named_header_has_to_fit_one_of_its_patterns(world: World) ->
         await world.broadcast(
             f"{kind} {land}", X_Broker_Metadata_Headers="x-kind,X-LAND", **headers
         )
-    assert await payloads(world) == ["paid de", "refunded "]
+    assert await world.payloads() == ["paid de", "refunded "]
 
 
 async def test_a_filter_that_is_given_replaces_its_parts_and_empty_ones_take_everything(
     world: World,
 ) -> None:
-    await set_filter(world, subjects=["a"], headers={"X": ["1"]})
-    changed = await set_filter(world, subjects=["b"])
+    await world.set_filter(subjects=["a"], headers={"X": ["1"]})
+    changed = await world.set_filter(subjects=["b"])
     found = changed["settings"]["filter"]
     assert found == {"subjects": ["b"], "headers": {"X": ["1"]}, "payload": {}}
     await world.broadcast("none")
-    await set_filter(world, subjects=[], headers={})
+    await world.set_filter(subjects=[], headers={})
     await world.broadcast("all")
-    assert await payloads(world) == ["all"]
+    assert await world.payloads() == ["all"]
 
 
 async def test_a_filter_of_one_channel_changes_nothing_in_another(world: World) -> None:
-    await set_filter(world, subjects=["a"])
+    await world.set_filter(subjects=["a"])
     await world.put("/channel/d", token="ct")
     await world.put("/channel/d/consumer/k", type="pull", token="kt")
     headers = {**PRODUCER, "X-Broker-Subject": "b"}
     for channel in ("c", "d"):
         await world.http.post(f"/channel/{channel}/broadcast", content=b"x", headers=headers)
-    assert await payloads(world) == []
+    assert await world.payloads() == []
     listed = await world.http.get(
         "/channel/d/consumer/k/queued-jobs",
         headers={"X-Broker-Channel-Token": "ct", "X-Broker-Consumer-Token": "kt"},
@@ -99,7 +87,7 @@ async def test_a_filter_of_one_channel_changes_nothing_in_another(world: World) 
 
 
 async def test_jobs_of_a_key_keep_their_order_past_messages_that_are_left_out(world: World) -> None:
-    await set_filter(world, subjects=["yes"])
+    await world.set_filter(subjects=["yes"])
     for number in range(6):
         subject = "yes" if number % 2 else "no"
         await world.broadcast(str(number), X_Broker_Ordering_Key="key", X_Broker_Subject=subject)
@@ -114,15 +102,15 @@ async def test_a_scheduled_message_goes_by_the_filter_of_its_time(world: World) 
         await world.broadcast(
             name, X_Broker_Subject=name, X_Broker_Scheduled_For="2999-01-01T00:00:00Z"
         )
-    await set_filter(world, subjects=["b"])
+    await world.set_filter(subjects=["b"])
     later = world.runtime.now_us() + 10**18
     done = await world.runtime.database.write(lambda tx: publishing.dispatch_due(tx, later))
     assert (done.messages, dict(done.jobs)) == (2, {"c": 1})
-    assert await payloads(world) == ["b"]
+    assert await world.payloads() == ["b"]
 
 
 async def test_what_a_stream_feeds_is_filtered_by_the_subject_it_had(world: World) -> None:
-    await set_filter(world, subjects=["eu.*"])
+    await world.set_filter(subjects=["eu.*"])
     messages = [
         NewMessage(payload=name.encode(), message_id=name, headers={SUBJECT: name})
         for name in ("eu.1", "us.1", "eu.2")
@@ -132,7 +120,7 @@ async def test_what_a_stream_feeds_is_filtered_by_the_subject_it_had(world: Worl
             lambda tx: publishing.feed(tx, "c", messages, tx.now_us())
         )
         assert made == expected
-    assert await payloads(world) == ["eu.1", "eu.2"]
+    assert await world.payloads() == ["eu.1", "eu.2"]
 
 
 @pytest.mark.one_database
@@ -155,7 +143,7 @@ async def test_what_a_stream_feeds_is_filtered_by_the_subject_it_had(world: Worl
 async def test_a_filter_that_means_nothing_is_refused_by_its_field(
     world: World, wanted: dict[str, Any], field: str
 ) -> None:
-    refused = await set_filter(world, 400, **wanted)
+    refused = await world.set_filter(400, **wanted)
     assert refused["field"] == field
     await world.broadcast()
     assert len(await world.queued()) == 1
@@ -186,15 +174,15 @@ async def test_a_consumer_of_the_configuration_may_have_a_filter(world: World) -
 
 async def test_a_filter_that_has_gone_with_its_consumer_holds_nothing_back(world: World) -> None:
     await world.consumer("n", type="pull", token="kt")
-    await set_filter(world, subjects=["a"])
+    await world.set_filter(subjects=["a"])
     version = (await world.http.get("/channel/c/consumer/k")).headers["etag"]
     await world.http.delete("/channel/c/consumer/k", headers={"If-Match": version})
     await world.broadcast("x")
-    assert await payloads(world, "n") == ["x"]
+    assert await world.payloads("n") == ["x"]
 
 
 async def test_the_client_names_subjects_one_by_one_and_in_batches(world: World) -> None:
-    await set_filter(world, subjects=["ö.*"])
+    await world.set_filter(subjects=["ö.*"])
     transport = ContractTransport(create_app(world.runtime))
     async with AsyncJobsClient("http://jobs", transport=transport) as client:
         for subject, jobs in (("ö.1", 1), ("o.1", 0), (None, 0)):
@@ -203,7 +191,7 @@ async def test_the_client_names_subjects_one_by_one_and_in_batches(world: World)
         batch = [OutgoingMessage(payload=b"y", subject=subject) for subject in ("ö.2", "o", None)]
         made_batch = await client.publish_batch("c", batch, **TOKENS)
         assert [one["jobs"] for one in made_batch] == [1, 0, 0]
-    assert await payloads(world) == ["x", "y"]
+    assert await world.payloads() == ["x", "y"]
 
 
 async def test_an_ordering_key_is_the_same_from_each_way_of_publishing(world: World) -> None:

@@ -51,18 +51,6 @@ async def walk(world: World, **query: Any) -> tuple[list[int], int]:
         assert {job["id"] for job in before["jobs"]} <= {job["id"] for job in back["jobs"]}
 
 
-async def set_filter(world: World, expect: int = 200, /, **wanted: Any) -> Any:
-    response = await world.http.patch(
-        "/v2/channel/c/consumer/k", json={"settings": {"filter": wanted}}
-    )
-    assert response.status_code == expect, response.text
-    return response.json()
-
-
-async def taken(world: World, consumer: str = "k") -> list[str]:
-    return [job["Message"]["Payload"] for job in await world.queued(100, consumer)]
-
-
 async def test_jobs_are_found_by_what_is_at_a_path_of_their_payloads(world: World) -> None:
     await world.consumer("h", type="pull", token="ht")
     await orders(world, 7, 8, "7", None, [7])
@@ -122,7 +110,7 @@ async def test_what_matches_is_cancelled_in_slices_after_a_dry_run(
         done = await world.http.post(f"{FIND}/cancel", json={**body, "dry_run": dry})
         assert done.json()["waiting"] == 4, done.text
         assert done.json()["running"] == 1
-    left = await taken(world)
+    left = await world.payloads()
     assert {json.loads(each)["order"]["id"] for each in left} == {0}
     told = (await world.http.get("/v2/audit")).json()["entries"][0]
     assert told["detail"] == "consumer: k, payload: $.order.id", "values of payloads are not told"
@@ -150,7 +138,7 @@ async def test_what_matches_is_replayed_and_nothing_else(
 
 async def test_a_consumer_gets_messages_with_the_values_it_wants(world: World) -> None:
     await world.consumer("all", type="pull", token="kt")
-    await set_filter(world, payload={"$.land": ["de", "a*"], "$.lines[0].sku": ["*"]})
+    await world.set_filter(payload={"$.land": ["de", "a*"], "$.lines[0].sku": ["*"]})
     fitting = ['{"land":"de","lines":[{"sku":1}]}', '{"land":"at","lines":[{"sku":"x"},2]}']
     others = ['{"land":"fr","lines":[{"sku":1}]}', '{"land":"de","lines":[]}', "no JSON", "[1]"]
     for payload in (*fitting, *others):
@@ -162,15 +150,15 @@ async def test_a_consumer_gets_messages_with_the_values_it_wants(world: World) -
     assert [each["jobs"] for each in made.json()["messages"]] == [2, 1]
     response = await world.http.post("/v2/channel/c/messages", content=fitting[1], headers=PRODUCER)
     assert response.json()["jobs"] == 2
-    assert await taken(world) == [*fitting, *fitting]
-    assert len(await taken(world, "all")) == 9
-    await set_filter(world, payload={})
+    assert await world.payloads() == [*fitting, *fitting]
+    assert len(await world.payloads("all")) == 9
+    await world.set_filter(payload={})
     await world.broadcast("no JSON")
-    assert (await taken(world))[-1] == "no JSON"
+    assert (await world.payloads())[-1] == "no JSON"
 
 
 async def test_scheduled_and_fed_messages_are_filtered_by_their_payloads(world: World) -> None:
-    await set_filter(world, payload={"$.a": ["1"]})
+    await world.set_filter(payload={"$.a": ["1"]})
     for number in (1, 2):
         await world.broadcast(f'{{"a":{number}}}', X_Broker_Scheduled_For="2999-01-01T00:00:00Z")
     later = world.runtime.now_us() + 10**18
@@ -201,7 +189,7 @@ async def test_scheduled_and_fed_messages_are_filtered_by_their_payloads(world: 
 async def test_what_means_nothing_is_refused_by_its_field(
     world: World, payload: dict[str, Any]
 ) -> None:
-    assert (await set_filter(world, 400, payload=payload))["field"] == "filter.payload"
+    assert (await world.set_filter(400, payload=payload))["field"] == "filter.payload"
     for path, body in (
         ("jobs/cancel", {"payload": payload}),
         ("replay", {"payload": payload, "since": "2000-01-01T00:00:00Z"}),

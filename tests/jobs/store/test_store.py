@@ -9,6 +9,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import postgres_server
@@ -108,7 +109,7 @@ async def test_a_refused_write_undoes_itself_and_no_other(database: Database) ->
 
 
 async def test_a_read_cannot_write(database: Database) -> None:
-    with pytest.raises(Exception):  # noqa: B017 - each database has its own error for it
+    with pytest.raises(DatabaseUnavailableError):
         await database.read(lambda tx: tx.run("put_meta", key="k", value="v"))
     assert await database.read(lambda tx: tx.one("get_meta", key="k")) is None
 
@@ -128,6 +129,37 @@ async def test_a_ring_is_heard_after_the_commit(database: Database) -> None:
         while (found := await heard.get()) == []:
             pass
     assert found == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (psycopg.OperationalError("the link is lost"), "was interrupted: OperationalError"),
+        (RuntimeError("a mistake of ours"), "RuntimeError: a mistake of ours"),
+    ],
+)
+async def test_whatever_ends_listening_is_told_and_it_begins_anew(
+    wrong: Exception,
+    told: str,
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("headrace.jobs.store.postgres._RECONNECT_S", 0.001)
+    database = open_database(postgres_url, threads=1)
+    failures, heard = [wrong], asyncio.Event()
+
+    def hear(consumers: object) -> None:
+        if failures:
+            raise failures.pop()
+        heard.set()
+
+    database.on_ring(hear)
+    await database.start()
+    async with asyncio.timeout(20):
+        await heard.wait()
+    await database.close()
+    assert told in caplog.text
 
 
 async def test_a_closed_database_says_so(database_url: str) -> None:

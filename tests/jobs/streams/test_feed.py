@@ -86,7 +86,7 @@ async def test_each_sequence_becomes_one_message_across_crashes(
 async def test_a_feed_waits_for_a_stream_that_is_not_there(world: World, broker: Broker) -> None:
     config = FeedConfig(channel="c", stream="LATER", url=broker.client_url)
     feeding = asyncio.create_task(feed_channel(world.runtime, config))
-    await elapse(0.2, "it has asked for the stream, and waits")
+    await until(lambda: "feed c" in world.runtime.parts.failing, "it does not miss the stream")
     async with connect(broker.client_url) as connection:
         js = connection.jetstream()
         await js.create_stream(name="LATER", subjects=("later",))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.jobs import limits
-from headrace.jobs.service.cursors import Cursor, Follower, Replay
+from headrace.jobs.service.stream_positions import Cursor, Follower, Replay
 from headrace.jobs.states import State
 from headrace.jobs.streams.looking import Standing, waits_for
 from jobs_endpoint import Endpoint, answer

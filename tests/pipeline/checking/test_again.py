@@ -11,7 +11,7 @@ from headrace import sync
 from headrace.cli import main
 from headrace.cli.pipeline.file import MISTAKEN
 from headrace.pipeline.checking.again import keeps_no_record
-from headrace.pipeline.checking.standing import refusal
+from headrace.pipeline.checking.refusals import refusal
 from headrace.pipeline.checkpoints.checkpoint import checkpoint_of
 from headrace.pipeline.checkpoints.totals import Batch, Totals
 from headrace.pipeline.declaring.reading import read

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.pipeline.checking.ranges import NotSearchedError, Range, failed_batch
+from headrace.pipeline.checking.failed_batch import NotSearchedError, Range, failed_batch
 from headrace.pipeline.checkpoints.checkpoint import Generation, checkpoint_of
 from headrace.pipeline.checkpoints.skipped import Skipped, file_of, read_skipped, skip
 from headrace.pipeline.declaring.reading import read

@@ -16,7 +16,7 @@ from headrace.pipeline.resets import chosen, parse_position, reset
 from headrace.pipeline.seen.notes import Notes, file_of, this_process
 from headrace.pipeline.seen.notes import write as write_notes
 from headrace.pipeline.seen.status import status_of
-from headrace.spark.aside import Aside, tell
+from headrace.spark.set_aside import Aside, tell
 
 
 @pytest.fixture

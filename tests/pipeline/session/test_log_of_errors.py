@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import peers
 from headrace.errors import ConfigurationError
 from headrace.pipeline.session.session import _log_errors_to, check_java
 
@@ -43,7 +44,7 @@ def test_a_java_that_is_none_is_told_in_a_sentence(
 def test_what_pyspark_says_of_an_error_beside_raising_it_goes_to_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("pyspark")
+    peers.package("pyspark")
     for number in (1, 2):  # another session of the same process has another log
         log = tmp_path / f"{number}.log"
         _log_errors_to(log)
@@ -58,7 +59,7 @@ def test_what_py4j_and_the_lease_s_thread_say_goes_to_the_log_and_other_warnings
     tmp_path: Path,
 ) -> None:
     """In a process of its own: pytest gives the root handlers, and then nothing is added."""
-    pytest.importorskip("pyspark")
+    peers.package("pyspark")
     code = """
 import logging, sys
 from pathlib import Path

@@ -16,9 +16,11 @@ from headrace.broker.core.jetstream.sourcing.copy import MirrorCopy, SourceCopy
 from headrace.broker.core.jetstream.stream.publishes import Publishes
 from headrace.broker.core.net.session import Session
 from headrace.broker.store.commit.writer import Writer
+from headrace.broker.store.index.index import Segment
 from headrace.broker.store.io.syncing import Syncing
 from headrace.broker.store.log import compaction
 from headrace.broker.store.log.bulk import LimitPass, Purging
+from headrace.broker.store.log.idle import Reload
 from headrace.broker.store.log.limits import SubjectLimits
 from headrace.broker.store.recovery import recovery
 
@@ -74,6 +76,8 @@ PATHS = {
     "segments compacted": Path(compaction.Compaction, "_complete"),
     "segments read at the start": Path(recovery._Opening, "_scanned"),
     "segments opened by their footer": Path(recovery._Opening, "_sealed"),
+    "segments left to their files": Path(Segment, "leave"),
+    "segments read back": Path(Reload, "__call__"),
     "segments removed": Path(Writer, "remove"),
     "subjects thinned": Path(SubjectLimits, "enforce"),
     "successors thinned": Path(SubjectLimits, "enforce_on_superseded"),

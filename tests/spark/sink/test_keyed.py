@@ -12,10 +12,10 @@ import pytest
 from headrace.errors import ConfigurationError
 from headrace.message import StoredMessage
 from headrace.spark.sink import keyed
-from headrace.spark.sink.last_values import LastValues
 from headrace.spark.sink.layout import Column, lay_out
 from headrace.spark.sink.markers import FencedError, PlanId, StreamResetError
 from headrace.spark.sink.options import parse_sink_options
+from headrace.spark.sink.stored_values import LastValues
 from headrace.spark.sink.target import look
 from headrace.spark.sink.versions import read_version
 from headrace.spark.sink.writing import Job

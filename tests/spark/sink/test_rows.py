@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import peers
 from headrace.errors import ConfigurationError
 from headrace.spark.sink.layout import Column, lay_out
 from headrace.spark.sink.options import ValueSchema, parse_sink_options
@@ -197,7 +198,7 @@ def test_arrow_is_a_stream_of_one_row() -> None:
 
 
 def test_avro_by_a_schema_and_a_row_that_does_not_fit() -> None:
-    fastavro = pytest.importorskip("fastavro")
+    fastavro = peers.package("fastavro")
     import io
 
     schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}

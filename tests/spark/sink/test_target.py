@@ -111,7 +111,7 @@ def test_a_transform_must_leave_the_markers_alone(make_feed: Make) -> None:
 
 
 def test_a_server_that_is_away_fails_a_write_and_is_left_to_the_tasks_of_a_query() -> None:
-    pytest.importorskip("pyspark")
+    peers.package("pyspark")
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     schema = StructType([StructField("data", BinaryType())])

@@ -11,12 +11,12 @@ from pyspark.sql.types import StructType
 
 from headrace.api.streams import StreamConfig, StreamSource, SubjectTransformConfig
 from headrace.errors import ConfigurationError
-from headrace.spark.aside import BYTES_MAX, file_beside, read_aside
 from headrace.spark.decoding.columns import layout_of
 from headrace.spark.links.pool import POOL
 from headrace.spark.options import parse_options
 from headrace.spark.options.pipeline import Use
 from headrace.spark.planning.slices import Slice, split_by_partition
+from headrace.spark.set_aside import BYTES_MAX, file_beside, read_aside
 from headrace.spark.tasks.bad_messages import BadMessageError
 from headrace.spark.tasks.read_slice import read_slice, server_filter, writes_partition
 from headrace.wire import parse_headers

@@ -8,10 +8,10 @@ import click
 
 from ...errors import HeadraceError
 from ..shared.asking import ask, may_go_on
+from ..shared.connection_options import where
 from ..shared.errors import Failure
 from ..shared.output import Output, Sheet, Table
 from ..shared.verbs import Declare, connected, offline, run_loop
-from ..shared.where import where
 from .files import Contexts, complete_contexts
 
 _SETTINGS: Final[tuple[Declare, ...]] = (

@@ -14,10 +14,10 @@ from ...doctor.groups import look_at_groups
 from ...doctor.streams import look_at_streams
 from ...errors import HeadraceError
 from ..server.pages import MONITOR
+from ..shared.connection_options import connection_options, given_above, where
 from ..shared.errors import explain
 from ..shared.output import Output, output_options, printable, terminal
 from ..shared.verbs import command_of, connected, output_above, own_values, run_loop
-from ..shared.where import connection_options, given_above, where
 from .machine import look_at_machine, look_at_store
 from .server import look_at_server
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import click
 
+from ..shared.connection_options import connection_options, given_above, where
 from ..shared.lazy import LazyGroup, Verb
 from ..shared.names import GROUPS, STREAMS
 from ..shared.output import output_options
 from ..shared.units import Parsed
 from ..shared.verbs import Declare, command_of, connected, output_above, own_values, run_loop
-from ..shared.where import connection_options, given_above, where
 from . import commands as verbs
 from .arguments import mapping, partitioning_filter, start
 from .autoscale import AUTOSCALE_OPTIONS, autoscale_command

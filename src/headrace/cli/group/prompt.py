@@ -8,9 +8,9 @@ import sys
 import click
 
 from ..root import run_below
+from ..shared.connection_options import connection_options
 from ..shared.output import output_options
 from ..shared.typed import read_line
-from ..shared.where import connection_options
 from .command import group
 
 _ENDS = ("exit", "quit")

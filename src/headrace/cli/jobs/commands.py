@@ -30,7 +30,7 @@ URL: Final = "http://127.0.0.1:8080"
 def speak(carry_out: Call, args: Args) -> int:
     """Ask the service, and show the answer."""
     admin_token = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN")
-    with JobsClient(args.url, admin_token=admin_token, tls=trusted()) as client:
+    with JobsClient(args.url, admin_token=admin_token, tls=trusted(args.url)) as client:
         answer = carry_out(client, args)
     if answer is None:
         return 0  # it was a dry run, and said what it would do

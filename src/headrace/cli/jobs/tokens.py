@@ -100,10 +100,10 @@ def read_secret(path: Path, option: str) -> str:
     return secret
 
 
-def trusted() -> ssl.SSLContext | None:
+def trusted(url: str) -> ssl.SSLContext | None:
     """Whom to trust at an https URL: the authorities in the file of HEADRACE_JOBS_CA_FILE, if given."""
     path = os.environ.get("HEADRACE_JOBS_CA_FILE")
-    if not path:
+    if not path or not url.lower().startswith("https:"):
         return None
     try:
         return ssl.create_default_context(cafile=path)

@@ -7,11 +7,11 @@ from ..shared.lazy import LazyGroup, Verb
 pipeline = LazyGroup(
     "pipeline",
     {
-        "new": Verb("write a first pipeline, with a test", "pipeline.drawing:new"),
+        "new": Verb("write a first pipeline, with a test", "pipeline.new:new"),
         "validate": Verb(
-            "look for mistakes, without Spark in less than a second", "pipeline.look:validate"
+            "look for mistakes, without Spark in less than a second", "pipeline.validate:validate"
         ),
-        "graph": Verb("show how rows go: a tree, Mermaid, SVG", "pipeline.drawing:graph"),
+        "graph": Verb("show how rows go: a tree, Mermaid, SVG", "pipeline.graph:graph"),
         "test": Verb(
             "give rows to sources and compare what comes, without a server",
             "pipeline.trying:run_tests",
@@ -20,9 +20,9 @@ pipeline = LazyGroup(
         "once": Verb("process what is there, then end", "pipeline.run:once"),
         "status": Verb("show how each query is, without Spark", "pipeline.status:status"),
         "explain": Verb(
-            "show what each query reads: positions, subjects, markers", "pipeline.reads:explain"
+            "show what each query reads: positions, subjects, markers", "pipeline.explain:explain"
         ),
-        "reset": Verb("begin again at another place; nothing is destroyed", "pipeline.look:reset"),
+        "reset": Verb("begin again at another place; nothing is destroyed", "pipeline.reset:reset"),
         "replay": Verb(
             "run a range through a query again, into results of its own", "pipeline.run:replay"
         ),

@@ -13,7 +13,7 @@ import click
 
 from ...errors import HeadraceError
 from ...pipeline import resets
-from ...pipeline.checking import standing
+from ...pipeline.checking.refusals import refusals
 from ...pipeline.checking.servers import check
 from ...pipeline.checkpoints.checkpoint import exclusively
 from ...pipeline.declaring.reading import read
@@ -27,8 +27,8 @@ from ...pipeline.seen.standbys import Presence
 from .. import INTERRUPTED
 from ..shared.output import Output
 from ..shared.verbs import offline
-from .anew import begin_anew
 from .file import CACHE, FILE, MISTAKEN, PROFILE, opened, status_of_problems, tell_problems
+from .restart_process import begin_anew
 
 if TYPE_CHECKING:
     from ...pipeline.running.runner import Ended
@@ -74,7 +74,7 @@ def _run(output: Output, file: Path, profile: str, *, once: bool, consent: Conse
         return MISTAKEN
     problems, _ = check(declared)
     if not problems and declared.lease is None:  # with a lease it may change until it is ours
-        problems = standing.refusals(declared, again=consent.again)
+        problems = refusals(declared, again=consent.again)
     recorder = Recorder(declared, this_process(), time.time)
     if problems:
         recorder.refused("\n".join(map(str, problems)))

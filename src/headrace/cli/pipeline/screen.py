@@ -22,7 +22,7 @@ from ...pipeline.seen.status import rfc3339
 from ...quantities import counted
 from ...spark.lost_messages import Loss
 from ..shared.output import Output, json_text, terminal
-from .apart import apart
+from .stray_output import apart
 
 if TYPE_CHECKING:
     from rich.console import Console

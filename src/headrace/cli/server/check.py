@@ -13,13 +13,13 @@ import click
 
 from ...errors import HeadraceError
 from ...quantities import counted
+from ..shared.connection_options import connection_options, given_above, where
 from ..shared.errors import Failure
 from ..shared.lazy import LazyGroup, Verb
 from ..shared.names import BUCKETS, CONSUMERS, STREAMS
 from ..shared.output import Output
 from ..shared.units import DURATION, moment_of
 from ..shared.verbs import Declare, Session, command_of, connected, own_values, run_loop
-from ..shared.where import connection_options, given_above, where
 from .pages import MONITOR, page
 from .verdict import Format, Verdict
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .connection_options import connection_options
 from .output import output_options
-from .where import connection_options
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -121,7 +121,7 @@ class LazyGroup(click.Group):
 
 
 def _elsewhere(context: click.Context, args: list[str]) -> str:
-    from .elsewhere import elsewhere
+    from .nats_names import elsewhere
 
     above: list[str] = []
     here: click.Context | None = context

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ...errors import HeadraceError
+from .connection_options import given_above, where
 from .output import Output
 from .verbs import Declare, connected
-from .where import given_above, where
 
 if TYPE_CHECKING:
     from ...client import JetStream

@@ -22,8 +22,8 @@ import click
 from ...errors import JetStreamApiError
 from .. import loop_factory
 from .asking import destroying_options
+from .connection_options import CONNECTION, Where, connection_options, given_above, where
 from .output import Output, output_options
-from .where import CONNECTION, Where, connection_options, given_above, where
 
 if TYPE_CHECKING:
     from ...client import Connection, JetStream

@@ -9,11 +9,11 @@ from typing import Final
 import click
 
 from ...client import JetStream, Stream
+from ..shared.connection_options import Where, where
 from ..shared.errors import Failure
 from ..shared.names import STREAM
 from ..shared.progress import progress, telling
 from ..shared.verbs import Session, connected, online
-from ..shared.where import Where, where
 from .copying import Following, Place, changes_for, find, follow, is_here, place_of, transfer
 
 _LOOK_S: Final = 1.0

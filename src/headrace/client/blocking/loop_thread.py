@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextlib
+import logging
 import os
 import threading
 import weakref
@@ -21,6 +22,8 @@ from ..subscription import Subscription
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+_log = logging.getLogger("headrace.client")
 
 STOP_TIMEOUT_S: Final = 5.0
 INTERRUPT_S: Final = 1.0
@@ -50,8 +53,12 @@ def _at_exit() -> None:
     for thread in list(_loop_threads):
         close, thread.close_at_exit = thread.close_at_exit, None
         if close is not None and not thread._over:
-            with contextlib.suppress(Exception):  # nobody is there to be told
+            try:
                 close()
+            except ConnectionClosedError:
+                continue  # another thread has closed it meanwhile
+            except Exception:  # whatever it is: the others are closed all the same
+                _log.exception("a connection was not closed at the end of Python")
 
 
 atexit.register(_at_exit)
@@ -171,7 +178,9 @@ class LoopThread:
             try:
                 call()
             except Exception as error:
-                if self.on_error is not None:
+                if self.on_error is None:
+                    _log.error("a call that was left to the loop failed", exc_info=error)
+                else:
                     self.on_error(error)
 
     def _serve(self) -> None:

@@ -32,7 +32,7 @@ from ..net.leaders import is_behind, is_leaderless, is_unanswered, patiently
 from ..net.line_limit import check_line, reply_bytes
 from ..net.outbox import Slip
 from .headers import PublishOptions, with_options
-from .leaders import BEHIND_MAX, Who, who_has
+from .stream_of_subject import BEHIND_MAX, Who, who_has
 
 API_LEVEL_MIN: Final = 2  # nats-server 2.12
 _COMMIT: Final = (names.BATCH_COMMIT.encode(), b"1")

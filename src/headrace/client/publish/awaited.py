@@ -35,7 +35,7 @@ from ..net.leaders import (
 )
 from ..net.session import Session
 from .headers import PublishOptions, with_options
-from .leaders import BEHIND_MAX, Who, nobody_has, who_has
+from .stream_of_subject import BEHIND_MAX, Who, nobody_has, who_has
 
 RETRIES: Final = 2
 

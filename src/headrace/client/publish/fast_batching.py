@@ -47,9 +47,9 @@ from .fast_answers import (
     read_answer,
     with_reply,
 )
-from .leaders import Who, is_passing, may_pass, nobody_has, who_has
 from .publisher import SEND_AT_ONCE_MAX, Publisher, PublisherSettings, wake_all
 from .settling import publish_command
+from .stream_of_subject import Who, is_passing, may_pass, nobody_has, who_has
 
 ANSWERS_OUT: Final = 3  # that the stream may owe: it works on one part while the next is under way
 ANSWERS_OUT_MAX: Final = 32  # … while answers take long, as those of a slow disk do

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ...errors import ConnectionClosedError, HeadraceError, TimeoutUnknownError
 from ..net.leaders import LeaderWait, no_leader, pauses
-from .leaders import Who, nobody_has, who_has
+from .stream_of_subject import Who, nobody_has, who_has
 
 if TYPE_CHECKING:
     from ..jetstream.calls import Api

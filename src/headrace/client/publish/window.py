@@ -21,9 +21,9 @@ from ...wire.headers import status_of
 from ..jetstream.calls import Api
 from ..message import HeadersLike, Payload
 from ..net.leaders import is_leaderless
-from .leaders import nobody_has
 from .publisher import NOT_OPEN, SEND_AT_ONCE_MAX, Publisher, PublisherSettings, wake_all
 from .recovery import Recovery
+from .stream_of_subject import nobody_has
 
 OK_START: Final = b'{"stream"'
 _DUPLICATE: Final = b'"duplicate"'

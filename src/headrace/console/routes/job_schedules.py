@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from datetime import datetime
 from typing import Any, Final
-from urllib.parse import quote
 
 from starlette.requests import Request
 
 from ..answers import RefusedError, body_of, confirm, text_of
 from ..sources import Sources, understood
+from .job_paths import channel_path, consumer_path, quoted
 
 _WHO: Final = "the job service"
 _SHOWN: Final = ("name", "type", "callback_url", "max_retries", "settings", "paused")
@@ -21,7 +21,7 @@ _MESSAGE: Final = ("content_type", "subject", "ordering_key")
 
 async def schedules(sources: Sources, request: Request) -> Any:
     """The schedules of a channel."""
-    found = await sources.jobs(f"/v2/channel/{_quoted(request, 'channel')}/schedules")
+    found = await sources.jobs(f"{channel_path(request)}/schedules")
     return understood(lambda: {"schedules": found["schedules"]}, _WHO)
 
 
@@ -67,13 +67,13 @@ async def delete_schedule(sources: Sources, request: Request) -> Any:
 
 async def consumer(sources: Sources, request: Request) -> Any:
     """A consumer's settings, its filter among them."""
-    found = await sources.jobs(_consumer_path(request))
+    found = await sources.jobs(consumer_path(request))
     return understood(lambda: {name: found[name] for name in _SHOWN}, _WHO)
 
 
 async def calls(sources: Sources, request: Request) -> Any:
     """How a consumer's endpoint answered in the last day, by column, as a plot takes it: a point a slot."""
-    found = await sources.jobs(f"{_consumer_path(request)}/calls")
+    found = await sources.jobs(f"{consumer_path(request)}/calls")
     return understood(lambda: _columns(found["slot_seconds"], found["slots"], time.time()), _WHO)
 
 
@@ -108,7 +108,7 @@ async def put_filter(sources: Sources, request: Request) -> Any:
         "payload": said.get("payload", {}),
     }
     patch = {"settings": {"filter": wanted}}
-    found = await sources.jobs(_consumer_path(request), "PATCH", json=patch)
+    found = await sources.jobs(consumer_path(request), "PATCH", json=patch)
     return understood(lambda: {"filter": found["settings"]["filter"]}, _WHO)
 
 
@@ -122,15 +122,7 @@ async def _found(sources: Sources, request: Request) -> dict[str, Any]:
 
 
 def _path(request: Request) -> str:
-    return f"/v2/channel/{_quoted(request, 'channel')}/schedule/{_quoted(request, 'schedule')}"
-
-
-def _consumer_path(request: Request) -> str:
-    return f"/v2/channel/{_quoted(request, 'channel')}/consumer/{_quoted(request, 'consumer')}"
-
-
-def _quoted(request: Request, name: str) -> str:
-    return quote(request.path_params[name], safe="")
+    return f"{channel_path(request)}/schedule/{quoted(request, 'schedule')}"
 
 
 _ONE: Final = "/api/job-schedules/{channel}/{schedule}"

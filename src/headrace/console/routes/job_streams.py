@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import quote
 
 from starlette.requests import Request
 
 from ..answers import body_of, confirm, number_of, text_of
 from ..sources import Sources, understood
+from .job_paths import channel_path, consumer_path
 
 _WHO: Final = "the job service"
 _STREAM: Final = (
@@ -24,13 +24,13 @@ _CONSUMER: Final = (
 
 async def channel(sources: Sources, request: Request) -> Any:
     """The name of the stream in which a channel lives; null: it lives in the database."""
-    found = await sources.jobs(f"/v2/channel/{_quoted(request, 'channel')}")
+    found = await sources.jobs(channel_path(request))
     return understood(lambda: {"stream": found["stream"] and found["stream"]["name"]}, _WHO)
 
 
 async def standing(sources: Sources, request: Request) -> Any:
     """The stream, and the place of each consumer. ``here``: whether this server is the one that has it."""
-    found = await sources.jobs(f"/v2/channel/{_quoted(request, 'channel')}/stream")
+    found = await sources.jobs(f"{channel_path(request)}/stream")
 
     def read() -> dict[str, Any]:
         told = {name: found[name] for name in _STREAM}
@@ -62,7 +62,7 @@ async def enable(sources: Sources, request: Request) -> Any:
 
 
 async def _change(sources: Sources, request: Request, **patch: bool) -> Any:
-    await sources.jobs(_consumer_path(request), "PATCH", json=patch)
+    await sources.jobs(consumer_path(request), "PATCH", json=patch)
     return {}
 
 
@@ -75,16 +75,8 @@ async def replay(sources: Sources, request: Request) -> Any:
         wanted["sequence"] = number_of(said, "sequence")
     if "since" in said:
         wanted["since"] = text_of(said, "since")
-    await sources.jobs(f"{_consumer_path(request)}/stream/replay", "POST", json=wanted)
+    await sources.jobs(f"{consumer_path(request)}/stream/replay", "POST", json=wanted)
     return {}
-
-
-def _consumer_path(request: Request) -> str:
-    return f"/v2/channel/{_quoted(request, 'channel')}/consumer/{_quoted(request, 'consumer')}"
-
-
-def _quoted(request: Request, name: str) -> str:
-    return quote(request.path_params[name], safe="")
 
 
 _ONE: Final = "/api/job-streams/{channel}/{consumer}"

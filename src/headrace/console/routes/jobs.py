@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from ..answers import RefusedError, body_of, confirm, text_of
 from ..sources import Sources, understood
+from .job_paths import channel_path, quoted
 
 
 async def table(sources: Sources, request: Request) -> Any:
@@ -43,7 +44,7 @@ async def dead(sources: Sources, request: Request) -> Any:
 
 async def one(sources: Sources, request: Request) -> Any:
     """A job with its attempts."""
-    return await sources.jobs(f"/v2{_path(request)}/job/{_quoted(request, 'job')}")
+    return await sources.jobs(f"/v2{_path(request)}/job/{quoted(request, 'job')}")
 
 
 async def find(sources: Sources, request: Request) -> Any:
@@ -51,7 +52,7 @@ async def find(sources: Sources, request: Request) -> Any:
     message = request.query_params.get("message", "")
     if not message:
         raise RefusedError(400, "not_accepted", "give the id of a message")
-    channel = _quoted(request, "channel")
+    channel = quoted(request, "channel")
     return await sources.jobs(f"/channel/{channel}/message/{quote(message, safe='')}")
 
 
@@ -60,7 +61,7 @@ async def listed(sources: Sources, request: Request) -> Any:
     asked = request.query_params
     given = [(name, value) for name, value in asked.multi_items() if name in _FILTERS]
     query = f"?{urlencode(given)}" if given else ""
-    page = await sources.jobs(f"/v2/channel/{_quoted(request, 'channel')}/jobs{query}")
+    page = await sources.jobs(f"{channel_path(request)}/jobs{query}")
     return understood(
         lambda: {
             "jobs": page["jobs"],
@@ -78,7 +79,7 @@ async def cancel(sources: Sources, request: Request) -> Any:
     else:
         confirm(body, request.path_params["channel"])
         wanted = {name: body[name] for name in _CANCELLED if name in body}
-    path = f"/v2/channel/{_quoted(request, 'channel')}/jobs/cancel"
+    path = f"{channel_path(request)}/jobs/cancel"
     return await sources.jobs(path, "POST", json=wanted)
 
 
@@ -92,13 +93,13 @@ async def replay(sources: Sources, request: Request) -> Any:
     one = len(wanted.get("messages") or ()) == 1 and "consumer" in wanted
     if not one and not wanted.get("dry_run"):
         confirm(said, request.path_params["channel"])
-    path = f"/v2/channel/{_quoted(request, 'channel')}/replay"
+    path = f"{channel_path(request)}/replay"
     return await sources.jobs(path, "POST", json=wanted)
 
 
 async def requeue(sources: Sources, request: Request) -> Any:
     """Send one dead job back, with all its retries."""
-    path = f"{_path(request)}/job/{_quoted(request, 'job')}/requeue-dead-job"
+    path = f"{_path(request)}/job/{quoted(request, 'job')}/requeue-dead-job"
     await sources.jobs(path, "POST")
     return {}
 
@@ -111,11 +112,7 @@ async def requeue_all(sources: Sources, request: Request) -> Any:
 
 
 def _path(request: Request) -> str:
-    return f"/channel/{_quoted(request, 'channel')}/consumer/{_quoted(request, 'consumer')}"
-
-
-def _quoted(request: Request, name: str) -> str:
-    return quote(request.path_params[name], safe="")
+    return f"/channel/{quoted(request, 'channel')}/consumer/{quoted(request, 'consumer')}"
 
 
 def _last(url: str) -> str:

@@ -58,34 +58,37 @@ async def follow(sources: Sources, request: Request) -> StreamingResponse:
 
     async def events() -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
-        shown, skipped, window = 0, 0, loop.time()
+        shown, skipped, window, why = 0, 0, loop.time(), ""
         yield _event("begin", {})
-        with _follower(sources), contextlib.suppress(HeadraceError):
-            async with consumer.consume() as messages:
-                async for message in messages:
-                    if not markers and is_marker(message):
-                        continue
-                    now = loop.time()
-                    if now - window >= 1.0:
-                        if skipped:
-                            yield _event("skipped", {"count": skipped})
-                        shown, skipped, window = 0, 0, now
-                    if shown >= FOLLOWED_PER_S:
-                        skipped += 1
-                        continue
-                    shown += 1
-                    tokens = message.metadata
-                    yield _event(
-                        "message",
-                        row_of(
-                            tokens.stream_seq,
-                            message.subject,
-                            tokens.timestamp_ns,
-                            message.payload,
-                            len(message.headers),
-                        ),
-                    )
-        yield _event("end", {})
+        with _follower(sources):
+            try:
+                async with consumer.consume() as messages:
+                    async for message in messages:
+                        if not markers and is_marker(message):
+                            continue
+                        now = loop.time()
+                        if now - window >= 1.0:
+                            if skipped:
+                                yield _event("skipped", {"count": skipped})
+                            shown, skipped, window = 0, 0, now
+                        if shown >= FOLLOWED_PER_S:
+                            skipped += 1
+                            continue
+                        shown += 1
+                        tokens = message.metadata
+                        yield _event(
+                            "message",
+                            row_of(
+                                tokens.stream_seq,
+                                message.subject,
+                                tokens.timestamp_ns,
+                                message.payload,
+                                len(message.headers),
+                            ),
+                        )
+            except HeadraceError as error:  # the stream is gone, say
+                why = str(error)
+        yield _event("end", {"error": why})
 
     return _stream(sources, events())
 
@@ -133,8 +136,10 @@ async def _kept_alive(events: AsyncIterator[bytes], ending: asyncio.Event) -> As
         ended.cancel()
         if coming is not None and not coming.done():
             coming.cancel()
-            with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
-                await coming
+            await asyncio.wait([coming])
+            if not coming.cancelled():
+                with contextlib.suppress(StopAsyncIteration):
+                    coming.result()
         await events.aclose()  # type: ignore[attr-defined]
 
 

@@ -175,12 +175,11 @@ class _Change:
             case Step.WAIT:
                 await self._wait()
             case Step.CLOSE:
-                await self._set_bytes(found, CLOSED_BYTES)
+                await self._update(found, max_bytes=CLOSED_BYTES)
             case Step.REOPEN:
                 change = record.change
-                await self._set_bytes(
-                    found, _bytes_of(record) if change is None else change.queue_bytes
-                )
+                size = _bytes_of(record) if change is None else change.queue_bytes
+                await self._update(found, max_bytes=size)
             case Step.RENUMBER:
                 if await self._is_left(record):
                     await self._renumber(record, found)
@@ -210,9 +209,6 @@ class _Change:
         await self._records.update(record, instead_of.revision)
 
     # The queue
-
-    async def _set_bytes(self, found: StreamInfo, size: int) -> None:
-        await self._update(found, max_bytes=size)
 
     async def _update(self, found: StreamInfo, **values: object) -> None:
         stream = Stream(api_of(self._js), found.config.name, found)

@@ -37,7 +37,6 @@ from .stats import MembershipStats
 if TYPE_CHECKING:
     from ...api.consumers import ConsumerConfig
     from ...client import JetStream, Subscription
-    from ...client.events import Event
     from ..message import GroupMessage
 
 G = TypeVar("G", StaticGroup, ElasticGroup)
@@ -204,7 +203,7 @@ class Membership(Generic[G]):
         self._following = Following(self._records, record, self.member, self._want, self._finish)
         label = f"member {self.member!r} of group {self.group!r} of stream {self.stream!r}"
         self._loop_watch = LoopWatch(
-            label, name_of(self._handler), settings.lease_s, self._emit, self._current
+            label, name_of(self._handler), settings.lease_s, self._residence.emit, self._current
         )
         self._shared = Shared(
             js=self._js,
@@ -225,7 +224,7 @@ class Membership(Generic[G]):
             threads=self._threads,
             watch=self._loop_watch,
             silence=Silence(2 * settings.pull_s),
-            emit=self._emit,
+            emit=self._residence.emit,
             random=self._random,
         )
         self._residence.begin()
@@ -233,7 +232,7 @@ class Membership(Generic[G]):
         following = self._following
         following.begin(changes, f"record of {label}")
         self._reachability = Reachability(
-            self._js, lambda: following.record, label, self._emit, self._random
+            self._js, lambda: following.record, label, self._residence.emit, self._random
         )
         return self
 
@@ -303,9 +302,6 @@ class Membership(Generic[G]):
             if each.consuming is not None and (message := each.consuming.current()) is not None:
                 return message
         return None
-
-    def _emit(self, event: Event) -> None:
-        self._residence.emit(event)
 
     def _call(self, callback: Callable[..., object], *arguments: object) -> None:
         try:

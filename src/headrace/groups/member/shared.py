@@ -66,3 +66,7 @@ class Shared:
     silence: Silence
     emit: Callable[[Event], None]
     random: random.Random = field(default_factory=random.Random)
+
+    async def call(self, message: GroupMessage) -> None:
+        """Call a handler that is a coroutine function, once more."""
+        await self.handler(message)  # type: ignore[misc]

@@ -55,7 +55,7 @@ class AsyncJobsClient(AsyncAccess, AsyncOperations):
             headers=self._settings.headers(),
             transport=transport,
             trust_env=False,
-            verify=True if tls is None else tls,
+            verify=self._settings.trust(),
             limits=pool,
         )
 

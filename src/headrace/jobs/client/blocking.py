@@ -56,7 +56,7 @@ class JobsClient(Access, Operations):
             headers=self._settings.headers(),
             transport=transport,
             trust_env=False,
-            verify=True if tls is None else tls,
+            verify=self._settings.trust(),
             limits=pool,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -48,7 +49,7 @@ class Settings:
     admin_token: str | None = field(repr=False)
     timeout_s: float
     connections: int
-    tls: Any = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
 
     def headers(self) -> dict[str, str]:
         """The headers of every request."""
@@ -56,6 +57,13 @@ class Settings:
         return headers | (
             {"Authorization": f"Bearer {self.admin_token}"} if self.admin_token else {}
         )
+
+    def trust(self) -> ssl.SSLContext | bool:
+        """Whose certificates to trust, as httpx takes it: True, the authorities of this machine, is read by
+        it where a client is made. At an ``http`` address, where nobody shows one, nothing is read."""
+        if self.tls is not None:
+            return self.tls
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if self.url[:5].lower() == "http:" else True
 
 
 @dataclass(frozen=True, slots=True)

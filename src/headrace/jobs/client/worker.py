@@ -267,7 +267,7 @@ class Worker:
             if error.status in {400, 401, 403, 404, 412}:
                 raise
             _LOG.warning("%s: no jobs for now: %s", self._queue.name, error)
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.wait([stop], timeout=_AGAIN_S)
             return []
         finally:
             for task in (claim, stop):

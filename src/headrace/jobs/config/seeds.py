@@ -21,7 +21,7 @@ from ..errors import JobsError
 from ..models import ConsumerSettings, Options
 from ..policy import with_kind
 from ..service.definitions import channels, consumers, definitions, producers
-from ..service.finding import reads
+from ..service.finding import page_reads
 from ..service.streamed import stream_channels
 from ..signature import new_secret
 from ..states import State
@@ -156,7 +156,7 @@ def left_over(tx: Tx) -> list[Left]:
             counts.get(State.QUEUED, 0),
             counts.get(State.INFLIGHT, 0),
         )
-        for row, counts in reads.consumer_counts(tx)
+        for row, counts in page_reads.consumer_counts(tx)
         if (row["channel_id"], row["consumer_id"]) in noted
     ]
 

@@ -2,7 +2,7 @@
 
 ``app`` puts it together: the endpoints of ``definitions``, ``messages``, ``jobs`` and ``operations``, behind
 what every request passes (``asgi``). What endpoints share is in ``request``, and their JSON in ``shapes``;
-``openapi`` describes them, ``pages`` shows that.
+``openapi`` describes them, ``docs_page`` shows that.
 """
 
 from __future__ import annotations

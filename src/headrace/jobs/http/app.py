@@ -23,10 +23,10 @@ from .asgi.gateway import Gateway
 from .asgi.middleware import GatewayMiddleware, RequestId, problem_response, wants_text
 from .asgi.visitors import VisitorGuard
 from .definitions import calls, channels, consumers, forms, keys
+from .docs_page import page_routes
 from .jobs import finding, leased, pull, replay
 from .messages import batch, broadcast, reading, schedules, streamed
 from .openapi import openapi_document
-from .pages import page_routes
 from .request.access import authenticate, note_refusal
 from .request.endpoint import Endpoint
 

@@ -13,7 +13,7 @@ from .. import limits
 from ..config.seeds import left_over
 from ..models import rfc3339
 from ..runtime.runtime import Runtime
-from ..service.finding import reads
+from ..service.finding import page_reads
 from ..states import State
 from ..store import Row, Tx
 from . import shapes
@@ -48,7 +48,7 @@ async def status(runtime: Runtime, request: Request) -> Response:
 
     def read(tx: Tx) -> tuple[Any, set[tuple[str, str]]]:
         left = {(one.channel_id, one.consumer_id) for one in left_over(tx)}
-        return reads.consumer_counts(tx), left
+        return page_reads.consumer_counts(tx), left
 
     rows, left = await runtime.database.read(read)
     return reply(
@@ -79,7 +79,7 @@ async def status(runtime: Runtime, request: Request) -> Response:
 
 async def dead_status(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
-    return reply(dead_counts_of(await runtime.database.read(reads.consumer_counts)))
+    return reply(dead_counts_of(await runtime.database.read(page_reads.consumer_counts)))
 
 
 async def job_status(runtime: Runtime, request: Request) -> Response:
@@ -87,7 +87,7 @@ async def job_status(runtime: Runtime, request: Request) -> Response:
 
     def read(tx: Tx) -> dict[str, dict[str, list[shapes.StateCount]]]:
         found: dict[str, dict[str, list[shapes.StateCount]]] = {}
-        for row, counts in reads.consumer_counts(tx):
+        for row, counts in page_reads.consumer_counts(tx):
             found.setdefault(row["channel_id"], {})[row["consumer_id"]] = [
                 _state_count(tx, row["seq"], state, count)
                 for state, count in sorted(counts.items())
@@ -111,7 +111,7 @@ async def events(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     asked = paging(runtime, request, "events")
     found = await runtime.database.read(
-        lambda tx: reads.page(tx, runtime.cursors, "events", "events", asked, limits.PAGE_SIZE)
+        lambda tx: page_reads.page(tx, runtime.cursors, "events", "events", asked, limits.PAGE_SIZE)
     )
     shown = [
         shapes.EventShape(
@@ -127,7 +127,7 @@ async def metrics(runtime: Runtime, request: Request) -> Response:
 
     def read(tx: Tx) -> list[tuple[Row, dict[State, int], int]]:
         found = []
-        for row, counts in reads.consumer_counts(tx):
+        for row, counts in page_reads.consumer_counts(tx):
             oldest = tx.one("oldest_ready_us", consumer_seq=row["seq"])
             since = None if oldest is None else oldest["created_us"]
             age_us = 0 if since is None else max(0, tx.now_us() - since)

@@ -18,7 +18,7 @@ from ..runtime.runtime import Runtime
 from ..service import processes
 from ..service.leases import expiring
 from ..service.publishing import publishing, scheduling
-from ..service.push import calls
+from ..service.push import call_statistics
 from ..service.removal import empty_pages, removing, retention
 from ..store import Tx
 from .archive import Archive
@@ -56,7 +56,7 @@ class Maintenance:
         self._runtime = runtime
         self._keep = keep or retention.Keep()
         self._archive = archive
-        self._calls = calls.Teller(runtime.metrics)
+        self._calls = call_statistics.Teller(runtime.metrics)
         self._leads_until_s = 0.0
         self._last_s: dict[str, float] = {}
         # A lease, and what is scheduled, is at least so long: nothing that begins meanwhile is overlooked.
@@ -93,7 +93,7 @@ class Maintenance:
         if removed:
             await attempt("removals", self._remove)
         if self._is_time("keys", _FOLD_S):
-            await attempt("keys", self._note_keys)
+            await attempt("keys", self._runtime.keys.note_used)
         if self._is_time("calls", _CALLS_S):
             await attempt("calls", self._tell_calls)
         if not await attempt("lead", self._lead):
@@ -112,7 +112,7 @@ class Maintenance:
         """Let another process lead at once; if the database is away, it does when our time is over."""
         node = self._runtime.node
         try:
-            await self._note_keys()
+            await self._runtime.keys.note_used()
             await self._tell_calls()
         except JobsError as error:
             _LOG.warning("the last use of API keys, or the last calls, are not stored: %s", error)
@@ -146,15 +146,11 @@ class Maintenance:
         self._last_s[what] = now_s
         return True
 
-    async def _note_keys(self) -> None:
-        """Store when this process's API keys were last used."""
-        await self._runtime.keys.note_used()
-
     async def _tell_calls(self) -> None:
         """Add what this process has called since it last told."""
         items, counted = self._calls.news()
         if items:
-            await self._runtime.database.write(lambda tx: calls.add(tx, items))
+            await self._runtime.database.write(lambda tx: call_statistics.add(tx, items))
             self._calls.told(counted)
 
     async def _remove(self) -> None:

@@ -18,8 +18,8 @@ from ..store import Tx
 from .guard import Guard
 from .intake import StreamIntake
 from .lane import Lane
+from .node_names import has_ended, whereabouts
 from .sender import Sender
-from .whereabouts import has_ended, whereabouts
 
 __all__ = ["PushEngine"]
 

@@ -18,7 +18,7 @@ from ..metrics import Metrics
 from ..models import ClaimedJob, Consumer, Options
 from ..service.auditing import PerMinute
 from ..service.definitions import sealing
-from ..service.finding.reads import Cursors
+from ..service.finding.page_reads import Cursors
 from ..service.leases import claiming, leases
 from ..service.leases.joined import Caller, ClaimOne, claim_all
 from ..service.processes import make_once
@@ -75,14 +75,13 @@ class Runtime:
         """Open the database. The key of the cursors is created once and shared by all processes."""
         self.database.on_ring(self._rung)
         await self.database.start()
-
+        made = secrets.token_hex(32)
         try:
             await self._check_secrets()
+            key = await self.database.write(lambda tx: make_once(tx, "cursor_key", made))
         except BaseException:
             await self.database.close()
             raise
-        made = secrets.token_hex(32)
-        key = await self.database.write(lambda tx: make_once(tx, "cursor_key", made))
         self.cursors = Cursors(bytes.fromhex(key))
         self._looking = asyncio.create_task(self._lookout.run(), name="jobs-lookout")
 
@@ -113,6 +112,20 @@ class Runtime:
             self.bell.ring(consumers)
         else:
             self._lookout.look_now()
+
+    async def tell(self, kind: str, channel: str, consumer: str | None, detail: str) -> None:
+        """Store an event of a channel, and count it."""
+        await self.database.write(
+            lambda tx: tx.run(
+                "insert_event",
+                now=tx.now_us(),
+                kind=kind,
+                channel_id=channel,
+                consumer_id=consumer,
+                detail=detail,
+            )
+        )
+        self.metrics.add("jobs_events_total", kind=kind)
 
     def now_us(self) -> int:
         """Microseconds since 1970 by this process's clock: for signatures and logs.

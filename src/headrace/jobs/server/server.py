@@ -164,8 +164,7 @@ async def _serve_on(
             drain()
             await serving
             if push is not None and not server.force_exit:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(push), config.drain_seconds)
+                await asyncio.wait([push], timeout=config.drain_seconds)
             await maintenance.resign()
         finally:
             for task in watched:

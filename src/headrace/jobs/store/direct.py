@@ -16,7 +16,7 @@ from psycopg import pq
 
 from .queries import load_queries
 
-__all__ = ["SETTINGS", "Direct", "Statement", "StatementError", "is_possible"]
+__all__ = ["SETTINGS", "Direct", "Statement", "StatementError"]
 
 _VALUE: Final = re.compile(r"%\((\w+)\)s")
 _ENDED: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
@@ -46,11 +46,6 @@ class Statement:
         if found[1] not in self.values:
             self.values.append(found[1])
         return f"${self.values.index(found[1]) + 1}"
-
-
-def is_possible() -> bool:
-    """Whether the library can send several statements in one message."""
-    return psycopg.Pipeline.is_supported()
 
 
 class Direct:

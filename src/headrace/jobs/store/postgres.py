@@ -26,7 +26,7 @@ from ..errors import DatabaseUnavailableError
 from ..vault import PLAIN, Vault
 from .base import GroupWork, Row, Tx
 from .brief import Done, Part
-from .direct import SETTINGS, Direct, StatementError, is_possible
+from .direct import SETTINGS, Direct, StatementError
 from .queries import load_migrations, load_queries
 from .together import Together
 
@@ -224,7 +224,7 @@ class PostgresDatabase:
         return free
 
     async def _connect_direct(self) -> None:
-        if self._pool is None or not is_possible():
+        if self._pool is None or not psycopg.Pipeline.is_supported():
             return
         try:
             direct = await Direct.connect(lambda: _connect(self._url), _BRIEF)
@@ -358,7 +358,11 @@ class PostgresDatabase:
             except Exception as error:
                 # Whatever it was: without a listener each new job would wait for the next poll.
                 listening.set()
-                _LOG.warning("listening on PostgreSQL was interrupted: %s", type(error).__name__)
+                if isinstance(error, (psycopg.Error, OSError)):
+                    why = _why(error) if isinstance(error, psycopg.Error) else str(error)
+                    _LOG.warning("listening on PostgreSQL was interrupted: %s", why)
+                else:
+                    _LOG.error("listening on PostgreSQL failed, and begins anew", exc_info=error)
                 await asyncio.sleep(_RECONNECT_S)
 
 

@@ -26,8 +26,8 @@ from .. import limits
 from ..errors import DatabaseUnavailableError, JobsError
 from ..vault import PLAIN, Vault
 from .base import GroupWork, Row, Tx
+from .moved_clock import Steady
 from .queries import load_migrations, load_queries
-from .steady import Steady
 from .tables import FROZEN
 
 __all__ = ["SqliteDatabase", "migrate"]
@@ -364,7 +364,8 @@ def migrate(connection: sqlite3.Connection) -> None:
                 connection.execute(f"PRAGMA user_version = {number}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # of a full disk SQLite has ended it itself
+            connection.execute("ROLLBACK")
         raise
 
 

@@ -10,8 +10,8 @@ from ...errors import ConsumerNotFoundError
 from .. import limits
 from ..models import Consumer
 from ..runtime.runtime import Runtime
-from ..service import cursors
-from ..service.cursors import Cursor, Replay
+from ..service import stream_positions
+from ..service.stream_positions import Cursor, Replay
 
 if TYPE_CHECKING:
     from ...client import Consumer as Durable
@@ -67,7 +67,7 @@ async def find_durable(
     before. ``settle`` is called before that: it returns when no call is under way, and all that was fetched
     is forgotten.
     """
-    cursor = await runtime.database.read(lambda tx: cursors.cursor_of(tx, consumer.seq))
+    cursor = await runtime.database.read(lambda tx: stream_positions.cursor_of(tx, consumer.seq))
     stream = await js.stream(cursor.stream)
     info = await stream.info()
     created, last = info.created or "", info.state.last_seq
@@ -77,7 +77,7 @@ async def find_durable(
         durable = await _make(stream, consumer, cursor, ack_wait_s, _from(cursor.replay, last))
         replay, acked = cursor.replay, _acked(durable)
         await runtime.database.write(
-            lambda tx: cursors.move(tx, consumer, created, acked, ended=replay)
+            lambda tx: stream_positions.move(tx, consumer, created, acked, ended=replay)
         )
         return durable, created
     if is_other:
@@ -85,7 +85,7 @@ async def find_durable(
         durable = await _make(stream, consumer, cursor, ack_wait_s, {"deliver_policy": "all"})
         told = f"the stream {cursor.stream} was made anew, {created}: all of it is delivered"
         await runtime.database.write(
-            lambda tx: cursors.move(tx, consumer, created, 0, told, ended=cursor.replay)
+            lambda tx: stream_positions.move(tx, consumer, created, 0, told, ended=cursor.replay)
         )
         return durable, created
     try:
@@ -122,7 +122,9 @@ async def _again(
     durable = await _make(stream, consumer, cursor, ack_wait_s, begin)
     told = f"{why}: another one goes on after sequence {acked}"
     created = cursor.created or ""
-    await runtime.database.write(lambda tx: cursors.move(tx, consumer, created, acked, told))
+    await runtime.database.write(
+        lambda tx: stream_positions.move(tx, consumer, created, acked, told)
+    )
     return durable
 
 

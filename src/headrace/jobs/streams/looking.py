@@ -22,9 +22,9 @@ from ..errors import JobsError
 from ..ids import prefix_of
 from ..models import NewMessage
 from ..runtime.runtime import Runtime
-from ..service import cursors
-from ..service.cursors import Cursor, Follower
+from ..service import stream_positions
 from ..service.definitions.consumers import DEFINITIONS
+from ..service.stream_positions import Cursor, Follower
 from ..states import State
 from .messages import message_from
 
@@ -191,7 +191,7 @@ async def remove_forgotten(runtime: Runtime, streams: Streams) -> None:
 
 
 async def _remove_some(runtime: Runtime, streams: Streams) -> None:
-    while found := await runtime.database.read(cursors.forgotten):
+    while found := await runtime.database.read(stream_positions.forgotten):
         js = await streams.jetstream()
         for cursor in found:
             try:
@@ -199,4 +199,4 @@ async def _remove_some(runtime: Runtime, streams: Streams) -> None:
             except (ConsumerNotFoundError, StreamNotFoundError):
                 _LOG.debug("%s is gone already", cursor.durable)
         gone = [cursor.consumer_seq for cursor in found]
-        await runtime.database.write(lambda tx, gone=gone: cursors.forget(tx, gone))  # type: ignore[misc]
+        await runtime.database.write(lambda tx, gone=gone: stream_positions.forget(tx, gone))  # type: ignore[misc]

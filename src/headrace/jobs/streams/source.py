@@ -22,7 +22,7 @@ from ..matching.filters import Takes, compiled
 from ..matching.payloads import document_of
 from ..models import ClaimedJob, Consumer
 from ..runtime.runtime import Runtime
-from ..service import cursors
+from ..service import stream_positions
 from ..service.moves import storable
 from .durable import differs, find_durable, window
 from .messages import message_of
@@ -191,7 +191,7 @@ class StreamSource:
         is_ours = not differs(info.config, self._served, streams_of(runtime.streams).ack_wait_s)
         at = (created, info.ack_floor.stream_seq)
         if is_ours and at != self._noted:
-            await runtime.database.write(lambda tx: cursors.move(tx, consumer, *at))
+            await runtime.database.write(lambda tx: stream_positions.move(tx, consumer, *at))
             self._noted = at
         return is_ours
 

@@ -16,7 +16,7 @@ from ...groups.lag import measure
 from ...spark.links.control import Control
 from ...spark.links.link import Link, tls_context
 from ...spark.options import Connection, SourceOptions
-from ...spark.planning.counted import counted_subjects
+from ...spark.planning.lag_counts import counted_subjects
 from ...subjects import SubjectFilter
 from ..checkpoints.checkpoint import checkpoint_of, read_end
 from ..graph import streaming_of

@@ -17,7 +17,7 @@ from ...spark.links.control import Control
 from ...spark.links.link import Link
 from ...spark.offsets import StreamHead
 from ...spark.options import SourceOptions, StartPosition, parse_options
-from ...spark.planning.counted import counted_subjects
+from ...spark.planning.lag_counts import counted_subjects
 from ...spark.planning.positions import locate
 from ..checkpoints.checkpoint import checkpoint_of
 from ..graph import quarantined, sources_of

@@ -15,7 +15,7 @@ from ..graph import quarantined, sources_of
 from ..model import Declared, Sink, Source
 from ..options import JETSTREAM, source_options
 from ..problems import Problem
-from .ranges import NotSearchedError, in_order
+from .failed_batch import NotSearchedError, in_order
 from .servers import CONNECT_S
 
 

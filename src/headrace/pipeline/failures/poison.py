@@ -13,7 +13,7 @@ from ...spark.links.outages import Patience
 from ...spark.options.values import BadRule
 from ...spark.reading.message_gets import MessageGets
 from ...spark.tasks.bad_messages import BadMessage, BadMessages
-from ..checking.ranges import NotSearchedError, Range, failed_batch
+from ..checking.failed_batch import NotSearchedError, Range, failed_batch
 from ..checkpoints.checkpoint import Generation
 from ..checkpoints.fingerprints import noted
 from ..checkpoints.skipped import Skipped, read_skipped, skip

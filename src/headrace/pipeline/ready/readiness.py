@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from ...errors import HeadraceError
 from ..problems import Problem
 from .state import Ready
 
@@ -109,7 +110,8 @@ class Readiness:
             return self._rehearsal.run()
         except Exception as error:
             if not self._over.is_set():
-                _LOG.warning("a rehearsal failed: %s", error)
+                foreseen = isinstance(error, HeadraceError)
+                _LOG.warning("a rehearsal failed: %s", error, exc_info=None if foreseen else error)
             return [self._problem(f"the rehearsal failed: {error}")]
         finally:
             self._began = None

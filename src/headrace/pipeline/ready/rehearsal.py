@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..checking import standing
+from ..checking.refusals import refusals
 from ..checking.servers import check
 from ..checkpoints.fingerprints import of_frame
 from ..checkpoints.folders import is_local
@@ -88,7 +88,7 @@ class Rehearsal:
     def _run(self) -> list[Problem]:
         declared = self._declared
         self.step = "looking at the file, its servers and its checkpoints"
-        problems = check(declared)[0] or standing.refusals(declared)
+        problems = check(declared)[0] or refusals(declared)
         problems += _folders(declared)
         for sink in declared.sinks.values():
             self._go_on()

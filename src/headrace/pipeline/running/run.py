@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ConfigurationError
 from ..checking import backlog
-from ..checking.edges import partial_windows, refuse_only_for_streams
-from ..checking.standing import refusal
+from ..checking.refusals import refusal
+from ..checking.replay_edges import partial_windows, refuse_only_for_streams
 from ..checkpoints.bindings import SPARK_LOG, newest
 from ..checkpoints.checkpoint import Start, checkpoint_of, exclusively, interrupted, notes_of
 from ..checkpoints.fingerprints import plan_of

@@ -153,7 +153,7 @@ class Publisher:
                 leased = self._declared.lease is not None
                 now = record.ended or self._clock()
                 key = pipelines.key_of(record.name, record.host, leased=leased)
-                bucket.put(key, pipelines.encode(_at(record, now)))
+                bucket.put(key, pipelines.encode(msgspec.structs.replace(record, written=now)))
                 self._said = ""
             if is_last:
                 return
@@ -164,10 +164,6 @@ class Publisher:
         if said != self._said:
             _LOG.warning("how the pipeline is cannot be published: %s", said)
             self._said = said
-
-
-def _at(record: PipelineRecord, now: float) -> PipelineRecord:
-    return msgspec.structs.replace(record, written=now)
 
 
 def _bucket(js: JetStream) -> Any:

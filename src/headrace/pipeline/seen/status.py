@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ...spark.aside import file_beside, read_aside
 from ...spark.lost_messages import Loss, merged, read_losses
+from ...spark.set_aside import file_beside, read_aside
 from ..checking import backlog
 from ..checking.backlog import SourceState
 from ..checkpoints.checkpoint import checkpoint_of, losses_of, read_log

@@ -23,7 +23,7 @@ from ..loss import compacts, may_be_loss, stored_after
 from ..lost_messages import Loss, tell
 from ..offsets import Offset, StreamHead, check_epoch, check_range, reset_of
 from ..options import LATEST, SourceOptions
-from ..planning.counted import counted_subjects
+from ..planning.lag_counts import counted_subjects
 from ..planning.positions import locate
 from ..planning.slices import Slice, end_of_batch
 from .idle import Tail

@@ -12,13 +12,13 @@ from ...errors import JetStreamApiError
 from ..links.link import Link, Reply
 from ..links.outages import Patience
 from .dead_letters import BadRows
-from .last_values import LastValues, Stored
-from .latest import Entry, Latest
+from .last_of_key import Entry, Latest
 from .links import Links
 from .marker_store import WRONG_LAST
 from .markers import PlanId
 from .options import ACCEPTED
 from .rows import BadRow, digest_of
+from .stored_values import LastValues, Stored
 from .versions import Place, Verdict, Version, Writing, judge, read_version
 from .window import REFUSED_ROWS
 

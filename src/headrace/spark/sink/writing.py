@@ -13,7 +13,7 @@ from .dead_letters import BadRows
 from .fenced import FencedPublisher, Writer
 from .keyed import KeyedPublisher
 from .keyed import Writer as KeyWriter
-from .latest import Latest
+from .last_of_key import Latest
 from .layout import Layout
 from .links import Links
 from .marker_store import MarkerStore

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from ...api.streams import StreamConfig
 from ...subjects import is_subset
-from ..aside import Aside, Kind, file_beside, tell
 from ..columns import Wanted
 from ..decoding.columns import Layout
 from ..decoding.decoder import Decoder
@@ -28,6 +27,7 @@ from ..planning.open_ends import as_it_is_now
 from ..planning.slices import Slice
 from ..reading.reader import ReadPlan, read_payloads, read_range
 from ..reading.snapshot import SnapshotPlan, read_snapshot
+from ..set_aside import Aside, Kind, file_beside, tell
 from .bad_messages import BadMessages
 from .batch_builder import BatchBuilder, Selection
 from .routing import can_route, home_of_routes, routed

@@ -9,13 +9,14 @@ from collections.abc import Callable
 import nats
 import pytest
 
+import peers
 from headrace.broker import Broker
 from headrace.broker.core.hub import Hub
 from headrace.broker.server.connections.pump import Pump
 from headrace.clock import SystemClock
 from waiting import until
 
-uvloop = pytest.importorskip("uvloop")
+uvloop = peers.package("uvloop")
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,

@@ -10,6 +10,7 @@ from contextlib import closing
 
 import pytest
 
+import peers
 from headrace import Broker as Embedded
 from headrace import connect
 from headrace.broker.core.hub import Hub
@@ -20,7 +21,7 @@ from headrace.broker.server import Broker
 from headrace.broker.server.connections.slices import SLICE_NS, TURN_NS, Slices
 from headrace.clock import ManualClock
 
-uvloop = pytest.importorskip("uvloop")
+uvloop = peers.package("uvloop")
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {

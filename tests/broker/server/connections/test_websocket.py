@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import peers
 from certificates import self_signed
 from headrace import connect
 from headrace.broker.core.auth.authentication import User
@@ -295,7 +296,7 @@ def test_without_the_extra_the_listener_is_refused(monkeypatch: pytest.MonkeyPat
 async def test_a_websocket_of_tiny_frames_is_taken_apart_in_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pytest.importorskip("websockets")
+    peers.package("websockets")
     async with (
         Broker(websocket=WebSocketOptions(port=0)) as broker,
         connect(broker.client_url) as good,

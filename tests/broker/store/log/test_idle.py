@@ -151,6 +151,19 @@ def test_the_numbers_of_a_stream_need_no_reading(world: World) -> None:
     assert world.fs.reads == reads
 
 
+def test_a_count_that_was_begun_in_a_segment_goes_on_after_it_was_left() -> None:
+    world, filter = World(), SubjectFilter([b"c"])
+    world.publish(100, subjects=2)
+    tail = world.log.segments[-1]
+    assert world.log.count(filter, 2) == 0  # with what the tail has by now
+    later = world.log.append(b"c", b"", b"", 1)
+    world.publish(100, subjects=2)
+    world.rest()
+    assert tail in world.left
+    assert world.log.count(filter, 2) == 1
+    assert [m.sequence for m in world.log.read(1, filter, BIG, BIG, BIG)] == [later]
+
+
 @pytest.mark.parametrize(
     "ask",
     [

@@ -19,7 +19,7 @@ from headrace.jobs.metrics import BOUNDS_S, Metrics
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions.consumers import find_consumer
-from headrace.jobs.service.push import calls
+from headrace.jobs.service.push import call_statistics
 from headrace.jobs.store import Tx
 from jobs_contract import ContractTransport
 from jobs_endpoint import Endpoint, answer
@@ -87,13 +87,13 @@ async def test_slots_that_are_a_day_old_are_removed_and_others_stay(world: World
 async def test_counts_of_a_process_whose_database_was_away_are_told_later(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    teller = calls.Teller(world.runtime.metrics)
+    teller = call_statistics.Teller(world.runtime.metrics)
     called(world.runtime.metrics, 0.2)
     first, _ = teller.news()  # it was not stored
     called(world.runtime.metrics, 0.2)
     second, counted = teller.news()
     assert first
-    await world.runtime.database.write(lambda tx: calls.add(tx, second))
+    await world.runtime.database.write(lambda tx: call_statistics.add(tx, second))
     teller.told(counted)
     assert teller.news()[0] == ""
     (slot,) = (await slots(world))["slots"]
@@ -138,7 +138,7 @@ def test_half_of_the_calls_took_as_long_as_is_said_at_most_by_the_parts(took: li
     for seconds in took:
         called(metrics, seconds)
     (counts,) = metrics.histograms("push_attempt_duration_seconds").values()
-    slot = calls._slot(0, dict(enumerate(counts)))
+    slot = call_statistics._slot(0, dict(enumerate(counts)))
     assert slot.calls == len(took)
     assert slot.p50_s <= slot.p95_s <= BOUNDS_S[-1]
     within = sum(seconds <= _bound(slot.p50_s) for seconds in took)

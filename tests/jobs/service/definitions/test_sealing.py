@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import peers
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
 from headrace.jobs.config.config import load_config
@@ -26,7 +27,7 @@ from headrace.jobs.vault import PLAIN, Vault, read_keys, sealed_with
 from jobs_contract import ContractTransport
 from jobs_world import World
 
-pytest.importorskip("cryptography")
+peers.package("cryptography")
 
 
 def new_key() -> str:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx2
@@ -17,6 +18,7 @@ from headrace.jobs import limits
 from headrace.jobs.http import create_app
 from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.models import Consumer, NewMessage
+from headrace.jobs.runtime.bell import Ear
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions import consumers
 from headrace.jobs.service.leases import leases
@@ -27,6 +29,24 @@ from jobs_world import PULL, World, held
 from waiting import elapse, until
 
 DAY_S = 86_400.0
+
+
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Awaitable[None]]:
+    """Await ``waited(n)`` until n claims more have found nothing, and wait."""
+    waits, wait = asyncio.Semaphore(0), Ear.wait
+
+    async def noted(ear: Ear, timeout_s: float | None = None) -> None:
+        waits.release()
+        await wait(ear, timeout_s)
+
+    async def waited(count: int) -> None:
+        async with asyncio.timeout(20):
+            for _ in range(count):
+                await waits.acquire()
+
+    monkeypatch.setattr(Ear, "wait", noted)
+    return waited
 
 
 async def test_a_claim_takes_each_job_once_in_order(world: World) -> None:
@@ -162,11 +182,11 @@ async def test_a_leased_job_is_not_finished_by_the_unfenced_route(world: World) 
 
 
 async def test_a_long_poll_gets_a_job_the_moment_it_is_there(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, waited: Callable[[int], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "POLL_S", 60.0)  # nothing but the bell wakes it
     waiting = asyncio.create_task(world.lease("claim", max=5, wait_seconds=60))
-    await elapse(0.05, "it has asked, and waits")
+    await waited(1)
     assert not waiting.done()
     await world.broadcast("now")
     async with asyncio.timeout(20):
@@ -174,9 +194,11 @@ async def test_a_long_poll_gets_a_job_the_moment_it_is_there(
     assert [job["message"]["payload"] for job in answer["jobs"]] == ["now"]
 
 
-async def test_waiting_workers_share_what_comes(world: World) -> None:
+async def test_waiting_workers_share_what_comes(
+    world: World, waited: Callable[[int], Awaitable[None]]
+) -> None:
     waiting = [asyncio.create_task(world.lease("claim", max=1, wait_seconds=60)) for _ in range(4)]
-    await elapse(0.05, "all have asked, and wait")
+    await waited(4)
     for number in range(4):
         await world.broadcast(str(number))
     async with asyncio.timeout(5):
@@ -186,11 +208,11 @@ async def test_waiting_workers_share_what_comes(world: World) -> None:
 
 @pytest.mark.one_database
 async def test_a_draining_service_lets_its_long_polls_go(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, waited: Callable[[int], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "POLL_S", 60.0)
     waiting = asyncio.create_task(world.lease("claim", wait_seconds=60))
-    await elapse(0.05, "it has asked, and waits")
+    await waited(1)
     world.runtime.draining.set()
     world.runtime.bell.ring(())
     async with asyncio.timeout(20):

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import peers
 from headrace.pipeline.session.opening.quick_path import FOLDER
 
-pyspark = pytest.importorskip("pyspark")
+pyspark = peers.package("pyspark")
 SITE = Path(pyspark.__file__).parent.parent
 LIBRARY = SITE / "pyspark" / "python" / "lib"
 
@@ -29,7 +30,7 @@ def told(code: str, *path: Path | str) -> str:
 def archives() -> list[Path]:
     found = sorted(LIBRARY.glob("*.zip"))
     if not found:
-        pytest.skip("this PySpark has no archive of itself")
+        peers.missing_peer("the archive that PySpark has of itself", "run make env")
     return found
 
 

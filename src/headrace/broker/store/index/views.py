@@ -53,12 +53,12 @@ class View:
         """How many live messages of the segment match."""
         n = len(segment)
         version, known, total = self._totals.get(segment.serial, (-1, 0, 0))
-        if version != segment.version:
-            total = self._live_in(segment)
-        elif known < n:
+        if version == segment.version and known == n:
+            return total
+        if version == segment.version and segment.load is None:
             total += self._matched(segment, known, n)
         else:
-            return total
+            total = self._live_in(segment)
         self._totals[segment.serial] = (segment.version, n, total)
         return total
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 from typing import Any
 
@@ -18,6 +17,8 @@ def give_back() -> bool:
 
 @cache
 def _trim() -> Any:
+    import ctypes  # most never have so much to give back
+
     try:
         return ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):

@@ -6,6 +6,6 @@ answer on threads, and ``in_hand`` knows who has a message. ``failing`` says wha
 fails.
 
 ``feed_settings`` says how messages that wait are looked after. ``renewing`` renews them or lets go of them,
-by the arithmetic of ``prefetch`` and the time that ``ack_wait`` asks for. ``redelivered`` finds what a
-restarted server delivers twice; ``missing_consumer`` asks whether the consumer is still there.
+by the arithmetic of ``prefetch`` and the time that ``ack_wait_changes`` asks for. ``redelivered`` finds
+what a restarted server delivers twice; ``missing_consumer`` asks whether the consumer is still there.
 """

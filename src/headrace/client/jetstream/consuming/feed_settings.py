@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .ack_wait import Ask
+from .ack_wait_changes import Ask
 from .missing_consumer import MissingConsumer
 
 Failed = Callable[[Exception], object]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....api.acks import IN_PROGRESS, parse_ack_subject
 from ....wire.frames import Frame
-from .ack_wait import Ask, Following
+from .ack_wait_changes import Ask, Following
 from .prefetch import Ages, Pace
 
 if TYPE_CHECKING:

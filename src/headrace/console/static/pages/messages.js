@@ -173,20 +173,21 @@ function Follow({ path, filter, markers, onOpen }) {
   const [view, measure] = useWindow(room, state.version);
   useEffect(() => {
     const source = new EventSource(asked(`${path}/follow?subject=${enc(filter)}${markers ? "&markers=1" : ""}`));
-    let due = 0;
+    let due = 0, why = "";
     const draw = () => {
       due = 0;
       setState((old) => ({ ...old, version: old.version + 1 }));
       requestAnimationFrame(() => { if (room.current) room.current.scrollTop = 0; });
     };
-    source.addEventListener("begin", () => setState((old) => ({ ...old, open: true, error: null })));
+    source.addEventListener("begin", () => { why = ""; setState((old) => ({ ...old, open: true, error: null })); });
+    source.addEventListener("end", (event) => { why = JSON.parse(event.data).error; });
     source.addEventListener("message", (event) => {
       rows.current.unshift(JSON.parse(event.data));
       if (rows.current.length > 1000) rows.current.length = 1000;
       if (!due) due = requestAnimationFrame(draw);
     });
     source.addEventListener("skipped", (event) => setState((old) => ({ ...old, skipped: old.skipped + JSON.parse(event.data).count })));
-    source.onerror = () => setState((old) => ({ ...old, open: false, error: new Error("the console does not answer; trying again") }));
+    source.onerror = () => setState((old) => ({ ...old, open: false, error: new Error(`${why || "the console does not answer"}; trying again`) }));
     return () => { source.close(); cancelAnimationFrame(due); };
   }, []);
   const all = rows.current;

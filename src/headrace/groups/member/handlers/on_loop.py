@@ -70,7 +70,7 @@ class InTurn:
         self._intake = intake
         self._generation = generation
         self._waiting = deque(first)
-        self._handling = Handling(shared, generation, intake, self._call)
+        self._handling = Handling(shared, generation, intake, shared.call)
         self._current: GroupMessage | None = None
         self._stopping = False
         self._was_long = False  # the last handler
@@ -100,10 +100,6 @@ class InTurn:
                 finally:
                     limit.give()
                 await self._pause()
-
-    async def _call(self, message: GroupMessage) -> None:
-        """Once more."""
-        await self._shared.handler(message)  # type: ignore[misc]
 
     async def _pause(self) -> None:
         """Let others go on. To wait for the next message does so, too; the server may wait for answers."""
@@ -187,7 +183,7 @@ class ConcurrentHandlers:
         self._intake = intake
         self._generation = generation
         self._lanes: Lanes[GroupMessage] = Lanes()
-        self._handling = Handling(shared, generation, intake, self._call)
+        self._handling = Handling(shared, generation, intake, shared.call)
         self._running: dict[GroupMessage, None] = {}
         self._left: list[GroupMessage] = []  # taken out of their lanes, and not begun
         self._tasks = LaneTasks(shared, intake, self._lanes, self._add, self._lane, self.stop)
@@ -236,10 +232,6 @@ class ConcurrentHandlers:
                     await asyncio.sleep(0)
                 turn, now = 0, loop.time()
                 ends = now + TURN_S
-
-    async def _call(self, message: GroupMessage) -> None:
-        """Once more."""
-        await self._shared.handler(message)  # type: ignore[misc]
 
     async def _handle(self, key: Hashable, message: GroupMessage) -> None:
         self._running[message] = None

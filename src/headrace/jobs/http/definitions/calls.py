@@ -12,7 +12,7 @@ from ... import limits
 from ...models import rfc3339
 from ...runtime.runtime import Runtime
 from ...service.definitions import consumers
-from ...service.push import calls
+from ...service.push import call_statistics
 from ...store import Tx
 from ..request.endpoint import Endpoint, Parameter, reply
 from ..request.incoming import number_between, require_admin
@@ -38,9 +38,9 @@ async def list_calls(runtime: Runtime, request: Request) -> Response:
     path, most = request.path_params, limits.CALLS_KEPT_S
     seconds = number_between(request.query_params.get("seconds"), most, 1, most, "seconds")
 
-    def read(tx: Tx) -> list[calls.Slot]:
+    def read(tx: Tx) -> list[call_statistics.Slot]:
         consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
-        return calls.slots_of(tx, consumer.seq, seconds)
+        return call_statistics.slots_of(tx, consumer.seq, seconds)
 
     shown = [
         CallSlot(rfc3339(slot.at_us), slot.calls, slot.failed, slot.p50_s, slot.p95_s)

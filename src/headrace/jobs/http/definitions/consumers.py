@@ -16,7 +16,7 @@ from ...models import Consumer, ConsumerSettings, rfc3339, state_name
 from ...policy import with_kind
 from ...runtime.runtime import Runtime
 from ...service.definitions import consumers
-from ...service.finding import finding, reads
+from ...service.finding import finding, page_reads
 from ...signature import new_secret
 from ...states import Hold, State
 from ...store import Row, Tx
@@ -69,7 +69,7 @@ async def get_consumer(runtime: Runtime, request: Request) -> Response:
 
 def _read(tx: Tx, channel_id: str, consumer_id: str) -> tuple[Consumer, dict[State, int]]:
     consumer = consumers.find_consumer(tx, channel_id, consumer_id)
-    counts = {row["seq"]: counts for row, counts in reads.consumer_counts(tx)}
+    counts = {row["seq"]: counts for row, counts in page_reads.consumer_counts(tx)}
     return consumer, counts.get(consumer.seq, {})
 
 
@@ -207,7 +207,7 @@ async def get_job(runtime: Runtime, request: Request) -> Response:
             consumer = consumers.authorised_consumer(
                 tx, path["channelId"], path["consumerId"], *consumer_tokens(request)
             )
-        row, attempts = reads.get_job(tx, seq)
+        row, attempts = page_reads.get_job(tx, seq)
         if row["consumer_seq"] != consumer.seq:
             raise not_found("job", "jobId")
         return row, list(attempts), finding.blockers_of(tx, [row]).get(seq)

@@ -16,7 +16,7 @@ from ...models import Consumer, ConsumerSettings, http_date, rfc3339
 from ...push.guard import Guard, RefusedAddressError
 from ...runtime.runtime import Runtime
 from ...service.definitions import channels, consumers, definitions, producers
-from ...service.finding.reads import Page, page
+from ...service.finding.page_reads import Page, page
 from ...service.removal import removing
 from ...signature import new_secret
 from ...store import Tx

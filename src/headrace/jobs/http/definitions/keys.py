@@ -12,7 +12,7 @@ from ...errors import bad_request
 from ...models import rfc3339
 from ...runtime.runtime import Runtime
 from ...service.definitions import keys
-from ...service.finding import reads
+from ...service.finding import page_reads
 from ...store import Row
 from ..request.access import recorded
 from ..request.endpoint import Endpoint, Parameter, reply
@@ -53,7 +53,7 @@ async def list_keys(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     asked = paging(runtime, request, "keys")
     found = await runtime.database.read(
-        lambda tx: reads.page(tx, runtime.cursors, "keys", "keys", asked, limits.PAGE_SIZE)
+        lambda tx: page_reads.page(tx, runtime.cursors, "keys", "keys", asked, limits.PAGE_SIZE)
     )
     shown = [shapes.KeyShape(**_shown(row)) for row in found.rows]
     return reply(shapes.Keys(shown, list_links(request.url.path, found)))
@@ -99,7 +99,9 @@ async def list_audit(runtime: Runtime, request: Request) -> Response:
     scope = f"{query} {values}"
     asked = paging(runtime, request, scope)
     found = await runtime.database.read(
-        lambda tx: reads.page(tx, runtime.cursors, scope, query, asked, limits.PAGE_SIZE, **values)
+        lambda tx: page_reads.page(
+            tx, runtime.cursors, scope, query, asked, limits.PAGE_SIZE, **values
+        )
     )
     shown = [
         shapes.AuditEntry(

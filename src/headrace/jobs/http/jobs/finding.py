@@ -16,7 +16,7 @@ from ...models import rfc3339
 from ...runtime import counting
 from ...runtime.runtime import Runtime
 from ...service.definitions import consumers
-from ...service.finding import finding, reads
+from ...service.finding import finding, page_reads
 from ...service.finding.finding import Cancelled, Filter
 from ...states import Hold, State
 from ...store import Row, Tx
@@ -41,7 +41,7 @@ __all__ = ["ENDPOINTS", "blocked_by"]
 
 _AGE_S_MAX: Final = 100 * 366 * 86_400
 _UNFINISHED: Final = (State.QUEUED, State.INFLIGHT)
-_BEGIN: Final = reads.Paging().at
+_BEGIN: Final = page_reads.Paging().at
 
 
 async def find_jobs(runtime: Runtime, request: Request) -> Response:
@@ -59,7 +59,7 @@ async def find_jobs(runtime: Runtime, request: Request) -> Response:
     payload = read_paths(texts, "payload")
     scope = f"jobs {channel_id} {sorted(given.items())} {sorted(texts) if texts else ''}".strip()
 
-    def read(tx: Tx) -> tuple[finding.Found, reads.Page]:
+    def read(tx: Tx) -> tuple[finding.Found, page_reads.Page]:
         channel = require_reader(runtime, request, tx)
         asked = paging(runtime, request, scope)
         wanted = Filter(
@@ -71,8 +71,8 @@ async def find_jobs(runtime: Runtime, request: Request) -> Response:
         )
         found = finding.find(tx, channel["seq"], wanted, asked, limits.PAGE_SIZE)
         if payload:
-            return found, reads.page_until(runtime.cursors, scope, found.rows, asked, found.at)
-        return found, reads.page_of(runtime.cursors, scope, found.rows)
+            return found, page_reads.page_until(runtime.cursors, scope, found.rows, asked, found.at)
+        return found, page_reads.page_of(runtime.cursors, scope, found.rows)
 
     found, page = await runtime.database.read(read)
     base = f"/v2/channel/{channel_id}/consumer"
@@ -177,7 +177,11 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
                 runtime.metrics, request.path_params["channelId"], cancelled.waiting
             )
     if total.count and not body.dry_run:
-        await _tell(runtime, request.path_params["channelId"], body.consumer, total)
+        detail = (
+            f"{total.waiting.total()} waiting and {total.running.total()} running jobs cancelled"
+        )
+        channel_id = request.path_params["channelId"]
+        await runtime.tell("jobs_cancelled", channel_id, body.consumer, detail)
     return reply(
         job_shapes.CancelledJobs(
             waiting=total.waiting.total(),
@@ -219,21 +223,6 @@ def _canceller(runtime: Runtime, request: Request, tx: Tx, consumer: str | None)
             )
         consumers.authorised_consumer(tx, channel_id, consumer, *consumer_tokens(request))
     return int(require_reader(runtime, request, tx)["seq"])
-
-
-async def _tell(runtime: Runtime, channel: str, consumer: str | None, total: _Total) -> None:
-    detail = f"{total.waiting.total()} waiting and {total.running.total()} running jobs cancelled"
-    await runtime.database.write(
-        lambda tx: tx.run(
-            "insert_event",
-            now=tx.now_us(),
-            kind="jobs_cancelled",
-            channel_id=channel,
-            consumer_id=consumer,
-            detail=detail,
-        )
-    )
-    runtime.metrics.add("jobs_events_total", kind="jobs_cancelled")
 
 
 _FILTERS: Final = (

@@ -14,7 +14,7 @@ from ...models import Consumer, payload_fields, rfc3339, state_name
 from ...runtime import counting
 from ...runtime.runtime import Runtime
 from ...service.definitions import consumers
-from ...service.finding import reads
+from ...service.finding import page_reads
 from ...service.leases import legacy
 from ...service.replaying import deadletters
 from ...states import Event, State
@@ -191,11 +191,11 @@ async def list_dead(runtime: Runtime, request: Request) -> Response:
     path = request.path_params
     scope = f"dead {path['channelId']} {path['consumerId']}"
 
-    def read(tx: Tx) -> tuple[Consumer, reads.Page]:
+    def read(tx: Tx) -> tuple[Consumer, page_reads.Page]:
         require_reader(runtime, request, tx)
         consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
         asked = paging(runtime, request, scope)
-        return consumer, reads.page(
+        return consumer, page_reads.page(
             tx, runtime.cursors, scope, "dead", asked, limits.PAGE_SIZE, consumer_seq=consumer.seq
         )
 

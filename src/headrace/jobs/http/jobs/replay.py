@@ -57,7 +57,8 @@ async def replay(runtime: Runtime, request: Request) -> Response:
             if after is None:
                 break
     if done and not body.dry_run:
-        await _tell(runtime, channel_id, body.consumer, f"{done} jobs are handed out again")
+        detail = f"{done} jobs are handed out again"
+        await runtime.tell("jobs_replayed", channel_id, body.consumer, detail)
     return reply(
         job_shapes.ReplayedJobs(
             delivered=states[State.DELIVERED],
@@ -138,20 +139,6 @@ def _slice(
     if body.messages:
         return replaying.replay_messages(tx, consumer, body.messages, wanted, done, now)
     return replaying.replay_some(tx, consumer, wanted, after, done, now)
-
-
-async def _tell(runtime: Runtime, channel: str, consumer: str | None, detail: str) -> None:
-    await runtime.database.write(
-        lambda tx: tx.run(
-            "insert_event",
-            now=tx.now_us(),
-            kind="jobs_replayed",
-            channel_id=channel,
-            consumer_id=consumer,
-            detail=detail,
-        )
-    )
-    runtime.metrics.add("jobs_events_total", kind="jobs_replayed")
 
 
 ENDPOINTS: Final = (

@@ -14,7 +14,7 @@ from ...channel_stream import ChannelStream, stream_of
 from ...errors import JobsError, not_found
 from ...models import NewMessage, payload_fields, rfc3339, state_name
 from ...runtime.runtime import Runtime
-from ...service.finding import reads
+from ...service.finding import page_reads
 from ...service.publishing import publishing
 from ...store import Row, Tx
 from ...streams.looking import stored_message
@@ -37,7 +37,7 @@ async def get_message(runtime: Runtime, request: Request) -> Response:
         channel = require_reader(runtime, request, tx)
         stream = stream_of(channel["stream"])
         try:
-            return reads.get_message(tx, channel["seq"], message_id)
+            return page_reads.get_message(tx, channel["seq"], message_id)
         except JobsError as error:
             if stream is None or error.status != 404:
                 raise
@@ -109,13 +109,13 @@ async def list_messages(runtime: Runtime, request: Request) -> Response:
     wanted = [value for value in request.query_params.getlist("status") if value.isdigit()]
     scope = f"messages {channel_id}"
 
-    def read(tx: Tx) -> reads.Page:
+    def read(tx: Tx) -> page_reads.Page:
         channel = require_reader(runtime, request, tx)
         asked = paging(runtime, request, scope)
         if wanted and "102" not in wanted:
             # The insert includes the fan-out: no message is only accepted and never fanned out.
-            return reads.Page([])
-        return reads.page(
+            return page_reads.Page([])
+        return page_reads.page(
             tx,
             runtime.cursors,
             scope,
@@ -141,7 +141,7 @@ async def messages_status(runtime: Runtime, request: Request) -> Response:
     def read(tx: Tx) -> tuple[dict[int, int], int | None]:
         channel = require_reader(runtime, request, tx)
         row = tx.one("next_scheduled_of_channel_us", channel_seq=channel["seq"])
-        return reads.message_counts(tx, channel["seq"]), None if row is None else row["at_us"]
+        return page_reads.message_counts(tx, channel["seq"]), None if row is None else row["at_us"]
 
     counts, upcoming = await runtime.database.read(read)
     base = f"/channel/{channel_id}"
@@ -170,10 +170,10 @@ async def list_scheduled(runtime: Runtime, request: Request) -> Response:
     wanted = number_between(status, 0, 101, 102, "status")
     scope = f"scheduled {channel_id} {wanted}"
 
-    def read(tx: Tx) -> reads.Page:
+    def read(tx: Tx) -> page_reads.Page:
         channel = require_reader(runtime, request, tx)
         asked = paging(runtime, request, scope)
-        return reads.page(
+        return page_reads.page(
             tx,
             runtime.cursors,
             scope,
@@ -199,7 +199,7 @@ async def get_scheduled(runtime: Runtime, request: Request) -> Response:
 
     def read(tx: Tx) -> Row:
         channel = require_reader(runtime, request, tx)
-        row, _ = reads.get_message(tx, channel["seq"], message_id)
+        row, _ = page_reads.get_message(tx, channel["seq"], message_id)
         return row
 
     row = await runtime.database.read(read)

@@ -15,10 +15,10 @@ from ...channel_stream import ChannelStream, stream_of
 from ...errors import JobsError, bad_request
 from ...models import NewMessage, Published, rfc3339
 from ...runtime.runtime import Runtime
-from ...service import cursors
-from ...service.cursors import Follower
+from ...service import stream_positions
 from ...service.definitions import channels, consumers
 from ...service.push import lanes
+from ...service.stream_positions import Follower
 from ...service.streamed import stream_channels
 from ...states import State
 from ...store import Row, Tx
@@ -106,7 +106,7 @@ async def get_standing(runtime: Runtime, request: Request) -> Response:
 
     def read(tx: Tx) -> tuple[Follower, bool]:
         consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
-        return cursors.follower_of(tx, consumer), lanes.anyone_pushes(tx)
+        return stream_positions.follower_of(tx, consumer), lanes.anyone_pushes(tx)
 
     follower, is_pushed = await runtime.database.read(read)
     return await _told(runtime, path["channelId"], follower, is_pushed)
@@ -160,7 +160,7 @@ async def get_channel_standing(runtime: Runtime, request: Request) -> Response:
 
     def read(tx: Tx) -> tuple[ChannelStream | None, list[Follower], int, bool]:
         channel = channels.find_channel(tx, channel_id)
-        found = cursors.followers(tx, channel.seq, limits.STREAM_STANDINGS)
+        found = stream_positions.followers(tx, channel.seq, limits.STREAM_STANDINGS)
         n = len(tx.all("list_consumers_of_channel", channel_seq=channel.seq))
         return channel.stream, found, n, lanes.anyone_pushes(tx)
 
@@ -199,7 +199,7 @@ async def replay(runtime: Runtime, request: Request) -> Response:
     path = request.path_params
     if body.sequence is not None and body.since is not None:
         raise bad_request("two_places", "a sequence, or a time, but not both", "since")
-    wanted = cursors.Replay(
+    wanted = stream_positions.Replay(
         sequence=body.sequence,
         since_us=None if body.since is None else moment_us(body.since, "since"),
     )
@@ -208,7 +208,7 @@ async def replay(runtime: Runtime, request: Request) -> Response:
     def write(tx: Tx) -> tuple[Follower, bool]:
         stream_channels.ask_replay(tx, channel_id, consumer_id, wanted, tx.now_us())
         consumer = consumers.find_consumer(tx, channel_id, consumer_id)
-        return cursors.follower_of(tx, consumer), lanes.anyone_pushes(tx)
+        return stream_positions.follower_of(tx, consumer), lanes.anyone_pushes(tx)
 
     detail = f"sequence: {body.sequence}" if body.since is None else f"since: {body.since}"
     follower, is_pushed = await runtime.database.write(recorded(request, write, detail))

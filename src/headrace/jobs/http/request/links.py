@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlencode
 
-from ...service.finding.reads import Page
+from ...service.finding.page_reads import Page
 
 __all__ = ["list_links"]
 

@@ -14,7 +14,7 @@ from ...channel_stream import ChannelStream, refused, stream_of
 from ...errors import JobsError, bad_request, forbidden, not_found
 from ...models import Consumer, ConsumerSettings, Kind
 from ...store import Row, Tx
-from .. import cursors
+from .. import stream_positions
 from ..filtering import note_filters
 from ..notices import tell_of_consumer
 from .channels import find_channel
@@ -125,7 +125,7 @@ def put_consumer(
                 note_filters(tx, channel.seq)
             if channel.stream is not None:
                 name, at = channel.stream.name, change.stream_at
-                cursors.begin(tx, channel_id, consumer_id, made["seq"], name, at, now)
+                stream_positions.begin(tx, channel_id, consumer_id, made["seq"], name, at, now)
             tx.ring([made["seq"], DEFINITIONS])
             return find_consumer(tx, channel_id, consumer_id), True
     changed = change_consumer(tx, channel_id, consumer_id, lambda _: change, precondition, now)

@@ -21,7 +21,7 @@ from ...matching.payloads import Patterns
 from ...states import Event, Hold, State
 from ...store import Row, Tx
 from ..moves import Move, apply_moves, load
-from .reads import Paging
+from .page_reads import Paging
 from .searching import fitting
 
 __all__ = [

@@ -14,7 +14,7 @@ from ... import limits
 from ...models import rfc3339
 from ...states import State
 from ...store import Row, Tx
-from ..push import calls
+from ..push import call_statistics
 from ..removed_jobs import note_removed
 
 __all__ = ["Keep", "Removed", "Window", "folder_of", "glance", "look", "prune_notes", "remove"]
@@ -148,7 +148,7 @@ def prune_notes(tx: Tx, keep: Keep, now: int) -> Removed:
         if age_s is not None:
             before = now - round(age_s * 1e6)
             removed.add(table, tx.run(query, before=before, n=limits.SWEEP_ROWS))
-    removed.add("push_calls", calls.prune(tx, now))
+    removed.add("push_calls", call_statistics.prune(tx, now))
     tx.run("delete_hidden_producers")
     if keep.events_s is not None:
         before = now - round(keep.events_s * 1e6)

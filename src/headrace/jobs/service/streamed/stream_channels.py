@@ -10,10 +10,10 @@ from ...channel_stream import ChannelStream, refused
 from ...errors import JobsError, bad_request
 from ...models import NewMessage
 from ...store import Tx
-from ..cursors import Cursor, Replay, cursor_of
 from ..definitions.channels import find_channel
 from ..definitions.consumers import DEFINITIONS, find_consumer
 from ..definitions.definitions import next_version
+from ..stream_positions import Cursor, Replay, cursor_of
 
 __all__ = ["ask_replay", "refuse_message", "set_stream"]
 

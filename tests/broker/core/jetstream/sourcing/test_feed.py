@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.errors import StoreFullError
-from jetstream_world import Client, HeldStorage, World
+from jetstream_world import Client, HeldStorage, World, copy_info
 
 THROUGH = {"name": "S", "consumer": {"name": "C", "deliver_subject": "d"}}
 
@@ -42,13 +42,6 @@ def payloads(client: Client, name: str = "T") -> list[int]:
     client.world.settle()
     store = client.world.hub.engine.registry.streams[name].store  # type: ignore[union-attr]
     return [int(m.payload) for m in store.read(0, None, 1 << 20, 1 << 30, store.last_seq)]
-
-
-def copy_info(client: Client) -> dict[str, Any]:
-    client.world.settle()
-    info = client.api("STREAM.INFO.T")
-    found: dict[str, Any] = info["mirror"] if "mirror" in info else info["sources"][0]
-    return found
 
 
 def ready(*, limit: int = 0, **stream: Any) -> tuple[World, Client]:

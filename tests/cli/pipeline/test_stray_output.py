@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.pipeline.apart import apart
+from headrace.cli.pipeline.stray_output import apart
 
 Run = Callable[..., Any]
 
 PROGRAM = """
 import os, subprocess, sys
 from pathlib import Path
-from headrace.cli.pipeline.apart import apart
+from headrace.cli.pipeline.stray_output import apart
 
 print("before")
 with apart(Path(sys.argv[1]), errors=sys.argv[2] == "both") as shown:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.shared.where import where
+from headrace.cli.shared.connection_options import where
 from headrace.errors import ConfigurationError
 
 

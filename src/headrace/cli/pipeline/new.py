@@ -1,4 +1,4 @@
-"""``headrace pipeline graph | new``: a picture of a pipeline's file, and a first one."""
+"""``headrace pipeline new``: a first pipeline, made of what its stream has."""
 
 from __future__ import annotations
 
@@ -13,49 +13,14 @@ import click
 from ...pipeline.drafting import draft as drafts
 from ...pipeline.drafting.draft import Draft
 from ...pipeline.drafting.look import fields_in
-from ...pipeline.drawing.mermaid import mermaid_of
-from ...pipeline.drawing.parts import graph_of
-from ...pipeline.drawing.svg import svg_of
-from ...pipeline.drawing.tree import tree_of
-from ..shared.errors import FAILED, USAGE, Failure
-from ..shared.output import Output, printable
+from ..shared.errors import USAGE, Failure
+from ..shared.output import Output
 from ..shared.typed import read_line
 from ..shared.verbs import offline
-from .file import FILE, PROFILE, opened
+from .file import FILE
 
 _SERVER: Final = "nats://127.0.0.1:4222"
 _NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
-
-
-@offline(
-    FILE,
-    PROFILE,
-    click.option(
-        "--as",
-        "form",
-        type=click.Choice(("tree", "mermaid", "svg")),
-        default="tree",
-        show_default=True,
-        help="the picture",
-    ),
-)
-def graph(output: Output, file: Path, profile: str, form: str) -> int:
-    """Show how rows go from the sources of a pipeline's FILE to its sinks. No server is asked.
-
-    Mermaid is drawn by GitHub and many wikis; SVG goes to a file: --as svg > orders.svg.
-    """
-    declared = opened(output, file, profile)
-    if declared is None:
-        return FAILED
-    found = graph_of(declared)
-    if form == "svg":
-        text = svg_of(found)
-    elif form == "mermaid":
-        text = mermaid_of(found)
-    else:
-        text = "\n".join(map(printable, tree_of(found)))
-    output.show(found.document(), text.rstrip("\n"))
-    return 0
 
 
 @offline(

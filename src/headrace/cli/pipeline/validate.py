@@ -1,4 +1,4 @@
-"""``headrace pipeline validate | reset``: what needs no Spark, or only its analysis."""
+"""``headrace pipeline validate``: mistakes, found without Spark, or by its analysis alone."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ from pathlib import Path
 
 import click
 
-from ...pipeline import resets
-from ...pipeline.checking import standing
-from ...pipeline.checking.edges import why_not_replayed
 from ...pipeline.checking.gaps import gaps
 from ...pipeline.checking.options import check_columns, check_options
+from ...pipeline.checking.refusals import refusals
+from ...pipeline.checking.replay_edges import why_not_replayed
 from ...pipeline.checking.servers import check
 from ...pipeline.checkpoints.checkpoint import checkpoint_of
 from ...pipeline.checkpoints.fingerprints import mixture, noted, of_frame, plan_of, tell_changes
 from ...pipeline.model import Declared
 from ...pipeline.problems import PipelineError
-from ..shared.asking import may_go_on
 from ..shared.output import Output
 from ..shared.verbs import offline
-from .apart import apart
 from .file import CACHE, FILE, PROFILE, opened, status_of_problems, tell_problems
+from .stray_output import apart
 
 
 @offline(
@@ -40,7 +38,7 @@ def validate(output: Output, file: Path, profile: str, plan: bool, no_server: bo
         return 1
     problems, found = (check_options(declared), []) if no_server else check(declared)
     if not problems:
-        problems = standing.refusals(declared, again=no_server)
+        problems = refusals(declared, again=no_server)
         mixed, changed = tell_changes(declared)
         problems, found = problems + mixed, found + changed
         if not problems and not no_server:
@@ -104,37 +102,3 @@ def _plan(declared: Declared) -> tuple[dict[str, str], list[str]]:
         return found, said
     finally:
         spark.stop()
-
-
-@offline(
-    FILE,
-    PROFILE,
-    click.option(
-        "--to", required=True, metavar="WHERE", help="earliest, latest, a sequence or a time"
-    ),
-    click.option(
-        "--query", "queries", multiple=True, metavar="NAME", help="only this one; may be repeated"
-    ),
-    destroys=True,
-)
-def reset(output: Output, file: Path, profile: str, to: str, queries: tuple[str, ...]) -> int:
-    """Let queries begin again at another place of their streams.
-
-    They get new checkpoints; those that are there stay, and so do the results. What the queries write
-    afterwards is set apart: files go to a folder of their own.
-    """
-    declared = opened(output, file, profile)
-    if declared is None:
-        return 1
-    sinks = resets.chosen(declared, queries)
-    where = resets.parse_position(to)
-    names = ", ".join(sink.name for sink in sinks)
-    if not may_go_on(output, f"begin {names} again at {where}"):
-        return 0
-    for sink, generation, consequence in resets.reset(declared, sinks, where):
-        starts = {source: str(start) for source, start in generation.starts.items()}
-        begins = ", ".join(f"{source} at {start}" for source, start in starts.items())
-        document = {"query": sink.name, "generation": generation.number, "starts": starts}
-        text = f"{sink.name}: generation {generation.number} begins {begins}; {consequence}"
-        output.line(document, text)
-    return 0

@@ -59,7 +59,8 @@ class Steady:
                 connection.execute(queries["put_meta"], value)
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:  # of a full disk SQLite has ended it itself
+                connection.execute("ROLLBACK")
             raise
         self._ahead_us = ahead_us
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,8 @@ from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
-from headrace.jobs.store.steady import Steady
+from headrace.jobs.store.moved_clock import Steady
+from headrace.jobs.store.sqlite import migrate
 from jobs_contract import ContractTransport
 from jobs_world import World, held
 
@@ -174,3 +176,16 @@ async def test_two_processes_move_a_lease_once(
 def test_another_run_of_the_machine_moves_nothing() -> None:
     first, second = ManualClock(), ManualClock()
     assert Steady(first)._run != Steady(second)._run
+
+
+def test_a_full_disk_that_ended_a_transaction_is_told_as_one() -> None:
+    """And not that there is no transaction any more that could be rolled back."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection)
+    connection.execute(
+        "CREATE TRIGGER full BEFORE INSERT ON meta BEGIN SELECT RAISE(ROLLBACK, 'the disk is full'); END"
+    )
+    with pytest.raises(sqlite3.Error, match="the disk is full"):
+        Steady(ManualClock()).follow(connection)
+    assert not connection.in_transaction
+    connection.close()

@@ -7,8 +7,8 @@ import pytest
 from headrace.api.messages import GetMessageRequest
 from headrace.errors import StreamNotFoundError
 from headrace.spark.links.link import Link
-from headrace.spark.sink import last_values
-from headrace.spark.sink.last_values import NOTHING, LastValues
+from headrace.spark.sink import stored_values
+from headrace.spark.sink.stored_values import NOTHING, LastValues
 
 from ..conftest import Feed
 
@@ -61,7 +61,7 @@ def test_a_server_that_does_not_answer_for_many_is_asked_for_each(
     values = LastValues(kept.name, 5.0, direct=True)
     exact = values.read(kept.link, subjects, exact=True)
     # More filters than a server takes are refused, as an older server refuses all.
-    monkeypatch.setattr(last_values, "DirectGetRequest", lambda **_: GetMessageRequest())
+    monkeypatch.setattr(stored_values, "DirectGetRequest", lambda **_: GetMessageRequest())
     found = values.read(kept.link, subjects, exact=False)
     assert exact is not None and found is not None
     assert [each.sequence for each in found] == [each.sequence for each in exact]
