@@ -20,6 +20,7 @@ import java_start
 import peers
 import portions
 import suite_order
+from shared_collection import SharedCollection
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
@@ -34,7 +35,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.register_profile(
     "ci",
-    max_examples=100,  # the same ones at every run; half in `make test`; `make soak` goes far beyond
+    max_examples=100,  # the same ones at every run; 30 in `make test`; `make soak` goes far beyond
     deadline=None,
     derandomize=True,
     print_blob=True,
@@ -56,20 +57,48 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[portions.EVERY] = "1"
     elif profile == "ci":
         hypothesis.settings.register_profile(
-            "ci", hypothesis.settings.get_profile("ci"), max_examples=50
+            "ci", hypothesis.settings.get_profile("ci"), max_examples=30
         )
     hypothesis.settings.load_profile(profile)
     # A developer's own NATS settings must not decide what a test sees.
     for name in [name for name in os.environ if name.startswith("NATS_")]:
         del os.environ[name]
     os.environ |= java_start.environment(os.environ, interpreted=not is_all)
+    peers.FORKS.are_wanted = not is_all
+    if hasattr(config, "workerinput"):
+        _say_less(config)
     os.environ["HEADRACE_NO_CACHE"] = "1"  # a developer's own cache is not filled by tests
+    if shared := SharedCollection.of_process(config, suite_order.in_order):
+        config.pluginmanager.register(shared, "shared-collection")
+
+
+def _say_less(config: pytest.Config) -> None:
+    """A process that shares the tests tells what came of each, not that it begins one or has ended it."""
+    plugins = config.pluginmanager.get_plugins()
+    (worker,) = [each for each in plugins if type(each).__name__ == "WorkerInteractor"]
+    tell: Callable[..., None] = worker.sendevent
+
+    def tell_less(name: str, **what: Any) -> None:
+        if name not in ("logstart", "logfinish"):
+            tell(name, **what)
+
+    worker.sendevent = tell_less
+
+
+def pytest_unconfigure() -> None:
+    peers.FORKS.close()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, Any, Any]:
-    """What a test has written may have half characters in it; reports of them are handed over as UTF-8."""
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """What a test has written may have half characters in it; reports of them are handed over as UTF-8.
+
+    Half of what tests cost that take next to nothing is handing over their reports; of one that passed,
+    nobody asks for the keywords.
+    """
     report = yield
+    if report.passed and hasattr(item.config, "workerinput"):
+        report.keywords = {}
     report.sections = [
         (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
     ]
@@ -111,30 +140,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Sharing(config, log)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Each process that shares the tests looks for them from another place on: pytest compiles a file of
-    tests when it is first seen, which takes most of the looking, and they would all compile all of them."""
-    report = yield
-    worker = getattr(collector.config, "workerinput", None)
-    if worker is not None and isinstance(collector, pytest.Directory) and report.passed:
-        number = int(worker["workerid"].removeprefix("gw"))
-        report.result = suite_order.from_another(report.result, number, worker["workercount"])
-    return report
-
-
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None]:
     """Processes that share the tests begin the longest files first; a process alone keeps pytest's order."""
-    is_shared = hasattr(config, "workerinput")
-    if is_shared:
-        items.sort(key=lambda item: item.path)  # as if all had been found in one order
     yield
-    if is_shared:
+    if hasattr(config, "workerinput"):
         items[:] = suite_order.in_order(items)
 
 

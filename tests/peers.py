@@ -24,11 +24,13 @@ from typing import Any, NoReturn
 import pytest
 
 from ports import Ports
+from server_forks import Forks
 
 INSTALL_NATS_SERVER = "run make env"
 STARTUP_SECONDS = 60.0  # it says when it is ready; a busy machine takes long
 STOP_SECONDS = 10.0
 PORTS = Ports()
+FORKS = Forks()
 EITHER = ("nats-server", "headrace")
 EVERY_SERVER = bool(os.environ.get("HEADRACE_EVERY_SERVER"))
 PLAYED_ON = [
@@ -153,6 +155,8 @@ def _wait_until_it_answers(server: ServerProcess) -> None:
 
 
 def _spawn(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    if FORKS.are_wanted and not env and (fork := FORKS.fork(command, log)) is not None:
+        return fork
     with log.open("ab") as sink:
         return subprocess.Popen(
             command,

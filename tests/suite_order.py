@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -20,7 +20,6 @@ __all__ = [
     "SECONDS",
     "SPARK",
     "Taken",
-    "from_another",
     "in_order",
     "known",
     "longest_first",
@@ -33,9 +32,6 @@ SECONDS: Final = ROOT / "tests" / "seconds.txt"
 SPARK: Final = "tests/spark with a session"
 UNKNOWN_S: Final = 20.0
 """What a file is taken for that is not listed: better a short one begun early than a long one begun late."""
-
-
-T = TypeVar("T")
 
 
 class Taken(NamedTuple):
@@ -89,9 +85,3 @@ def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
     return [
         item for _, item in sorted(zip(files, items, strict=True), key=lambda pair: place[pair[0]])
     ]
-
-
-def from_another(entries: list[T], number: int, of: int) -> list[T]:
-    """The entries as the process ``number`` of so many goes through them: round, from a place of its own."""
-    begin = len(entries) * number // of
-    return entries[begin:] + entries[:begin]

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from portions import portion
+
 FUZZ = Path(__file__).resolve().parents[2] / "fuzz"
-SECONDS = 2.0
+SECONDS = float(portion(2, 1))
 SEED = 7
 
 sys.path.insert(0, str(FUZZ))

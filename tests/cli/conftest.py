@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ import peers
 from headrace import sync
 from headrace.cli import main
 from portions import one_way
+from waiting import until_here
 
 
 class Done(NamedTuple):
@@ -40,6 +43,8 @@ class Done(NamedTuple):
 Run = Callable[..., Done]
 
 
+KEPT = ".kept"
+REMOVAL_S = 60.0  # nothing is measured: a disk that others use, too, takes long
 SERVERS = ("headrace", pytest.param("nats-server", marks=pytest.mark.peer))
 
 
@@ -59,8 +64,18 @@ def either_server(
     directory, monitoring = tmp_path_factory.mktemp("cli"), peers.free_port()
     server = peers.start_either(request.param, directory, flags=["-m", str(monitoring)])
     server.monitoring_port = monitoring
+    if (
+        server.name == "nats-server"
+    ):  # it may remove the empty folder of all, and fail to make one meanwhile
+        streams_of(server).mkdir(parents=True, exist_ok=True)
+        (streams_of(server) / KEPT).touch()
     yield server
     server.stop()
+
+
+def streams_of(server: peers.ServerProcess) -> Path:
+    """Where nats-server keeps streams."""
+    return server.store_dir / "jetstream" / "$G" / "streams"
 
 
 @pytest.fixture
@@ -71,6 +86,9 @@ def js(either_server: peers.ServerProcess) -> Iterator[sync.JetStream]:
         yield js
         for name in list(js.stream_names()):
             js.delete_stream(name)
+        if either_server.name == "nats-server":  # files go later, and a new stream would find them
+            files = partial(os.listdir, streams_of(either_server))
+            until_here(lambda: files() == [KEPT], "the files of streams stay", within=REMOVAL_S)
 
 
 @pytest.fixture(autouse=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import json
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -38,12 +40,18 @@ PATH_OF_TESTS = str(Path(__file__).parent.parent)
 
 
 @functools.cache
+def modules() -> Mapping[str, Sequence[str]]:
+    """The distributions that have a module."""
+    return importlib.metadata.packages_distributions()
+
+
+@functools.cache
 def played(extras: str) -> dict[str, tuple[int, str]]:
     """What every line does with these extras, in one process: status and standard error."""
     with tempfile.TemporaryDirectory() as place:
         done = subprocess.run(
             [sys.executable, "-m", "cli.without_extras", extras],
-            input=json.dumps(LINES),
+            input=json.dumps({"lines": LINES, "modules": modules()}),
             capture_output=True,
             text=True,
             cwd=place,

@@ -1,7 +1,8 @@
 """Runs commands as an installation with certain extras would: other packages are not to be found.
 
-``python -m cli.without_extras EXTRAS`` reads a JSON list of command lines from standard input and writes
-what each did, as JSON: the status and what it wrote.
+``python -m cli.without_extras EXTRAS`` reads a JSON object from standard input: the command lines, and which
+distributions have which module, which takes long to find out. It writes what each line did, as a JSON list:
+the status and what it wrote.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.machinery import PathFinder
 from typing import Any
 
@@ -54,10 +55,10 @@ def canonical(name: str) -> str:
 class _Filtered(importlib.abc.MetaPathFinder):
     """Finds what Python finds, but for the distributions that are not to be there."""
 
-    def __init__(self, there: set[str]) -> None:
+    def __init__(self, there: set[str], modules: Mapping[str, Sequence[str]]) -> None:
         self._hidden = {
             module
-            for module, names in importlib.metadata.packages_distributions().items()
+            for module, names in modules.items()
             if not there & {canonical(name) for name in names}
         }
 
@@ -86,6 +87,7 @@ def run(arguments: list[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    filtered = _Filtered(packages_of(sys.argv[1].split(",")))
+    asked = json.load(sys.stdin)
+    filtered = _Filtered(packages_of(sys.argv[1].split(",")), asked["modules"])
     sys.meta_path[:] = [filtered if each is PathFinder else each for each in sys.meta_path]
-    print(json.dumps([run(arguments) for arguments in json.load(sys.stdin)]))
+    print(json.dumps([run(arguments) for arguments in asked["lines"]]))

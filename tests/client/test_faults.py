@@ -15,12 +15,14 @@ from headrace.client import Connection, PublishFailure, Stream, connect
 from headrace.client.events import Reconnected
 from headrace.embedded import Broker
 from headrace.errors import ConnectionClosedError, HeadraceError
+from portions import portion
 from waiting import until
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
-DISCONNECTS = 60
-CANCELLATIONS = int(os.environ.get("HEADRACE_CANCELLATIONS", "1500"))  # `make faults`: 10,000
+DISCONNECTS = portion(60, 25)
+CANCELLATIONS = int(os.environ.get("HEADRACE_CANCELLATIONS", str(portion(1500, 600))))
+"""``make faults`` cancels 10,000."""
 
 
 async def restored(connection: Connection, count: int) -> None:

@@ -17,7 +17,7 @@ from headrace.client import Connection, connect
 from nats_cluster import Cluster
 from waiting import until
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]  # the servers start within it
 
 Factory = Callable[..., peers.ServerProcess]
 
@@ -106,9 +106,12 @@ async def test_nothing_is_lost_and_nothing_comes_twice(
         await interrupt(first)  # in the middle of it
         await producer.more(50)
         await stream.delete_message(await last_of(here) - 3)  # a gap among what is to be copied
+        copied = await last_of(there)
         second = await copying(old.url, cluster.urls, "--follow")
         await producer.more(200)
         await producer.pause()
+        # On a busy machine it might not have begun yet, and nothing would be interrupted.
+        await until(lambda: has_more(there, copied), "the second copy does nothing", within=60)
         await interrupt(second)
         last = await copying(old.url, cluster.urls)
         out, _ = await last.communicate()
@@ -130,6 +133,10 @@ async def test_nothing_is_lost_and_nothing_comes_twice(
         assert info.config.num_replicas == 3
         assert info.state.last_seq > 300
         await there.jetstream().delete_stream("ORDERS")
+
+
+async def has_more(connection: Connection, sequence: int) -> bool:
+    return await last_of(connection) > sequence
 
 
 async def last_of(connection: Connection) -> int:

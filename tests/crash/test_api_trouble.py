@@ -162,7 +162,7 @@ def life_with(fault: Fault, seed: int) -> tuple[Life, bool]:
     return life, False
 
 
-@pytest.mark.parametrize("seed", range(portion(25, 8)))
+@pytest.mark.parametrize("seed", range(portion(25, 4)))
 def test_a_disk_that_is_full_once_leaves_nothing_that_was_refused(seed: int) -> None:
     life, _ = life_with("enospc", seed)
     life.world.advance(3)
@@ -180,7 +180,7 @@ def test_a_disk_that_is_full_once_leaves_nothing_that_was_refused(seed: int) -> 
 
 
 @pytest.mark.parametrize("fault", ["crash", "crash after"])
-@pytest.mark.parametrize("seed", range(portion(25, 8)))
+@pytest.mark.parametrize("seed", range(portion(25, 4)))
 def test_a_power_cut_takes_nothing_that_was_confirmed(seed: int, fault: Fault) -> None:
     life, cut = life_with(fault, seed)
     if cut:

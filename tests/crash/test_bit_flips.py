@@ -1,6 +1,6 @@
 """One file of a broker's store is damaged: a start always succeeds, little is lost, and it is said.
 
-``HEADRACE_FLIPS`` sets how many files are damaged (40; 120 in ``make test-all``), ``HEADRACE_FLIP_SEED``
+``HEADRACE_FLIPS`` sets how many files are damaged (20; 120 in ``make test-all``), ``HEADRACE_FLIP_SEED``
 which and where.
 """
 
@@ -15,7 +15,7 @@ import pytest
 from crash.flip_world import Known, aged, check, damage, made
 from portions import portion
 
-FLIPS = int(os.environ.get("HEADRACE_FLIPS", str(portion(120, 40))))
+FLIPS = int(os.environ.get("HEADRACE_FLIPS", str(portion(120, 20))))
 SEED = int(os.environ.get("HEADRACE_FLIP_SEED", "1"))
 CAUGHT = (60000028, 60000034, 60000035, 60000036)
 """What found it out when deltas behind a gap moved the position, and when no copy was looked at."""

@@ -13,7 +13,7 @@ from headrace.errors import StoreError
 from portions import portion, some
 
 LOG_FILES = ["/store/commit-log/0.log", "/store/commit-log/1.log"]
-SEEDS_PER_TEST = portion(12, 4)
+SEEDS_PER_TEST = portion(12, 2)
 
 
 class BusyWorld(World):
@@ -138,7 +138,7 @@ def test_every_operation_while_the_log_goes_round_is_a_place_where_the_power_may
     idle = started(5, FaultFS(wholes=wholes)).fs.operations
     lived = run(FaultFS(wholes=wholes))
     assert watched.switches >= 3
-    for number in some(range(1, lived.fs.operations - idle + 1), 5, 2 * wholes + 4 * lags):
+    for number in some(range(1, lived.fs.operations - idle + 1), 11, 4 * wholes + 8 * lags):
         world = run(FaultFS(wholes=wholes), number)
         come_back(world, random.Random(number))
 
@@ -150,7 +150,7 @@ def test_every_operation_may_be_refused_while_the_log_goes_round(
     idle = started(6, FaultFS()).fs.operations
     lived = started(6, FaultFS())
     live(lived, 60)
-    for number in some(range(1, lived.fs.operations - idle + 1), 3, beginning):
+    for number in some(range(1, lived.fs.operations - idle + 1), 7, 2 * beginning):
         world = started(6, FaultFS())
         world.fs.fail(world.fs.operations + number, fault)
         try:
@@ -169,7 +169,7 @@ def test_a_bit_that_flips_in_the_log_costs_nothing_where_the_files_have_the_data
     rng = random.Random(1)
     for path in LOG_FILES:
         size = len(found.content(path))
-        for _ in range(portion(300, 100)):
+        for _ in range(portion(300, 50)):
             damaged = found.kill()
             damaged._off = False
             damaged.flip_bit(path, rng.randrange(8 * size))
@@ -226,7 +226,7 @@ def test_a_clean_stop_leaves_no_log_and_the_format_that_earlier_versions_read() 
 
 
 def test_the_power_that_goes_while_a_crash_is_recovered_from_costs_nothing() -> None:
-    for seed in range(10):
+    for seed in range(portion(10, 5)):
         world = started(seed, FaultFS(wholes=seed % 2 == 1))
         live(world, 30)
         found = world.fs.power_cut(random.Random(seed))

@@ -25,7 +25,7 @@ from headrace.errors import StoreError
 from portions import portion
 from sim.whole.coverage import watched
 
-FAULTS = os.environ.get("HEADRACE_FAULTS", str(portion(100, 40)))
+FAULTS = os.environ.get("HEADRACE_FAULTS", str(portion(100, 24)))
 SEEDS = (57, 60, *range(1, 23)) if FAULTS == "all" else (1, 57, 60)
 ENTERED = (
     "segments compacted",

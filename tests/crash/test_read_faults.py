@@ -294,7 +294,7 @@ def test_each_read_may_fail(error: int) -> None:
     calls = quiet().fs.reads
     assert calls > 100
     refused = unwritten = 0
-    places = some(range(1, calls + 1), 6, 3 * ERRORS.index(error))
+    places = some(range(1, calls + 1), 13, 6 * ERRORS.index(error))
     for turn, number in enumerate(places):
         fs = KNOWN[0].kill()
         fs.fail_read(number, error)
@@ -313,7 +313,7 @@ def test_each_read_may_fail(error: int) -> None:
 def test_all_reads_may_fail_for_a_while(error: int) -> None:
     steps = quiet().steps
     hit = 0
-    places = some(range(1, steps + 1), 2, ERRORS.index(error))
+    places = some(range(1, steps + 1), 5, 2 * ERRORS.index(error))
     for turn, number in enumerate(places):
         play = Play(KNOWN[0].kill(), KNOWN[1])
 

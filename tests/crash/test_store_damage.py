@@ -21,7 +21,7 @@ from headrace.message import StoredMessage
 from portions import portion, some
 
 BIG = 1 << 40
-FLIPS = portion(300, 100)
+FLIPS = portion(300, 50)
 TAIL = 2000  # so many bytes at the end are tried one by one
 
 
@@ -141,7 +141,7 @@ def test_whatever_becomes_of_the_tail_the_records_before_it_stay(mode: str) -> N
     rng = random.Random(3)
     step = 1 if mode == "cut" else 3
     places = range(max(HEADER_BYTES, used - TAIL), used, step)
-    for turn, at in enumerate(some(places, 5)):
+    for turn, at in enumerate(some(places, 11)):
         rest = {
             "cut": b"",
             "zeros": bytes(len(content) - at),
@@ -151,7 +151,7 @@ def test_whatever_becomes_of_the_tail_the_records_before_it_stay(mode: str) -> N
         fs.overwrite(tail, content[:at] + rest)
         storage = open_store(fs)
         check_tail(storage, known, records, at)
-        if turn % 24 == 0:
+        if turn % 12 == 0:
             check_goes_on(storage, known)
 
 

@@ -13,7 +13,7 @@ from headrace.broker.store.commit.commit_log import LogShape
 from headrace.errors import StoreError, StoreFailedError, StoreFullError
 from portions import portion, some
 
-SEEDS_PER_TEST = portion(25, 8)
+SEEDS_PER_TEST = portion(25, 4)
 LOGS = [SMALL_LOG, None]
 
 
@@ -49,8 +49,8 @@ def test_every_operation_of_one_workload_is_a_place_where_the_power_may_go(
     assert bool(lived.storage._writer.syncing.whole) is wholes
     operations = lived.fs.operations
     assert operations > 150
-    beginning = 2 * wholes + 1 * (commit_log is None)
-    for number in some(range(1, operations + 1), 5, beginning):
+    beginning = 5 * wholes + 3 * (commit_log is None)
+    for number in some(range(1, operations + 1), 11, beginning):
         fs = FaultFS(wholes=wholes)
         fs.fail(number, "crash after" if number % 2 else "crash")
         world = run(fs)
@@ -61,7 +61,7 @@ def test_every_operation_of_one_workload_is_a_place_where_the_power_may_go(
 def test_refused_batches_leave_nothing_and_failed_ones_make_the_store_read_only(
     kinds: list[Fault],
 ) -> None:
-    for seed in range(portion(40, 16)):
+    for seed in range(portion(40, 8)):
         rng = random.Random(seed)
         world = World(seed, FaultFS(wholes=seed % 2 == 1), commit_log=LOGS[seed // 2 % 2])
         world.open()
@@ -85,7 +85,7 @@ def test_refused_batches_leave_nothing_and_failed_ones_make_the_store_read_only(
 
 
 def test_a_full_disk_refuses_messages_and_works_again_when_there_is_room() -> None:
-    for seed in range(portion(15, 6)):
+    for seed in range(portion(15, 4)):
         fs = FaultFS(capacity=120_000, wholes=seed % 2 == 1)
         world = World(seed, fs, commit_log=LOGS[seed // 2 % 2])
         world.open()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portions import EVERY, one_way, play_one_way, portion, some
+from portions import EVERY, beginning_with, one_way, play_one_way, portion, some
 
 
 def test_some_are_tried_and_those_that_begin_elsewhere_try_the_others(
@@ -57,6 +57,11 @@ def test_a_test_that_says_in_which_ways_it_is_played_is_left_alone(
     metafunc = Metafunc()
     play_one_way(metafunc, "elsewhere", "xy")
     assert metafunc.played == []
+
+
+def test_the_seed_that_showed_it_last_is_played_first_and_once() -> None:
+    assert list(beginning_with(2, range(4))) == [2, 0, 1, 3]
+    assert list(beginning_with(9, range(2))) == [9, 0, 1]
 
 
 def test_all_are_tried_where_the_slow_tests_are(monkeypatch: pytest.MonkeyPatch) -> None:

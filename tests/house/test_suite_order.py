@@ -14,7 +14,6 @@ from suite_order import (
     SPARK,
     UNKNOWN_S,
     Taken,
-    from_another,
     known,
     longest_first,
     share_of,
@@ -76,16 +75,6 @@ def test_a_share_of_several_files_counts_as_long_as_all_of_them() -> None:
 def test_files_of_the_same_time_stay_in_their_order() -> None:
     files = [f"tests/test_{letter}.py" for letter in "cab"]
     assert longest_first(files, dict.fromkeys(files, Taken(1, 1.0))) == files
-
-
-@pytest.mark.parametrize("length", [0, 1, 3, 10])
-def test_processes_go_round_all_entries_from_places_of_their_own(length: int) -> None:
-    entries = list(range(length))
-    rounds = [from_another(entries, number, 3) for number in range(3)]
-    assert [sorted(each) for each in rounds] == [entries] * 3
-    assert rounds[0] == entries
-    if length >= 3:
-        assert len({each[0] for each in rounds}) == 3
 
 
 def test_the_tests_of_a_file_stay_together_and_in_their_order(

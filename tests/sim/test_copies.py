@@ -17,6 +17,7 @@ from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.clock import ManualClock
 from jetstream_world import World
+from portions import portion
 
 ROOM = 4
 KEYS = ("a", "b", "c")
@@ -158,4 +159,4 @@ class Copying(RuleBasedStateMachine):
 
 
 TestCopying = Copying.TestCase
-TestCopying.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestCopying.settings = settings(max_examples=portion(40, 20), stateful_step_count=40, deadline=None)

@@ -10,6 +10,7 @@ from hypothesis.stateful import initialize, rule
 
 from headrace.broker.core.jetstream import JetStreamOptions
 from jetstream_world import Received
+from portions import portion
 from sim.queue_model import QueueModel
 from sim.test_pull_consumer import DURATIONS, IN_CI, MS, REQUESTS, PullConsumer
 from sim.vocabulary import HEARTBEAT, Request
@@ -60,7 +61,7 @@ class PullQueue(PullConsumer):
 
 TestPullQueue = PullQueue.TestCase
 TestPullQueue.settings = (
-    settings(max_examples=226, stateful_step_count=50)
+    settings(max_examples=portion(226, 60), stateful_step_count=50)
     if IN_CI
     else settings(stateful_step_count=60)
 )

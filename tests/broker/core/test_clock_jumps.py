@@ -1,12 +1,13 @@
 """The time of day is set, by a second or by a year: what goes by it, what does not, and how it heals.
 
-Each cell of the table in ``docs/limits.md`` is played here, on the virtual clock.
+Each cell of the table in ``docs/limits.md`` is played here, on the virtual clock: a third of all things and
+jumps by each test, and another third by the next; all by each in ``make test-all``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Iterable
+from itertools import pairwise, product
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -15,6 +16,7 @@ from headrace.api.times import format_time
 from headrace.broker.core.account_options import AssetLimits
 from headrace.broker.core.jetstream import JetStreamOptions
 from jetstream_world import Client, Inbox, World
+from portions import some
 
 SECOND: Final = 1_000_000_000
 LASTS: Final = 100  # seconds: so long is every age, wait and window here
@@ -208,11 +210,17 @@ def jump(request: pytest.FixtureRequest) -> float:
     return JUMPS[request.param]
 
 
+def cells(names: Iterable[str], beginning: int) -> pytest.MarkDecorator:
+    """What goes by a time, and how far the clock jumps."""
+    pairs = some(product(names, JUMPS), 3, beginning)
+    return pytest.mark.parametrize(("name", "jump"), pairs, indirect=["jump"])
+
+
 def world_of() -> World:
     return World(options=JetStreamOptions(assets=AssetLimits(batch_idle=LASTS)))
 
 
-@pytest.mark.parametrize("name", THINGS)
+@cells(THINGS, 0)
 def test_a_jump_for_a_moment_changes_nothing(name: str, jump: float) -> None:
     thing, world = THINGS[name], world_of()
     client, state = began(world, thing)
@@ -225,7 +233,7 @@ def test_a_jump_for_a_moment_changes_nothing(name: str, jump: float) -> None:
     assert LASTS - 1 <= 40 + took(world, client, thing, state, 80) <= LASTS + 2
 
 
-@pytest.mark.parametrize("name", THINGS)
+@cells(THINGS, 1)
 def test_a_jump_for_good_meets_what_goes_by_the_time_of_day(name: str, jump: float) -> None:
     """It is believed after 70 of the 100 seconds."""
     thing, world = THINGS[name], world_of()
@@ -246,7 +254,7 @@ def test_a_jump_for_good_meets_what_goes_by_the_time_of_day(name: str, jump: flo
         assert seconds > 3 * LASTS  # it is not that time of day yet
 
 
-@pytest.mark.parametrize("name", THINGS)
+@cells(THINGS, 2)
 def test_a_clock_that_was_put_right_does_no_harm_any_more(name: str, jump: float) -> None:
     """Wrong long enough to be believed, with messages stored meanwhile, and right again."""
     thing, world = THINGS[name], world_of()
@@ -277,7 +285,7 @@ def _late_is_gone(name: str) -> Callable[[Client, Any], bool]:
     return lambda client, _: messages(client) == 0 or name != "max_age"
 
 
-@pytest.mark.parametrize("name", [name for name in THINGS if name not in IN_MEMORY])
+@cells([name for name in THINGS if name not in IN_MEMORY], 0)
 def test_a_clock_that_is_another_after_a_restart(name: str, jump: float) -> None:
     thing, world = THINGS[name], world_of()
     client, _ = began(world, thing)

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.cli.pipeline.stray_output import apart
+
+Run = Callable[..., Any]
 
 PROGRAM = """
 import os, subprocess, sys
@@ -84,15 +87,16 @@ def failing(rows, number):
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_every_line_of_a_run_is_an_event_and_its_end_is_in_the_status(tmp_path: Path) -> None:
+def test_every_line_of_a_run_is_an_event_and_its_end_is_in_the_status(
+    tmp_path: Path, headrace: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "1.json").write_text('{"n": 1}\n{"n": 2}\n')
     (tmp_path / "printing.toml").write_text(
         FILE.replace("[sources", 'on_failure = "continue"\n[sources', 1)
     )
     (tmp_path / "sinks.py").write_text(SINKS)
-    command = [sys.executable, "-m", "headrace", "pipeline"]
-    once = [*command, "once", "printing.toml", "--json"]
+    once = [sys.executable, "-m", "headrace", "pipeline", "once", "printing.toml", "--json"]
     done = subprocess.run(once, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -106,20 +110,14 @@ def test_every_line_of_a_run_is_an_event_and_its_end_is_in_the_status(tmp_path: 
     time = r"(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
     assert re.search(rf"{time} ERROR \[query failing\] \w+: Query failing ", log)
     assert re.search(rf"{time} PRINT ", log)
-    status = [*command, "status", "printing.toml", "--json"]
-    said = subprocess.run(status, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    printing, failing = json.loads(said)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    printing, failing = headrace("pipeline", "status", "printing.toml", "--json").told
     assert (printing["state"], printing["rows_out"], printing["error"]) == ("done", 2, None)
     assert (failing["state"], failing["failures"]) == ("failed", 1)
     assert failing["error"] == ended["failing"]["problem"]
     assert "boom" in failing["error"]
-    table = subprocess.run(
-        status[:-1],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "COLUMNS": "200"},
-    ).stdout
-    assert "(+1 unfinished)" in table
-    assert "under way" not in table
+    table = headrace("pipeline", "status", "printing.toml")
+    assert table.status == 0
+    assert "(+1 unfinished)" in table.out
+    assert "under way" not in table.out

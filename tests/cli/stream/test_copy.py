@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,8 @@ import pytest
 import peers
 from headrace import sync
 from headrace.cli.stream.copying import COPIED
-from waiting import until_here
 
 Run = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def new(js: sync.JetStream, either_server: peers.ServerProcess) -> None:
-    """nats-server removes the files of the test before later, and a new stream might find them."""
-    place = either_server.store_dir
-    until_here(
-        lambda: not any("ORDERS" in folders for _, folders, _ in os.walk(place)),
-        "the files of ORDERS stay",
-    )
 
 
 def fill(js: sync.JetStream) -> None:

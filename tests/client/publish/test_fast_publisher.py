@@ -27,11 +27,12 @@ from headrace.errors import (
     ProtocolError,
     TimeoutError_,
 )
+from portions import portion
 from waiting import until
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
-RESETS = 30
+RESETS = portion(30, 12)
 
 
 @pytest.fixture
