@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 import peers
 from headrace import sync
-from headrace.client import Consumer, JetStreamMessage, connect
+from headrace.client import Connection, Consumer, JetStreamMessage, connect
 from headrace.client.jetstream.calls import Api
 from headrace.client.jetstream.consuming.redelivered import Held
 from headrace.client.jetstream.consuming.waiting_by_key import WaitingByKey
-from headrace.errors import HeadraceError
+from headrace.errors import DisconnectedError, HeadraceError
 from headrace.wire.frames import MSG, Frame
 from waiting import until, until_here
 
@@ -180,12 +180,21 @@ async def _read(way: Way, kills: dict[int, bool]) -> Handler:
         consumer = Consumer(Api(connection._session), "S", "c")
         reading = asyncio.ensure_future(way(consumer, handler))
         await until(lambda: len(server.confirmed) == COUNT or reading.done(), within=60)
-        await connection.flush()
+        await _flushed(connection)
         reading.cancel()
         await asyncio.wait([reading])
         assert len(handler.seen) == COUNT
         assert server.confirmed == handler.seen
         return handler
+
+
+async def _flushed(connection: Connection) -> None:
+    """The server may go once more, with what it has confirmed last."""
+    while True:
+        try:
+            return await connection.flush()
+        except DisconnectedError:
+            await until(lambda: connection.is_connected)
 
 
 @pytest.mark.parametrize("way", WAYS)
