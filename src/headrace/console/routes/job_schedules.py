@@ -9,8 +9,8 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from ..answers import RefusedError, body_of, confirm, text_of
+from ..job_paths import channel_path, consumer_path, quoted
 from ..sources import Sources, understood
-from .job_paths import channel_path, consumer_path, quoted
 
 _WHO: Final = "the job service"
 _SHOWN: Final = ("name", "type", "callback_url", "max_retries", "settings", "paused")

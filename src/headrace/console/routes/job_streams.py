@@ -7,8 +7,8 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from ..answers import body_of, confirm, number_of, text_of
+from ..job_paths import channel_path, consumer_path
 from ..sources import Sources, understood
-from .job_paths import channel_path, consumer_path
 
 _WHO: Final = "the job service"
 _STREAM: Final = (

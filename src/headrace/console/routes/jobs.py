@@ -12,8 +12,8 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 
 from ..answers import RefusedError, body_of, confirm, text_of
+from ..job_paths import channel_path, quoted
 from ..sources import Sources, understood
-from .job_paths import channel_path, quoted
 
 
 async def table(sources: Sources, request: Request) -> Any:
