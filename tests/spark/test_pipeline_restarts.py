@@ -191,6 +191,9 @@ def test_a_killed_worker_and_a_killed_server_lose_no_row_and_write_none_twice(
         until_here(
             lambda: heard.last == {"out": ALL, "copy": ALL}, "it goes no further", within=WITHIN_S
         )
+        until_here(  # told by who watches, a moment after the rows
+            lambda: set(heard.back_again) == {"out", "copy"}, "not told", within=WITHIN_S
+        )
 
     def play() -> None:
         try:
