@@ -92,7 +92,5 @@ CONSUMERS_PER_STREAM_MAX: Final = 100_000  # one more: err_code 10026
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 COMMIT_BATCH_BYTES_MAX: Final = 4 * 1024 * 1024  # a larger batch is written in several commits
 SCRUB_BYTES_S: Final = 2 * 1024 * 1024  # read of sealed files, to find damage; 2 % of a core
-INDEX_BYTES: Final = (
-    32 * 1024 * 1024
-)  # of segments: more, and those at rest are left to their files
+INDEX_BYTES: Final = 32 * 1024 * 1024  # of segments; more: those at rest are left to files
 PAYLOAD_CACHE_BYTES_DEFAULT: Final = 64 * 1024 * 1024

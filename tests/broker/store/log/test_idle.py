@@ -317,6 +317,11 @@ def test_the_records_are_read_where_a_footer_was_damaged_meanwhile(
     assert [finding.what for finding in world.storage.report] == [
         "the index in the footer is damaged; the records were read"
     ]
+    world.rest()
+    assert world.log.segments[1].load is None  # it is read once, and told once
+    assert len(world.left) == len(world.log.segments) - 2
+    assert world.everything() == before
+    assert len(world.storage.report) == 1
 
 
 def test_a_message_that_rotted_with_the_footer_is_lost_alone_and_told(world: World) -> None:
@@ -341,6 +346,7 @@ def test_nothing_changes_while_the_disk_cannot_read(world: World) -> None:
     with pytest.raises(StoreReadError):
         world.log.remove([2])
     assert world.log.messages == len(before)
+    assert world.log.segments[0].reloads == 0
     world.fs.bar(world.log.segments[0].path, 0)
     assert world.everything() == before
 

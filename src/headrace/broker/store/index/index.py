@@ -1,10 +1,9 @@
 """What is kept in memory of the messages: per segment parallel arrays, per stream a table of subjects.
 
-A message costs 20 bytes (offset, size, subject id, timestamp), until its segment is left to its file; see
-``log/idle``. Its sequence is its position in the
-segment plus the segment's base, except in compacted segments, which list relative sequences. A removed
-message stays in the arrays with its byte in ``alive`` cleared; positions before the stream's first
-sequence are gone without being marked.
+A message costs 20 bytes (offset, size, subject id, timestamp), until its segment is left to its file
+(``log/idle``). Its sequence is its position in the segment plus the segment's base, except in compacted
+segments, which list relative sequences. A removed message stays in the arrays with its byte in ``alive``
+cleared; positions before the stream's first sequence are gone without being marked.
 """
 
 from __future__ import annotations

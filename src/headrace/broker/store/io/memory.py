@@ -17,9 +17,9 @@ def give_back() -> bool:
 
 @cache
 def _trim() -> Any:
-    import ctypes  # most never have so much to give back
-
     try:
+        import ctypes  # most never have so much to give back
+
         return ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):
-        return None  # another C library
+    except (AttributeError, ImportError, OSError, TypeError):
+        return None  # another C library, or a Python that cannot call it

@@ -131,12 +131,12 @@ class Reload(msgspec.Struct, eq=False):
 
     def __call__(self, segment: Segment) -> None:
         assert segment.ending is not None  # it would not have been left
-        segment.reloads = min(segment.reloads + 1, RESTS_MAX)
         footer = segment.ending.footer
         summary = self._summary(segment, footer) or _remembered(segment)
         ArrayLoader(
             footer, summary, self.cache, lambda: self.log.table, self._report, self._mismatch
         )(segment)
+        segment.reloads = min(segment.reloads + 1, RESTS_MAX)
 
     def _summary(self, segment: Segment, footer: Footer) -> Summary | None:
         try:

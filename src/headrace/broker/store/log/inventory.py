@@ -202,6 +202,7 @@ class ArrayLoader(msgspec.Struct, eq=False):
             records, what = self._read_records(segment), "is damaged"
         what = f"the index in the footer {what}; the records were read"
         self.report(segment.path, footer.data_end, what)
+        segment.ending = None  # whoever left it to its footer again would read the records again
         self._install(segment, records)
         missing = summary.messages - len(segment)
         if missing:
