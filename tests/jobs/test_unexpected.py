@@ -92,6 +92,11 @@ async def test_a_retry_after_that_is_no_date_is_a_failed_attempt_and_nothing_mor
 ) -> None:
     endpoint.respond = lambda call: answer(429, Retry_After=ODD_DATE)
     await pushing.broadcast("0")
+
+    async def failed() -> bool:
+        return [one["status"] for one in await attempts(pushing)] == [429]
+
+    await until(failed, "the attempt is not noted")
     await came(pushing, {"QUEUED": 1})
     endpoint.respond = lambda call: answer(200)
     await pushing.broadcast("1")
