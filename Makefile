@@ -11,9 +11,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 SPARK_CLASSES := $(VENV)/spark-classes.jsa
 PYTEST_ARGS ?=
-# Processes that run tests at the same time; a file's tests stay together. Twice as many as there are cores:
+# Processes that run tests at the same time; a file's tests stay together. For two cores; more than those:
 # much of a test waits, for a process, a disk or a clock.
-PYTEST_WORKERS ?= 4
+PYTEST_WORKERS ?= 5
 # Also the tests that `make test` leaves out.
 ALL := -m ""
 # Slow proofs have tests longer than the time that ends a process of the suite.
