@@ -93,14 +93,22 @@ def encode_message(
     if headers:
         size += 4 + len(headers)
         head = _pack_head(size, form | _HEADED, sequence, timestamp_ns, length)
-        start = b"".join((head, _pack_u32(len(headers)), subject, headers))
+        if len(payload) > _COPIED_MAX:
+            return _copied_once(
+                b"".join((head, _pack_u32(len(headers)), subject, headers)), payload, salt
+            )
+        body = b"".join((head, _pack_u32(len(headers)), subject, headers, payload))
     else:
-        start = _pack_head(size, form, sequence, timestamp_ns, length) + subject
-    if len(payload) > _COPIED_MAX:
-        crc = crc32(payload, crc32(start, salt))
-        return b"".join((start, payload, _pack_u32(crc)))
-    body = start + payload
+        head = _pack_head(size, form, sequence, timestamp_ns, length)
+        if len(payload) > _COPIED_MAX:
+            return _copied_once(head + subject, payload, salt)
+        body = head + subject + payload
     return body + _pack_u32(crc32(body, salt))
+
+
+def _copied_once(start: bytes, payload: bytes, salt: int) -> bytes:
+    crc = crc32(payload, crc32(start, salt))
+    return b"".join((start, payload, _pack_u32(crc)))
 
 
 def encode_run(
