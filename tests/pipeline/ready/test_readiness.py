@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.errors import DisconnectedError
 from headrace.pipeline.problems import Place, Problem
 from headrace.pipeline.ready import readiness as module
 from headrace.pipeline.ready.readiness import RETRY_MAX_S, RETRY_S, Readiness, pause_after
@@ -95,6 +96,20 @@ def test_a_rehearsal_that_breaks_is_a_problem_in_the_line_of_the_pipeline() -> N
         assert str(readiness.now) == (
             "not ready: orders.toml:3: the rehearsal failed: Java has gone"
         )
+
+
+@pytest.mark.parametrize(
+    ("error", "has_a_trace"),
+    [(LookupError("nobody thought of it"), True), (DisconnectedError("no server"), False)],
+)
+def test_what_nobody_foresaw_is_logged_with_its_trace(
+    error: Exception, has_a_trace: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with getting_ready(Rehearsals(error)) as readiness:
+        until_here(lambda: readiness.now.problems, "it is not told")
+    logged = [record for record in caplog.records if "a rehearsal failed" in record.message]
+    assert logged
+    assert {bool(record.exc_info) for record in logged} == {has_a_trace}
 
 
 def test_one_that_hangs_is_told_with_what_it_was_at_and_nobody_waits_for_its_end() -> None:

@@ -161,7 +161,8 @@ async def _serve_on(
         watched = [serving, *tasks, *([push] if push is not None else [])]
         try:
             done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-            drain()
+            if not server.should_exit:  # a second time would end what was told to end in peace
+                drain()
             await serving
             if push is not None and not server.force_exit:
                 await asyncio.wait([push], timeout=config.drain_seconds)
