@@ -4,29 +4,59 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import uvicorn
 
-from headrace.jobs.config.config import load_config
+from headrace.jobs.config.config import Config, load_config
 from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.server.server import serve
+from jobs_endpoint import Endpoint
+from waiting import until
 
 pytestmark = pytest.mark.one_database
 
 
-async def served_until_told(database_url: str, drain_s: float) -> None:
-    """Serve until SIGTERM comes, which it does at once."""
+PUSHED = """
+[producers.p]
+token = "pt"
+[channels.c]
+token = "ct"
+[channels.c.consumers.h]
+token = "ht"
+type = "push"
+callback_url = "{url}"
+"""
+PUBLISHER = {
+    "X-Broker-Channel-Token": "ct",
+    "X-Broker-Producer-ID": "p",
+    "X-Broker-Producer-Token": "pt",
+}
+
+
+@asynccontextmanager
+async def serving(config: Config) -> AsyncIterator[httpx2.AsyncClient]:
+    """A service in this process, which SIGTERM ends."""
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    flags = {"database": database_url, "port": 0, "drain_seconds": drain_s}
-    config = load_config(None, flags)
     task = asyncio.create_task(serve(config, address.set_result))
     async with asyncio.timeout(20):
-        await address
+        async with httpx2.AsyncClient(base_url=await address) as http:
+            yield http
         signal.raise_signal(signal.SIGTERM)
         await task
+
+
+async def served_until_told(database_url: str, drain_s: float) -> None:
+    """Serve until SIGTERM comes, which it does at once."""
+    flags = {"database": database_url, "port": 0, "drain_seconds": drain_s}
+    async with serving(load_config(None, flags)):
+        pass
 
 
 async def test_calls_in_progress_are_finished(
@@ -60,6 +90,25 @@ async def test_calls_in_progress_are_finished(
     assert happened == ["no more requests", "the last result is stored", "the others may go on"]
 
 
+async def test_the_result_of_a_call_in_progress_is_stored(
+    database_url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "jobs.toml"
+    async with Endpoint(delay_s=0.5) as endpoint:
+        path.write_text(PUSHED.format(url=endpoint.url))
+        flags = {"database": database_url, "port": 0, "allow_networks": ["127.0.0.0/8"]}
+        config = load_config(path, flags)
+        async with serving(config) as http:
+            answer = await http.post("/channel/c/broadcast", content=b"1", headers=PUBLISHER)
+            assert answer.status_code == 201, answer.text
+            await until(lambda: endpoint.running == 1, "it is not called")
+        assert len(endpoint.calls) == 1
+        async with serving(config) as http:
+            body = (await http.get("/v2/channel/c/consumer/h")).json()
+        assert {state: n for state, n in body["jobs"].items() if n} == {"DELIVERED": 1}
+        assert len(endpoint.calls) == 1
+
+
 async def test_push_that_ends_at_once_cuts_no_request_off(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +138,24 @@ async def test_calls_that_take_longer_are_left(
     monkeypatch.setattr(PushEngine, "run", never_end)
     await served_until_told(database_url, 0.1)
     assert cancelled.is_set()
+
+
+async def test_a_second_signal_ends_it_at_once(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutdown = uvicorn.Server.shutdown
+
+    async def shut_down_and_ask_again(server: uvicorn.Server, sockets: Any = None) -> None:
+        await shutdown(server, sockets=sockets)
+        # Once the service waits for nothing but its calls.
+        asyncio.get_running_loop().call_later(0.1, signal.raise_signal, signal.SIGTERM)
+
+    async def never_end(_: PushEngine) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(uvicorn.Server, "shutdown", shut_down_and_ask_again)
+    monkeypatch.setattr(PushEngine, "run", never_end)
+    await served_until_told(database_url, 300.0)
 
 
 async def test_push_that_fails_while_it_ends_ends_the_service_with_its_error(

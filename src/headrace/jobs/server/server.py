@@ -145,6 +145,8 @@ async def _serve_on(
     def drain() -> None:
         if server.should_exit:
             server.force_exit = True
+            if push is not None:
+                push.cancel()
             return
         server.should_exit = True
         stopping()
