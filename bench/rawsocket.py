@@ -6,6 +6,7 @@ is measured is the server.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -44,6 +45,8 @@ class RawConnection:
         return cls(str(address.hostname), address.port or 4222)
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):  # the server has closed it
+            self.socket.shutdown(socket.SHUT_RDWR)  # or a thread that reads would keep it open
         self.socket.close()
 
     def __enter__(self) -> RawConnection:

@@ -13,8 +13,8 @@ from headrace.broker.core.budget import Budget
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.session import Session
-from headrace.broker.core.net.session_input import PARSED_FRAMES
-from headrace.broker.core.net.session_subscriptions import AT_ONCE_MAX
+from headrace.broker.core.net.session_input import PARSED_FRAMES, PIECE_BYTES, PIECE_FRAMES
+from headrace.broker.core.net.session_subscriptions import AT_ONCE, AT_ONCE_MAX
 from headrace.broker.core.peer import Peer
 from headrace.clock import ManualClock
 from headrace.wire import Parser
@@ -183,6 +183,30 @@ def test_short_lines_behind_large_payloads_are_not_parsed_all_at_once(
     assert rounds.said(session) == b"PONG\r\n" * 40_000
 
 
+def test_no_more_short_frames_are_parsed_than_there_is_time_for_in_a_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Parsed and not handled they take ten times their bytes, of each client that waits."""
+    parsed, feed = [], Parser.feed
+
+    def counted(parser: Parser, data: bytes) -> list[Frame]:
+        parsed.append((len(data), len(frames := feed(parser, data))))
+        return frames
+
+    monkeypatch.setattr(Parser, "feed", counted)
+    rounds = Rounds(looks=40)
+    session = rounds.connect()
+    del parsed[:]
+    subscribed = b"".join(b"SUB a.b.%d %d\r\n" % (n, n) for n in range(10_000, 30_000))
+    rounds.all_of(session, subscribed)
+    assert len(session.subscriptions) == 20_000
+    assert max(count for _, count in parsed) <= PIECE_FRAMES
+    assert len(parsed) < 1.2 * 20_000 / PIECE_FRAMES + 2  # nor many fewer
+    del parsed[:]
+    rounds.all_of(session, b"PUB a 300\r\n%b\r\n" % bytes(300) * 2_000)
+    assert max(size for size, _ in parsed) == PIECE_BYTES
+
+
 def test_frames_of_a_client_in_process_are_cut_like_bytes() -> None:
     rounds = Rounds(looks=2)
     session = rounds.connect(InProcessSession)
@@ -240,7 +264,7 @@ def test_subscriptions_of_who_is_gone_leave_the_router_some_at_a_time() -> None:
     leaver.disconnected()
     assert leaver.subscriptions == {}
     before = hub.router.subscriptions
-    assert before >= count - AT_ONCE_MAX
+    assert before >= count - AT_ONCE
     # Its place in a group is nobody's, and an inbox of it is no longer there.
     rounds.slice(publisher, b"PUB a.%d 1\r\nx\r\n" % last * 20)
     assert rounds.said(colleague).count(b"MSG a") == 20
@@ -255,11 +279,30 @@ def test_subscriptions_of_who_is_gone_leave_the_router_some_at_a_time() -> None:
         left = hub.router.subscriptions
         assert hub.next_deadline_ns() is not None
         hub.run_timers()
-        assert 0 < left - hub.router.subscriptions <= AT_ONCE_MAX
+        assert 0 < left - hub.router.subscriptions <= AT_ONCE
         steps += 1
-    assert steps >= count // AT_ONCE_MAX - 1
+    assert steps >= count // AT_ONCE - 1
     assert hub.router.subscriptions == 2
     assert leaver.take_output() == []
+
+
+def test_the_more_have_gone_the_more_leave_the_router_at_once_up_to_a_bound() -> None:
+    rounds = Rounds(looks=1 << 30)
+    hub = rounds.hub
+    leavers = [rounds.connect() for _ in range(3)]
+    for leaver in leavers:
+        rounds.slice(leaver, b"".join(b"SUB a.%d %d\r\n" % (n, n) for n in range(90_000)))
+    for leaver in leavers:
+        leaver.disconnected()
+    removed = []
+    while hub.leaving:
+        left = hub.router.subscriptions
+        hub.run_timers()
+        removed.append(left - hub.router.subscriptions)
+    assert removed[0] == AT_ONCE_MAX
+    assert removed[:-1] == sorted(removed[:-1], reverse=True)
+    assert removed[-2] == AT_ONCE
+    assert hub.router.subscriptions == 0
 
 
 LINES = [

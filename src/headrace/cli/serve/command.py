@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -20,6 +19,7 @@ from ...broker.server import Broker, BrokerOptions
 from ...broker.server.machine import raise_limit
 from ...errors import HeadraceError
 from .. import NATS_SERVER, loop_factory, program_name
+from ..shared.collector import tune_collector
 from ..shared.notify import tell_manager
 from .config import add_flags, broker_options, given_flags, read_file
 from .files import told_by_files
@@ -127,7 +127,7 @@ def _warn(warnings: list[str]) -> None:
 async def _serve(options: BrokerOptions, values: dict[str, Any], args: argparse.Namespace) -> None:
     stop = asyncio.Event()
     lame_duck = asyncio.Event()
-    _tune_collector()
+    tune_collector()
     hangups = _handle_signals(stop, lame_duck)
     logger.info("Starting headrace")
     logger.info(
@@ -155,15 +155,6 @@ async def _serve(options: BrokerOptions, values: dict[str, Any], args: argparse.
                 await asyncio.sleep(values.get("lame_duck_duration", LAME_DUCK_S))
             logger.info("Initiating Shutdown...")
     logger.info("Server Exiting..")
-
-
-def _tune_collector() -> None:
-    """Collect garbage less often: messages form no cycles, and there are millions of them.
-
-    The thresholds apply to the whole process, so an embedded broker does not change them.
-    """
-    gc.freeze()
-    gc.set_threshold(10_000, 10, 5_000)  # a pass over 100,000 objects takes 15 to 70 ms
 
 
 def _say_where(broker: Broker) -> None:

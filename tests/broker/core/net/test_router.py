@@ -36,18 +36,19 @@ def make_router() -> Router:
     return Router(random.Random(7))
 
 
+def make_subscription(
+    router: Router, pattern: bytes, sid: bytes = b"1", queue: bytes = b"", client_id: int = 5
+) -> tuple[Subscription, Wire]:
+    """One that the router does not know yet."""
+    wire = Wire()
+    end = router.unsubscribe
+    return Subscription(client_id, wire, pattern, queue, sid, end), wire  # type: ignore[arg-type]
+
+
 def subscribe(
     router: Router, pattern: bytes, sid: bytes = b"1", queue: bytes = b"", client_id: int = 5
 ) -> tuple[Subscription, Wire]:
-    wire = Wire()
-    subscription = Subscription(
-        client_id,
-        wire,  # type: ignore[arg-type]
-        pattern,
-        queue,
-        sid,
-        router.unsubscribe,
-    )
+    subscription, wire = make_subscription(router, pattern, sid, queue, client_id)
     router.subscribe(subscription)
     return subscription, wire
 
@@ -399,11 +400,31 @@ class RouterAgainstAList(RuleBasedStateMachine):
         subscription, _ = subscribe(self.router, pattern, b"%d" % self.next_sid, queue)
         self.present.append(subscription)
 
+    @rule(some=st.lists(patterns(), max_size=6), queue=st.sampled_from([b"", b"", b"q"]))
+    def add_together(self, some: list[bytes], queue: bytes) -> None:
+        made = []
+        for pattern in some:
+            self.next_sid += 1
+            made.append(make_subscription(self.router, pattern, b"%d" % self.next_sid, queue)[0])
+        self.router.subscribe_all(made)
+        self.present += made
+
     @precondition(lambda self: self.present)
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
         index = data.draw(st.integers(0, len(self.present) - 1))
         self.router.unsubscribe(self.present.pop(index))
+
+    @precondition(lambda self: self.present)
+    @rule(data=st.data())
+    def remove_together(self, data: st.DataObject) -> None:
+        gone = data.draw(st.lists(st.sampled_from(self.present), unique=True))
+        if data.draw(st.booleans()):
+            gone.sort(
+                key=lambda subscription: subscription.pattern
+            )  # neighbours have a way of their own
+        self.router.unsubscribe_all(gone)
+        self.present = [subscription for subscription in self.present if subscription not in gone]
 
     @rule(subject=subjects)
     def look_up(self, subject: bytes) -> None:

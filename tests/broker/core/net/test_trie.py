@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,7 +41,8 @@ def test_it_finds_what_was_added_and_not_removed(
         elif step == "remove":
             expected = [p for p in dict.fromkeys(given_) if (p, queue) in there]
             if together:
-                assert [pattern for pattern, _ in trie.remove_all(given_, queue, "x")] == expected
+                entries = [(pattern, queue, "x") for pattern in given_]
+                assert [pattern for pattern, _ in trie.remove_all(entries)] == expected
             else:
                 removed = [trie.remove(pattern, queue, "x") for pattern in given_]
                 assert [leaf.pattern for leaf in removed if leaf is not None] == expected
@@ -57,6 +59,27 @@ def test_it_finds_what_was_added_and_not_removed(
     for pattern, queue in there:
         assert trie.remove(pattern, queue, "x") is not None
     assert trie.root.is_bare()  # nothing is left of what is gone
+
+
+@pytest.mark.parametrize("queue", [b"", b"q"])
+def test_neighbours_that_go_together_take_the_nodes_above_with_them(queue: bytes) -> None:
+    trie: Trie[str] = Trie()
+    patterns = [b"a.b.%d" % number for number in range(4)]
+    for pattern in patterns:
+        trie.add(pattern, queue, "x")
+    trie.add(patterns[2], b"", "y")  # beside another one
+    trie.add(patterns[3], b"p", "w")  # in another group
+    trie.add(b"a.b.1.c", b"", "z")  # below another one
+    removed = list(trie.remove_all([(pattern, queue, "x") for pattern in [*patterns, b"a.b.9"]]))
+    assert [pattern for pattern, _ in removed] == patterns
+    assert [leaf.is_bare for _, leaf in removed] == [True, True, False, False]
+    rest = [(patterns[2], b"", "y"), (patterns[3], b"p", "w"), (b"a.b.1.c", b"", "z")]
+    assert [p for p, _ in trie.remove_all(rest)] == [pattern for pattern, _, _ in rest]
+    assert trie.root.is_bare()
+    for pattern in patterns:
+        trie.add(pattern, queue, "x")
+    assert [p for p, _ in trie.remove_all([(p, queue, "x") for p in patterns])] == patterns
+    assert trie.root.is_bare()
 
 
 def test_a_pattern_that_is_alone_makes_one_node_until_somebody_walks_there() -> None:

@@ -7,8 +7,11 @@ import random
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import peers
 from headrace import Broker as Embedded
@@ -18,7 +21,7 @@ from headrace.broker.core.net.router import Router
 from headrace.broker.core.net.session import Session
 from headrace.broker.core.net.subscription import Subscription
 from headrace.broker.server import Broker
-from headrace.broker.server.connections.slices import SLICE_NS, TURN_NS, Slices
+from headrace.broker.server.connections.slices import OTHERS_EVERY, SLICE_NS, TURN_NS, Slices
 from headrace.clock import ManualClock
 
 uvloop = peers.package("uvloop")
@@ -31,13 +34,17 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 
 
 class Guest:
-    """Needs so many milliseconds, in slices."""
+    """Needs so many milliseconds, in slices; in each it makes so many subscriptions."""
 
-    def __init__(self, room: Room, name: str, needs_ms: float = 0) -> None:
+    def __init__(self, room: Room, name: str, needs_ms: float = 0, makes: int = 0) -> None:
         self.room = room
         self.name = name
         self.needs_ns = round(needs_ms * 1e6)
+        self.makes = makes
         self.is_waiting = False
+        self.subscriptions = 0
+        self.seniority = len(room.guests)
+        room.guests.append(self)
 
     def say(self) -> None:
         """As a connection that has just read something."""
@@ -53,6 +60,7 @@ class Guest:
         room.clock.advance(slice_ns / 1e9)
         self.needs_ns -= slice_ns
         assert room.slices.is_used_up() == (slice_ns == SLICE_NS)
+        self.subscriptions += self.makes
         if self.needs_ns:
             room.slices.ask(self)
 
@@ -60,6 +68,7 @@ class Guest:
 class Room:
     def __init__(self) -> None:
         self.clock = ManualClock()
+        self.guests: list[Guest] = []
         self.served: list[str] = []
         self.woken = 0
         self.slices = Slices(Hub(self.clock, random.Random(1)), self._wake)
@@ -71,6 +80,13 @@ class Room:
         self.served.clear()
         self.slices.serve_waiting()
         return self.served
+
+    def rest(self) -> list[str]:
+        """Who gets the slices from here to the end."""
+        served: list[str] = []
+        while self.slices.awaited:
+            served += self.turn()
+        return served
 
 
 def test_who_says_little_never_waits_for_who_says_much() -> None:
@@ -121,6 +137,74 @@ def test_who_leaves_is_not_called() -> None:
     busy.say()
     room.slices.withdraw(busy)
     assert not room.slices.awaited
+    assert room.turn() == []
+
+
+def test_of_those_who_subscribe_by_the_thousand_most_slices_are_the_oldest_ones() -> None:
+    room = Room()
+    crowd = [Guest(room, str(n), 25 * SLICE_NS / 1e6, makes=500) for n in range(20)]
+    for guest in reversed(crowd):
+        guest.say()
+    served = room.rest()
+    # Until they have many subscriptions, each has its turn.
+    assert set(served[:45]) == {guest.name for guest in crowd}
+    last = {name: len(served) - served[::-1].index(name) for name in served}
+    assert last["0"] == min(last.values())
+    order = sorted(last, key=last.__getitem__)
+    assert sum(order.index(guest.name) < 10 for guest in crowd[:10]) >= 9
+    # In turn, all of them would be ready in the last twenty.
+    assert sorted(last.values())[10] < 0.75 * len(served)
+    assert all(guest.needs_ns == 0 for guest in crowd)
+
+
+def test_the_oldest_subscriber_does_not_stop_the_others() -> None:
+    room = Room()
+    for name in ("oldest", "a", "b", "c"):
+        Guest(room, name, 1_000 * SLICE_NS / 1e6, makes=2_000).say()
+    served = [name for _ in range(200) for name in room.turn()][20:]
+    count = {name: served.count(name) for name in set(served)}
+    assert count["oldest"] == pytest.approx(len(served) * (1 - 1 / OTHERS_EVERY), abs=4)
+    assert count["a"] == pytest.approx(count["b"], abs=2)
+    assert count["a"] == pytest.approx(count["c"], abs=2)
+
+
+def test_who_publishes_beside_a_crowd_of_subscribers_has_its_turn_as_before() -> None:
+    room = Room()
+    for number in range(9):
+        Guest(room, f"subscriber{number}", 1_000 * SLICE_NS / 1e6, makes=2_000).say()
+    Guest(room, "publisher", 1_000 * SLICE_NS / 1e6).say()
+    served = [name for _ in range(200) for name in room.turn()][20:]
+    turns = [at for at, name in enumerate(served) if name == "publisher"]
+    assert {after - at for at, after in pairwise(turns)} == {10}
+
+
+def test_who_subscribes_and_unsubscribes_has_its_turn_as_the_others() -> None:
+    room = Room()
+    old = Guest(room, "old", 1_000 * SLICE_NS / 1e6)
+    old.subscriptions = 50_000
+    for guest in (old, Guest(room, "a", 1_000 * SLICE_NS / 1e6)):
+        guest.say()
+    served = [name for _ in range(50) for name in room.turn()]
+    assert abs(served.count("old") - served.count("a")) <= 1
+
+
+@given(st.data())
+def test_everybody_comes_to_an_end_whoever_subscribes_and_leaves(data: st.DataObject) -> None:
+    room = Room()
+    needs, makes = st.integers(0, 40), st.sampled_from([0, 1, 700, 5_000])
+    gone: list[Guest] = []
+    for number in range(data.draw(st.integers(1, 12))):
+        Guest(room, str(number), data.draw(needs), data.draw(makes)).say()
+        if data.draw(st.booleans()):
+            room.turn()
+        if data.draw(st.booleans()):
+            leaver = data.draw(st.sampled_from(room.guests))
+            room.slices.withdraw(leaver)
+            gone.append(leaver)
+    served = room.rest()
+    assert not {guest.name for guest in gone} & set(served)
+    assert all(guest.needs_ns == 0 or guest in gone for guest in room.guests)
+    assert not any(guest.is_waiting for guest in room.guests)
     assert room.turn() == []
 
 
@@ -179,6 +263,26 @@ def test_a_ping_is_answered_while_a_flood_is_handled(
 
     with asyncio.Runner(loop_factory=LOOPS[name]) as runner:
         runner.run(main())
+
+
+async def test_the_older_of_two_mass_subscribers_is_ready_long_before_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Broker() as broker:
+        _slow_subscribe(monkeypatch, broker)
+        pairs = [await asyncio.open_connection("127.0.0.1", broker.port) for _ in range(2)]
+        for number, (_, writer) in enumerate(pairs):
+            lines = (b"SUB %d.%d %d\r\n" % (number, n, n) for n in range(4_000))
+            writer.write(CONNECT + b"".join(lines) + b"PING\r\n")
+        await pairs[0][0].readuntil(b"PONG\r\n")
+        older, newer = sorted(broker.hub.sessions.values(), key=lambda s: s.client_id)
+        assert len(older.subscriptions) == 4_000
+        # A thousand are made in turn, and few of the slices after that are the newer one's.
+        assert 1_000 <= len(newer.subscriptions) < 2_500
+        await pairs[1][0].readuntil(b"PONG\r\n")
+        assert len(newer.subscriptions) == 4_000
+        for _, writer in pairs:
+            writer.close()
 
 
 @pytest.mark.parametrize("name", LOOPS)

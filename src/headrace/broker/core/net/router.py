@@ -101,6 +101,12 @@ class Router:
             self.subscriptions -= 1
             self._changed(subscription.pattern, leaf)
 
+    def unsubscribe_all(self, subscriptions: Iterable[Subscription]) -> None:
+        """``unsubscribe`` for several; in little time for thousands."""
+        changes = list(self._trie.remove_all([(s.pattern, s.queue, s) for s in subscriptions]))
+        self.subscriptions -= len(changes)
+        self._all_changed(changes)
+
     def add_sink(
         self, pattern: bytes, sink: Sink, many: ManySink | None = None, *, heavy: bool = False
     ) -> None:
@@ -126,7 +132,7 @@ class Router:
         self.remove_sinks((pattern,), sink)
 
     def remove_sinks(self, patterns: Iterable[bytes], sink: Sink) -> None:
-        removed = list(self._trie.remove_all(patterns, b"", sink))
+        removed = list(self._trie.remove_all([(pattern, b"", sink) for pattern in patterns]))
         self._all_changed(removed)
         count = len(removed)
         known = self._many.get(sink)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..budget import Budget
 
 PIECE_BYTES: Final = 64 * 1024
-SMALL_PIECE_BYTES: Final = 8 * 1024  # while frames are short: parsing has its cost per frame
-PIECE_FRAMES: Final = 768  # more in one piece are many
+SMALL_PIECE_BYTES: Final = 8 * 1024  # of the shortest frames: parsing has its cost per frame
+PIECE_FRAMES: Final = 768  # a piece is about so many of the frames before it
 LARGE_BYTES: Final = (
     900  # frames of so many each are large: a chunk of them is one piece, and is not copied
 )
@@ -116,7 +116,9 @@ class SessionInput:
 
     def _hear(self, piece: Any) -> None:
         count = self._handle_piece(piece)
-        self._piece = SMALL_PIECE_BYTES if count > PIECE_FRAMES else PIECE_BYTES
+        if len(piece) >= SMALL_PIECE_BYTES:  # a CONNECT tells nothing of what follows
+            frame_bytes = len(piece) // max(count, 1)
+            self._piece = min(max(frame_bytes * PIECE_FRAMES, SMALL_PIECE_BYTES), PIECE_BYTES)
         self._is_large = count * LARGE_BYTES <= len(piece)
 
     def _next_piece(self) -> Any:

@@ -201,34 +201,24 @@ class Trie(Generic[Entry]):
         return node
 
     def remove_all(
-        self, patterns: Iterable[bytes], queue: bytes, entry: Entry
+        self, entries: Iterable[tuple[bytes, bytes, Entry]]
     ) -> Iterator[tuple[bytes, Leaf[Entry]]]:
-        """As ``remove`` for each that is there, in less time if neighbours differ in the last token only."""
+        """``remove`` for each ``(pattern, queue, entry)``; the pattern and leaf of each that was there.
+
+        It takes less time if the patterns of neighbours differ in their last token only.
+        """
         head: bytes | None = None
         parent: Node[Entry] | None = None
-        for pattern in patterns:
+        for pattern, queue, entry in entries:
             above, _dot, last = pattern.rpartition(b".")
-            if above != head or parent is None:
-                head, parent = above, self._node(above)
-            node = None if parent is None else parent.literals.get(last)
-            leaf = None if node is None else node.leaf
-            if (
-                leaf is not None
-                and not queue
-                and leaf.queues is None
-                and len(leaf.plain) == 1
-                and entry in leaf.plain
-                and parent is not None
-                and node is not None
-                and len(parent.literals) > 1  # the last one takes the nodes above with it
-                and not (node.literals or node.star or node.tail)
-            ):
-                leaf.plain.clear()
-                node.leaf = None
-                del parent.literals[last]
-                yield pattern, leaf
-                continue
-            parent = None
+            if above == head and not queue and last not in _WILD:
+                if parent is None:  # the second one below it, or the nodes may have changed
+                    parent = self._node(above)
+                leaf = None if parent is None else _removed_below(parent, last, entry)
+                if leaf is not None:
+                    yield pattern, leaf
+                    continue
+            head, parent = above, None
             changed = self.remove(pattern, queue, entry)
             if changed is not None:
                 yield pattern, changed
@@ -353,3 +343,18 @@ class Trie(Generic[Entry]):
             else:
                 del parent.literals[token]
             node = parent
+
+
+def _removed_below(parent: Node[Entry], last: bytes, entry: Entry) -> Leaf[Entry] | None:
+    """Remove a plain entry from a child, if no node but the child goes with it; the leaf that changed."""
+    node = parent.literals.get(last)
+    leaf = None if node is None else node.leaf
+    if node is None or leaf is None or entry not in leaf.plain:
+        return None
+    if len(leaf.plain) == 1 and not leaf.queues:
+        if len(parent.literals) == 1 or node.literals or node.star or node.tail:
+            return None
+        node.leaf = None
+        del parent.literals[last]
+    del leaf.plain[entry]
+    return leaf

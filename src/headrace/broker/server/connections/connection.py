@@ -113,6 +113,14 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     @property
+    def seniority(self) -> int:
+        return self._session.client_id if self._session is not None else 0
+
+    @property
+    def subscriptions(self) -> int:
+        return len(self._session.subscriptions) if self._session is not None else 0
+
+    @property
     def authenticated(self) -> bool:
         return self._session is not None and self._session.authenticated
 

@@ -67,6 +67,14 @@ class InProcessConnection:
 
     # What the pump and the broker call
 
+    @property
+    def seniority(self) -> int:
+        return self._session.client_id
+
+    @property
+    def subscriptions(self) -> int:
+        return len(self._session.subscriptions)
+
     def flush(self) -> None:
         """Hand over what the session has to say; hang up if it is closed."""
         session = self._session

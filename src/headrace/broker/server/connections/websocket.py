@@ -119,6 +119,7 @@ class _WebSocket(asyncio.Protocol):
         self._rest = b""  # read, and not taken apart yet
         self._piece = SMALL_PIECE_BYTES
         self.is_waiting = False
+        self.seniority = self.subscriptions = 0  # those are the connection's above
 
     # Below: asyncio.Protocol
 
