@@ -155,7 +155,8 @@ class Parser:
                 self._read(bytes(self._held), 0, frames)
         except ProtocolError as error:
             self._deaf = True
-            frames.append((BAD, error))
+            # Its traceback leads to these frames: with it they would be freed by the garbage collector only.
+            frames.append((BAD, error.with_traceback(None)))
         return frames
 
     def _complete(self, buf: bytes, at: int, frames: list[Frame]) -> int:

@@ -22,7 +22,7 @@ from .auth.authentication import Authenticator, NoAuthentication
 from .auth.passwords import AtOnce, SlowDecisions
 from .budget import Budget
 from .monitor.connections import EndedConnections
-from .net.output import Output
+from .net.output import NOBODY, Output
 from .net.session import Session
 from .net.session_subscriptions import Leaving, subscriptions_max
 from .options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
@@ -257,9 +257,10 @@ class Hub:
         touched = self.touched
         if not touched:
             return []
-        sessions = list(dict.fromkeys([output.session for output in touched]))
+        sessions = dict.fromkeys([output.session for output in touched])
+        sessions.pop(NOBODY, None)
         touched.clear()  # in place: every output knows this list
-        return sessions
+        return list(sessions)
 
     def next_deadline_ns(self) -> int | None:
         """The reading of ``Clock.monotonic_ns`` at which ``run_timers`` is next needed."""

@@ -13,7 +13,8 @@ import ssl
 import time
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple, cast
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 logger = logging.getLogger("headrace.broker")
 
@@ -68,11 +69,16 @@ LINES_MAX: Final = 10  # of failed handshakes in the log …
 LINES_WITHIN_S: Final = 10.0  # … in so many seconds: anybody can cause them
 
 
-class Handshake(NamedTuple):
+@dataclass
+class Handshake:
     """Whose handshake it is, and what is to be done when it fails and the alert is on its way."""
 
     who: str
     failed: Callable[[], None]
+
+    def is_over(self) -> None:
+        """Let go of the connection: TLS keeps the context that knows us, and the connection keeps TLS."""
+        self.failed = lambda: None
 
 
 current_handshake: ContextVar[Handshake | None] = ContextVar("current_handshake", default=None)
@@ -102,18 +108,19 @@ class _Complaints:
 
 
 class _TellingObject(ssl.SSLObject):
-    _failure: ssl.SSLError | None = None
+    _failure: tuple[type[ssl.SSLError], tuple[Any, ...]] | None = None  # the error would know us
     _tell: Callable[[ssl.SSLError], None]
 
     def do_handshake(self) -> None:
         if self._failure is not None:
-            raise self._failure
+            kind, arguments = self._failure
+            raise kind(*arguments)
         try:
             super().do_handshake()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLEOFError):
             raise
         except ssl.SSLError as error:
-            self._failure = error
+            self._failure = type(error), error.args
             self._tell(error)
             raise ssl.SSLWantReadError("the alert is to be sent") from error
 

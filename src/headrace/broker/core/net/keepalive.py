@@ -75,9 +75,11 @@ class KeepAlive:
             self._awaiting_pong_ns = 0
 
     def end(self) -> None:
+        """The session has ended, and is let go."""
         for timer in (self._timer, self._expiry):
             if timer is not None:
                 timer.cancel()
+        del self._session
 
     def _arm(self, delay_ns: int, callback: Callable[[], None]) -> None:
         if self._timer is not None:

@@ -49,6 +49,10 @@ class Login:
         self._session.defer()
         self._begin(verdict, lambda identity: self._let_go_on(lambda: decided(identity)))
 
+    def end(self) -> None:
+        """The session has ended, and is let go; a decision that comes still is ignored."""
+        del self._session
+
     def review(self) -> None:
         """Judge the credentials of the session anew, and act on it."""
         if self._session.state.is_deciding:

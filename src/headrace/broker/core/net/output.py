@@ -9,7 +9,7 @@ tail which are built once, and the id between them:
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ....limits import OUTBOUND_BLOCKED_BYTES, OUTBOUND_BYTES_MAX
 
@@ -24,6 +24,14 @@ class Reader(Protocol):
         """The client reads too slowly."""
 
 
+class _Nobody:
+    """In place of a session that has ended, for whoever still finds its output."""
+
+    def overflow(self) -> None:
+        """There is nobody to hang up on."""
+
+
+NOBODY: Final[Any] = _Nobody()
 R_co = TypeVar("R_co", bound=Reader, covariant=True)
 
 
@@ -113,6 +121,11 @@ class Output(Generic[R_co]):
         """Drop what waits: nobody will read it."""
         self.parts.clear()
         self.size = 0
+
+    def let_go(self) -> None:
+        """``discard``, and let the session go: the shell has its last words, or nobody will read them."""
+        self.discard()
+        self.session = NOBODY
 
     @property
     def blocked(self) -> bool:

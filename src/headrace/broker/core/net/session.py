@@ -250,7 +250,7 @@ class Session:
         """Everything to be written now."""
         if not self.state.is_closed:
             return self.output.take()
-        self.output.discard()
+        self.output.let_go()
         last_words, self._last_words = self._last_words, []
         return last_words
 
@@ -491,10 +491,10 @@ class Session:
         self.state = next_state(self.state, SessionEvent.CLOSE)
         self.close_reason = reason
         self._keepalive.end()
+        self._login.end()
         self.account.connections -= 1
-        self._input.clear()
+        self._input.end()
         self._hub.leaving.add(self.router, self._subscriptions.close())
-        # A delivery in progress may still append: only what is there now will be written.
-        self._last_words = self.output.take()
+        self._last_words = self.output.take()  # a delivery in progress may still append, in vain
         self._hub.touched.append(self.output)
         self._hub.ended(self)

@@ -108,11 +108,13 @@ class SessionInput:
         """Put aside what is left of a piece that is parsed."""
         self._frames += frames
 
-    def clear(self) -> None:
+    def end(self) -> None:
+        """Keep and handle nothing more, and let the session go."""
         self._frames.clear()
         self._chunks.clear()
         self._parser.give_up()
         self.kept_bytes = 0
+        self._handle_piece, self._handle_frames = _ignore_piece, _ignore
 
     def _hear(self, piece: Any) -> None:
         count = self._handle_piece(piece)
@@ -139,3 +141,11 @@ class SessionInput:
         else:
             self._at = end
         return piece
+
+
+def _ignore(_frames: Iterator[Frame]) -> None:
+    """Whatever the client of a session that has ended may say."""
+
+
+def _ignore_piece(_piece: Any) -> int:
+    return 0

@@ -43,7 +43,8 @@ class SessionSubscriptions:
         self._plain = plain
         self._guarded = guarded
         self._past_messages = 0
-        self._drop = self.drop  # one for all of them: each look makes another
+        # One for all of them: each look makes another.
+        self._drop: Callable[[Subscription], None] = self.drop
         self.by_sid: dict[bytes, Subscription] = {}
         self.on_end: Callable[[list[bytes]], object] | None = None
 
@@ -146,7 +147,7 @@ class SessionSubscriptions:
             router.unsubscribe(before)
 
     def close(self) -> dict[bytes, Subscription]:
-        """End them all. Returns them, because they are still in the router."""
+        """End them all, and let the session go. Returns them, because they are still in the router."""
         ended, self.by_sid = self.by_sid, {}
         past = 0
         for subscription in ended.values():  # a hundred thousand: no call for each
@@ -155,6 +156,9 @@ class SessionSubscriptions:
         self._past_messages += past
         if self.on_end is not None:
             self.on_end([*ended])
+        self.on_end = None
+        self._drop = _dropped
+        del self._listener
         return ended
 
     def _close(self, subscription: Subscription) -> None:
@@ -186,6 +190,10 @@ class SessionSubscriptions:
             using = f' using queue "{shown(queue)}"' if queue else ""
             return f'Permissions Violation for Subscription to "{shown(pattern)}"{using}'
         return ""
+
+
+def _dropped(_subscription: Subscription) -> None:
+    """In place of ``drop``, once all of them have ended."""
 
 
 def _run_of(first: Frame, rest: Iterator[Frame]) -> tuple[list[Frame], Frame | None]:

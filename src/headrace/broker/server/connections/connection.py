@@ -268,9 +268,8 @@ class Connection(asyncio.Protocol):
             # Once the alert is written: the client reads it to its end, and leaves.
             self._pump.loop.call_soon(_say_no_more, transport)
 
-        current_handshake.set(
-            Handshake(who(session), failed)
-        )  # of this task, and of what it begins
+        handshake = Handshake(who(session), failed)
+        current_handshake.set(handshake)  # of this task, and of what it begins
         try:
             upgraded = await start_tls(
                 transport, self, context, timeout_s=self._tls_timeout, early=self._early
@@ -279,6 +278,7 @@ class Connection(asyncio.Protocol):
             logger.debug("%s - TLS handshake error: %s", who(session), error)
             transport.abort()
             self.connection_lost(error)
+            _forget_frames(error)
             return
         except asyncio.CancelledError:
             transport.abort()
@@ -286,6 +286,7 @@ class Connection(asyncio.Protocol):
             raise
         finally:
             self._upgrading = None
+            handshake.is_over()
         if upgraded is None:  # the client left during the handshake
             self.connection_lost(None)
             return
@@ -336,6 +337,12 @@ def _say_no_more(transport: asyncio.Transport) -> None:
     if not transport.is_closing() and transport.can_write_eof():
         with contextlib.suppress(OSError):  # gone already, so there is nobody to tell
             transport.write_eof()
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Free what waits for the garbage collector else: frames that know the future which knows the error."""
+    while error is not None:
+        error.__traceback__, error = None, error.__context__
 
 
 def _tls_version(transport: asyncio.Transport) -> str:

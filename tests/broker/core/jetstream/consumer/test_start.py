@@ -88,8 +88,9 @@ def test_a_consumer_that_is_deleted_lets_go_of_them_at_once() -> None:
     assert world.hub.engine is not None
     [consumer] = world.hub.engine.registry.streams["S"].consumers.values()
     assert consumer.backlog.last_per_subject
+    backlog = consumer.backlog
     client.api(f"CONSUMER.DELETE.S.{consumer.name}")
-    assert not consumer.backlog.last_per_subject
+    assert not backlog.last_per_subject
 
 
 def test_while_messages_go_what_is_left_of_thousands_is_looked_up_a_few_times_only(

@@ -104,6 +104,7 @@ class JetStream:
 
     def work(self) -> None:
         """Work through what was marked in a tick: copies, limits, deliveries."""
+        self.registry.let_go()
         self._quota.new_tick()
         if self.copies.ready:
             self.copies.copy_some()

@@ -40,6 +40,7 @@ class Registry:
         self.lost = LostStreams(context)
         self.stream_marks = StreamMarks()
         self.consumer_marks = ConsumerMarks()
+        self._closed: list[Consumer] = []  # in this tick
         self.copies = Copies(context, self.streams, self._restart)
 
     # -- streams
@@ -89,7 +90,7 @@ class Registry:
         context.storage.delete_stream(stream.name)
         if stream.config.storage == "file":
             context.barrier.paced.count()
-        context.barrier.want(Disposal(context.removals, stream.store))
+        context.barrier.want(Disposal(context.removals, stream.store, stream.let_go))
         context.advisories.stream(stream.name, "delete")
 
     def _close(self, stream: Stream) -> None:
@@ -138,6 +139,7 @@ class Registry:
             consumer.start()
         except StoreError:
             consumer.close()
+            self._closed.append(consumer)
             raise
         self._admit(stream, consumer)
         self.consumer_marks.new[consumer] = None
@@ -194,6 +196,7 @@ class Registry:
 
     def _drop_consumer(self, consumer: Consumer) -> None:
         consumer.close()
+        self._closed.append(consumer)
         stream = self.streams[consumer.stream.name]
         del stream.consumers[consumer.name]
         self._acks.remove(stream.name, consumer.name)
@@ -204,6 +207,12 @@ class Registry:
             meta.delete(CONSUMER + consumer.key)
             meta.delete(STATE + consumer.key)
         self._context.barrier.want()
+
+    def let_go(self) -> None:
+        """Free the consumers that were deleted in the tick before."""
+        closed, self._closed = self._closed, []
+        for consumer in closed:
+            consumer.let_go()
 
     def stage_consumers(self) -> None:
         """Hand the changes of consumers since the last flush to the journal.

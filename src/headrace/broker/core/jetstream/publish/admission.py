@@ -123,6 +123,10 @@ class Checks:
         )
         self.configure(config)
 
+    def let_go(self) -> None:
+        """There is nothing more to check: the checks are its own methods, which keep it."""
+        self._published = self._batched = ()
+
     def configure(self, config: StreamConfig) -> None:
         """Check by this configuration from here on."""
         self._config = config

@@ -78,6 +78,11 @@ class Publishes:
         self.atomic.close()
         self.fast.close()
 
+    def let_go(self) -> None:
+        """The stream is no more, a while after ``close``."""
+        self.checks.let_go()
+        del self.atomic, self.fast
+
     # -- sinks
 
     def ingest(

@@ -125,6 +125,16 @@ class Stream:
             self.schedules.cancel()
         self.publishes.close()
 
+    def let_go(self) -> None:
+        """Drop the parts of a deleted stream, whose deletion is durable: they know it, and nobody else them.
+
+        They are freed at once so; what only the garbage collector finds may stay for hours.
+        """
+        self.publishes.let_go()
+        self.schedules = None
+        del self.time, self.retention, self.subject_limit, self.expiry, self.removing
+        del self.staging, self.publishes, self.copy_target, self.listening
+
     def reconfigure(self, config: StreamConfig) -> None:
         """Take an updated, checked configuration."""
         self.config = config

@@ -236,11 +236,14 @@ class Limits:
 
 
 class Disposal:
-    """Lets go of a deleted stream's memory, once its deletion is durable."""
+    """Lets go of a deleted stream's memory, once its deletion is durable; then ``disposed`` is called."""
 
-    def __init__(self, removals: Removals, store: StreamStore) -> None:
+    def __init__(
+        self, removals: Removals, store: StreamStore, disposed: Callable[[], None]
+    ) -> None:
         self._removals = removals
         self._store = store
+        self._disposed = disposed
 
     def begin_flush(self) -> Callable[[Bus, Exception | None], None]:
         return self._flushed
@@ -257,4 +260,4 @@ class Disposal:
         return None
 
     def end(self, error: Exception | None) -> None:
-        """Nobody waits for it."""
+        self._disposed()

@@ -64,6 +64,10 @@ class Pinning:
         self._client: dict[str, Any] | None = None
         policy.on_pinned = self._pinned
 
+    def let_go(self) -> None:
+        """The consumer is closed: there is nobody to pin."""
+        self._policy.on_pinned = lambda _origin: None
+
     @property
     def _now_ns(self) -> int:
         return self._consumer.context.clock.monotonic_ns()

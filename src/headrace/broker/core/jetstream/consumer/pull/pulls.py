@@ -37,6 +37,12 @@ class Pulls:
         if isinstance(policy, PinnedClient):
             self.pinning = Pinning(consumer, policy, queue, self.end)
 
+    def let_go(self) -> None:
+        """The consumer is closed, and nobody has requests for it."""
+        if self.pinning is not None:
+            self.pinning.let_go()
+        self.pinning = None
+
     def receive(
         self, reply: bytes, headers: bytes, body: bytes, origin: Origin | None = None
     ) -> None:

@@ -78,6 +78,10 @@ class Push:
     def close(self) -> None:
         self._bus.unwatch(self._watch)
 
+    def let_go(self) -> None:
+        """The consumer is closed, and is not told of interest any more."""
+        self._watch.changed = _ignore
+
     @property
     def subject(self) -> bytes:
         """Where messages go."""
@@ -227,3 +231,7 @@ class FlowDispatch:
         if consumer is None or consumer.push is None:
             return False
         return None if consumer.push.answered(subject, headers) else False
+
+
+def _ignore(_listened: bool) -> None:
+    """What somebody listens to who is no more."""
