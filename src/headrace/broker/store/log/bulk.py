@@ -394,6 +394,10 @@ def dispose(log: StreamLog, work: int) -> bool:
     last = log.segments[0]  # there is always one: it is left without what it held
     log.segments[0] = Segment(last.serial, last.base, last.salt, last.path, sealed=True)
     log.remains = SubjectTable()
+    # Its parts know it, and it is freed with the last one who knows it, not by the garbage collector.
+    del log.search, log.last_of_each, log.rows_at, log.removals, log.limits
+    if "decode" in vars(log):
+        del log.decode
     return True
 
 
