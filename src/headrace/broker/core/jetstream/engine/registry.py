@@ -92,6 +92,7 @@ class Registry:
             context.barrier.paced.count()
         context.barrier.want(Disposal(context.removals, stream.store, stream.let_go))
         context.advisories.stream(stream.name, "delete")
+        stream.forget_subjects()
 
     def _close(self, stream: Stream) -> None:
         stream.close()

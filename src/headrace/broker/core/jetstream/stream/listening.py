@@ -46,6 +46,7 @@ class Listening:
     def end(self) -> None:
         """Hear nothing more."""
         self._leave(list(self._heard))
+        self._heard.clear()  # and its table, which has room for thousands
         self._go_on()
 
     def when_settled(self, then: Callable[[], None]) -> None:

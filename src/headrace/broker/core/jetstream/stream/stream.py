@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from .....api.errors import Errors
 from .....api.streams import StreamConfig
 from .....errors import StoreReadError
@@ -124,6 +126,11 @@ class Stream:
         if self.schedules is not None:
             self.schedules.cancel()
         self.publishes.close()
+
+    def forget_subjects(self) -> None:
+        """Of a deleted stream: there may be thousands, and it is kept until the deletion is durable."""
+        self.config = msgspec.structs.replace(self.config, subjects=())
+        self.publishes.configure()
 
     def let_go(self) -> None:
         """Drop the parts of a deleted stream, whose deletion is durable: they know it, and nobody else them.
