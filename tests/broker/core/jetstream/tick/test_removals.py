@@ -377,3 +377,27 @@ def test_a_deleted_streams_memory_is_let_go_in_turns(world: World, client: Clien
     assert len(store.segments) > 2
     world.settle()
     assert len(store.segments) == 1
+
+
+@pytest.mark.parametrize("turns_before", [0, 1, 3])
+@pytest.mark.parametrize("verb", ["PURGE", "UPDATE"])
+def test_a_stream_may_be_deleted_while_much_of_it_is_removed(
+    world: World, client: Client, verb: str, turns_before: int
+) -> None:
+    client.stream(max_age=10**12)
+    client.consumer()
+    fill(client, 5_000)
+    limits = {"name": "S", "subjects": ["s.>"], "max_msgs": 10}
+    inbox = begin(client, f"STREAM.{verb}.S", {"filter": "s.1"} if verb == "PURGE" else limits)
+    for _ in range(turns_before):
+        world.hub.run_timers()
+        world.tick()
+    assert world.streams["S"].store.messages > 10
+    deleted = begin(client, "STREAM.DELETE.S", {})
+    for _ in range(2_000):  # beyond the last slice of what was being removed, and of the disposal
+        world.hub.run_timers()
+        world.tick()
+    assert answer(deleted)["success"]
+    assert len(inbox.take()) == 1  # it is answered, and a fault would have been raised in a tick
+    assert client.stream()["state"]["messages"] == 0
+    assert client.put(b"s.1", b"x")["seq"] == 1

@@ -210,6 +210,8 @@ class Stream:
 
     def arm(self) -> None:
         """Have the timers of what expires and of what is scheduled run in time."""
+        if self.is_closed:
+            return
         self.expiry.arm()
         if self.schedules is not None:
             self.schedules.arm()
