@@ -377,11 +377,11 @@ async def test_a_message_that_waits_for_its_next_call_is_renewed(
     js: JetStream, stream: Stream, ack_pending: Pending
 ) -> None:
     await js.publish(f"{stream.name}.bad", b"x")
-    consumer = await stream.create_consumer(durable_name="c", ack_wait=0.3)
+    consumer = await stream.create_consumer(durable_name="c", ack_wait=1.0)
     failing = Failing(times=1)
     async with consumer.consume(
         failing,
-        on_failure=Retry(backoff=(0.7,)),
+        on_failure=Retry(backoff=(2.2,)),
         on_error=lambda error: None,
         **WAYS["in order"],
     ):
