@@ -161,16 +161,22 @@ def test_who_is_hung_up_on_is_not_heard_out() -> None:
     assert rounds.said(session).endswith(b"-ERR 'Stale Connection'\r\n")
 
 
-def test_short_lines_behind_large_payloads_are_not_parsed_all_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    parsed, feed = [], Parser.feed
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The bytes and frames of each piece that is parsed."""
+    pieces, feed = [], Parser.feed
 
     def counted(parser: Parser, data: bytes) -> list[Frame]:
-        parsed.append((len(data), len(feed_it := feed(parser, data))))
-        return feed_it
+        pieces.append((len(data), len(frames := feed(parser, data))))
+        return frames
 
     monkeypatch.setattr(Parser, "feed", counted)
+    return pieces
+
+
+def test_short_lines_behind_large_payloads_are_not_parsed_all_at_once(
+    parsed: list[tuple[int, int]],
+) -> None:
     rounds = Rounds(looks=40)
     session = rounds.connect()
     large = b"PUB a 16384\r\n%b\r\n" % bytes(16_384)
@@ -185,16 +191,9 @@ def test_short_lines_behind_large_payloads_are_not_parsed_all_at_once(
 
 
 def test_no_more_short_frames_are_parsed_than_there_is_time_for_in_a_slice(
-    monkeypatch: pytest.MonkeyPatch,
+    parsed: list[tuple[int, int]],
 ) -> None:
     """Parsed and not handled they take ten times their bytes, of each client that waits."""
-    parsed, feed = [], Parser.feed
-
-    def counted(parser: Parser, data: bytes) -> list[Frame]:
-        parsed.append((len(data), len(frames := feed(parser, data))))
-        return frames
-
-    monkeypatch.setattr(Parser, "feed", counted)
     rounds = Rounds(looks=40)
     session = rounds.connect()
     del parsed[:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 from functools import partial
@@ -14,7 +15,6 @@ import click
 
 from ...jobs.config.config import Config, load_config
 from .. import loop_factory
-from ..shared.collector import tune_collector
 from ..shared.errors import Failure
 from ..shared.notify import tell_manager
 from ..shared.output import Output
@@ -140,7 +140,10 @@ def serve_command(args: Args) -> int:
         print(f"headrace jobs: listening on {url}", flush=True)
         tell_manager("READY=1", f"STATUS=listening on {url}")
 
-    tune_collector()
+    gc.freeze()
+    gc.set_threshold(
+        10_000, 10, 5_000
+    )  # few requests leave cycles: looking for them took a twentieth
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         read_again = None if args.config is None else partial(configuration, args)
         runner.run(serve(config, ready, read_again, partial(tell_manager, "STOPPING=1")))

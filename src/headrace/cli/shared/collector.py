@@ -1,4 +1,4 @@
-"""The garbage collector of a process that serves: it passes over few objects at once, and seldom over all."""
+"""The garbage collector of a process that is a broker: it passes over few objects at once, and seldom over all."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ OLD_PASSES: Final = 125_000
 
 
 def tune_collector() -> None:
-    """Collect garbage in small passes: messages and requests form no cycles, and there are millions of them.
+    """Collect garbage in small passes: there are millions of messages, and what ends in a broker is no cycle.
 
-    The settings are the whole process's, so a broker or job service within another program leaves them alone.
+    What is one, and outlives two passes, stays until the pass over all objects. The settings are the whole
+    process's, so a broker within another program leaves them alone.
     """
     gc.freeze()
     gc.set_threshold(YOUNG, YOUNG_PASSES, OLD_PASSES)
