@@ -1,4 +1,4 @@
-"""The garbage collector of a process that is a broker: it passes over few objects at once, and seldom over all."""
+"""The garbage collector of a broker's process: it passes over few objects at once, and seldom over all."""
 
 from __future__ import annotations
 
