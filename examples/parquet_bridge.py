@@ -96,15 +96,17 @@ async def copy(js: headrace.JetStream, name: str, folder: Folder, *, once: bool 
 
 
 async def main(stream: str, place: str, url: str, *, once: bool = False) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # as Ctrl-C does
     async with headrace.connect(url, name="parquet") as connection:
         await copy(connection.jetstream(), stream, Folder(place), once=once)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     given = [each for each in sys.argv[1:] if each != "--once"]
     where = given[2] if len(given) > 2 else "nats://127.0.0.1:4222"
     try:
         asyncio.run(main(given[0], given[1], where, once="--once" in sys.argv))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         print("ended; the next start goes on from here")

@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pytest
 
+import guides
 import peers
 from ended_programs import told_by
+from example_programs import started
 from headrace.client import Connection, Consumer, Stream, connect
+from waiting import until
 
 pytestmark = pytest.mark.peer
 
+PAGE = guides.ROOT / "docs" / "explanation" / "closing.md"
 PROGRAM = Path(__file__).with_name("ending_worker.py")
 WAYS = ("called", "iterated", "thread")
 MESSAGES = 60
@@ -77,4 +81,24 @@ async def test_every_message_is_acknowledged_or_comes_again(
                 assert sorted(acked + rest) == sorted(everything), f"{way}: none is handled twice"
                 assert seconds < AT_ONCE_S, f"{way}: what was ahead came again at once"
         assert program.returncode == (-signal.SIGTERM if end == "run" else 0)
+        await stream.delete()
+
+
+async def test_the_program_of_the_page_leaves_its_blocks_at_sigterm(
+    reference_server: peers.ServerProcess, tmp_path: Path
+) -> None:
+    (block,) = guides.blocks_of(PAGE)
+    code = block.code.replace("connect()", f'connect("{reference_server.url}")')
+    (tmp_path / "mill.py").write_text(code)
+    async with connect(reference_server.url) as connection:
+        js = connection.jetstream()
+        stream = await js.create_stream(name="ORDERS", subjects=["orders.>"], storage="memory")
+        await js.publish("orders.1", b"two apples")
+        url, log = reference_server.url, tmp_path / "log"
+        async with started("mill.py", url=url, log=log, folder=tmp_path) as program:
+            await until(lambda: "two apples" in program.said, "it never had one", within=60)
+            said = (await program.ended(told=True)).splitlines()
+        slow = "Executing "  # what asyncio's debug mode says of a long turn
+        assert [line for line in said if not line.startswith(slow)] == ["b'two apples'", "ended"]
+        assert await left_of(await stream.consumer("mill")) == 0
         await stream.delete()
