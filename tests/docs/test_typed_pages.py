@@ -45,6 +45,7 @@ PLAYED: Final[dict[str, str]] = {
     "docs/groups.md": "tests/groups/test_guide.py",
     "docs/testing.md": "tests/testing/test_plugin.py",
     "docs/worker.md": "tests/worker/test_guide.py",
+    "docs/explanation/closing.md": "tests/client/test_programs_that_end.py",
     "docs/how-to/changing-a-pipeline.md": "tests/pipeline/test_page_of_failures.py",
     "docs/how-to/faststream.md": "tests/examples/test_faststream.py",
     "docs/how-to/from-celery.md": "tests/worker/test_guide.py",
