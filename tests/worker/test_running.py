@@ -252,9 +252,11 @@ async def test_probes_and_numbers_are_served(
     worker, name = Worker("pages"), stream.name
     pages: list[Pages] = []
 
-    def serve(running: Running) -> Pages:
-        pages.append(Pages(running))
-        return pages[0]
+    @contextlib.asynccontextmanager
+    async def serve(running: Running) -> AsyncIterator[None]:
+        async with Pages(running) as listening:
+            pages.append(listening)
+            yield
 
     @worker.consumer(
         name,
