@@ -1,4 +1,4 @@
-"""What is left in a server's store of streams that earlier tests deleted."""
+"""What is left in a server's store of streams that were deleted."""
 
 from __future__ import annotations
 
@@ -30,3 +30,12 @@ def clear(server: peers.ServerProcess, names: Set[str]) -> None:
         for each in left():
             shutil.rmtree(each, ignore_errors=True)
         until_here(lambda: not left(), "the files of an earlier test stay")
+
+
+def obstruct(store_dir: Path, stream: str) -> Path:
+    """Have a nats-server keep the files of a stream that is deleted, until the returned folder is removed: it
+    renames them, to this, and cannot while those of an earlier one are there."""
+    (streams,) = store_dir.rglob("streams")
+    obstacle = streams / f".{stream}"
+    (obstacle / "kept").mkdir(parents=True)
+    return obstacle

@@ -282,6 +282,29 @@ class StreamExistsError(JetStreamApiError):
         return f"{super().__str__()}: {'; '.join(told)}"
 
 
+class StreamLeftoversError(HeadraceError):
+    """A stream was made anew, and messages of the deleted one before it are in it.
+
+    nats-server does so where a name is deleted twice within the time that it takes to remove the files of the
+    first. They have sequences ``first_seq`` to ``last_seq``, and times before the stream was made. Comes as
+    an event.
+    """
+
+    def __init__(self, stream: str, messages: int, first_seq: int, last_seq: int) -> None:
+        super().__init__(stream, messages, first_seq, last_seq)
+        self.stream = stream
+        self.messages = messages
+        self.first_seq = first_seq
+        self.last_seq = last_seq
+
+    def __str__(self) -> str:
+        return (
+            f"stream {self.stream!r} was made anew, and the server has left messages of the deleted one "
+            f"in it: {self.messages}, sequences {self.first_seq} to {self.last_seq}; purge it below "
+            f"{self.last_seq + 1}, or delete it and make it again some seconds later"
+        )
+
+
 class StreamNotFoundError(JetStreamApiError):
     """There is no stream of this name (``err_code`` 10059)."""
 

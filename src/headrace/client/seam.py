@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ..api.acks import IN_PROGRESS
 from .jetstream.consuming.answers import Answers
 from .jetstream.consuming.feed_settings import unheard
+from .jetstream.streams import Streams
 
 if TYPE_CHECKING:
+    from ..api.streams import StreamConfig
     from .connection import Connection
     from .events import Event
     from .jetstream.calls import Api
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
 def api_of(caller: JetStream | KeyValue) -> Api:
     """The calls of the JetStream API that a context, or a bucket, makes."""
     return caller._api
+
+
+async def create_empty_stream(js: JetStream, config: StreamConfig) -> None:
+    """Create a stream that is not there yet and that nobody publishes to, without messages that a deleted one
+    has left. Raises JetStreamApiError, and StreamLeftoversError where they come back for some seconds."""
+    await Streams(api_of(js)).create_empty(config)
 
 
 async def change_key(

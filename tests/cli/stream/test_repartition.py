@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,6 +138,30 @@ def test_a_dry_run_and_a_no_change_nothing(at_server: Run, js: sync.JetStream) -
     assert at_server(*COMMAND[:-1], answer="n\n").status == 1
     assert list(js.stream_names()) == ["SHIPPING"]
     assert is_as_before(js)
+
+
+def test_what_a_deleted_stream_has_left_is_not_taken_for_copies(
+    at_server: Run, js: sync.JetStream, either_server: peers.ServerProcess
+) -> None:
+    if either_server.name != "nats-server":
+        return  # only that one leaves anything
+    fill(js)
+    stream = js.create_stream(name="SHIPPING8", subjects=["old"])
+    for _ in range(5):
+        js.publish("old", b"old")
+    obstacle = leftovers.obstruct(Path(either_server.store_dir), "SHIPPING8")
+    stream.delete()
+    shutil.rmtree(obstacle)
+    done = at_server(*COMMAND)
+    assert (done.status, "has left messages of a deleted stream in SHIPPING8" in done.err) == (
+        1,
+        True,
+    ), done
+    assert list(js.stream_names()) == ["SHIPPING"]
+    assert is_as_before(js)
+    before = contents(js, "SHIPPING")
+    assert at_server(*COMMAND).status == 0
+    assert contents(js, "SHIPPING8") == before
 
 
 STEPS = ("catch_up", "stop", "check_numbered", "switch")

@@ -21,11 +21,18 @@ from typing import Final
 
 import msgspec
 
+from ...api.errors import Errors
 from ...api.roles import REPARTITIONED_TO
-from ...api.streams import StreamConfig, StreamInfo, StreamSource, SubjectTransformConfig
-from ...client import JetStream
+from ...api.streams import (
+    StreamConfig,
+    StreamInfo,
+    StreamSource,
+    StreamStateInfo,
+    SubjectTransformConfig,
+)
+from ...client import JetStream, Stream
 from ...documents import DocumentError, read_typed
-from ...errors import HeadraceError
+from ...errors import HeadraceError, JetStreamApiError
 from ...quantities import counted
 from .copying import find
 
@@ -35,6 +42,7 @@ FROM: Final = "headrace.repartition.from"
 BOUNDARY: Final = "headrace.repartition.boundary"
 MARKS: Final = (TO, SUBJECTS, FROM, BOUNDARY)
 
+_NO_MESSAGE: Final = Errors.NO_MESSAGE_FOUND.err_code
 _PARKED: Final = "headrace.repartitioned."
 """Below it lies the subject of a stream that takes no messages: one with none would get its own name."""
 
@@ -196,7 +204,34 @@ async def begin(js: JetStream, info: StreamInfo, new: str, partitions: int) -> S
     made = await js.create_stream(
         StreamConfig(name=new, mirror=mirror, metadata={FROM: config.name}, **kept)
     )
+    await _check_copies(await js.stream(config.name), info.state, made)
     return await made.info()
+
+
+async def _check_copies(origin: Stream, before: StreamStateInfo, made: Stream) -> None:
+    """Raises RepartitionError where nats-server has left messages of a deleted stream in the new one: it
+    would keep them, and copy only what comes after them. ``before``: what there was to copy."""
+    assert made.cached_info is not None
+    new = made.cached_info.state
+    if new.first_seq >= before.first_seq and new.messages:
+        is_left = not await _is_the_same(origin, made, new.first_seq)
+    else:  # it has what the other does not have any more, or begins after the first that it should copy
+        is_left = new.messages > 0 or (before.messages > 0 and new.last_seq >= before.first_seq)
+    if is_left:
+        raise RepartitionError(
+            f"the server has left messages of a deleted stream in {made.name}, which is not kept: begin "
+            "again some seconds later"
+        )
+
+
+async def _is_the_same(origin: Stream, made: Stream, sequence: int) -> bool:
+    try:
+        copied, stored = [await each.get_message(sequence) for each in (made, origin)]
+    except JetStreamApiError as error:
+        if error.err_code != _NO_MESSAGE:
+            raise
+        return True  # one of them has been removed since
+    return copied.timestamp_ns == stored.timestamp_ns
 
 
 async def catch_up(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Final, Literal
 
@@ -12,11 +13,13 @@ from ...api.streams import (
     StreamListResponse,
     StreamNamesResponse,
 )
-from ...errors import HeadraceError, JetStreamApiError, StreamExistsError
+from ...errors import HeadraceError, JetStreamApiError, StreamExistsError, StreamLeftoversError
 from .calls import Api, check_name
 from .configuration import config_from, differences, with_external_domains
+from .leftovers import leftovers_in
 from .stream import Stream
 
+LEFTOVER_WAITS_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _STREAM_EXISTS: Final = 10058
 
 
@@ -42,12 +45,37 @@ class Streams:
         config: StreamConfig | None,
         values: Mapping[str, object] | None = None,
     ) -> Stream:
-        """Create or update, from a configuration, from its fields, or from both."""
-        complete = with_external_domains(config_from(StreamConfig, config, values or {}))
-        tokens = ("STREAM", verb, check_name("stream", complete.name))
+        """Create or update, from a configuration, from its fields, or from both.
+
+        What a deleted stream has left in a new one is an event, with a StreamLeftoversError.
+        """
+        info = await self._put(verb, config_from(StreamConfig, config, values or {}))
+        if verb == "CREATE" and (left := leftovers_in(info)) is not None:
+            self._api.session.report(left)
+        return Stream(self._api, info.config.name, info)
+
+    async def _put(self, verb: str, config: StreamConfig) -> StreamInfo:
+        tokens = ("STREAM", verb, check_name("stream", config.name))
         # Of two creations, or updates, of the same stream the second finds what it wants.
-        info = await self._api.call(StreamInfo, tokens, complete, repeatable=True)
-        return Stream(self._api, complete.name, info)
+        complete = with_external_domains(config)
+        return await self._api.call(StreamInfo, tokens, complete, repeatable=True)
+
+    async def create_empty(self, config: StreamConfig) -> None:
+        """Create, and where a deleted stream has left messages in it, delete it and create it again, until it
+        has none: for a stream that is not there yet, and that nobody else publishes to. Raises
+        JetStreamApiError, and StreamLeftoversError where they come back for some seconds: there is no such
+        stream then."""
+        left: StreamLeftoversError | None = None
+        for wait in LEFTOVER_WAITS_S:
+            made = await self._put("CREATE", config)
+            left = leftovers_in(made)
+            if left is None:
+                return
+            await asyncio.sleep(wait)  # the server does not say when it has removed its files
+            if (await self.info(config.name)).created == made.created:
+                await self.delete(config.name)
+        assert left is not None
+        raise left
 
     async def create(
         self, config: StreamConfig | None, values: Mapping[str, object] | None = None

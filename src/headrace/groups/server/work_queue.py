@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ...api.errors import Errors
 from ...api.streams import StreamConfig, StreamInfo, StreamSource
 from ...client import JetStream, Stream
-from ...client.seam import api_of
-from ...errors import JetStreamApiError
+from ...client.seam import api_of, create_empty_stream
+from ...errors import JetStreamApiError, StreamLeftoversError
 from ..errors import GroupConfigurationError, GroupError, GroupExistsError
 from ..record.records import ElasticGroup
 from ..record.transforms import transforms
@@ -98,7 +98,12 @@ async def ensure(
         return
     wanted = config_of(group, origin, await start())
     try:
-        await js.create_stream(wanted)
+        await create_empty_stream(js, wanted)
+    except StreamLeftoversError as error:
+        raise GroupError(
+            f"can't create the elastic consumer group's stream {wanted.name!r}: the server puts "
+            f"{error.messages} messages of a deleted one in it each time; try again some seconds later"
+        ) from error
     except JetStreamApiError as error:
         if error.err_code != _EXISTS:
             raise refused(wanted.name, "create", error) from error
