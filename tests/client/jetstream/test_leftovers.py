@@ -20,6 +20,7 @@ from headrace.client.jetstream.leftovers import leftovers_in
 from headrace.client.seam import create_empty_stream
 
 BEFORE, MADE, SOON, LATE = (f"2026-11-29T01:00:{second:02}Z" for second in (1, 2, 3, 59))
+WAITED_NS = 5_000_000_000
 X = StreamConfig(name="X", subjects=("x",))
 
 
@@ -31,7 +32,7 @@ def made(
 
 
 def test_messages_older_than_a_stream_that_was_just_made_are_leftovers() -> None:
-    left = leftovers_in(made(BEFORE))
+    left = leftovers_in(made(BEFORE), WAITED_NS)
     assert left is not None
     assert (left.stream, left.messages, left.first_seq, left.last_seq) == ("X", 5, 1, 5)
     assert "5, sequences 1 to 5; purge it below 6" in str(left)
@@ -47,10 +48,33 @@ def test_messages_older_than_a_stream_that_was_just_made_are_leftovers() -> None
         made(BEFORE, config=StreamConfig(name="X", mirror=StreamSource(name="O"))),
         made(BEFORE, asked=""),
     ],
-    ids=["none", "published since", "at once", "not just made", "a mirror", "an older server"],
+    ids=["none", "published since", "at once", "there before", "a mirror", "an older server"],
 )
 def test_others_are_not(info: StreamInfo) -> None:
-    assert leftovers_in(info) is None
+    assert leftovers_in(info, WAITED_NS) is None
+
+
+async def test_a_restored_stream_is_as_old_as_it_is(js: JetStream, tmp_path: Path) -> None:
+    """Its messages are older. So it is when another connection asks for it at once."""
+    told: list[Event] = []
+    config = StreamConfig(name="RESTORED", subjects=("restored",))
+    url = js.connection.server
+    async with (
+        connect(url, on_event=told.append) as one,
+        connect(url, on_event=told.append) as other,
+    ):
+        js = one.jetstream()
+        for number in range(5):
+            stream = await js.create_stream(config)
+            for _ in range(5):
+                await js.publish("restored", b"x")
+            await stream.backup(tmp_path / str(number))
+            await stream.delete()
+            await js.restore_stream(tmp_path / str(number))
+            stream = await js.create_stream(config)
+            await other.jetstream().create_stream(config)
+            await stream.delete()
+    assert not [each for each in told if isinstance(each, ErrorEvent)]
 
 
 class Leaving:

@@ -6,26 +6,23 @@ deleted meanwhile keeps its files under its own name, and a third one finds them
 
 from __future__ import annotations
 
-from typing import Final
-
 from ...api.streams import StreamInfo
 from ...api.times import parse_time
 from ...errors import StreamLeftoversError
 
 __all__ = ["leftovers_in"]
 
-JUST_MADE_NS: Final = 5_000_000_000
 
+def leftovers_in(made: StreamInfo, waited_ns: int) -> StreamLeftoversError | None:
+    """What to say of a stream if it was ``made`` within the time that its creation was waited for, and all
+    its messages are older than it is.
 
-def leftovers_in(made: StreamInfo) -> StreamLeftoversError | None:
-    """What to say of a stream that the server has just ``made``, if all its messages are older than it is.
-
-    Mirrors keep the times of their origin, and a restored stream those it had: so one that has existed for a
-    while, and a mirror, are not judged.
+    A mirror keeps the times of its origin, and a restored stream those it had: the one is not judged, and the
+    other was there before it was asked for.
     """
     state, created = made.state, parse_time(made.created)
     if not state.messages or made.config.mirror is not None or not created or not made.ts:
         return None
-    if parse_time(made.ts) - created > JUST_MADE_NS or parse_time(state.last_ts) >= created:
+    if parse_time(made.ts) - created > waited_ns or parse_time(state.last_ts) >= created:
         return None
     return StreamLeftoversError(made.config.name, state.messages, state.first_seq, state.last_seq)

@@ -24,12 +24,17 @@ _STREAM_EXISTS: Final = 10058
 
 
 class Streams:
-    """The streams of one account, for the context, buckets and batches."""
+    """The streams of one account, for the context, buckets and batches.
 
-    __slots__ = ("_api",)
+    Attributes:
+        restored: names of those that were restored here; their messages are older than they are.
+    """
+
+    __slots__ = ("_api", "restored")
 
     def __init__(self, api: Api) -> None:
         self._api = api
+        self.restored: set[str] = set()
 
     async def get(self, name: str) -> Stream:
         stream = Stream(self._api, check_name("stream", name))
@@ -49,16 +54,22 @@ class Streams:
 
         What a deleted stream has left in a new one is an event, with a StreamLeftoversError.
         """
-        info = await self._put(verb, config_from(StreamConfig, config, values or {}))
-        if verb == "CREATE" and (left := leftovers_in(info)) is not None:
+        asked = config_from(StreamConfig, config, values or {})
+        info, left = await self._put(verb, asked)
+        if left is not None and verb == "CREATE" and asked.name not in self.restored:
             self._api.session.report(left)
         return Stream(self._api, info.config.name, info)
 
-    async def _put(self, verb: str, config: StreamConfig) -> StreamInfo:
+    async def _put(
+        self, verb: str, config: StreamConfig
+    ) -> tuple[StreamInfo, StreamLeftoversError | None]:
         tokens = ("STREAM", verb, check_name("stream", config.name))
+        began = self._api.session.loop.time()
         # Of two creations, or updates, of the same stream the second finds what it wants.
         complete = with_external_domains(config)
-        return await self._api.call(StreamInfo, tokens, complete, repeatable=True)
+        info = await self._api.call(StreamInfo, tokens, complete, repeatable=True)
+        waited_ns = int((self._api.session.loop.time() - began) * 1e9)
+        return info, leftovers_in(info, waited_ns)
 
     async def create_empty(self, config: StreamConfig) -> None:
         """Create, and where a deleted stream has left messages in it, delete it and create it again, until it
@@ -67,8 +78,7 @@ class Streams:
         stream then."""
         left: StreamLeftoversError | None = None
         for wait in LEFTOVER_WAITS_S:
-            made = await self._put("CREATE", config)
-            left = leftovers_in(made)
+            made, left = await self._put("CREATE", config)
             if left is None:
                 return
             await asyncio.sleep(wait)  # the server does not say when it has removed its files
