@@ -58,7 +58,7 @@ class Streams:
         info, left = await self._put(verb, asked)
         if left is not None and verb == "CREATE" and asked.name not in self.restored:
             self._api.session.report(left)
-        return Stream(self._api, info.config.name, info)
+        return Stream(self._api, asked.name, info)
 
     async def _put(
         self, verb: str, config: StreamConfig
