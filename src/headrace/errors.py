@@ -283,11 +283,11 @@ class StreamExistsError(JetStreamApiError):
 
 
 class StreamLeftoversError(HeadraceError):
-    """A stream was made anew, and messages of the deleted one before it are in it.
+    """A stream that was just made has messages, all older than it is: of a deleted stream of its name.
 
     nats-server does so where a name is deleted twice within the time that it takes to remove the files of the
-    first. They have sequences ``first_seq`` to ``last_seq``, and times before the stream was made. Comes as
-    an event.
+    first. They have sequences ``first_seq`` to ``last_seq``. Comes as an event. A stream that somebody else
+    restored from a backup while its creation was asked for looks the same.
     """
 
     def __init__(self, stream: str, messages: int, first_seq: int, last_seq: int) -> None:
@@ -299,9 +299,10 @@ class StreamLeftoversError(HeadraceError):
 
     def __str__(self) -> str:
         return (
-            f"stream {self.stream!r} was made anew, and the server has left messages of the deleted one "
-            f"in it: {self.messages}, sequences {self.first_seq} to {self.last_seq}; purge it below "
-            f"{self.last_seq + 1}, or delete it and make it again some seconds later"
+            f"stream {self.stream!r} has just been made, and has messages that are older than it is: "
+            f"{self.messages}, sequences {self.first_seq} to {self.last_seq}. Unless a backup was restored, the "
+            f"server has left them of a deleted stream: purge it below {self.last_seq + 1}, or delete it and "
+            "make it again some seconds later"
         )
 
 
