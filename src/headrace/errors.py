@@ -300,9 +300,9 @@ class StreamLeftoversError(HeadraceError):
     def __str__(self) -> str:
         return (
             f"stream {self.stream!r} has just been made, and has messages that are older than it is: "
-            f"{self.messages}, sequences {self.first_seq} to {self.last_seq}. Unless a backup was restored, the "
-            f"server has left them of a deleted stream: purge it below {self.last_seq + 1}, or delete it and "
-            "make it again some seconds later"
+            f"{self.messages}, sequences {self.first_seq} to {self.last_seq}. Unless a backup was restored, "
+            f"the server has left them of a deleted stream: purge it below {self.last_seq + 1}, or delete it "
+            "and make it again some seconds later"
         )
 
 
