@@ -275,7 +275,8 @@ class JetStream:
         """Create a stream: from a configuration, from its fields as keywords, or both.
 
         An identical stream is simply returned. Raises StreamExistsError (10058) if one of this name has
-        other settings, which it names.
+        other settings, which it names. Messages that the server has left of a deleted one in it are an
+        event, with a StreamLeftoversError.
         """
         return await self._streams.create(config, values)
 

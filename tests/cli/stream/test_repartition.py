@@ -143,22 +143,22 @@ def test_a_dry_run_and_a_no_change_nothing(at_server: Run, js: sync.JetStream) -
 def test_what_a_deleted_stream_has_left_is_not_taken_for_copies(
     at_server: Run, js: sync.JetStream, either_server: peers.ServerProcess
 ) -> None:
-    if either_server.name != "nats-server":
-        return  # only that one leaves anything
+    """Only nats-server leaves anything; after ours the command works at once."""
     fill(js)
     stream = js.create_stream(name="SHIPPING8", subjects=["old"])
     for _ in range(5):
         js.publish("old", b"old")
-    obstacle = leftovers.obstruct(Path(either_server.store_dir), "SHIPPING8")
-    stream.delete()
-    shutil.rmtree(obstacle)
-    done = at_server(*COMMAND)
-    assert (done.status, "has left messages of a deleted stream in SHIPPING8" in done.err) == (
-        1,
-        True,
-    ), done
-    assert list(js.stream_names()) == ["SHIPPING"]
-    assert is_as_before(js)
+    if either_server.name == "nats-server":
+        obstacle = leftovers.obstruct(Path(either_server.store_dir), "SHIPPING8")
+        stream.delete()
+        shutil.rmtree(obstacle)
+        done = at_server(*COMMAND)
+        assert done.status == 1, done
+        assert "has left messages of a deleted stream in SHIPPING8" in done.err, done
+        assert list(js.stream_names()) == ["SHIPPING"]
+        assert is_as_before(js)
+    else:
+        stream.delete()
     before = contents(js, "SHIPPING")
     assert at_server(*COMMAND).status == 0
     assert contents(js, "SHIPPING8") == before

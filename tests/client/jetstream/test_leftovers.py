@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -130,6 +131,21 @@ async def test_a_stream_that_is_to_be_empty_is_made_again(leaving: Leaving) -> N
     state = (await (await leaving.js.stream("X")).info()).state
     assert (state.messages, state.last_seq) == (0, 0)
     assert not [each for each in leaving.told if isinstance(each, ErrorEvent)]
+
+
+@pytest.mark.peer
+async def test_who_is_interrupted_leaves_none_with_them(
+    leaving: Leaving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "LEFTOVER_WAITS_S", (0.0, 3600.0))
+    await leaving.leave_five()
+    making = asyncio.ensure_future(create_empty_stream(leaving.js, X))
+    deleted = await leaving.js.connection.subscribe("$JS.EVENT.ADVISORY.STREAM.DELETED.X")
+    await deleted.next(timeout=10)
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    assert [name async for name in leaving.js.stream_names()] == []
 
 
 @pytest.mark.peer

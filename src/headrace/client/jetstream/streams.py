@@ -19,7 +19,7 @@ from .configuration import config_from, differences, with_external_domains
 from .leftovers import leftovers_in
 from .stream import Stream
 
-LEFTOVER_WAITS_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+LEFTOVER_WAITS_S: Final = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _STREAM_EXISTS: Final = 10058
 
 
@@ -27,7 +27,8 @@ class Streams:
     """The streams of one account, for the context, buckets and batches.
 
     Attributes:
-        restored: names of those that were restored here; their messages are older than they are.
+        restored: names of those that were restored here and not asked for since; their messages are older
+            than they are.
     """
 
     __slots__ = ("_api", "restored")
@@ -56,8 +57,10 @@ class Streams:
         """
         asked = config_from(StreamConfig, config, values or {})
         info, left = await self._put(verb, asked)
-        if left is not None and verb == "CREATE" and asked.name not in self.restored:
-            self._api.session.report(left)
+        if verb == "CREATE":
+            if left is not None and asked.name not in self.restored:
+                self._api.session.report(left)
+            self.restored.discard(asked.name)  # the next one of this name is another
         return Stream(self._api, asked.name, info)
 
     async def _put(
@@ -78,10 +81,11 @@ class Streams:
         stream then."""
         left: StreamLeftoversError | None = None
         for wait in LEFTOVER_WAITS_S:
+            await asyncio.sleep(wait)  # the server does not say when it has removed its files
             made, left = await self._put("CREATE", config)
             if left is None:
                 return
-            await asyncio.sleep(wait)  # the server does not say when it has removed its files
+            # At once: who is interrupted while it waits leaves no such stream.
             if (await self.info(config.name)).created == made.created:
                 await self.delete(config.name)
         assert left is not None
