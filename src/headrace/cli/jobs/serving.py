@@ -141,9 +141,8 @@ def serve_command(args: Args) -> int:
         tell_manager("READY=1", f"STATUS=listening on {url}")
 
     gc.freeze()
-    gc.set_threshold(
-        10_000, 10, 5_000
-    )  # few requests leave cycles: looking for them took a twentieth
+    # Few requests leave cycles: looking for them took a twentieth of the time.
+    gc.set_threshold(10_000, 10, 5_000)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         read_again = None if args.config is None else partial(configuration, args)
         runner.run(serve(config, ready, read_again, partial(tell_manager, "STOPPING=1")))
