@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Final, Protocol, Self
+from urllib.parse import SplitResult
 
 from ..errors import ConfigurationError
 from ..exposition import label_text
 from ..field_docs import described, descriptions
+from ..web.pages import NUMBERS, Page, PageServer, plain
 from .net.session import Session
 
 __all__ = ["ConnectionStats", "MetricsServer", "prometheus"]
-
-SCRAPERS_MAX: Final = 16
-SCRAPE_S: Final = 5.0
 
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 
@@ -176,8 +174,7 @@ class MetricsServer:
         async with MetricsServer({"orders": connection}, port=9464) as server:
             print(server.url)
 
-    Each connection has the label ``connection``, which is its key. Up to 16 scrapers are served at a time;
-    more are closed at once, and so is one that takes 5 seconds to ask.
+    Each connection has the label ``connection``, which is its key.
 
     Args:
         connections: may be changed meanwhile.
@@ -190,62 +187,33 @@ class MetricsServer:
         self._connections = connections
         self._host = host
         self._port = port
-        self._server: asyncio.Server | None = None
-        self._serving = 0
+        self._server = PageServer(self._page)
 
     async def __aenter__(self) -> Self:
         """Listen. Raises ConfigurationError: the address cannot be used."""
         try:
-            self._server = await asyncio.start_server(self._serve, self._host, self._port)
+            await self._server.listen(self._host, self._port)
         except OSError as error:
             raise ConfigurationError(
                 f"metrics cannot be served at {self._host}:{self._port}: {error}"
             ) from error
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._port = self._server.port
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop listening."""
-        assert self._server is not None
-        self._server.close()
-        await self._server.wait_closed()
+        """Stop listening, and end what is being served."""
+        await self._server.close()
 
     @property
     def url(self) -> str:
         """Where the numbers are."""
         return f"http://{self._host}:{self._port}/metrics"
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._serving += 1
-        try:
-            if self._serving <= SCRAPERS_MAX:
-                async with asyncio.timeout(SCRAPE_S):
-                    request = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(self._answer(request))
-                    await writer.drain()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # who asks so gets no answer
-        finally:
-            self._serving -= 1
-            writer.close()
-
-    def _page(self, path: str) -> tuple[str, str, str]:
-        """Status, type and text of what is there."""
-        if path != "/metrics":
-            return "404 Not Found", "text/plain", "the numbers are at /metrics\n"
+    def _page(self, url: SplitResult) -> Page:
+        if url.path != "/metrics":
+            return plain(404, "the numbers are at /metrics\n")
         rows = [(each.stats(), {"connection": n}) for n, each in self._connections.items()]
-        return "200 OK", "text/plain; version=0.0.4", prometheus(rows)
-
-    def _answer(self, request: bytes) -> bytes:
-        method, _, rest = request.partition(b" ")
-        path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
-        status, kind, text = self._page(path if method in (b"GET", b"HEAD") else "")
-        body = text.encode()
-        head = (
-            f"HTTP/1.1 {status}\r\nContent-Type: {kind}; charset=utf-8\r\n"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        )
-        return head.encode() + (b"" if request.startswith(b"HEAD") else body)
+        return Page(200, NUMBERS, prometheus(rows).encode())
 
 
 def _labels(labels: Mapping[str, str]) -> str:

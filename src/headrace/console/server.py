@@ -6,29 +6,21 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final, Self
-
-import uvicorn
 
 from ..client.connection import Connection
 from ..client.jetstream_context import JetStream
 from ..errors import ConfigurationError
+from ..web.asgi import AsgiServer
+from ..web.connections import ConnectionLimits
 from .app import create_app
 from .servers import OtherServer, Servers, note, stop
 from .settings import Settings
 from .sources import Monitoring, Sources
 
 BACKLOG: Final = 128
-CONNECTIONS_MAX: Final = 500  # one more is answered 503
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: whoever starts the console says when it ends."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+LIMITS: Final = ConnectionLimits(connections_max=500)
 
 
 class ConsoleServer:
@@ -80,17 +72,7 @@ class ConsoleServer:
             stack.push_async_callback(stop, noting)
             stack.push_async_callback(self.servers.close)
             app = create_app(self.settings, self.sources, time.monotonic, self.servers)
-            server = _Server(
-                uvicorn.Config(
-                    app,
-                    lifespan="off",
-                    log_config=None,
-                    access_log=False,
-                    server_header=False,
-                    limit_concurrency=CONNECTIONS_MAX,
-                    timeout_graceful_shutdown=1,
-                )
-            )
+            server = AsgiServer(app, LIMITS)
             serving = asyncio.create_task(server.serve(sockets=[listener]), name="console-http")
             stack.push_async_callback(self._end, server, serving)
             self._stack = stack.pop_all()
@@ -99,7 +81,7 @@ class ConsoleServer:
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
 
-    async def _end(self, server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
+    async def _end(self, server: AsgiServer, serving: asyncio.Task[None]) -> None:
         self.sources.ending.set()  # before: what still answers is cut off, with a traceback
         self.servers.end()
         server.should_exit = True

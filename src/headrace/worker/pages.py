@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from urllib.parse import SplitResult
 
 from ..client.health import Health
 from ..client.metrics import MetricsServer
 from ..client.metrics import prometheus as of_connections
+from ..web.pages import NUMBERS, Page, plain
 from .metrics import prometheus
 from .running import Running
-
-PLAIN: Final = "text/plain; version=0.0.4"
 
 
 class Pages(MetricsServer):
@@ -26,8 +25,8 @@ class Pages(MetricsServer):
         super().__init__({}, host=host, port=port)
         self._running = running
 
-    def _page(self, path: str) -> tuple[str, str, str]:
-        running = self._running
+    def _page(self, url: SplitResult) -> Page:
+        running, path = self._running, url.path
         if path == "/healthz":
             return _probe(running.live())
         if path == "/readyz":
@@ -37,11 +36,10 @@ class Pages(MetricsServer):
             if running.connection is not None:
                 labels = {"connection": running.worker.name}
                 text += of_connections([(running.connection.stats(), labels)])
-            return "200 OK", PLAIN, text
-        return "404 Not Found", "text/plain", "there are /healthz, /readyz and /metrics\n"
+            return Page(200, NUMBERS, text.encode())
+        return plain(404, "there are /healthz, /readyz and /metrics\n")
 
 
-def _probe(health: Health) -> tuple[str, str, str]:
-    status = "200 OK" if health else "503 Service Unavailable"
-    text = json.dumps({"status": "ok" if health else "unavailable", "reason": health.reason})
-    return status, "application/json", text + "\n"
+def _probe(health: Health) -> Page:
+    told = {"status": "ok" if health else "unavailable", "reason": health.reason}
+    return Page(200 if health else 503, "application/json", json.dumps(told).encode() + b"\n")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import re
@@ -17,7 +16,6 @@ from headrace import connect
 from headrace.broker import Broker
 from headrace.broker.core.account_options import AccountOptions, Export, Import, JetStreamLimits
 from headrace.broker.core.auth.authentication import User
-from headrace.broker.server import monitor as monitor_module
 from headrace.broker.server.config.options import WebSocketOptions
 
 
@@ -107,7 +105,7 @@ async def test_monitoring_may_be_served_on_an_address_of_its_own() -> None:
         (b"GET /connz?state=asleep HTTP/1.1\r\n\r\n", 400),
         (b"NONSENSE\r\n\r\n", 400),
         (b"GET /varz SMTP/1.1\r\n\r\n", 400),
-        (b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n", 431),
+        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", 431),
         (b"HEAD /varz HTTP/1.1\r\n\r\n", 200),
     ],
 )
@@ -118,45 +116,6 @@ async def test_bad_requests_are_told_what_is_accepted(request_bytes: bytes, stat
         assert headers["Connection"] == "close"
         if request_bytes.startswith(b"HEAD"):
             assert body == b""
-
-
-async def test_a_request_that_never_ends_is_cut(
-    monkeypatch: pytest.MonkeyPatch, no_leaks: None
-) -> None:
-    monkeypatch.setattr(monitor_module, "REQUEST_S", 0.05)
-    async with Broker(monitor_port=0) as broker:
-        assert broker.monitor_url is not None
-        port = int(broker.monitor_url.rpartition(":")[2])
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /varz")
-        async with asyncio.timeout(5):
-            with contextlib.suppress(ConnectionError):
-                assert await reader.read() == b""
-        writer.close()
-
-
-async def test_too_many_requests_at_once_are_refused_and_stopping_ends_those_in_progress(
-    monkeypatch: pytest.MonkeyPatch, no_leaks: None
-) -> None:
-    monkeypatch.setattr(monitor_module, "REQUESTS_MAX", 2)
-    monkeypatch.setattr(monitor_module, "REQUESTS_OPEN_MAX", 3)
-    async with Broker(monitor_port=0) as broker:
-        assert broker.monitor_url is not None
-        port = int(broker.monitor_url.rpartition(":")[2])
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        assert (await get(broker, "/healthz"))[0] == 503
-        held.append(await asyncio.open_connection("127.0.0.1", port))
-        one_more, writer = await asyncio.open_connection("127.0.0.1", port)
-        async with asyncio.timeout(5):
-            with contextlib.suppress(ConnectionError):
-                assert await one_more.read() == b""
-        held.append((one_more, writer))
-    for reader, writer in held:
-        with contextlib.suppress(ConnectionError):
-            assert await reader.read() == b""
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
 
 
 async def test_accounts_streams_and_subscriptions_are_shown_when_asked_for() -> None:

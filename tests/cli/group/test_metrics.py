@@ -12,12 +12,10 @@ import pytest
 import yaml
 
 from headrace import Broker
-from headrace.cli.group import metrics
 from headrace.cli.group.metrics import Exporter, measured, metrics_command, text_of
 from headrace.client import JetStream
 from headrace.errors import ConfigurationError
 from headrace.groups import GroupError, GroupNotFoundError, elastic, static
-from waiting import until
 
 
 @pytest.fixture
@@ -82,40 +80,6 @@ async def test_a_stream_that_is_gone_is_said(js: JetStream) -> None:
     async with Exporter(js, "ORDERS", ["x"], listen="127.0.0.1:0") as exporter:
         status, _, text = await get(exporter.url)
         assert (status, text) == (503, "stream 'ORDERS' has no group 'x', static or elastic\n")
-
-
-async def test_other_requests_are_refused(js: JetStream) -> None:
-    async with Exporter(js, "ORDERS", listen="127.0.0.1:0") as exporter:
-        port = int(exporter.url.split(":")[2].partition("/")[0])
-        for sent, answer in (
-            (b"POST /metrics HTTP/1.1\r\n\r\n", b"HTTP/1.1 405 "),
-            (b"\r\n\r\n", b"HTTP/1.1 405 "),
-            (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", b""),
-        ):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(sent)
-            try:
-                got = await reader.read()
-            except ConnectionResetError:
-                got = b""  # it was closed before all of it was read
-            assert got.startswith(answer)
-            assert answer or not got
-            writer.close()
-
-
-async def test_too_many_connections_are_closed(
-    js: JetStream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(metrics, "OPEN_MAX", 2)
-    async with Exporter(js, "ORDERS", listen="127.0.0.1:0") as exporter:
-        port = int(exporter.url.split(":")[2].partition("/")[0])
-        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        assert await reader.read() == b""
-        for each in (writer, *(other for _, other in idle)):
-            each.close()
-        await until(lambda: not exporter._open)
-        assert (await get(exporter.url))[0] == 200
 
 
 async def test_an_address_in_use_is_said(js: JetStream) -> None:

@@ -198,9 +198,11 @@ class Broker:
                 tell_of_streams_ahead(hub)
                 pump.wake()
             if options.monitor_port is not None:
+                from ...web.pages import PAGE_LIMITS
                 from .monitor import Monitor
 
-                self._monitor = Monitor(hub, shares.monitor)
+                page_limits = dataclasses.replace(PAGE_LIMITS, connections_max=shares.monitor)
+                self._monitor = Monitor(hub, page_limits)
                 await self._monitor.start(
                     options.monitor_host or options.host, options.monitor_port
                 )
@@ -303,9 +305,9 @@ class Broker:
         on_disk = options.jetstream and options.store_dir is not None
         monitor = 0
         if options.monitor_port is not None:
-            from .monitor import REQUESTS_OPEN_MAX
+            from ...web.pages import PAGE_LIMITS
 
-            monitor = REQUESTS_OPEN_MAX
+            monitor = PAGE_LIMITS.connections_max
         shares = share_out(store=on_disk, monitor_max=monitor)
         self._room_for_connections = shares.connections
         if shares.connections < options.connections_max:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
+from urllib.parse import SplitResult
 
 import click
 
@@ -16,6 +17,7 @@ from ...groups.autoscale import UNANSWERED
 from ...groups.lag import GroupLag, measure
 from ...groups.metrics import prometheus
 from ...groups.server.bucket import Records
+from ...web.pages import NUMBERS, Page, PageServer, plain
 from ..shared.output import Output
 from ..shared.verbs import Declare
 from .table import document
@@ -24,12 +26,7 @@ if TYPE_CHECKING:
     from ...client import JetStream
 
 LISTEN: Final = "127.0.0.1:9464"
-REQUEST_BYTES_MAX: Final = 8 * 1024
-REQUEST_S_MAX: Final = 5.0
-OPEN_MAX: Final = 64  # connections; one more is closed
 FRESH_S: Final = 1.0  # several scrapers within it share one look
-_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_PLAIN: Final = "text/plain; charset=utf-8"
 
 
 METRICS_OPTIONS: Final[tuple[Declare, ...]] = (
@@ -112,63 +109,30 @@ class Exporter:
         self._stream = stream
         self._groups = tuple(groups)
         self._host, self._port = _address(listen)
-        self._server: asyncio.Server | None = None
+        self._server = PageServer(self._page)
         self._one = asyncio.Lock()
         self._taken: tuple[float, str] | None = None
-        self._open = 0
         self.url = ""
 
     async def __aenter__(self) -> Exporter:
         try:
-            self._server = await asyncio.start_server(
-                self._serve, self._host, self._port, limit=REQUEST_BYTES_MAX
-            )
+            await self._server.listen(self._host, self._port)
         except OSError as error:
             where = f"{self._host}:{self._port}"
             raise ConfigurationError(f"--listen {where}: {error.strerror or error}") from error
-        host, port = self._server.sockets[0].getsockname()[:2]
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+        self.url = f"http://{self._server.address}/metrics"
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        await self._server.wait_closed()
+        await self._server.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request, and close."""
-        self._open += 1
+    async def _page(self, url: SplitResult) -> Page:
+        if url.path != "/metrics":
+            return plain(404, "the metrics are at /metrics\n")
         try:
-            if self._open > OPEN_MAX:
-                return
-            async with asyncio.timeout(REQUEST_S_MAX):
-                head = await reader.readuntil(b"\r\n\r\n")
-            status, kind, text = await self._answer(head)
-            body = text.encode()
-            front = (
-                f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-                "Connection: close\r\n\r\n"
-            )
-            writer.write(front.encode() + body)
-            async with asyncio.timeout(REQUEST_S_MAX):
-                await writer.drain()
-        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # who asks so badly gets no answer
-        finally:
-            self._open -= 1
-            writer.close()
-
-    async def _answer(self, head: bytes) -> tuple[str, str, str]:
-        method, _, rest = head.decode("latin-1").partition(" ")
-        path = rest.partition(" ")[0].partition("?")[0]
-        if method != "GET":
-            return "405 Method Not Allowed", _PLAIN, "only GET\n"
-        if path != "/metrics":
-            return "404 Not Found", _PLAIN, "the metrics are at /metrics\n"
-        try:
-            return "200 OK", _TYPE, await self._text()
+            return Page(200, NUMBERS, (await self._text()).encode())
         except (*UNANSWERED, GroupError) as error:
-            return "503 Service Unavailable", _PLAIN, f"{error}\n"
+            return plain(503, f"{error}\n")
 
     async def _text(self) -> str:
         """The metrics; whoever asks while others do, or shortly after, shares one look."""

@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import uvicorn
-
 from ...errors import ConfigurationError
+from ...web.asgi import AsgiServer
+from ...web.connections import ConnectionLimits
 from .. import limits
 from ..broker import Streams
 from ..config.config import Config
 from ..http import create_app
-from ..http.asgi.connection import make_protocol
 from ..http.asgi.gateway import Gateway
 from ..maintenance.archive import Archive
 from ..maintenance.maintenance import Maintenance
@@ -34,14 +33,6 @@ __all__ = ["make_maintenance", "make_runtime", "serve", "tell_of_loop"]
 
 _LOG: Final = logging.getLogger("headrace.jobs")
 _TLS_MESSAGE: Final = "Fatal error on SSL protocol"  # uvloop's
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: ours define draining."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def make_runtime(config: Config) -> Runtime:
@@ -176,7 +167,7 @@ async def _serve_on(
     _raise_defects(done, ended)
 
 
-def _make_server(runtime: Runtime, config: Config, context: ssl.SSLContext | None) -> _Server:
+def _make_server(runtime: Runtime, config: Config, context: ssl.SSLContext | None) -> AsgiServer:
     gateway = None
     if config.gateway is not None:
         gateway = Gateway(
@@ -185,21 +176,12 @@ def _make_server(runtime: Runtime, config: Config, context: ssl.SSLContext | Non
             exempt=config.gateway.exempt,
             v2_only=config.gateway.v2_only,
         )
-    connections_max = _connections_max()
-    made = uvicorn.Config(
+    return AsgiServer(
         create_app(runtime, gateway, config.names()),
-        lifespan="off",
-        http=make_protocol(connections_max),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        limit_concurrency=connections_max + 1,  # uvicorn answers 503 at this number
-        timeout_graceful_shutdown=max(1, round(config.drain_seconds)),
+        ConnectionLimits(_connections_max()),
+        tls=context,
+        drain_s=config.drain_seconds,
     )
-    made.load()
-    made.ssl = context  # ours: its certificate is changed while it listens
-    return _Server(made)
 
 
 def _connections_max() -> int:

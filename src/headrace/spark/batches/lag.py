@@ -7,19 +7,18 @@ exist in Spark Connect and in pipelines.
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final, NamedTuple
+from urllib.parse import SplitResult
 
 from ...api.times import format_time
 from ...errors import ConfigurationError
 from ...exposition import described
+from ...web.pages import NUMBERS, Page, PageThread, plain
 from ..options.lag import LagRule
 from .driver import Driver, Look, StreamLag
 
-SCRAPE_S: Final = 5.0  # for a request to come, and for its answer to be taken
 _METRICS: Final = (
     ("headrace_spark_messages_behind", "Messages stored and not yet committed by the query."),
     ("headrace_spark_seconds_behind", "Age of the oldest of them; 0 if there are none."),
@@ -148,39 +147,24 @@ class MetricsPage:
         more: Callable[[], str] = lambda: "",
     ) -> None:
         self.text = ""
-        page = self
-
-        class Handler(BaseHTTPRequestHandler):
-            timeout = SCRAPE_S
-
-            def do_GET(self) -> None:
-                found = self.path.partition("?")[0] == "/metrics"
-                body = (page.text + more()).encode() if found else b"metrics are at /metrics\n"
-                self.send_response(200 if found else 404)
-                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Spark's log is not for scrapes."""
-
+        self._more = more
         try:
-            self._server = ThreadingHTTPServer(address, Handler)
+            self._thread = PageThread(self._page, *address)
         except OSError as error:
             raise ConfigurationError(
                 f"{option} {address[0]}:{address[1]} cannot be used: {error.strerror or error}; give each "
                 f"{others} an address of its own"
             ) from error
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
 
     @property
     def port(self) -> int:
-        return int(self._server.server_address[1])
+        return self._thread.port
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._thread.close()
+
+    def _page(self, url: SplitResult) -> Page:
+        if url.path != "/metrics":
+            return plain(404, "metrics are at /metrics\n")
+        return Page(200, NUMBERS, (self.text + self._more()).encode())

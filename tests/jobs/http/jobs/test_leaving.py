@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 
 from headrace.jobs.http import create_app
-from headrace.jobs.http.asgi.connection import make_protocol
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.leases.joined import Caller
+from headrace.web.asgi import AsgiServer
+from headrace.web.connections import ConnectionLimits
 from jobs_world import PULL, World
 from waiting import until
 
@@ -52,11 +51,7 @@ async def stays(_: object = None) -> None:
 @pytest.fixture
 async def listening(world: World) -> AsyncIterator[tuple[str, Any]]:
     """The service on a socket, with its own connections."""
-    config = uvicorn.Config(
-        create_app(world.runtime), lifespan="off", log_config=None, http=make_protocol()
-    )
-    server = uvicorn.Server(config)
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
+    server = AsgiServer(create_app(world.runtime), ConnectionLimits(100))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", server

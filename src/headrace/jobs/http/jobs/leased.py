@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ....web.asgi import has_left
 from ... import ids, limits
 from ...errors import bad_request
 from ...models import ClaimedJob, Consumer, payload_fields, rfc3339
@@ -17,7 +18,6 @@ from ...service.leases import leases
 from ...service.leases.joined import Caller, Completion, complete_all
 from ...store import Tx
 from .. import shapes
-from ..asgi.connection import has_left
 from ..request.access import key_of
 from ..request.endpoint import CONSUMER_TOKENS, Endpoint, reply
 from ..request.incoming import consumer_tokens, read_json, seconds_between
