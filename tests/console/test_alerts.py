@@ -10,8 +10,8 @@ import pytest
 from console_browser import check, go
 from console_world import World
 from headrace.console import alerts
-from headrace.doctor.findings import Findings
 from headrace.doctor.streams import look_at_streams
+from headrace.findings.finding import Findings
 from headrace.groups import PartitioningFilter, elastic
 
 pytestmark = pytest.mark.timeout(180)

@@ -15,10 +15,12 @@ from typing import Any, Final
 
 from ..api.consumers import ConsumerInfo
 from ..client.jetstream_context import JetStream
-from ..doctor.findings import Finding, Findings
 from ..doctor.groups import look_at_groups
-from ..doctor.streams import look_at_consumer, look_at_stream
 from ..errors import HeadraceError
+from ..findings.consumers import judge_consumer
+from ..findings.finding import Finding, Findings
+from ..findings.pipelines import judge_pipeline
+from ..findings.streams import judge_stream
 from .watcher import Watcher
 
 ALERTS_MAX: Final = 200
@@ -47,6 +49,17 @@ class Alerts:
 
     async def document(self) -> dict[str, Any]:
         """Problems first, then what is worth knowing; at most ``ALERTS_MAX``, and how many there are."""
+        found = await self.found()
+        return {
+            "alerts": Findings(found[:ALERTS_MAX]).document(),
+            "problems": sum(each.grade == "problem" for each in found),
+            "notes": sum(each.grade == "note" for each in found),
+            "unseen": self._watcher.look.unseen,
+            "error": self._watcher.error,
+        }
+
+    async def found(self) -> list[Finding]:
+        """The findings of the newest look, problems first."""
         async with self._lock:
             if self._watcher.number != self._number:
                 number = self._watcher.number
@@ -56,15 +69,7 @@ class Alerts:
                 self._groups = await self._of_groups()
                 self._groups_at = self._clock()
             found = [each for each in (*self._found, *self._groups) if each.grade != "ok"]
-        found.sort(key=lambda each: _ORDER[each.grade])
-        findings = Findings(found[:ALERTS_MAX])
-        return {
-            "alerts": findings.document(),
-            "problems": sum(each.grade == "problem" for each in found),
-            "notes": sum(each.grade == "note" for each in found),
-            "unseen": self._watcher.look.unseen,
-            "error": self._watcher.error,
-        }
+        return sorted(found, key=lambda each: _ORDER[each.grade])
 
     async def _of_look(self) -> list[Finding]:
         """Of a stream whose consumers were too many to look at nothing is said."""
@@ -74,13 +79,15 @@ class Alerts:
             consumers[stream].append(info)
         for number, (name, stream_info) in enumerate(look.streams.items()):
             if consumers[name] or not stream_info.state.consumer_count:
-                look_at_stream(findings, stream_info, consumers[name])
+                judge_stream(findings, stream_info, consumers[name])
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
         for number, info in enumerate(look.consumers.values()):
-            look_at_consumer(findings, info, now)
+            judge_consumer(findings, info, now)
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
+        for record in look.pipelines.values():
+            judge_pipeline(findings, record, now.timestamp())
         return findings.found
 
     async def _of_groups(self) -> list[Finding]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from ..api.consumers import ConsumerInfo
-from ..api.roles import shows_progress
 from ..api.streams import StreamInfo
+from ..findings.consumers import judge_consumer
+from ..findings.finding import Findings
 from ..groups.record.records import ElasticGroup, StaticGroup
 from ..groups.watching.progress import GroupLag, rates
 from .history import rate
@@ -122,23 +124,18 @@ def consumer_row(info: ConsumerInfo, before: Look | None, at_s: float) -> dict[s
             }
             for each in info.priority_groups
         ],
-        "stuck": is_stuck(info) and not handled,
+        "stuck": is_stuck(info, at_s),
     }
 
 
-def is_stuck(info: ConsumerInfo) -> bool:
-    """Messages wait, and nobody asks for them: no pull request, no unacknowledged delivery.
+_STUCK: Final = frozenset(("nobody-pulls", "nobody-listens"))
 
-    A consumer that only shows how far a Spark query is has no pulls by its nature.
-    """
-    return (
-        info.num_pending > 0
-        and info.num_waiting == 0
-        and info.num_ack_pending == 0
-        and not info.push_bound
-        and not info.paused
-        and not shows_progress(info.config.metadata)
-    )
+
+def is_stuck(info: ConsumerInfo, at_s: float) -> bool:
+    """Whether messages wait and nobody asks for them, as findings judge it."""
+    findings = Findings()
+    judge_consumer(findings, info, datetime.fromtimestamp(at_s, UTC))
+    return any(each.name in _STUCK for each in findings.found)
 
 
 def overview(look: Look, before: Look | None) -> dict[str, Any]:

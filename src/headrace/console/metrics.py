@@ -14,6 +14,7 @@ from ..api.pipelines import PipelineRecord
 from ..api.roles import shows_progress
 from ..api.times import parse_time
 from ..exposition import Labels, Metric, described, label_text
+from ..findings.finding import Finding, samples
 from .look import GroupKey, Look
 from .pipelines import queries_of, state_of
 
@@ -35,6 +36,7 @@ class Console(NamedTuple):
         looks: how many were tried.
         healthy: whether the newest try succeeded.
         followers: browsers that are kept up to date.
+        found: what is wrong in it.
     """
 
     look: Look
@@ -42,6 +44,7 @@ class Console(NamedTuple):
     looks: int
     healthy: bool
     followers: int
+    found: Sequence[Finding] = ()
 
 
 Sample = tuple[Labels, float | None]
@@ -105,6 +108,7 @@ def _left_out(page: _Page) -> Iterable[Sample]:
         ("groups", len(look.groups), page.groups),
         ("queries", len(look.ages), page.queries),
         ("pipeline queries", sum(1 for _ in queries_of(look.pipelines)), page.runs),
+        ("findings", len(page.console.found), samples(page.console.found)),
     ):
         yield (("of", of),), float(count - len(shown))
 
@@ -197,6 +201,9 @@ _READ: Final[dict[Metric, Read]] = {
     Metric(
         "pipeline_lost_messages_total", "counter", "Messages removed unread, at most, in its run."
     ): _runs(lambda each: each[1].lost),
+    Metric(
+        "finding", "gauge", "1 for each finding: what headrace doctor would say."
+    ): lambda page: samples(page.console.found),
     Metric("left_out_series", "gauge", "Series beyond those shown, or not looked at."): _left_out,
 }
 

@@ -11,12 +11,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
 from ..client.connection import Connection
 from ..client.jetstream_context import JetStream
 from ..errors import HeadraceError
+from ..findings.finding import Finding
 from .history import History
 from .lags import Lags
 from .look import Look, consumer_row, curves, overview, stream_row
@@ -129,8 +130,8 @@ class Watcher:
         """Why pipelines are missing from the looks, or ""."""
         return self._pipelines.problem
 
-    def console(self, followers: int) -> Console:
-        """The newest look and how the looking goes, for scrapers."""
+    def console(self, followers: int, found: Sequence[Finding] = ()) -> Console:
+        """The newest look, what was ``found`` in it and how the looking goes, for scrapers."""
         look = self.look
         return Console(
             look=look,
@@ -138,6 +139,7 @@ class Watcher:
             looks=self.number,
             healthy=bool(look.at_s) and not self.error,
             followers=followers,
+            found=found,
         )
 
     def overview(self) -> dict[str, Any]:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from ..api.errors import Errors
+from ..api.times import format_time
 from ..client import JetStream, KeyValue
 from ..errors import JetStreamApiError
+from ..findings.finding import Findings
 from ..groups import ElasticGroup, GroupError, GroupNotFoundError, StaticGroup
+from ..groups.lag import GroupLag, Trouble, measure
 from ..groups.server.bucket import Records
 from ..groups.watching.trouble import troubles
-from ..quantities import counted
-from .findings import Findings
+from ..quantities import counted, duration_text
+
+PARTITIONS_SHOWN = 8
+AWAY_S = 30.0
+"""A member's first message has waited so long, and no instance has joined: nobody works for it."""
 
 _NOT_FOUND = Errors.STREAM_NOT_FOUND.err_code
 
@@ -21,6 +27,45 @@ async def look_at_groups(findings: Findings, js: JetStream, most: int | None = N
     groups += await _look_at(findings, js, Records(js, ElasticGroup), most)
     if groups and len(findings.found) == before:
         findings.ok("groups", f"messages reach {counted(groups, 'group')}")
+
+
+def judge_group(findings: Findings, look: GroupLag) -> None:
+    """Judge one group: what keeps messages from it, and members for whom nobody works. Pure."""
+    what = f"group {look.stream} > {look.group}"
+    for trouble in look.troubles:
+        _tell(findings, what, trouble)
+    for member in look.members:
+        if member.is_live or not member.lag:
+            continue
+        waits = [
+            each.oldest_s
+            for each in look.partitions
+            if each.member == member.member and each.oldest_s is not None
+        ]
+        oldest_s = max(waits, default=look.oldest_s or 0.0)
+        if oldest_s <= AWAY_S:
+            continue
+        shown = ", ".join(map(str, member.partitions[:PARTITIONS_SHOWN]))
+        more = len(member.partitions) - PARTITIONS_SHOWN
+        findings.problem(
+            what,
+            f"nobody works for member {member.member}: {counted(member.lag, 'message')} wait in its "
+            f"partitions {shown}{f' and {more} more' if more > 0 else ''}, the first for "
+            f"{duration_text(oldest_s)}",
+            f"start an instance of {member.member}, or take it out: headrace group {look.kind} drop "
+            f"{look.stream} {look.group} {member.member}"
+            if look.kind == "elastic"
+            else f"start an instance of {member.member}",
+            name="member-away",
+            since=format_time(look.at_ns - int(oldest_s * 1e9)),
+            partitions=len(member.partitions),
+            lag=member.lag,
+        )
+
+
+def _tell(findings: Findings, what: str, trouble: Trouble) -> None:
+    tell = findings.problem if trouble.is_certain else findings.note
+    tell(what, trouble.text, trouble.mend, name="group-unreachable", kind=trouble.kind)
 
 
 async def _look_at(
@@ -38,12 +83,15 @@ async def _look_at(
         except GroupNotFoundError:
             continue  # it is being deleted
         except GroupError as error:
-            findings.problem(what, str(error), f"headrace kv get {records.bucket} {key}")
+            mend = f"headrace kv get {records.bucket} {key}"
+            findings.problem(what, str(error), mend, name="group-record")
             continue
         groups += 1
-        for each in await troubles(js, group):
-            tell = findings.problem if each.is_certain else findings.note
-            tell(what, each.text, each.mend)
+        try:
+            judge_group(findings, await measure(js, group))
+        except GroupNotFoundError:
+            for each in await troubles(js, group):
+                _tell(findings, what, each)
     if most is not None and len(keys) > most:
         left = counted(len(keys) - most, "group")
         findings.note("groups", f"{left} more were not looked at", "headrace doctor")

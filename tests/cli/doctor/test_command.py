@@ -8,7 +8,7 @@ import peers
 from headrace import sync
 from headrace.cli.doctor.machine import look_at_machine, look_at_store
 from headrace.cli.doctor.server import _judge_clock
-from headrace.doctor.findings import Findings
+from headrace.findings.finding import Findings
 
 Run = Callable[..., Any]
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
-from ...doctor.findings import MARKS, Finding, Findings
 from ...doctor.groups import look_at_groups
+from ...doctor.pipelines import look_at_pipelines
 from ...doctor.streams import look_at_streams
 from ...errors import HeadraceError
+from ...findings.finding import MARKS, Finding, Findings
 from ..server.pages import MONITOR
 from ..shared.connection_options import connection_options, given_above, where
 from ..shared.errors import explain
@@ -46,6 +47,7 @@ def _examine(context: click.Context, /, **values: Any) -> int:
             if await look_at_server(findings, session, own["monitor"]):
                 await look_at_streams(findings, session.js)
                 await look_at_groups(findings, session.js)
+                await look_at_pipelines(findings, session.js)
 
     try:
         run_loop(look())

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from ..._version import __version__
-from ...doctor.findings import Findings
 from ...errors import ConfigurationError
+from ...findings.finding import Findings
 from ..context.files import Contexts
 from ..shared.errors import Failure
 from ..shared.units import bytes_text

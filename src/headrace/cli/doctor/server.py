@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from ...doctor.findings import Findings
 from ...errors import HeadraceError
+from ...findings.account import judge_account
+from ...findings.finding import Findings
 from ..server.pages import page
 from ..shared.errors import Failure
-from ..shared.units import bytes_text, counted, duration_text, moment_of
+from ..shared.units import counted, duration_text, moment_of
 from ..shared.verbs import Session
 from .machine import look_at_store
 
@@ -48,20 +49,7 @@ async def look_at_server(findings: Findings, session: Session, monitor: str) -> 
         "jetstream",
         f"{counted(account.streams, 'stream')}, {counted(account.consumers, 'consumer')}",
     )
-    limits = account.limits
-    for what, used, most in (
-        ("disk limit", account.storage, limits.max_storage),
-        ("memory limit", account.memory, limits.max_memory),
-    ):
-        if most > 0 and used > most * _FULL:
-            text = f"{bytes_text(used)} of {bytes_text(most)} are used"
-            findings.problem(what, text, "headrace stream report    shows who holds what")
-    for what, used, most in (
-        ("streams", account.streams, limits.max_streams),
-        ("consumers", account.consumers, limits.max_consumers),
-    ):
-        if most > 0 and used >= most:
-            findings.problem(what, f"{used:,} of {most:,} allowed: no more can be created")
+    judge_account(findings, account)
     store = ((varz.get("jetstream") or {}).get("config") or {}).get("store_dir", "")
     if store and any(host in connection.server for host in _LOCAL):
         await asyncio.to_thread(_look_at_its_store, findings, Path(store))
@@ -123,15 +111,22 @@ async def _look_at_load(findings: Findings, session: Session, monitor: str) -> d
         return {}
     if health.get("status") != "ok":
         mend = "headrace server report health"
-        findings.problem("health", str(health.get("error") or health.get("status")), mend)
+        text = str(health.get("error") or health.get("status"))
+        findings.problem("health", text, mend, name="store-failed")
     else:
         findings.ok("health", f"ok, up for {varz.get('uptime')}")
     slow = varz.get("slow_consumers", 0)
     if slow:
         text = f"{slow:,} connections were cut because they read too slowly"
-        findings.note("slow consumers", text, "headrace server report connections --sort pending")
+        mend = "headrace server report connections --sort pending"
+        findings.note("slow consumers", text, mend, name="slow-clients", clients=slow)
     connections, most = varz.get("connections", 0), varz.get("max_connections", 0)
     if most and connections > most * _FULL:
         text = f"{connections:,} of {most:,} allowed"
-        findings.problem("connections", text, "headrace serve --max_connections N    allows more")
+        mend = (
+            "max_connections: N    in the configuration file, then: headrace serve -sl reload=PID"
+        )
+        findings.problem(
+            "connections", text, mend, name="connections-full", used=connections, limit=most
+        )
     return varz

@@ -14,7 +14,8 @@ from ..sources import Sources
 async def page(sources: Sources, request: Request) -> Any:
     """The numbers of the newest look; asking does not look anew."""
     del request
-    text = metrics.prometheus(sources.watcher.console(sources.followers))
+    found = await sources.alerts.found()
+    text = metrics.prometheus(sources.watcher.console(sources.followers, found))
     return Response(
         text, headers={"cache-control": "no-store"}, media_type="text/plain; version=0.0.4"
     )

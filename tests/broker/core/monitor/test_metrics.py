@@ -140,11 +140,18 @@ def test_dashboard_and_alerts_use_metrics_that_are_there() -> None:
         assert rule["annotations"]["summary"]
 
 
-def test_nobody_is_called_for_a_consumer_that_only_shows_how_far_a_spark_query_is() -> None:
-    """Nobody asks it for messages, and what it has pending is the query's lag."""
-    rules = yaml.safe_load((MONITORING / "headrace-alerts.yml").read_text())["groups"][0]["rules"]
-    (rule,) = [each for each in rules if each["alert"] == "HeadraceNobodyAsks"]
-    assert "and headrace_consumer_shows_progress == 0" in " ".join(rule["expr"].split())
+async def test_what_is_wrong_is_on_the_page_as_the_doctor_says_it(settings: dict[str, Any]) -> None:
+    async with headrace.Broker(**settings) as broker, broker.connect() as nc:
+        js = nc.jetstream()
+        await js.create_stream(name="W", subjects=["w"], retention="workqueue", max_msgs=9)
+        assert not any(name.startswith("finding") for name in await page(broker))
+        await js.publish("w", b"x")
+        found = await page(broker)
+        labels = 'account="$G",finding="kept-for-nobody",severity="problem",what="stream W"'
+        assert found[f"finding{{{labels}}}"] == 1
+        assert found['stream_limit_messages{account="$G",stream="W"}'] == 9
+        await (await js.stream("W")).create_consumer(durable_name="c")
+        assert not any(name.startswith("finding") for name in await page(broker))
 
 
 def test_promtool_takes_the_alerts() -> None:

@@ -7,12 +7,18 @@ costs a bounded time of the loop that serves everybody.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from ...._version import __version__
+from ....api.consumers import ConsumerInfo
 from ....api.roles import shows_progress
+from ....api.streams import StreamInfo
 from ....api.times import parse_time
 from ....exposition import Labels, Metric, described, label_text
+from ....findings.consumers import judge_consumer
+from ....findings.finding import Finding, Findings, samples
+from ....findings.streams import judge_stream
 from .monitored import Monitored
 from .server import jsz, varz
 
@@ -33,6 +39,8 @@ class _Look(NamedTuple):
     now_s: float
     clock_jumps: int
     clock_held_s: float
+    found: dict[str, list[Finding]]
+    """By account."""
 
 
 Read = Callable[[_Look], Iterable[Sample]]
@@ -48,6 +56,15 @@ def _jetstream(key: str) -> Read:
 
 def _stream(read: Callable[[Mapping[str, Any]], float]) -> Read:
     return lambda look: [(labels, read(each["state"])) for labels, each in look.streams]
+
+
+def _limit(name: str) -> Read:
+    """A limit of the streams that have one."""
+    return lambda look: [
+        (labels, float(limit))
+        for labels, each in look.streams
+        if (limit := (each.get("config") or {}).get(name, -1)) > 0
+    ]
 
 
 def _consumer(read: Callable[[Mapping[str, Any]], float]) -> Read:
@@ -134,6 +151,10 @@ _READ: Final[dict[Metric, Read]] = {
     Metric("stream_consumers", "gauge", "Consumers of a stream."): _stream(
         _number("consumer_count")
     ),
+    Metric("stream_limit_messages", "gauge", "Messages that a stream may have."): _limit(
+        "max_msgs"
+    ),
+    Metric("stream_limit_bytes", "gauge", "Bytes that a stream may have."): _limit("max_bytes"),
     Metric(
         "stream_lost_messages",
         "gauge",
@@ -165,6 +186,13 @@ _READ: Final[dict[Metric, Read]] = {
     Metric(
         "consumer_pinned", "gauge", "1 while a client of a priority group is pinned, else 0."
     ): _pinned,
+    Metric(
+        "finding", "gauge", "1 for each finding: what headrace doctor would say."
+    ): lambda look: [
+        ((("account", account), *labels), value)
+        for account, found in look.found.items()
+        for labels, value in samples(found)
+    ],
     Metric("left_out_series", "gauge", "Streams and consumers beyond those shown."): lambda look: [
         ((("of", "streams"),), max(0.0, look.jetstream.get("streams", 0) - len(look.streams))),
         (
@@ -204,15 +232,28 @@ def metrics(hub: Monitored, process: Mapping[str, Any] | None = None) -> str:
 def _take(hub: Monitored, process: Mapping[str, Any] | None) -> _Look:
     streams: list[tuple[Labels, Mapping[str, Any]]] = []
     consumers: list[tuple[Labels, Mapping[str, Any]]] = []
+    found: dict[str, list[Finding]] = {}
+    now = datetime.fromtimestamp(hub.clock.now_ns() / 1e9, UTC)
     for account in hub.accounts:
         if account.engine is None:
             continue
+        findings = Findings()
+
+        def judge(
+            stream: StreamInfo, found: list[ConsumerInfo], findings: Findings = findings
+        ) -> None:
+            judge_stream(findings, stream, found)
+            for consumer in found:
+                judge_consumer(findings, consumer, now)
+
         details = account.engine.details(
             consumers=True,
             config=True,
             streams_max=STREAMS_MAX - len(streams),
             consumers_max=CONSUMERS_MAX - len(consumers),
+            judge=judge,
         )
+        found[account.name] = findings.found
         for each in details:
             labels: Labels = (("account", account.name), ("stream", each["name"]))
             streams.append((labels, each))
@@ -229,6 +270,7 @@ def _take(hub: Monitored, process: Mapping[str, Any] | None) -> _Look:
         now_s=hub.clock.now_ns() / 1e9,
         clock_jumps=hub.clock.jumps,
         clock_held_s=hub.clock.held_ns / 1e9,
+        found=found,
     )
 
 

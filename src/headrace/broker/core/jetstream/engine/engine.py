@@ -6,11 +6,13 @@ what they have marked. Nothing here waits, sleeps or reads a clock of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from .....api.base import to_wire
+from .....api.consumers import ConsumerInfo
+from .....api.streams import StreamInfo
 from .....clock import Clock
 from .....errors import StoreError, StoreReadError
 from .....wire.frames import Frame
@@ -167,24 +169,30 @@ class JetStream:
         config: bool,
         streams_max: int | None = None,
         consumers_max: int = 0,
+        judge: Callable[[StreamInfo, list[ConsumerInfo]], None] | None = None,
     ) -> list[dict[str, Any]]:
         """The streams for monitoring; ``config`` shows configurations, too.
 
         With ``streams_max`` only so many streams, and of their consumers ``consumers_max`` together.
+        ``judge`` is called with each stream of which all consumers are shown.
         """
         found: list[dict[str, Any]] = []
         for _, stream in islice(sorted(self.registry.streams.items()), streams_max):
-            detail = {
-                **to_wire(stream_info(stream, self._context, listed=True)),
-                "name": stream.name,
-            }
+            info = stream_info(stream, self._context, listed=True)
+            detail = {**to_wire(info), "name": stream.name}
             detail.pop("domain", None)
             if consumers:
                 shown = list(stream.consumers.values())
                 if streams_max is not None:
                     shown = shown[: max(0, consumers_max)]
                     consumers_max -= len(shown)
-                detail["consumer_detail"] = list(map(_consumer_detail, shown))
+                infos = list(map(_consumer_info, shown))
+                detail["consumer_detail"] = [
+                    to_wire(each) if isinstance(each, ConsumerInfo) else each for each in infos
+                ]
+                known = [each for each in infos if isinstance(each, ConsumerInfo)]
+                if judge is not None and len(known) == len(stream.consumers):
+                    judge(info, known)
             if not config:
                 for document in (detail, *detail.get("consumer_detail", ())):
                     document.pop("config", None)
@@ -260,10 +268,9 @@ class JetStream:
             stream.resume_blocked()
 
 
-def _consumer_detail(consumer: Consumer) -> dict[str, Any]:
+def _consumer_info(consumer: Consumer) -> ConsumerInfo | dict[str, Any]:
     """A consumer for monitoring; only who it is, while what it has to deliver cannot be counted."""
     try:
-        found: dict[str, Any] = to_wire(consumer_info(consumer, listed=True))
+        return consumer_info(consumer, listed=True)
     except StoreReadError as error:
         return {"stream_name": consumer.stream.name, "name": consumer.name, "error": str(error)}
-    return found

@@ -1,0 +1,143 @@
+"""What is wrong with a consumer: nobody asks, nothing is answered, one message comes for ever. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from ..api.consumers import ConsumerInfo, SequenceInfo
+from ..api.roles import shows_progress
+from ..quantities import counted, duration_text, moment_of
+from .finding import Findings
+
+IDLE_S: Final = 300.0
+"""Nobody has asked for so long, though messages wait: nobody works there. Some fetch only now and then."""
+
+LEFT_S: Final = 60.0
+"""Messages were handed out and neither answered nor asked about for so long, and longer than ``ack_wait``:
+whoever had them is gone, or hangs."""
+
+AGAIN_MIN: Final = 10
+"""Deliveries in excess of the messages delivered, from which on the oldest one is taken for the cause."""
+
+
+def judge_consumer(findings: Findings, consumer: ConsumerInfo, now: datetime) -> None:
+    """Judge one consumer."""
+    config, stream, name = consumer.config, consumer.stream_name, consumer.name
+    what = f"consumer {stream} > {name}"
+    most = config.max_ack_pending
+    if consumer.paused:
+        text = f"paused for {duration_text(consumer.pause_remaining)} more, {consumer.num_pending:,} waiting"
+        findings.note(
+            what,
+            text,
+            f"headrace consumer resume {stream} {name}",
+            name="paused",
+            waiting=consumer.num_pending,
+        )
+        return
+    _judge_poison(findings, consumer)
+    if _nobody_pulls(findings, consumer, now):
+        return  # and so as many as allowed are unanswered
+    if most > 0 and consumer.num_ack_pending >= most and consumer.num_pending:
+        text = f"{counted(most, 'message')} without an answer, as many as allowed: it stands still"
+        mend = f"headrace consumer edit {stream} {name} --max-pending {most * 2}"
+        findings.problem(
+            what,
+            text,
+            f"acknowledge them, or: {mend}",
+            name="unanswered",
+            since=_moment_text(consumer.ack_floor),
+            unanswered=consumer.num_ack_pending,
+            limit=most,
+            waiting=consumer.num_pending,
+        )
+    if config.deliver_subject and consumer.num_pending and not consumer.push_bound:
+        if not config.durable_name:
+            return  # it removes itself: a client that left has left it
+        waiting = counted(consumer.num_pending, "message")
+        findings.problem(
+            what,
+            f"nobody listens on {config.deliver_subject}, {waiting} waiting",
+            f"start who handles them; headrace consumer info {stream} {name}",
+            name="nobody-listens",
+            since=_last_text(consumer),
+            waiting=consumer.num_pending,
+        )
+
+
+def _nobody_pulls(findings: Findings, consumer: ConsumerInfo, now: datetime) -> bool:
+    """Tell of a pull consumer that nobody asks.
+
+    ``num_ack_pending`` is no sign of life: deliveries that were never answered stay in it. The signs are
+    a waiting request, the last delivery, and the last acknowledgement.
+    """
+    config, in_hand = consumer.config, consumer.num_ack_pending
+    if config.deliver_subject or consumer.num_waiting or shows_progress(config.metadata):
+        return False
+    if not consumer.num_pending and not in_hand:
+        return False
+    if not config.durable_name and config.inactive_threshold:
+        return False  # it removes itself
+    since = _last_text(consumer)
+    idle = (now - moment_of(since)).total_seconds()
+    patience = IDLE_S
+    if in_hand and config.ack_policy != "none":
+        # A handler may have until then; backoffs stand in the place of ``ack_wait``.
+        patience = max(LEFT_S, config.ack_wait, *config.backoff)
+    if idle <= patience:
+        return False
+    waiting = counted(consumer.num_pending, "message")
+    text = f"nobody has pulled for {duration_text(idle)}, {waiting} waiting"
+    if in_hand:
+        text += f", {in_hand:,} handed out and not answered"
+    findings.problem(
+        f"consumer {consumer.stream_name} > {consumer.name}",
+        text,
+        f"start who handles them; headrace consumer info {consumer.stream_name} {consumer.name}",
+        name="nobody-pulls",
+        since=since,
+        waiting=consumer.num_pending,
+        unanswered=in_hand,
+        idle_s=round(idle, 3),
+    )
+    return True
+
+
+def _judge_poison(findings: Findings, consumer: ConsumerInfo) -> None:
+    """Tell of the oldest message that is not done, where deliveries far exceed messages."""
+    config, delivered, floor = consumer.config, consumer.delivered, consumer.ack_floor
+    if config.ack_policy != "explicit" or not consumer.num_redelivered:
+        return
+    # Between the floors each message counts once in the stream, and each delivery in the consumer.
+    again = (delivered.consumer_seq - floor.consumer_seq) - (
+        delivered.stream_seq - floor.stream_seq
+    )
+    if again < AGAIN_MIN * consumer.num_redelivered:
+        return
+    stream, name, sequence = consumer.stream_name, consumer.name, floor.stream_seq + 1
+    times = again // consumer.num_redelivered
+    findings.problem(
+        f"consumer {stream} > {name}",
+        f"message {sequence:,}, or the next one for it, has come {times:,} times more than once: its handler "
+        "fails each time",
+        f"headrace stream get {stream} {sequence}    and: headrace consumer edit {stream} {name} "
+        "--max-deliver N",
+        name="poison-message",
+        since=_moment_text(floor),
+        sequence=sequence,
+        deliveries=times + 1,
+        redelivered=consumer.num_redelivered,
+    )
+
+
+def _last_text(consumer: ConsumerInfo) -> str:
+    """When something last happened there: the creation, a delivery, an acknowledgement."""
+    times = [_moment_text(each) for each in (consumer.delivered, consumer.ack_floor)]
+    return max([consumer.created, *filter(None, times)], key=moment_of)
+
+
+def _moment_text(place: SequenceInfo) -> str:
+    """When a place last moved; "" for never."""
+    last = place.last_active or ""
+    return "" if last.startswith("0001") else last
