@@ -17,6 +17,7 @@ import click
 from ...api.consumers import ConsumerConfig
 from ...api.times import format_time
 from ...errors import HeadraceError
+from ...files import opened
 from ...quantities import counted
 from ..shared.arrivals import Arrivals
 from ..shared.errors import Failure
@@ -100,7 +101,7 @@ def _dump(place: str, number: int, text: str) -> None:
     path = Path(place) / f"{number}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x") as file:
+        with opened(path, "x") as file:
             file.write(f"{text}\n")
     except OSError as error:
         raise Failure(f"--dump: {path}: {error.strerror}") from None

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...broker.server import Broker
 from ...errors import ConfigurationError
+from ...files import SHARED, write_whole
 from .. import program_name
 
 
@@ -48,10 +49,8 @@ def _write_ports(broker: Broker, directory: str | None) -> Path | None:
 
 
 def _write(path: Path, text: str, setting: str) -> Path:
-    partial = path.with_name(path.name + ".new")
     try:
-        partial.write_text(text)
-        partial.rename(path)  # a reader that waits for the file finds it complete
+        write_whole(path, text, SHARED)
     except OSError as error:
         raise ConfigurationError(f"{setting}: cannot write {path}: {error.strerror}") from error
     return path

@@ -6,10 +6,12 @@ import logging
 import os
 import sys
 from datetime import UTC, datetime
-from typing import Final
+from pathlib import Path
+from typing import IO, Final
 
 from ...broker.server.connections.tracing import TRACE, show_payloads
 from ...errors import ConfigurationError
+from ...files import opened
 
 _LABELS: Final = {
     logging.DEBUG: "DBG",
@@ -66,7 +68,7 @@ def set_up_logging(
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if file is not None:
         try:
-            handler = logging.FileHandler(file, encoding="utf-8")
+            handler = _LogFile(file, encoding="utf-8")
         except OSError as error:
             raise ConfigurationError(f"log_file: cannot write {file}: {error.strerror}") from error
     handler.setFormatter(_json_formatter() if as_json else LogFormatter(time=time, utc=utc))
@@ -82,6 +84,13 @@ def set_up_logging(
     for old in before:
         if isinstance(old, logging.FileHandler):
             old.close()
+
+
+class _LogFile(logging.FileHandler):
+    """A log that its owner alone can read, where it is made here: traces show payloads."""
+
+    def _open(self) -> IO[str]:  # type: ignore[override]
+        return opened(Path(self.baseFilename), "a")
 
 
 def _json_formatter() -> logging.Formatter:

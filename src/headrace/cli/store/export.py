@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +12,7 @@ import click
 
 from ...api.times import format_time
 from ...errors import ProtocolError
+from ...files import write_whole, writing
 from ...quantities import counted
 from ...snapshots.archive import END, MAGIC, consumer_entry, message_entry, state_entry
 from ...snapshots.framing import FRAME_BYTES_MAX, IDENTIFIER, frame
@@ -80,7 +80,7 @@ def _jsonl(held: Held, place: Path, advance: Advance) -> int:
     """One line for each message."""
     place.mkdir(parents=True, exist_ok=True)
     count = 0
-    with (place / f"{held.folder}.jsonl").open("w") as file:
+    with writing(place / f"{held.folder}.jsonl", "w") as file:
         for sequence, subject, headers, payload, stamp_ns in held.rows():
             line: dict[str, Any] = {
                 "seq": sequence,
@@ -126,8 +126,7 @@ def save_backup(held: Held, place: Path, advance: Advance) -> int:
     folder = place / held.folder
     folder.mkdir(parents=True, exist_ok=True)
     now_ns, count = time.time_ns(), 0
-    part = folder / "stream.tar.s2.part"
-    with part.open("wb") as file:
+    with writing(folder / "stream.tar.s2") as file:
         file.write(IDENTIFIER)
         out = bytearray(MAGIC + state_entry(document, now_ns))
         for consumer in held.consumers:
@@ -140,11 +139,8 @@ def save_backup(held: Held, place: Path, advance: Advance) -> int:
                 _write(file, out)
         out += END
         _write(file, out)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(folder / "stream.tar.s2")
     about = {"config": held.entry["config"], "state": document}
-    (folder / "backup.json").write_text(json.dumps(about, indent=2))
+    write_whole(folder / "backup.json", json.dumps(about, indent=2))
     return count
 
 

@@ -10,7 +10,6 @@ messages are archived again; ``seq`` identifies them. The archive contains no to
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import msgspec
 
 from ...documents import read_typed
 from ...errors import ConfigurationError
+from ...files import sync_directory, write_whole
 from .. import ids
 from ..models import payload_fields, rfc3339, state_name
 from ..service.removal.retention import Window, folder_of
@@ -50,7 +50,7 @@ class Archive:
         directory = self._directory / folder
         if not directory.is_dir():
             directory.mkdir()
-            _sync_directory(self._directory)
+            sync_directory(self._directory)
         name = f"part-{self._node}-{rows[0]['seq']}-{rows[-1]['seq']}"
         content = b"".join(lines)
         manifest = {
@@ -60,9 +60,8 @@ class Archive:
             "sha256": hashlib.sha256(content).hexdigest(),
         }
         part = directory / f"{name}.jsonl"
-        _replace(part, content)
-        _replace(directory / f"_{name}.json", msgspec.json.encode(manifest))
-        _sync_directory(directory)
+        write_whole(part, content)
+        write_whole(directory / f"_{name}.json", msgspec.json.encode(manifest))
         return part
 
 
@@ -153,20 +152,3 @@ def _attempt(row: Row) -> dict[str, Any]:
 
 def _time(us: int | None) -> str | None:
     return None if us is None else rfc3339(us)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    with unfinished.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, TypeVar
+from typing import IO, Any, Final, Literal, TypeVar
 
 import msgspec
 
 from ...documents import DocumentError, read_typed
 from ...errors import ConfigurationError
+from ...files import opened, sync, sync_directory
 from ..models import state_name
 from . import Database, Row, Tx
 from .queries import load_migrations
@@ -103,7 +103,7 @@ def _write_file(tx: Tx, path: Path, kind: str, stop: threading.Event) -> Carried
     if path.exists():
         raise ConfigurationError(f"{path} exists; name a new file")
     try:
-        descriptor = _private(part)
+        target = opened(part, "xb")
     except FileExistsError:
         raise ConfigurationError(
             f"{part} exists: another export writes it, or was interrupted; then remove it"
@@ -111,12 +111,11 @@ def _write_file(tx: Tx, path: Path, kind: str, stop: threading.Event) -> Carried
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror or error}") from error
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with target as file:
             carried = _write(tx, file, kind, stop)
-            file.flush()
-            os.fsync(file.fileno())
+            sync(file)
         part.replace(path)
-        _sync(path.parent)
+        sync_directory(path.parent)
     except BaseException as error:
         part.unlink(missing_ok=True)
         if isinstance(error, OSError):
@@ -125,19 +124,7 @@ def _write_file(tx: Tx, path: Path, kind: str, stop: threading.Event) -> Carried
     return carried
 
 
-def _private(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write(tx: Tx, file: BinaryIO, kind: str, stop: threading.Event) -> Carried:
+def _write(tx: Tx, file: IO[bytes], kind: str, stop: threading.Event) -> Carried:
     digest = hashlib.sha256()
     states: dict[str, int] = {}
 

@@ -12,13 +12,13 @@ Everything that is wrong with them is told at once, each with its file and line.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from ...documents import read_json
+from ...files import SHARED, write_whole
 from ..model import Declared
 from ..problems import PipelineError, Place, Problem, did_you_mean
 from .rows import Row, as_line, columns_of
@@ -158,7 +158,5 @@ def write_expected(file: Path, rows: Sequence[Row], before: Sequence[Row]) -> in
             left.remove(line)
             kept.append(line)
     file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
-    unfinished.write_text("".join(f"{line}\n" for line in [*kept, *left]), encoding="utf-8")
-    unfinished.replace(file)
+    write_whole(file, "".join(f"{line}\n" for line in [*kept, *left]), SHARED)
     return len(lines)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from headrace import files
+from headrace.pipeline.session.spark_log import pump as pump_module
 from headrace.pipeline.session.spark_log.pump import Pump, opened
 from waiting import until_here
 
@@ -47,7 +49,7 @@ def test_a_disk_that_takes_nothing_holds_nobody_up_and_that_is_said_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "spark.log"
-    plain, is_full = Path.open, True
+    plain, is_full = files.opened, True
 
     def refusing(path: Path, *given: Any) -> Any:
         if is_full:
@@ -55,7 +57,7 @@ def test_a_disk_that_takes_nothing_holds_nobody_up_and_that_is_said_later(
         return plain(path, *given)
 
     with Pump(log) as pump:
-        monkeypatch.setattr(Path, "open", refusing)
+        monkeypatch.setattr(pump_module, "open_file", refusing)
         for number in range(5_000):  # more than a pipe holds
             os.write(pump.fileno(), b"2026-11-26T22:01:06Z ERROR it is lost %d\n" % number)
         until_here(lambda: pump._lost > 200_000, "it is not counted")

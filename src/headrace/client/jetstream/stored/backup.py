@@ -27,6 +27,7 @@ from ....api.snapshots import (
 )
 from ....api.streams import StreamConfig, StreamInfo, StreamStateInfo
 from ....errors import ConfigurationError, HeadraceError, TimeoutError_
+from ....files import opened, sync, write_whole
 from ...progress import Progress, TransferProgress
 from ...subscription import Subscription
 from ..calls import Api, check_name
@@ -117,7 +118,8 @@ async def backup_stream(
         tokens = ("STREAM", "SNAPSHOT", check_name("stream", name))
         about = await _ask(api, tokens, request, SnapshotResponse)
         expected = int(about["state"].get("bytes", 0))
-        file = await asyncio.to_thread(part.open, "wb")
+        part.unlink(missing_ok=True)  # of a backup that was interrupted
+        file = await asyncio.to_thread(opened, part, "xb")
         try:
             with file:
                 await _write(file, chunks, name, expected, progress)
@@ -152,28 +154,14 @@ async def _write(
             raise BackupError(f"the server ended it: {status}")
         if progress is not None:
             progress(TransferProgress(name, nbytes, expected))
-    await asyncio.to_thread(_sync, file)
-
-
-def _sync(file: IO[bytes]) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+    await asyncio.to_thread(sync, file)
 
 
 def _settle(place: Path, part: Path, about: dict[str, Any]) -> None:
     """Give a whole backup its names."""
-    description = place / f"{ABOUT_FILE}.part"
-    with description.open("wb") as file:
-        kept = {"config": about["config"], "state": about["state"]}
-        file.write(json.dumps(kept, indent=2).encode())
-        _sync(file)
+    kept = {"config": about["config"], "state": about["state"]}
     part.replace(place / DATA_FILE)
-    description.replace(place / ABOUT_FILE)
-    handle = os.open(place, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_whole(place / ABOUT_FILE, json.dumps(kept, indent=2))
 
 
 async def restore_stream(

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
+from ....files import PRIVATE
+from ....files import opened as open_file
 from .entries import Entries
 
 BYTES_MAX: Final = 10 * 1024 * 1024
@@ -91,8 +93,8 @@ class Pump:
             text = b"%d bytes could not be written here\n%b" % (self._lost, text)
         try:
             self._turn(len(text))
-            with self._file.open("ab") as opened:
-                opened.write(text)
+            with open_file(self._file, "ab") as file:
+                file.write(text)
         except OSError:
             self._lost += len(text)
         else:
@@ -121,4 +123,4 @@ def opened(file: Path) -> int:
     pump = _running.get(file.absolute())
     if pump is not None:
         return os.dup(pump.fileno())
-    return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
