@@ -15,7 +15,7 @@ import pytest
 
 import peers
 from headrace import ConsumerConfig, DeadLetter, Retry, Stop
-from headrace.client import Connection, JetStream, JetStreamMessage, Stream
+from headrace.client import Connection, Consumer, JetStream, JetStreamMessage, Stream
 from headrace.errors import ConfigurationError, HandlerFailedError, JetStreamApiError, PullError
 from headrace.groups import GroupMessage, PartitioningFilter, elastic
 from headrace.worker import Delivered, Worker, current, run
@@ -44,6 +44,12 @@ async def at_work(worker: Worker, url: str, **more: Any) -> AsyncIterator[asynci
     finally:
         over.set()
         await running
+
+
+async def until_waits(consumer: Consumer) -> None:
+    """Until a pull waits."""
+    while not (await consumer.info()).num_waiting:
+        await asyncio.sleep(0.01)
 
 
 async def published(js: JetStream, subject: str, *payloads: bytes) -> None:
@@ -334,3 +340,37 @@ def test_what_cannot_be_declared_is_refused() -> None:
         worker.consumer("", "c")(lambda message: None)
     with pytest.raises(ConfigurationError, match="elastic, static"):
         worker.group("S", "g", member="a", kind="other")(lambda message: None)  # type: ignore[arg-type]
+
+
+async def test_a_helper_works_once_so_much_waits_and_a_standby_takes_over(
+    reference_server: peers.ServerProcess, js: JetStream, stream: Stream
+) -> None:
+    """Home and helper are workers alike: of a consumer with a priority group each says what it pulls by."""
+    config = ConsumerConfig(
+        filter_subject=f"{stream.name}.a", priority_groups=("all",), priority_policy="overflow"
+    )
+    helped: list[int] = []
+    helper = Worker("helper")
+
+    @helper.consumer(stream.name, "jobs", config=config, group="all", min_pending=5)
+    async def help_out(message: JetStreamMessage) -> None:
+        helped.append(message.metadata.stream_seq)
+
+    async with at_work(helper, reference_server.url):
+        while "jobs" not in [name async for name in stream.consumer_names()]:
+            await asyncio.sleep(0.01)
+        await published(js, f"{stream.name}.a", *[b"x"] * 4)
+        consumer = await js.consumer(stream.name, "jobs")
+        await until_waits(consumer)
+        assert helped == []
+        await published(js, f"{stream.name}.a", *[b"x"] * 4)
+        await until(lambda: len(helped) >= 4)
+    first = await consumer.fetch(8, max_wait=1.0, group="all")
+    assert len(first) + len(helped) == 8
+
+
+def test_what_no_consumer_could_take_is_refused_where_it_is_declared() -> None:
+    with pytest.raises(ConfigurationError, match="priority is 12"):
+        Worker().consumer("S", "c", group="g", priority=12)
+    with pytest.raises(ConfigurationError, match="unknown argument min_wait"):
+        Worker().consumer("S", "c", min_wait=3)  # type: ignore[call-arg]

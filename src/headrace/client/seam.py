@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ..api.acks import IN_PROGRESS
 from .jetstream.consuming.answers import Answers
 from .jetstream.consuming.feed_settings import unheard
+from .jetstream.message import place_of
 from .jetstream.streams import Streams
 
 if TYPE_CHECKING:
@@ -26,6 +27,23 @@ if TYPE_CHECKING:
     from .message import HeadersLike, Payload
     from .net.ports import Resident
     from .publish.headers import PublishOptions
+
+
+__all__ = [
+    "ManagedConsumption",
+    "Residence",
+    "answer_of",
+    "answers_from_threads",
+    "api_of",
+    "change_key",
+    "confirm",
+    "create_empty_stream",
+    "is_decided_elsewhere",
+    "name_of",
+    "note_answered",
+    "place_of",
+    "send_back",
+]
 
 
 def api_of(caller: JetStream | KeyValue) -> Api:
@@ -73,9 +91,9 @@ class Residence:
         """Tell those who listen to the connection's events."""
         self._session.hub.emit(event)
 
-    def report(self, error: Exception) -> None:
-        """Tell the user of an error that no caller waits for."""
-        self._session.report(error)
+    def report(self, error: Exception, about: str = "") -> None:
+        """Tell the user of an error that no caller waits for, and what it is about."""
+        self._session.report(error, about)
 
     def traced(self, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """``handler`` with a span for each message, where the connection makes spans."""

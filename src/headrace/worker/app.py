@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from ..client.callbacks import check_callback, check_plain
 from ..client.handlers.failure import DeadLetter, OnFailure
 from ..client.jetstream.consuming.concurrent import check_concurrency
+from ..client.jetstream.receiving.pull import PriorityOptions, check_options
 from ..errors import ConfigurationError
 from .handling import Hook
 from .metrics import Tally
@@ -51,7 +52,9 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSource(Source):
-    """A consumer; ``name`` is its own."""
+    """A consumer; ``name`` is its own. ``priority`` is what each pull of its priority group says."""
+
+    priority: PriorityOptions = field(default_factory=PriorityOptions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +125,7 @@ class Worker:
         publish: str = "",
         schema: Schema | None = None,
         returns: Schema | None = None,
+        **priority: Unpack[PriorityOptions],
     ) -> Callable[[F], F]:
         """The decorated function handles the messages of a durable consumer.
 
@@ -134,10 +138,14 @@ class Worker:
             schema: by which messages are read before the handler's model is made of them. Those that do not
                 fit are dead letters at once; while the registry is away they wait.
             returns: by which results are written; the latest schema of its subject.
+            group, min_pending, min_ack_pending, priority: of a consumer with priority groups, as of
+                ``Consumer.consume``: workers elsewhere help once so much waits (``overflow``), stand by for
+                the pinned one (``pinned_client``), or come after others (``prioritized``).
 
         Raises:
             ConfigurationError: an argument is wrong, or the function cannot be called with a message.
         """
+        check_options(priority)
 
         def declare(function: F) -> F:
             wants = self._checked(function, stream, name, on_failure, publish, schema, returns)
@@ -155,6 +163,7 @@ class Worker:
                     returns=returns,
                     key=order_by,
                     config=config,
+                    priority=priority,
                 )
             )
             return function

@@ -161,6 +161,7 @@ class Running:
                 concurrency=source.concurrency,
                 order_by=source.key,
                 on_failure=source.on_failure,
+                **source.priority,
             )
         elif isinstance(source, GroupSource):
             verbs: Any = elastic if source.kind == "elastic" else static

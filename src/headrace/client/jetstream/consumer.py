@@ -37,6 +37,7 @@ from .receiving.pull import (
     HEARTBEAT_MAX_S,
     ConsumeLimits,
     PriorityOptions,
+    check_options,
 )
 from .receiving.push import PushSubscription
 
@@ -447,16 +448,8 @@ class Consumer:
 
     def _check_priority(self, priority: PriorityOptions) -> None:
         """Refuse now what the server would refuse with every pull, if we know the configuration."""
-        unknown = sorted(set(priority) - set(PriorityOptions.__annotations__))
-        if unknown:
-            raise ConfigurationError(
-                f"unknown argument {', '.join(unknown)}; beside those of the signature there are "
-                f"{', '.join(PriorityOptions.__annotations__)}"
-            )
+        check_options(priority)
         group = priority.get("group", "")
-        level = priority.get("priority", 0)
-        if not 0 <= level <= 9:
-            raise ConfigurationError(f"priority is {level}; accepted: 0 (first) to 9")
         if self.cached_info is None:
             return
         config = self.cached_info.config

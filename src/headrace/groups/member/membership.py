@@ -309,9 +309,9 @@ class Membership(Generic[G]):
         except Exception as error:
             self._report(error)
 
-    def _report(self, error: Exception) -> None:
+    def _report(self, error: Exception, about: str = "") -> None:
         if self._on_error is None:
-            self._residence.report(error)
+            self._residence.report(error, about)
             return
         try:
             self._on_error(error)

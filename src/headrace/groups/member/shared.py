@@ -35,7 +35,7 @@ class Shared:
         handler, on_failure: what is called for a message, and what follows when that fails.
         concurrency, key: how many handlers run at once, and what must not run twice.
         limit: places for handlers, where several consumers share them.
-        report: takes errors that nobody waits for.
+        report: takes errors that nobody waits for, and what they are about.
         failed: takes the error that ends the membership.
         began, ended: are told of every generation.
         attached: is told when it reads a consumer.
@@ -56,7 +56,7 @@ class Shared:
     concurrency: int
     key: Callable[[GroupMessage], Hashable]
     limit: HandlerLimit | None
-    report: Callable[[Exception], None]
+    report: Callable[..., None]
     failed: Callable[[Exception], None]
     began: Callable[[Generation], None]
     ended: Callable[[Generation], None]

@@ -19,6 +19,8 @@ class Held:
 
     def __init__(self, generation: Generation) -> None:
         self._generation = generation
+        about = SimpleNamespace(stream="S", stream_seq=5, delivered=1)
+        self._message = SimpleNamespace(metadata=about, subject="s")
 
     @property
     def is_owned(self) -> bool:
@@ -54,14 +56,22 @@ class Owner:
         self.generation = Generation(17, (3,), Lease(2.5, since=0.0), lambda: 1.0)
         self.message: Any = Held(self.generation)
         shared: Any = SimpleNamespace(
+            label="g/m",
+            key=lambda message: "k",
             js=SimpleNamespace(connection=SimpleNamespace(is_closed=False)),
             on_failure=DeadLetter("dead", after=2, backoff=(0.0,)),
             random=SimpleNamespace(random=lambda: 0.5),
-            report=self.reported.append,
+            report=self._report,
         )
         self.renewals = Renewals()
         intake: Any = self.renewals
         self.handling = Handling(shared, self.generation, intake, self.again)
+
+    def _report(self, error: Exception, about: str) -> None:
+        self.reported.append(error)
+        assert (
+            about == "the handler of g/m on stream 'S', subject s, sequence 5, delivery 1, key 'k'"
+        )
 
     async def again(self, message: Any) -> None:
         self.calls += 1

@@ -57,6 +57,19 @@ class PriorityOptions(TypedDict, total=False):
     """With ``prioritized``: 0, the default and first, to 9."""
 
 
+def check_options(priority: PriorityOptions) -> None:
+    """Raise ConfigurationError where no consumer could take these options."""
+    unknown = sorted(set(priority) - set(PriorityOptions.__annotations__))
+    if unknown:
+        raise ConfigurationError(
+            f"unknown argument {', '.join(unknown)}; beside those of the signature there are "
+            f"{', '.join(PriorityOptions.__annotations__)}"
+        )
+    level = priority.get("priority", 0)
+    if not 0 <= level <= 9:
+        raise ConfigurationError(f"priority is {level}; accepted: 0 (first) to 9")
+
+
 # What a status means
 
 

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ....client.callbacks import CALLBACK_ERRORS, as_exception
 from ....client.handlers.dead_letter_headers import (
+    ATTEMPTS,
     GROUP,
     SEQUENCE,
+    STREAM,
     SUBJECT,
     id_of_message,
     letter_headers,
 )
 from ....client.handlers.failure import Again, decide
-from ....client.seam import send_back
+from ....client.seam import place_of, send_back
 from ....errors import ConnectionClosedError, HeadraceError
 from ...errors import HandlerFailedError, NotOwnedError
 from ...events import HandlerFailed, LeaseLost
@@ -80,13 +82,13 @@ class Handling:
             raise problem
         while True:
             if not message.is_owned or isinstance(problem, NotOwnedError):
-                return self._shared.report(problem)  # another owner handles it now
+                return self._tell(message, problem)  # another owner handles it now
             verdict = decide(
                 self._shared.on_failure, failures, problem, self._shared.random.random()
             )
             if not isinstance(verdict, Again):
                 return await self._give_up(message, verdict.subject, problem, failures)
-            self._shared.report(problem)
+            self._tell(message, problem)
             if message.is_answered or not await self._may_go_on_after(verdict.delay):
                 return None
             try:
@@ -126,8 +128,10 @@ class Handling:
             raise error
         about = [
             (GROUP, self._shared.label),
+            (STREAM, message.metadata.stream),
             (SUBJECT, message.subject),
             (SEQUENCE, str(message.metadata.stream_seq)),
+            (ATTEMPTS, str(failures)),
         ]
         headers = letter_headers(message, problem, about)
         await self._publish(message, subject, headers, problem)
@@ -137,11 +141,7 @@ class Handling:
     ) -> None:
         """Now, and not only when somebody waits for the membership."""
         shared, about = self._shared, message.metadata
-        try:
-            key: object = shared.key(message)
-        except Exception as wrong:  # the user's own function
-            shared.report(wrong)
-            key = None
+        key = self._key(message)
         shared.watch.handlers_failed += 1
         _log.error(
             "%s; key %r, delivery %d; the membership ends",
@@ -154,6 +154,23 @@ class Handling:
             HandlerFailed(
                 shared.label, message.subject, about.stream_seq, about.delivered, key, problem
             )
+        )
+
+    def _key(self, message: GroupMessage) -> object:
+        try:
+            return self._shared.key(message)
+        except Exception as wrong:  # the user's own function
+            self._shared.report(wrong)
+            return None
+
+    def _tell(self, message: GroupMessage, problem: Exception) -> None:
+        """Report that the handler raised ``problem``, and for which message."""
+        key = self._key(message)
+        held = delivered(message)
+        self._shared.report(
+            problem,
+            f"the handler of {self._shared.label} on stream {held.metadata.stream!r}, {place_of(held)}, "
+            f"key {key!r}",
         )
 
     async def _publish(
@@ -173,7 +190,7 @@ class Handling:
                 self._shared.report(error)
             else:
                 message.ack()
-                self._shared.report(problem)
+                self._tell(message, problem)
                 return
             attempt += 1
             if not await self._may_go_on_after(min(5.0, 0.1 * 2.0 ** min(attempt, 16))):
