@@ -45,7 +45,7 @@ def test_the_second_run_changes_nothing_and_another_configuration_is_refused(
     assert "stream A is there, with other settings: subjects is a, not b\n" in done.err
     assert "headrace stream edit A " in done.err
     done = at_server("stream", "add", "B", "--subjects", "a")
-    assert (done.status, "headrace stream find --subject" in done.err) == (1, True)
+    assert (done.status, "headrace stream ls --subject" in done.err) == (1, True)
 
 
 def test_what_is_not_named_may_be_as_it_is(
