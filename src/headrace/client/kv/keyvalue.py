@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Final, Literal, Unpack
 
 from ...api import names
@@ -126,7 +127,7 @@ class KeyValue:
         """The keys that have a value, or those that match one of ``patterns``."""
         present: dict[str, None] = {}
         async with await self.watch(*patterns, headers_only=True) as watch:
-            async for entry in watch.initial():  # several of a key, if the watch had to begin anew
+            async for entry in watch.initial():  # several of a key, if that was written meanwhile
                 if entry.operation == "put":
                     present[entry.key] = None
                 else:
@@ -148,7 +149,7 @@ class KeyValue:
         headers_only: bool = False,
         on_error: Callable[[Exception], object] | None = None,
     ) -> Watch[Entry]:
-        """Entries as they change, beginning with the present one of each key.
+        """Entries as they change, beginning with the present one of each key (see ``Watch.initial``).
 
         Args:
             patterns: which keys (``*`` and ``>`` are wildcards); none means all.
@@ -179,8 +180,9 @@ class KeyValue:
                 headers_only=headers_only,
             )
         return await Watch._begin(
+            self._stream,
             ordered,
-            self._delivered,
+            partial(self._watched, headers_only),
             lambda entry: not (ignore_deletes and entry.operation != "put"),
             updates_only=updates_only,
             on_error=on_error,
@@ -227,7 +229,8 @@ class KeyValue:
         """
         limit_ns = time.time_ns() - round(older_than * 1e9)
         async with await self.watch(headers_only=True) as watch:
-            marks = [entry async for entry in watch.initial() if entry.operation != "put"]
+            newest = {entry.key: entry async for entry in watch.initial()}
+        marks = [entry for entry in newest.values() if entry.operation != "put"]
         for mark in marks:
             with_mark = older_than <= 0 or mark.created_ns <= limit_ns
             # What was put since then has a higher revision, and stays.
@@ -301,7 +304,10 @@ class KeyValue:
             message.timestamp_ns,
         )
 
-    def _delivered(self, message: JetStreamMessage) -> Entry:
+    def _watched(self, headers_only: bool, message: JetStreamMessage | StreamMessage) -> Entry:
+        if isinstance(message, StreamMessage):
+            entry = self._entry(message)
+            return replace(entry, value=b"") if headers_only else entry
         metadata = message.metadata
         return Entry(
             self.bucket,
