@@ -366,3 +366,57 @@ async def test_a_key_that_is_always_ahead_of_its_reader_is_looked_up(
                 await write()
     finally:
         await js.delete_key_value("ONE")
+
+
+async def test_a_key_whose_mark_is_purged_meanwhile_is_created(
+    bucket: KeyValue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark stands in the way of the first attempt, and is gone when the second one names it."""
+    asked = 0
+    last = bucket._last
+
+    async def purged_before(key: str, revision: int = 0) -> Entry | None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await bucket.purge_deletes(older_than=0)
+            return await last(key, revision)
+        return await last(key, revision)
+
+    async def purged_behind(key: str, revision: int = 0) -> Entry | None:
+        nonlocal asked
+        asked += 1
+        found = await last(key, revision)
+        if asked == 1:
+            await bucket.purge_deletes(older_than=0)
+        return found
+
+    for meanwhile in (purged_before, purged_behind):
+        asked = 0
+        await bucket.put("k", b"1")
+        await bucket.delete("k")
+        monkeypatch.setattr(bucket, "_last", meanwhile)
+        revision = await bucket.create("k", b"2")
+        monkeypatch.undo()
+        assert (await bucket.get("k")).revision == revision
+        await bucket.delete("k")
+
+
+async def test_a_key_is_created_beside_whoever_purges_deletions(js: JetStream) -> None:
+    bucket = await js.create_key_value("PURGED", storage="memory")
+
+    async def purge() -> None:
+        while True:
+            await bucket.purge_deletes(older_than=0)
+
+    try:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            purging = group.create_task(purge())
+            for number in range(150):
+                await bucket.create("k", b"%d" % number)
+                with pytest.raises(KeyExistsError):
+                    await bucket.create("k", b"another")
+                await bucket.delete("k")
+            purging.cancel()
+    finally:
+        await js.delete_key_value("PURGED")

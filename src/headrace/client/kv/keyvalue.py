@@ -27,6 +27,7 @@ from ..publish.headers import PublishOptions
 from .config import STREAM_PREFIX, KeyValueStatus
 
 MARKS_KEPT_S: Final = 1800.0
+CREATE_ATTEMPTS: Final = 10
 _KEY: Final = re.compile(r"(?!\.)[-/_=.a-zA-Z0-9]+(?<!\.)")
 _PATTERN: Final = re.compile(r"(?!\.)[-/_=.a-zA-Z0-9*>]+(?<!\.)")
 _OPERATION: Final = "KV-Operation"
@@ -195,14 +196,21 @@ class KeyValue:
         return await self._change(key, value, ttl=ttl)
 
     async def create(self, key: str, value: Payload, *, ttl: float | timedelta = 0) -> int:
-        """Set ``key`` if it has no value. Raises KeyExistsError if it has."""
-        try:
-            return await self._put_at(key, value, 0, ttl)
-        except KeyExistsError:
-            last = await self._last(key)
-            if last is None or last.operation == "put":
-                raise
-        return await self._put_at(key, value, last.revision, ttl)
+        """Set ``key`` if it has no value. Raises KeyExistsError if it has.
+
+        The mark of a deletion is replaced. It may be purged meanwhile, or another take its place: that is
+        tried again, and raises KeyExistsError after 10 times.
+        """
+        revision = 0
+        for attempts_left in reversed(range(CREATE_ATTEMPTS)):
+            try:
+                return await self._put_at(key, value, revision, ttl)
+            except KeyExistsError:
+                last = await self._last(key)
+                if not attempts_left or (last is not None and last.operation == "put"):
+                    raise
+            revision = last.revision if last is not None else 0
+        raise AssertionError("the last attempt returns or raises")
 
     async def update(
         self, key: str, value: Payload, revision: int, *, ttl: float | timedelta = 0
