@@ -204,8 +204,8 @@ async def pub(
     headrace bench pub bench.test --jetstream --fast
     headrace bench pub bench.test --jetstream --atomic 100
 
-    For --fast and --atomic a new stream takes such batches; one that is there has to have --allow-fast-batch
-    or --allow-batch.
+    For --fast and --atomic a new stream takes such batches; one that is there has to have --allow-batched
+    or --allow-atomic.
     """
     payload = bytes(size)
     batches = fast or atomic is not None
