@@ -51,7 +51,9 @@ def test_a_misspelling_is_met_with_what_was_meant(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("latency",), "`nats latency` is here: headrace bench latency"),
+        (("latency",), "`nats latency` is not here: that tool does it with our broker, too"),
+        (("srv", "check", "stream", "A"), "`headrace doctor` looks at all of them"),
+        (("micro", "ls"), "`nats micro` is not here"),
         (("account", "backup", "DIR"), "is here: headrace stream backup --all DIR"),
         (("con", "state", "A", "c"), "is here: headrace consumer info STREAM CONSUMER"),
         (("stream", "cluster", "step-down", "A"), "$JS.API.STREAM.LEADER.STEPDOWN.STREAM"),

@@ -139,12 +139,3 @@ def test_long_work_shows_a_bar(either_server: peers.ServerProcess, js: sync.JetS
     assert "publishing" in shown
     assert "5000/5000" in shown
     assert "\x1b[1;36m" in shown  # the headings of the table
-
-
-def test_a_graph_is_a_picture(either_server: peers.ServerProcess, js: sync.JetStream) -> None:
-    js.create_stream(name="A", subjects=["a"])
-    words = ("stream", "graph", "A", "--interval", "1ms", "--count", "2")
-    status, shown = on_terminal(either_server, *words, typed={})
-    assert status == 0
-    assert shown.count("\x1b[H\x1b[2J") == 2
-    assert "▁▁" in shown

@@ -1,15 +1,20 @@
-"""The JetStream context and its streams, against the reference server."""
+"""The JetStream context and its streams, at both servers."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import pickle
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from headrace.api.consumers import ConsumerConfig
+from headrace.api.keywords import ConsumerFields, StreamFields
 from headrace.api.streams import StreamConfig, StreamSource
 from headrace.client import Connection, JetStream, Stream
+from headrace.client.events import SettingsChanged
 from headrace.errors import (
     ConfigurationError,
     JetStreamApiError,
@@ -43,6 +48,66 @@ async def test_a_stream_is_created_from_a_config_or_from_keywords(js: JetStream)
     await js.delete_stream("MADE")
     with pytest.raises(JetStreamApiError, match="stream not found"):
         await js.stream("MADE")
+
+
+async def test_a_deploy_changes_what_it_names_and_says_what_it_has_changed(
+    js: JetStream, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "headrace.client")
+    events = js.connection.events()
+    deploy: StreamFields = {"name": "MADE", "subjects": ["made.*"], "storage": "memory"}
+    made = await js.create_or_update_stream(**deploy)
+    await made.update(max_age=3600, max_bytes=1_000_000, metadata={"by": "an operator"})
+    deployed = await js.create_or_update_stream(**deploy)
+    assert (made.changes, deployed.changes, caplog.messages) == ({}, {}, [])
+    assert deployed.cached_info is not None
+    config = deployed.cached_info.config
+    assert (config.max_age, config.max_bytes, config.metadata["by"]) == (3600, 1e6, "an operator")
+    deployed = await js.create_or_update_stream(name="MADE", max_age=60, max_bytes=-1)
+    assert deployed.changes == {
+        "max_age": (3600.0, 60.0),
+        "max_bytes": (1_000_000, -1),
+        "duplicate_window": (120.0, 60.0),  # may not be longer
+    }
+    (line,) = caplog.messages
+    assert line.startswith("stream 'MADE' is changed: ")
+    assert "max_age 3600.0 → 60.0" in line
+    event = await asyncio.wait_for(anext(events), 5)
+    assert event == SettingsChanged("stream 'MADE'", deployed.changes)
+    document = StreamConfig(name="MADE", subjects=("made.>",), storage="memory")
+    deployed = await js.create_or_update_stream(document, max_bytes=5000)
+    assert deployed.changes == {"subjects": (("made.*",), ("made.>",)), "max_bytes": (-1, 5000)}
+    await deployed.delete()
+
+
+async def test_a_deploy_changes_what_it_names_of_a_consumer(
+    js: JetStream, stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "headrace.client")
+    deploy: ConsumerFields = {"durable_name": "d", "filter_subject": f"{stream.name}.a"}
+    made = await stream.create_or_update_consumer(**deploy)
+    assert made.cached_info is not None
+    there = msgspec.structs.replace(made.cached_info.config, ack_wait=120.0, max_deliver=5)
+    await stream.update_consumer(there)
+    deployed = await js.create_or_update_consumer(stream.name, **deploy)
+    assert (made.changes, deployed.changes, caplog.messages) == ({}, {}, [])
+    assert (await deployed.info()).config.ack_wait == 120
+    both = [f"{stream.name}.a", f"{stream.name}.b"]
+    deployed = await stream.create_or_update_consumer(durable_name="d", filter_subjects=both)
+    assert deployed.changes == {
+        "filter_subject": (f"{stream.name}.a", ""),
+        "filter_subjects": ((), tuple(both)),
+    }
+    document = ConsumerConfig(durable_name="d", ack_wait=60.0)
+    deployed = await stream.create_or_update_consumer(document)
+    assert deployed.changes == {"ack_wait": (120.0, 60.0)}
+    assert [line.partition(" is changed")[0] for line in caplog.messages] == [
+        f"consumer 'd' of stream {stream.name!r}"
+    ] * 2
+    config = (await deployed.info()).config
+    assert (config.max_deliver, config.filter_subjects) == (5, tuple(both))
+    with pytest.raises(JetStreamApiError, match="10012"):
+        await stream.create_or_update_consumer(durable_name="d", deliver_policy="new")
 
 
 async def test_a_misspelt_field_or_name_is_refused_here(js: JetStream) -> None:

@@ -49,6 +49,15 @@ def test_purging_is_asked_about(
     assert "nothing was changed; answer y, or give --force" in capsys.readouterr().err
 
 
+def test_a_service_that_is_not_there_is_told_with_its_address_and_what_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["jobs", "status", "--url", "http://127.0.0.1:1"]) == 3
+    first, *steps = capsys.readouterr().err.splitlines()
+    assert first.startswith("headrace: http://127.0.0.1:1: the service did not answer: ")
+    assert "headrace jobs serve" in steps[0]
+
+
 def taken(**values: Any) -> tuple[dict[str, Any], list[str]]:
     """What a command gets of what was typed, and what is said of it."""
     whole = {"token": None, "token_file": None, **values}

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 import chaos
-from headrace.client import KeyValue, connect
-from headrace.errors import ConfigurationError
+from headrace.client import KeyNotFoundError, KeyValue, connect
+from headrace.errors import ConfigurationError, TimeoutError_
 from headrace.locks import Held, Lock, LockLostError, lead
-from waiting import until
+from waiting import elapse, until
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -158,3 +158,48 @@ async def test_one_of_many_leads_and_another_one_when_it_loses_the_lead(bucket: 
 async def test_a_time_that_cannot_be_is_refused(bucket: KeyValue, ttl: Any) -> None:
     with pytest.raises(ConfigurationError, match="whole seconds"):
         Lock(bucket, "k", ttl=ttl)
+
+
+@pytest.mark.parametrize(
+    "renewal_too", [False, True], ids=["renewed at once", "after another loss"]
+)
+async def test_an_attempt_without_an_answer_long_ago_does_not_spoil_a_later_one(
+    bucket: KeyValue, monkeypatch: pytest.MonkeyPatch, renewal_too: bool
+) -> None:
+    """The first attempt is never stored, the last one is, and neither has an answer."""
+    create, update = bucket.create, bucket.update
+    before = asyncio.Event()
+    attempts, renewals = 0, 0
+
+    async def unanswered(key: str, value: bytes, **options: Any) -> int:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            before.set()
+            raise TimeoutError_("no answer")
+        await create(key, value, **options)  # KeyExistsError while somebody has it
+        raise TimeoutError_("no answer")
+
+    async def renewed(key: str, value: bytes, revision: int, **options: Any) -> int:
+        nonlocal renewals
+        renewals += 1
+        if renewal_too and renewals == 1:
+            raise TimeoutError_("no answer")
+        return await update(key, value, revision, **options)
+
+    somebody_elses = await create("a", b"somebody")
+    monkeypatch.setattr(bucket, "create", unanswered)
+    monkeypatch.setattr(bucket, "update", renewed)
+    lock = Lock(bucket, "a", ttl=2)
+    async with asyncio.timeout(20):
+        waiting = asyncio.create_task(lock.__aenter__())
+        await before.wait()
+        await elapse(2.5, "longer than a lock lasts, so that the first attempt is of no use")
+        await bucket.delete("a", revision=somebody_elses)
+        held = await waiting
+        held.check()
+        assert held.token > somebody_elses
+        assert (await bucket.get("a")).value == lock._value
+        await lock.__aexit__(None, None, None)
+    with pytest.raises(KeyNotFoundError):
+        await bucket.get("a")

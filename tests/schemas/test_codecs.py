@@ -123,6 +123,23 @@ def test_a_json_schema_finds_those_it_refers_to_in_its_bundle_and_nowhere_else()
         JsonCodec(bundled(text, {}))
 
 
+def test_a_json_schema_that_is_named_whole_is_meant_before_one_named_by_its_end() -> None:
+    refs = ("address.json", "billing/address.json", "http://other/address.json", "http://x/y.json")
+    named = {
+        "address.json": '{"const": "short"}',
+        "billing/address.json": '{"const": "billing"}',
+        "http://x/y.json": '{"const": "whole"}',
+    }
+    meant = ["short", "billing", "short", "whole"]
+    for names in (named, dict(reversed(named.items()))):
+        for ref, value in zip(refs, meant, strict=True):
+            text = json.dumps({"properties": {"at": {"$ref": ref}}})
+            codec = JsonCodec(json.dumps({"schema": text, "named": names}).encode())
+            assert codec.read(json.dumps({"at": value}).encode()) == {"at": value}
+            with pytest.raises(UnfitError):
+                codec.read(b'{"at": "another"}')
+
+
 @pytest.mark.parametrize("text", [b"{", b'{"type": 5}', b'{"$ref": "http://127.0.0.1:1/x"}'])
 def test_a_json_schema_that_cannot_be_used_says_why(text: bytes) -> None:
     with pytest.raises(NoSchemaError, match="JSON Schema"):

@@ -40,7 +40,6 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
             "send a request and show the answers", "messaging.request:request", ("req",)
         ),
         "reply": Entry("answer requests", "messaging.reply:reply"),
-        "service": Entry("find services, look at them, be one", "service:service", ("micro",)),
     },
     "streams": {
         "stream": Entry("manage streams and look into them", "stream:stream", ("str", "s")),
@@ -65,7 +64,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         ),
     },
     "tools": {
-        "bench": Entry("measure how fast the server is", "bench:bench"),
+        "bench": Entry("measure how fast the server takes and gives messages", "bench:bench"),
         "errors": Entry(
             "what the numbers of JetStream's errors mean", "server.errors:errors", ("error", "err")
         ),

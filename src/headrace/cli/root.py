@@ -22,16 +22,9 @@ root = LazyGroup(
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command these words name. Returns the exit status."""
-    return run_below(root, "headrace", arguments)
-
-
-def run_below(
-    command: click.Command, name: str, arguments: Sequence[str], parent: click.Context | None = None
-) -> int:
-    """``run``, of what is below a command; the options of ``parent`` hold for it."""
     try:
-        with command.make_context(name, list(arguments), parent=parent) as context:
-            status = command.invoke(context)
+        with root.make_context("headrace", list(arguments)) as context:
+            status = root.invoke(context)
     except click.exceptions.Exit as left:
         return left.exit_code
     except click.UsageError as error:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -21,6 +21,7 @@ __all__ = [
     "LameDuck",
     "LeaderWaitOver",
     "Reconnected",
+    "SettingsChanged",
     "WaitingForLeader",
 ]
 
@@ -91,6 +92,15 @@ class ConsumptionEnded(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsChanged(Event):
+    """A call that makes sure of a stream, consumer or bucket has changed one that was there. ``of`` says
+    which, as ``stream 'ORDERS'``; ``changes`` has each setting with its values before and after."""
+
+    of: str
+    changes: Mapping[str, tuple[object, object]]
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorEvent(Event):
     """Something failed that no caller is waiting for: a server's ``-ERR``, a dropped message, an
     exception out of a callback. ``about`` says what it was about, as far as ``error`` does not: the message
@@ -117,6 +127,9 @@ def _write(event: Event) -> None:
         case LeaderWaitOver(of, waited, found):
             outcome = "found" if found else "given up"
             _log.info("waited %.1f s for a leader of %s: %s", waited, of, outcome)
+        case SettingsChanged(of, changes):
+            told = (f"{name} {before!r} → {after!r}" for name, (before, after) in changes.items())
+            _log.warning("%s is changed: %s", of, ", ".join(told))
 
 
 class EventHub:

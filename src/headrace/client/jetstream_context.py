@@ -289,7 +289,12 @@ class JetStream:
     async def create_or_update_stream(
         self, config: StreamConfig | None = None, /, **values: Unpack[StreamFields]
     ) -> Stream:
-        """Make sure that a stream exists with this configuration."""
+        """Make sure that a stream exists with these settings: what is named, and nothing else.
+
+        Of one that is there the other settings stay as they are, so that a program may call this whenever it
+        starts. Named is every keyword, and what ``config`` has other than the defaults. What that changes is
+        in ``changes`` of the result, and an event ``SettingsChanged``; lower limits remove messages.
+        """
         return await self._streams.put_either(config, values)
 
     async def stream(self, name: str) -> Stream:
@@ -364,7 +369,7 @@ class JetStream:
         self, stream: str, config: ConsumerConfig | None = None, /, **values: Unpack[ConsumerFields]
     ) -> Consumer:
         """As ``Stream.create_or_update_consumer``."""
-        return await Consumers(self._api, stream).create(config, values, "")
+        return await Consumers(self._api, stream).create_or_update(config, values)
 
     async def ordered_consumer(
         self,

@@ -11,7 +11,7 @@ class JobsError(HeadraceError):
     """An operation was rejected; nothing of it was done.
 
     Attributes:
-        status: the HTTP status.
+        status: the HTTP status; 0 if no answer came.
         code: a stable word for programs, for example ``lease_lost``.
         message: a sentence for people: what was wrong and what is accepted.
         field: the offending parameter, header or body field, if there is one.
@@ -36,7 +36,8 @@ class JobsError(HeadraceError):
 
     def __str__(self) -> str:
         where = f" ({self.field})" if self.field else ""
-        return f"{self.status} {self.code}: {self.message}{where}"
+        answer = f"{self.status} {self.code}: " if self.status else ""  # 0: there was none
+        return f"{answer}{self.message}{where}"
 
 
 class DatabaseUnavailableError(JobsError):

@@ -140,29 +140,29 @@ class Lock:
     # Waiting for it
 
     async def _acquired(self, clock: Callable[[], float]) -> Tenure:
-        first: float | None = None  # when the first request was sent whose outcome is unknown
         while True:
-            sent = clock()
             try:
-                revision = await self._bucket.create(self._name, self._value, ttl=self._ttl)
-                return Tenure(self._ttl, sent, revision)
-            except KeyExistsError:
-                if (
-                    tenure := await self._ours_after_all(sent if first is None else first)
-                ) is not None:
-                    return tenure
+                return await self._attempt(clock)
+            except (KeyExistsError, KeyNotFoundError):
                 await self._until_free()
             except AWAY:
-                first = sent if first is None else first
                 await asyncio.sleep(AGAIN_S)
 
-    async def _ours_after_all(self, sent: float) -> Tenure | None:
-        """Where an answer was lost: the key may have our value."""
-        with suppress(KeyNotFoundError, *AWAY):
+    async def _attempt(self, clock: Callable[[], float]) -> Tenure:
+        """Take it. Raises KeyExistsError: somebody else has it; KeyNotFoundError: … and has let go of it."""
+        sent = clock()
+        try:
+            revision = await self._bucket.create(self._name, self._value, ttl=self._ttl)
+        except KeyExistsError:
             entry = await self._bucket.get(self._name)
-            if entry.value == self._value:
-                return Tenure(self._ttl, sent, entry.revision)
-        return None
+            if entry.value != self._value:
+                raise
+            # An attempt was stored whose answer was lost. When that was is not known: so it is renewed.
+            sent = clock()
+            revision = await self._bucket.update(
+                self._name, self._value, entry.revision, ttl=self._ttl
+            )
+        return Tenure(self._ttl, sent, revision)
 
     async def _until_free(self) -> None:
         """Until the key is removed, or it is time to look again."""

@@ -18,7 +18,7 @@ class Tenure:
 
     Args:
         ttl: seconds after which the server lets go of a key that is not renewed.
-        sent: when the request was sent by which it is ours, or the first one that may have been it.
+        sent: when the request was sent by which it is ours.
         revision: of the key, that request's.
 
     Attributes:

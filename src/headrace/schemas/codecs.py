@@ -138,9 +138,9 @@ class JsonCodec:
             raise NoSchemaError(f"a JSON Schema is no JSON: {error}") from None
 
         def retrieve(uri: str) -> Any:
-            for name, one in named.items():
-                if uri == name or uri.endswith("/" + name.removeprefix("/")):
-                    return one
+            known = [n for n in named if uri == n or uri.endswith("/" + n.removeprefix("/"))]
+            if known:
+                return named[max(known, key=len)]  # billing/address.json is not address.json
             raise ValueError(f"it refers to {clipped(uri)}, which is not known")
 
         try:

@@ -130,7 +130,8 @@ class Worker:
         """The decorated function handles the messages of a durable consumer.
 
         Args:
-            config: the consumer is made, or changed to be so, before it is pulled from; None: it is there.
+            config: the consumer is made, or what this names of it changed, before it is pulled from; None:
+                it is there.
             concurrency, order_by, on_failure: as of ``Consumer.consume``. A handler that takes a model needs
                 a ``DeadLetter``: what does not fit is put there at once, with the reason.
             publish: the subject to which what the handler returns is published, before the message is

@@ -501,22 +501,9 @@ def test_a_change_that_waits_says_for_whom(
     )
 
 
-def test_the_mappings_and_the_prompt_of_the_cg_tool(
-    run: Run, js: sync.JetStream, server: peers.ServerProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_mappings_of_the_cg_tool(run: Run, js: sync.JetStream) -> None:
     assert run("elastic", "create", "ORDERS", "billing", "4").status == 0
     assert run("elastic", "cm", "ORDERS", "billing", "a:0,1", "b:2,3").out == (
         "MEMBER  PARTITIONS\na       0-1\nb       2-3\n"
     )
     assert run("elastic", "dm", "ORDERS", "billing", "--force").out == "no members\n"
-    monkeypatch.delenv("NATS_URL")
-    typed = "elastic add ORDERS billing x  # a remark\n\nelastic nonsense\nelastic 'open\nelastic ls ORDERS\n"
-    done = run("prompt", "-s", server.url, answer=typed)
-    assert (done.status, done.out.splitlines()[:2]) == (0, ["MEMBER  PARTITIONS", "x       0-3"])
-    assert "billing" in done.out
-    assert "no command 'nonsense'" in done.err
-    assert "No closing quotation" in done.err
-    assert (
-        run("prompt", "-s", server.url, answer="elastic ls NONE\nexit\nelastic ls ORDERS").status
-        == 1
-    )

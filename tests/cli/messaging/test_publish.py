@@ -122,10 +122,11 @@ def test_a_batch_is_stored_whole_or_not_at_all(at_server: Run, js: sync.JetStrea
     assert _stored(stream) == [(f"orders.{n}", b"no %d" % n) for n in (1, 2, 3)]
     over = at_server("pub", "orders.x", "x", "--count", "1001", "--atomic")
     assert over.status == 1 and "nothing was stored" in over.err
+    assert "--allow-atomic" not in over.err
     assert stream.info().state.messages == 3
     js.create_stream(name="PLAIN", subjects=["plain"])
     refused = at_server("pub", "plain", "x", "--count", "2", "--atomic")
-    assert refused.status == 1 and "--allow-batch" in refused.err
+    assert refused.status == 1 and "headrace stream edit STREAM --allow-atomic" in refused.err
     assert js.stream("PLAIN").info().state.messages == 0
 
 

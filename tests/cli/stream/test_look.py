@@ -1,9 +1,8 @@
-"""view, get, find, report, subjects, graph."""
+"""view, get, report, subjects."""
 
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 from headrace import sync
 from headrace.api.streams import StreamSource
-from headrace.cli.stream.graph import sparkline
 
 Run = Callable[..., Any]
 
@@ -67,26 +65,6 @@ def test_one_message_is_shown(at_server: Run, stream: sync.Stream) -> None:
     assert "give one of" in at_server("stream", "get", "A").err
 
 
-def test_streams_are_found_by_what_they_are(at_server: Run, js: sync.JetStream) -> None:
-    js.create_stream(name="EMPTY", subjects=["e"])
-    js.create_stream(name="FULL", subjects=["f"])
-    js.create_consumer("FULL", durable_name="c")
-    js.publish("f", b"x")
-    js.create_stream(name="COPY", mirror=StreamSource(name="FULL"))
-
-    def found(*words: str) -> list[str]:
-        lines: list[str] = at_server("stream", "find", *words, "--names").lines
-        return lines
-
-    assert found("--empty", "--subject", "e") == ["EMPTY"]
-    assert found("^F") == ["FULL"]
-    assert found("--consumers", "0", "--invert") == ["FULL"]
-    assert found("--mirrored") == ["COPY"]
-    assert found("--created", "1h", "--replicas", "1") == ["COPY", "EMPTY", "FULL"]
-    assert found("--idle", "1h", "--subject", "f") == []
-    assert at_server("stream", "find", "(").status == 2
-
-
 def test_the_report_says_who_holds_what(at_server: Run, js: sync.JetStream) -> None:
     assert at_server("stream", "report").lines[0].startswith("no streams; ")
     js.create_stream(name="BIG", subjects=["b"])
@@ -107,13 +85,3 @@ def test_subjects_are_counted(at_server: Run, stream: sync.Stream) -> None:
         ["a.1", "3"],
     ]
     assert at_server("stream", "subjects", "A", "a.1", "--json").told == {"a.1": 3}
-
-
-def test_a_graph_off_the_terminal_is_lines(at_server: Run, js: sync.JetStream) -> None:
-    js.create_stream(name="A", subjects=["a"])
-    done = at_server("stream", "graph", "A", "--interval", "1ms", "--count", "2", "--json")
-    looks = [json.loads(line) for line in done.lines]
-    assert [look["messages"] for look in looks] == [0, 0]
-    assert len(at_server("stream", "graph", "A", "--interval", "1ms", "--count", "1").lines) == 1
-    assert sparkline(deque([0.0, 5.0, 10.0])) == "▁▄█"
-    assert sparkline(deque([0.0, 0.0])) == "▁▁"

@@ -45,7 +45,7 @@ def test_the_second_run_changes_nothing_and_another_configuration_is_refused(
     assert "stream A is there, with other settings: subjects is a, not b\n" in done.err
     assert "headrace stream edit A " in done.err
     done = at_server("stream", "add", "B", "--subjects", "a")
-    assert (done.status, "headrace stream find --subject" in done.err) == (1, True)
+    assert (done.status, "headrace stream ls --subject" in done.err) == (1, True)
 
 
 def test_what_is_not_named_may_be_as_it_is(
@@ -184,18 +184,26 @@ def test_a_name_is_needed(at_server: Run) -> None:
     assert json.loads(at_server("stream", "ls", "--json").out) == []
 
 
+def test_batches_are_allowed_by_the_names_of_the_fields(at_server: Run, js: sync.JetStream) -> None:
+    js.create_stream(name="A", subjects=["a"])
+    for field in ("allow_atomic", "allow_batched"):
+        option = f"--{field.replace('_', '-')}"
+        assert at_server("stream", "edit", "A", option, "--force").status == 0
+        assert getattr(js.stream("A").info().config, field) is True
+        assert option in at_server("stream", "edit", "--help").out
+
+
 def test_the_spellings_of_the_nats_tool_are_taken(at_server: Run, js: sync.JetStream) -> None:
-    words = "--subjects a.* --defaults --no-ack --allow-fast --subject-del-markers-ttl 1m"
+    words = (
+        "--subjects a.* --defaults --no-ack --allow-fast --allow-batch --subject-del-markers-ttl 1m"
+    )
     words += " --allow-msg-ttl --limit-consumer-max-pending 50 --limit-consumer-inactive 1h"
     words += " --republish-source a.* --republish-destination b.{{wildcard(1)}} --republish-headers"
     done = at_server("stream", "add", "A", *words.split(), "--transform", "a.*:c.{{wildcard(1)}}")
     assert done.status == 0, done.err
     config = js.stream("A").info().config
-    assert (config.no_ack, config.allow_batched, config.subject_delete_marker_ttl) == (
-        True,
-        True,
-        60,
-    )
+    assert (config.no_ack, config.subject_delete_marker_ttl) == (True, 60)
+    assert (config.allow_batched, config.allow_atomic) == (True, True)
     limits = config.consumer_limits
     assert (limits.max_ack_pending, limits.inactive_threshold) == (50, 3600)
     assert config.republish is not None

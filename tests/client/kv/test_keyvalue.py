@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
@@ -284,3 +285,138 @@ async def test_another_client_sees_the_same_bucket(
     assert sorted(await bucket.keys()) == ["ours", "theirs"]
     assert sorted(await theirs.keys()) == ["ours", "theirs"]
     await other.close()
+
+
+async def test_keys_that_are_there_all_the_time_are_listed_whatever_is_written_meanwhile(
+    bucket: KeyValue,
+) -> None:
+    for key in ("a", "b", "c"):
+        await bucket.put(key, b"1")
+    for options in ({}, {"history": True}, {"from_revision": 1}, {"headers_only": True}):
+        async with asyncio.timeout(10), await bucket.watch(**options) as watch:
+            await bucket.put("x", b"new")
+            for number in range(6):  # more than the history keeps
+                await bucket.put("a", b"%d" % number)
+            there = {entry.key: entry.revision async for entry in watch.initial()}
+            assert there.keys() >= {"a", "b", "c"}, options
+            there["b"] = await bucket.put("b", b"later")
+            async for entry in watch:
+                assert entry.revision > there["a"], "it goes back"
+                if entry.key == "b":
+                    assert entry.revision == there["b"]
+                    break
+        await bucket.purge("x")
+
+
+@pytest.mark.parametrize("history", [1, 3])
+async def test_a_listing_beside_busy_writers_is_whole_and_ends(js: JetStream, history: int) -> None:
+    bucket = await js.create_key_value("BUSY", history=history, storage="memory")
+    names = [f"key.{number}" for number in range(40)]
+    for name in names:
+        await bucket.put(name, b"")
+
+    async def write(some: list[str]) -> None:
+        for number in itertools.count():
+            for name in some:
+                await bucket.put(name, b"%d" % number)
+                await bucket.put(f"new.{number % 50}", b"")
+
+    try:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            writers = [group.create_task(write(names[n::5])) for n in range(3)]
+            for _ in range(25):
+                keys = await bucket.keys()
+                assert len(keys) == len(set(keys))
+                assert set(keys) >= set(names)
+            for writer in writers:
+                writer.cancel()
+    finally:
+        await js.delete_key_value("BUSY")
+
+
+async def test_a_key_that_is_always_ahead_of_its_reader_is_looked_up(
+    js: JetStream, bucket: KeyValue
+) -> None:
+    """Whoever takes one entry at a time, and slower than others write, comes to an end all the same."""
+    one = await js.create_key_value("ONE", storage="memory")
+    for key in ("a", "b", "c"):
+        await one.put(key, b"1")
+    try:
+        async with asyncio.timeout(20), await one.watch() as watch:
+            watch._messages._limits["max_messages"] = 1
+            told, number = [], 0
+
+            async def write() -> None:
+                nonlocal number
+                number += 1
+                await one.put("b", b"%d" % number)
+                await one.put("a", b"%d" % number)
+
+            await write()
+            async for entry in watch.initial():
+                told.append((entry.key, entry.revision))
+                await write()
+            assert {key for key, _ in told} == {"a", "b", "c"}
+            assert len(told) < 20
+            revisions = dict(told)
+            for _ in range(4):
+                entry = await anext(watch)
+                assert entry.revision > revisions.get(entry.key, 0), "it goes back to what it told"
+                revisions[entry.key] = entry.revision
+                await write()
+    finally:
+        await js.delete_key_value("ONE")
+
+
+async def test_a_key_whose_mark_is_purged_meanwhile_is_created(
+    bucket: KeyValue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark stands in the way of the first attempt, and is gone when the second one names it."""
+    asked = 0
+    last = bucket._last
+
+    async def purged_before(key: str, revision: int = 0) -> Entry | None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await bucket.purge_deletes(older_than=0)
+            return await last(key, revision)
+        return await last(key, revision)
+
+    async def purged_behind(key: str, revision: int = 0) -> Entry | None:
+        nonlocal asked
+        asked += 1
+        found = await last(key, revision)
+        if asked == 1:
+            await bucket.purge_deletes(older_than=0)
+        return found
+
+    for meanwhile in (purged_before, purged_behind):
+        asked = 0
+        await bucket.put("k", b"1")
+        await bucket.delete("k")
+        monkeypatch.setattr(bucket, "_last", meanwhile)
+        revision = await bucket.create("k", b"2")
+        monkeypatch.undo()
+        assert (await bucket.get("k")).revision == revision
+        await bucket.delete("k")
+
+
+async def test_a_key_is_created_beside_whoever_purges_deletions(js: JetStream) -> None:
+    bucket = await js.create_key_value("PURGED", storage="memory")
+
+    async def purge() -> None:
+        while True:
+            await bucket.purge_deletes(older_than=0)
+
+    try:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            purging = group.create_task(purge())
+            for number in range(150):
+                await bucket.create("k", b"%d" % number)
+                with pytest.raises(KeyExistsError):
+                    await bucket.create("k", b"another")
+                await bucket.delete("k")
+            purging.cancel()
+    finally:
+        await js.delete_key_value("PURGED")

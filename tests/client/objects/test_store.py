@@ -335,6 +335,33 @@ async def test_a_watch_tells_of_every_change(store: ObjectStore) -> None:
         assert (await anext(w)).name == "d"
 
 
+async def test_objects_that_are_there_all_the_time_are_listed_once_whatever_is_put_meanwhile(
+    store: ObjectStore,
+) -> None:
+    for name in ("a", "b", "c"):
+        await store.put(name, b"1")
+    async with asyncio.timeout(10), await store.watch() as watch:
+        await store.put("x", b"new")
+        await store.put("a", b"23")
+        there = {info.name: info.size async for info in watch.initial()}
+        assert there == {"a": 2, "b": 1, "c": 1, "x": 3}
+
+    async def write() -> None:
+        while True:
+            for name in ("a", "b", "x"):
+                await store.put(name, b"4")
+            await store.delete("x")
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        writers = [group.create_task(write()) for _ in range(2)]
+        for _ in range(15):
+            names = [info.name for info in await store.list()]
+            assert len(names) == len(set(names))
+            assert set(names) >= {"a", "b", "c"}
+        for writer in writers:
+            writer.cancel()
+
+
 async def test_a_sealed_bucket_cannot_be_changed(js: JetStream, store: ObjectStore) -> None:
     await store.put("x", NOISE[:2000], chunk_size=1000)
     status = await store.status()

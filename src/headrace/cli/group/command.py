@@ -274,7 +274,6 @@ group = LazyGroup(
             _METRICS,
             _verb("elastic", "metrics", _METRICS, metrics_command, *(_STREAM, *METRICS_OPTIONS)),
         ),
-        "prompt": Verb("type one of these commands after the other", "group.prompt:prompt"),
     },
     "Consumer groups: static and elastic, strict order for each key.",
     "kind of group",

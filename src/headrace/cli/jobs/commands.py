@@ -12,7 +12,7 @@ import click
 
 from ...jobs.client import JobsClient, JobsError
 from ..shared.asking import ask
-from ..shared.errors import Failure
+from ..shared.errors import UNREACHABLE, Failure
 from ..shared.output import Output, Table
 from ..shared.units import DURATION
 from ..shared.verbs import Declare
@@ -31,7 +31,17 @@ def speak(carry_out: Call, args: Args) -> int:
     """Ask the service, and show the answer."""
     admin_token = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN")
     with JobsClient(args.url, admin_token=admin_token, tls=trusted(args.url)) as client:
-        answer = carry_out(client, args)
+        try:
+            answer = carry_out(client, args)
+        except JobsError as error:
+            if error.status:
+                raise
+            raise Failure(
+                f"{args.url}: {error}",
+                "headrace jobs serve    runs the service",
+                "--url, or HEADRACE_JOBS_URL, says where it is",
+                status=UNREACHABLE,
+            ) from error
     if answer is None:
         return 0  # it was a dry run, and said what it would do
     if isinstance(answer, str | Table):

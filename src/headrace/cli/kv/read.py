@@ -38,13 +38,13 @@ async def ls(
         session.output.show(keys, *(map(printable, keys) if keys else none))
         return
     table = Table(("KEY", "REVISION", "CREATED", "VALUE"), right=frozenset(("REVISION",)))
-    entries = []
-    async with await found.watch(*patterns, ignore_deletes=True) as watching:
-        async for entry in watching.initial():
-            entries.append(entry_document(entry))
-            table.add(entry.key, entry.revision, time_of(entry.created_ns), _cut(entry.value))
+    async with await found.watch(*patterns) as watching:
+        newest = {entry.key: entry async for entry in watching.initial()}
+    entries = [entry for entry in newest.values() if entry.operation == "put"]
+    for entry in entries:
+        table.add(entry.key, entry.revision, time_of(entry.created_ns), _cut(entry.value))
     table.empty = "no keys"
-    session.output.show(entries, table)
+    session.output.show([entry_document(entry) for entry in entries], table)
 
 
 async def _buckets(session: Session, names: bool) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
+from ...api.errors import Errors
 from ...client.publish.atomic_batch import BatchRefusedError
 from ...errors import ConfigurationError
 from ..shared.errors import Failure
@@ -18,6 +19,8 @@ from ..shared.progress import progress
 from ..shared.units import DURATION, counted
 from ..shared.verbs import Session, online
 from .schedule import SCHEDULE_OPTIONS, Plan
+
+_NOT_ALLOWED: Final = Errors.BATCH_DISABLED.err_code
 
 
 class Made(NamedTuple):
@@ -80,7 +83,7 @@ async def pub(
 
     Subject, body, headers and id may contain {{Count}}, {{Time}}, {{TimeStamp}}, {{Unix}}, {{UnixNano}},
     {{ID}} and {{Random 10 20}} (10 to 20 letters). Without --jetstream nobody confirms that anybody received
-    it. An atomic batch needs a stream with --allow-batch and has 1,000 messages at most.
+    it. An atomic batch needs a stream with --allow-atomic and has 1,000 messages at most.
 
     With --target the stream publishes BODY there later: SUBJECT is the schedule's own, another one there
     replaces it, and stream purge --subject ends it. The stream needs --allow-schedules and both subjects.
@@ -222,10 +225,9 @@ async def _together(session: Session, made: AsyncIterator[Made], quiet: bool) ->
             return
         ack = await batch.commit()
     except BatchRefusedError as error:
-        raise Failure(
-            f"nothing was stored: {error}",
-            "headrace stream edit STREAM --allow-batch    lets a stream take batches",
-        ) from None
+        step = "headrace stream edit STREAM --allow-atomic    lets a stream take atomic batches"
+        steps = (step,) if error.err_code == _NOT_ALLOWED else ()
+        raise Failure(f"nothing was stored: {error}", *steps) from None
     except ConfigurationError as error:
         raise Failure(f"nothing was stored: {error}") from None
     if not quiet:

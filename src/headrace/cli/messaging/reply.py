@@ -67,7 +67,7 @@ async def reply(
         if sleep:
             await asyncio.sleep(sleep)
         if command:
-            answer = await printed_by(command, message)
+            answer = await _printed_by(command, message)
         elif body is not None:
             request = message.payload.decode(errors="replace")
             answer = fill_in(body, number, request).encode()
@@ -80,7 +80,7 @@ async def reply(
     await session.connection.flush()
 
 
-async def printed_by(command: str, message: Message) -> bytes:
+async def _printed_by(command: str, message: Message) -> bytes:
     """What the command prints, given a request. Raises Failure if it cannot be run."""
     environ = {
         **os.environ,

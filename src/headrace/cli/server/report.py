@@ -1,4 +1,4 @@
-"""``headrace server report connections|accounts|jetstream|cpu|mem|health``."""
+"""``headrace server report connections|accounts|jetstream|health``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ report = LazyGroup(
         ),
         "accounts": Verb("what each account uses", "server.report:accounts", ("acct",)),
         "jetstream": Verb("what each server stores", "server.report:jetstream", ("js",)),
-        "cpu": Verb("processor time of each server", "server.report:cpu"),
-        "mem": Verb("memory of each server", "server.report:mem"),
         "health": Verb("whether each server is healthy", "server.report:health"),
     },
     "Reports of a server, or of the servers of a cluster.",
@@ -131,47 +129,6 @@ async def jetstream(session: Session, monitor: str) -> None:
             count_text(api.get("errors", 0)),
         )
     session.output.show(found, table)
-
-
-@online(MONITOR)
-async def cpu(session: Session, monitor: str) -> None:
-    """How busy each server is, the busiest first."""
-    await _load(session, monitor, "cpu")
-
-
-@online(MONITOR)
-async def mem(session: Session, monitor: str) -> None:
-    """How much memory each server has, the largest first."""
-    await _load(session, monitor, "mem")
-
-
-async def _load(session: Session, monitor: str, sort: str) -> None:
-    found = await pages(session, "varz", monitor)
-    found.sort(key=lambda each: each.get(sort) or 0, reverse=True)
-    table = Table(
-        ("SERVER", "CPU", "CORES", "MEMORY", "CONNECTIONS", "UP"),
-        right=frozenset(("CPU", "CORES", "MEMORY", "CONNECTIONS")),
-    )
-    documents = []
-    for each in found:
-        document = {
-            "server": each.get("server_name") or each.get("server_id", ""),
-            "cpu": each.get("cpu") or 0,
-            "cores": each.get("cores") or 0,
-            "mem": each.get("mem") or 0,
-            "connections": each.get("connections") or 0,
-            "uptime": each.get("uptime", ""),
-        }
-        documents.append(document)
-        table.add(
-            document["server"],
-            f"{document['cpu']:g}%",
-            document["cores"],
-            bytes_text(document["mem"]),
-            count_text(document["connections"]),
-            document["uptime"],
-        )
-    session.output.show(documents, table)
 
 
 @online(MONITOR)

@@ -96,7 +96,7 @@ STEPS: Final = {
     10059: ("headrace stream ls             lists the streams",),
     10039: ("headrace server info           shows which account this is",),
     10065: (
-        "headrace stream find --subject SUBJECT    names the stream that has it",
+        "headrace stream ls --subject SUBJECT    names the stream that has it",
         "--subjects, or --config FILE for a backup, gives other ones",
     ),
     10076: ("headrace serve -js -sd DIR     runs a broker with JetStream",),

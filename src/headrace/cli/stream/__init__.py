@@ -9,7 +9,6 @@ stream = LazyGroup(
     {
         "ls": Verb("list the streams", "stream.ls:ls", ("list", "l")),
         "report": Verb("who holds what: messages, bytes, consumers", "stream.ls:report"),
-        "find": Verb("list the streams that match", "stream.find:find", ("query",)),
         "info": Verb("show a stream: configuration and state", "stream.info:info", ("nfo", "i")),
         "subjects": Verb("count the messages of each subject", "stream.info:subjects", ("subj",)),
         "create": Verb("create a stream", "stream.edit:create", ("add", "new")),
@@ -27,7 +26,6 @@ stream = LazyGroup(
         "repartition": Verb(
             "number the subjects for other partitions", "stream.repartition:repartition"
         ),
-        "graph": Verb("draw what comes and goes, live", "stream.graph:graph"),
     },
     "Manage streams and look into them.",
 )

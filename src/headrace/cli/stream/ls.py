@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import click
 
 from ...api.base import to_wire
-from ...api.streams import StreamInfo
 from ..shared.output import Table
 from ..shared.units import ago, bytes_text, count_text, duration_text
 from ..shared.verbs import Session, online
@@ -33,16 +32,10 @@ async def ls(session: Session, subject: str, names: bool, everything: bool) -> N
         listed = [each.config.name for each in found]
         session.output.show(listed, *listed)
         return
-    none = "no streams; `headrace stream create NAME --subjects 'name.>'` creates one"
-    session.output.show([to_wire(each) for each in found], stream_table(found, now, none))
-
-
-def stream_table(found: list[StreamInfo], now: datetime, empty: str) -> Table:
-    """Streams for people; ``empty`` is said if there are none."""
     table = Table(
         ("NAME", "DESCRIPTION", "CREATED", "MESSAGES", "SIZE", "LAST MESSAGE"),
         right=frozenset(("MESSAGES", "SIZE")),
-        empty=empty,
+        empty="no streams; `headrace stream create NAME --subjects 'name.>'` creates one",
     )
     for each in found:
         table.add(
@@ -53,7 +46,7 @@ def stream_table(found: list[StreamInfo], now: datetime, empty: str) -> Table:
             bytes_text(each.state.bytes),
             ago(each.state.last_ts, now),
         )
-    return table
+    session.output.show([to_wire(each) for each in found], table)
 
 
 _ORDERS = {

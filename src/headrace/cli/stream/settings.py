@@ -27,8 +27,10 @@ _RETENTION: Final = {
 }  # fmt: skip
 
 
-def _switch(name: str, text: str) -> Declare:
-    return click.option(f"--{name}/--no-{name}", default=None, help=text)
+def _switch(name: str, text: str, nats: str = "") -> Declare:
+    """``--NAME`` and ``--no-NAME``; ``nats`` is what the ``nats`` tool calls it."""
+    spelt = [f"--{each}/--no-{each}" for each in (name, nats) if each]
+    return click.option(name.replace("-", "_"), *spelt, default=None, help=text)
 
 
 SETTINGS: Final[tuple[Declare, ...]] = (
@@ -70,9 +72,8 @@ SETTINGS: Final[tuple[Declare, ...]] = (
     _switch("allow-msg-ttl", "messages with a TTL"),
     _switch("allow-counter", "counters"),
     _switch("allow-schedules", "scheduled messages"),
-    _switch("allow-batch", "atomic batches"),
-    click.option("--allow-fast-batch/--no-allow-fast-batch", "--allow-fast/--no-allow-fast", default=None,
-        help="fast batches"),
+    _switch("allow-atomic", "atomic batches", "allow-batch"),
+    _switch("allow-batched", "fast batches", "allow-fast"),
     click.option("--ack/--no-ack", default=None, help="confirm what is published (yes)"),
     _switch("deny-delete", "messages cannot be deleted"),
     _switch("deny-purge", "cannot be purged"),
@@ -88,7 +89,7 @@ _FIELDS: Final = {
     "compression": "compression", "first_sequence": "first_seq", "allow_direct": "allow_direct",
     "allow_rollup": "allow_rollup_hdrs", "allow_msg_ttl": "allow_msg_ttl",
     "allow_counter": "allow_msg_counter", "allow_schedules": "allow_msg_schedules",
-    "allow_batch": "allow_atomic", "allow_fast_batch": "allow_batched", "deny_delete": "deny_delete",
+    "allow_atomic": "allow_atomic", "allow_batched": "allow_batched", "deny_delete": "deny_delete",
     "deny_purge": "deny_purge", "discard_per_subject": "discard_new_per_subject",
     "subject_del_markers_ttl": "subject_delete_marker_ttl",
 }  # fmt: skip

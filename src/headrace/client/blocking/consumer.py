@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Unpack
 
 from ...api.consumers import ConsumerInfo
@@ -29,6 +29,8 @@ class Consumer(Blocking):
         stream_name: the stream it reads.
         name: its name.
         cached_info: what the server said last; None if it was never asked.
+        changes: what ``create_or_update_consumer`` has changed of the consumer that was there: each setting,
+            with its values before and after.
     """
 
     __slots__ = ()
@@ -48,6 +50,11 @@ class Consumer(Blocking):
     def cached_info(self) -> ConsumerInfo | None:
         """What the server said last; None if it was never asked."""
         return self._inner.cached_info
+
+    @property
+    def changes(self) -> Mapping[str, tuple[object, object]]:
+        """What ``create_or_update_consumer`` has changed of the consumer that was there."""
+        return self._inner.changes
 
     # Taking messages
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...api.streams import StreamInfo
 from ..jetstream.stored.direct_get import scan
@@ -20,6 +20,8 @@ class Stream(Blocking):
     Attributes:
         name: its name.
         cached_info: what the server said last; None if it was never asked.
+        changes: what ``create_or_update_stream`` has changed of the stream that was there: each setting, with
+            its values before and after.
     """
 
     __slots__ = ()
@@ -34,6 +36,11 @@ class Stream(Blocking):
     def cached_info(self) -> StreamInfo | None:
         """What the server said last; None if it was never asked."""
         return self._inner.cached_info
+
+    @property
+    def changes(self) -> Mapping[str, tuple[object, object]]:
+        """What ``create_or_update_stream`` has changed of the stream that was there."""
+        return self._inner.changes
 
     # The stream itself
 

@@ -20,6 +20,7 @@ from ...errors import BucketNotFoundError, ConfigurationError, StreamNotFoundErr
 D = TypeVar("D", bound=Document)
 
 _SERVERS: Final = "_nats."
+_FILTERS: Final = ("filter_subject", "filter_subjects")  # of these a consumer has one
 _BUCKET = re.compile(r"[a-zA-Z0-9_-]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -44,14 +45,38 @@ def config_from(kind: type[D], config: D | None, values: Mapping[str, object]) -
     return kind(**{**given, **{n: _checked(kind, n, value) for n, value in fields.items()}})
 
 
-def differences(there: StreamConfig, asked: StreamConfig) -> dict[str, tuple[object, object]]:
-    """The settings in which a stream differs from what was asked for: each with both values.
+def merged(present: D, config: D | None, values: Mapping[str, object]) -> D:
+    """``present`` with what is named: every keyword, and what a document has other than its defaults.
+
+    Raises ConfigurationError.
+    """
+    kind = type(present)
+    asked: Document = config_from(kind, config, values)
+    if isinstance(asked, StreamConfig):
+        asked = with_external_domains(asked)
+    defaults, named = kind(), set(values)
+    if config is not None:
+        fields = kind.__struct_fields__
+        named |= {name for name in fields if getattr(config, name) != getattr(defaults, name)}
+    named -= {"name", "durable_name"}
+    changes = {name: getattr(asked, name) for name in named}
+    for one, other in (_FILTERS, _FILTERS[::-1]):
+        if one in named and other not in named:
+            changes[other] = getattr(defaults, other)
+    age = changes.get("max_age", 0.0)
+    if isinstance(present, StreamConfig) and age and "duplicate_window" not in named:
+        changes["duplicate_window"] = min(present.duplicate_window, age)  # it may not be longer
+    return msgspec.structs.replace(present, **changes)
+
+
+def differences(there: D, asked: D) -> dict[str, tuple[object, object]]:
+    """The settings in which a stream or consumer differs from what was asked for: each with both values.
 
     Left out is what a server sets by itself: the subjects of a stream that was given none, its duplicate
     window, metadata of its own, and no limit (-1) where 0 was given.
     """
     found: dict[str, tuple[object, object]] = {}
-    for name in StreamConfig.__struct_fields__:
+    for name in asked.__struct_fields__:
         before, after = getattr(there, name), getattr(asked, name)
         if name == "metadata":
             before, after = _own(before), _own(after)

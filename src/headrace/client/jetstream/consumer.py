@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Unpack, cast, get_args
 
@@ -21,7 +21,7 @@ from ...errors import ConfigurationError, TimeoutError_
 from ..callbacks import check_plain
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .calls import Api, D
-from .configuration import time_text
+from .configuration import merged, time_text
 from .consuming.concurrent import check_concurrency
 from .consuming.consume import Consumption, MessageCallback
 from .consuming.failing import check_policy
@@ -59,6 +59,8 @@ class Consumer:
         stream_name: the stream it reads.
         name: its name.
         cached_info: what the server said last; None if it was never asked.
+        changes: what ``create_or_update_consumer`` has changed of the consumer that was there: each setting,
+            with its values before and after.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Consumer:
         self.stream_name = stream_name
         self.name = name
         self.cached_info = info
+        self.changes: Mapping[str, tuple[object, object]] = {}
         self._resumes = True  # whether a fetch pulls again when a lost link is back
         self._on_failed: Failed | None = None  # set by whoever sees to the end of its consumes
         self._pin = Pin(api.session.report)
@@ -306,7 +309,7 @@ class Consumer:
         from .consumers import Consumers
 
         if config is None:
-            config = (await self.info()).config
+            config = merged((await self.info()).config, None, values)
         consumers = Consumers(self._api, self.stream_name)
         changes = {**values, "name": self.name}
         self.cached_info = await consumers.create_info(config, changes, "update")

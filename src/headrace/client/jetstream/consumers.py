@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from typing import Final
 
 from ...api.consumers import (
     ConsumerConfig,
@@ -11,11 +12,16 @@ from ...api.consumers import (
     ConsumerNamesResponse,
     CreateConsumerRequest,
 )
+from ...api.errors import Errors
 from ...api.messages import SuccessResponse
+from ...errors import JetStreamApiError
 from ...subjects import check_pattern
+from ..events import SettingsChanged
 from .calls import Api, check_name
-from .configuration import config_from
+from .configuration import config_from, differences, merged
 from .consumer import Consumer
+
+_EXISTS: Final = Errors.CONSUMER_ALREADY_EXISTS.err_code
 
 
 class Consumers:
@@ -30,9 +36,33 @@ class Consumers:
     async def create(
         self, config: ConsumerConfig | None, values: Mapping[str, object], action: str
     ) -> Consumer:
-        """``action``: "create", "update", or "" for either."""
+        """``action``: "create" or "update"."""
         info = await self.create_info(config, values, action)
         return Consumer(self._api, self._stream, info.name, info)
+
+    async def create_or_update(
+        self, config: ConsumerConfig | None, values: Mapping[str, object]
+    ) -> Consumer:
+        """Create, or change what is named if it exists with another configuration; and say what that has
+        changed."""
+        try:
+            return await self.create(config, values, "create")
+        except JetStreamApiError as error:
+            if error.err_code != _EXISTS:
+                raise
+        asked = config_from(ConsumerConfig, config, values)
+        consumer = await self.get(asked.name or asked.durable_name)
+        assert consumer.cached_info is not None
+        there = consumer.cached_info.config
+        wanted = merged(there, config, values)
+        if wanted != there:
+            consumer = await self.create(wanted, {}, "update")
+            assert consumer.cached_info is not None
+            consumer.changes = differences(there, consumer.cached_info.config)
+        if consumer.changes:
+            of = f"consumer {consumer.name!r} of stream {self._stream!r}"
+            self._api.session.hub.emit(SettingsChanged(of, consumer.changes))
+        return consumer
 
     async def create_info(
         self, config: ConsumerConfig | None, values: Mapping[str, object], action: str

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -39,6 +39,8 @@ RETRY_MAX_S: Final = 10.0  # … up to here
 INACTIVE_S: Final = 300.0
 EXPIRES_S: Final = 10.0  # so that silence is noticed after 10 seconds
 ATTEMPTS: Final = 2  # of a fetch, while messages were missed or the consumer is gone
+T = TypeVar("T")
+
 _UNREACHABLE: Final = (NoRespondersError, TimeoutError_, DisconnectedError)
 
 _Pull = Callable[["Consumer", float, float | None], Awaitable[Batch]]  # wait, heartbeat: seconds
@@ -231,14 +233,21 @@ class OrderedConsumer:
         old, self._consumer = self._consumer, None
         if old is not None:
             await _delete(old)
-        pause = RETRY_FIRST_S
-        while True:
-            try:
-                return await self._current()
-            except _UNREACHABLE as error:
-                report(error)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, RETRY_MAX_S)
+        return await until_reachable(self._current, report)
+
+
+async def until_reachable(
+    ask: Callable[[], Awaitable[T]], report: Callable[[Exception], object]
+) -> T:
+    """Ask again, after pauses, while the server cannot be reached; each failure is reported."""
+    pause = RETRY_FIRST_S
+    while True:
+        try:
+            return await ask()
+        except _UNREACHABLE as error:
+            report(error)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, RETRY_MAX_S)
 
 
 async def _delete(consumer: Consumer) -> None:

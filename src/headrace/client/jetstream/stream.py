@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Unpack
 
@@ -24,7 +24,7 @@ from ...errors import ConfigurationError, NoRespondersError
 from ...limits import SUBJECTS_PER_PAGE
 from ..progress import TransferProgress
 from .calls import Api
-from .configuration import config_from, moment, with_external_domains
+from .configuration import config_from, merged, moment, with_external_domains
 from .consumer import Consumer
 from .consumers import Consumers
 from .ordered import OrderedConsumer
@@ -48,12 +48,15 @@ class Stream:
     Attributes:
         name: its name.
         cached_info: what the server said last; None if it was never asked.
+        changes: what ``create_or_update_stream`` has changed of the stream that was there: each setting, with
+            its values before and after.
     """
 
     def __init__(self, api: Api, name: str, info: StreamInfo | None = None) -> None:
         self._api = api
         self.name = name
         self.cached_info = info
+        self.changes: Mapping[str, tuple[object, object]] = {}
         self._consumers = Consumers(api, name)
 
     def __repr__(self) -> str:
@@ -91,7 +94,9 @@ class Stream:
         """Change the configuration: a whole one, or single fields of the present one."""
         if config is None:
             config = (await self.info()).config
-        config = config_from(StreamConfig, config, {**values, "name": self.name})
+            config = merged(config, None, values)
+        else:
+            config = config_from(StreamConfig, config, {**values, "name": self.name})
         config = with_external_domains(config)
         tokens = ("STREAM", "UPDATE", self.name)
         self.cached_info = await self._api.call(StreamInfo, tokens, config, repeatable=True)
@@ -304,8 +309,13 @@ class Stream:
     async def create_or_update_consumer(
         self, config: ConsumerConfig | None = None, /, **values: Unpack[ConsumerFields]
     ) -> Consumer:
-        """Make sure that a consumer exists with this configuration."""
-        return await self._consumers.create(config, values, "")
+        """Make sure that a consumer exists with these settings: what is named, and nothing else.
+
+        Of one that is there the other settings stay as they are. Named is every keyword, and what ``config``
+        has other than the defaults. What that changes is in ``changes`` of the result, and an event
+        ``SettingsChanged``. Raises JetStreamApiError (10012) if it cannot be changed so.
+        """
+        return await self._consumers.create_or_update(config, values)
 
     async def consumer(self, name: str) -> Consumer:
         """An existing consumer. Raises ConsumerNotFoundError if there is none of this name."""

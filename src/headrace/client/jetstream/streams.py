@@ -14,8 +14,9 @@ from ...api.streams import (
     StreamNamesResponse,
 )
 from ...errors import HeadraceError, JetStreamApiError, StreamExistsError, StreamLeftoversError
+from ..events import SettingsChanged
 from .calls import Api, check_name
-from .configuration import config_from, differences, with_external_domains
+from .configuration import config_from, differences, merged, with_external_domains
 from .leftovers import leftovers_in
 from .stream import Stream
 
@@ -110,13 +111,31 @@ class Streams:
     async def put_either(
         self, config: StreamConfig | None, values: Mapping[str, object] | None = None
     ) -> Stream:
-        """Create, or update if it exists with another configuration."""
+        """Create, or change what is named if it exists with another configuration."""
+        named = values or {}
         try:
-            return await self.put("CREATE", config, values)
+            return await self.put("CREATE", config, named)
         except JetStreamApiError as error:
             if error.err_code != _STREAM_EXISTS:
                 raise
-        return await self.put("UPDATE", config, values)
+        there = await self.info(config_from(StreamConfig, config, named).name)
+        return self.told(await self.change(there, merged(there.config, config, named)))
+
+    async def change(self, there: StreamInfo, wanted: StreamConfig) -> Stream:
+        """Update, unless there is no difference; ``changes`` of the result are what that has changed."""
+        if not differences(there.config, wanted):
+            return Stream(self._api, wanted.name, there)
+        stream = await self.put("UPDATE", wanted)
+        if stream.cached_info is not None:
+            stream.changes = differences(there.config, stream.cached_info.config)
+        return stream
+
+    def told(self, stream: Stream) -> Stream:
+        """``stream``, once an event has told what was changed of it."""
+        if stream.changes:
+            event = SettingsChanged(f"stream {stream.name!r}", stream.changes)
+            self._api.session.hub.emit(event)
+        return stream
 
     async def delete(self, name: str) -> None:
         tokens = ("STREAM", "DELETE", check_name("stream", name))

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from typing import Final, Generic, Self, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from ...errors import DisconnectedError, JetStreamApiError, NoRespondersError, TimeoutError_
 from .message import JetStreamMessage
-from .ordered import OrderedConsumer, OrderedConsumption
+from .ordered import OrderedConsumer, OrderedConsumption, until_reachable
+from .stored.stored_message import StreamMessage, if_found
+
+if TYPE_CHECKING:
+    from .stream import Stream
 
 T = TypeVar("T")
 
 SILENCE_S: Final = 2.0  # after so long without an entry we ask whether there still is one
+LOOKED_UP_AT_ONCE: Final = 100
 _UNREACHABLE: Final = (JetStreamApiError, NoRespondersError, TimeoutError_, DisconnectedError)
 
 
@@ -22,16 +28,20 @@ class Watch(Generic[T]):
 
     def __init__(
         self,
+        stream: Stream,
         ordered: OrderedConsumer,
         messages: OrderedConsumption,
         pending: int,
-        read: Callable[[JetStreamMessage], T],
+        read: Callable[[JetStreamMessage | StreamMessage], T],
         wanted: Callable[[T], bool],
     ) -> None:
         self._ordered = ordered
         self._messages = messages
         self._held: deque[JetStreamMessage] = deque()  # taken, and not handed out yet
-        self._pending = pending
+        self._listing: _Listing | None = _Listing(stream, ordered, pending) if pending else None
+        self._found: deque[StreamMessage] = deque()  # by the listing, and not handed out yet
+        self._told: dict[str, int] = {}  # the revisions of those, by subject
+        self._told_last = 0  # the last of them
         self._resets = ordered.resets  # when that was counted
         self._read = read
         self._wanted = wanted
@@ -42,62 +52,71 @@ class Watch(Generic[T]):
     @classmethod
     async def _begin(
         cls,
+        stream: Stream,
         ordered: OrderedConsumer,
-        read: Callable[[JetStreamMessage], T],
+        read: Callable[[JetStreamMessage | StreamMessage], T],
         wanted: Callable[[T], bool],
         *,
         updates_only: bool,
         on_error: Callable[[Exception], object] | None,
     ) -> Self:
-        """Watch through ``ordered``; with ``updates_only`` nothing counts as there already."""
+        """Watch ``stream`` through ``ordered``; with ``updates_only`` nothing counts as there already."""
         pending = 0
         if not updates_only:
             info = ordered.cached_info or await ordered.info()  # of its creation
             pending = info.num_pending + info.delivered.consumer_seq
-        return cls(ordered, ordered.consume(on_error=on_error), pending, read, wanted)
+        return cls(stream, ordered, ordered.consume(on_error=on_error), pending, read, wanted)
 
     async def initial(self) -> AsyncIterator[T]:
-        """What was there when the watch began; afterwards iterate the watch itself for changes."""
+        """What was there when the watch began; afterwards iterate the watch itself for changes.
+
+        What is written meanwhile may be among it, and a key that is written again comes again.
+        """
         while await self._something_initial():
-            entry = self._next()
-            if self._wanted(entry):
+            for entry in self._next():
                 yield entry
 
     async def _something_initial(self) -> bool:
         """Wait for a message of what was there; False when there is no more of it."""
-        while self._pending > 0 and not self._held:
-            try:
-                async with asyncio.timeout(SILENCE_S):
-                    await self._receive()
-            except StopAsyncIteration:
+        while not self._found:
+            if (listing := self._listing) is None:
                 return False
-            except TimeoutError:
-                await self._count_again()
-        return self._pending > 0
+            if listing.left <= 0:
+                self._found.extend(await listing.overlooked(self._messages._report))
+                self._told = {each.subject: each.sequence for each in self._found}
+                self._told_last = max(self._told.values(), default=0)
+                self._listing = None
+            elif self._held:
+                return True
+            else:
+                try:
+                    async with asyncio.timeout(SILENCE_S):
+                        await self._receive()
+                except StopAsyncIteration:
+                    return False
+                except TimeoutError:
+                    await self._count_again(listing)
+        return True
 
     async def _initial_batch(self) -> list[T]:
         """Some of what was there, for callers on other threads; empty when there is no more."""
         entries: list[T] = []
         while not entries and await self._something_initial():
-            while self._held and self._pending > 0:
-                entry = self._next()
-                if self._wanted(entry):
-                    entries.append(entry)
+            while self._found or (self._held and self._listing and self._listing.left > 0):
+                entries += self._next()
         return entries
 
     async def _next_batch(self) -> list[T]:
         """What has come, at least one entry; empty at the end."""
         entries: list[T] = []
         while not entries:
-            if not self._held:
+            if not self._held and not self._found:
                 try:
                     await self._receive()
                 except StopAsyncIteration:
                     return []
-            while self._held:
-                entry = self._next()
-                if self._wanted(entry):
-                    entries.append(entry)
+            while self._held or self._found:
+                entries += self._next()
         return entries
 
     def __aiter__(self) -> AsyncIterator[T]:
@@ -105,10 +124,9 @@ class Watch(Generic[T]):
 
     async def __anext__(self) -> T:
         while True:
-            if not self._held:
+            if not self._held and not self._found:
                 await self._receive()
-            entry = self._next()
-            if self._wanted(entry):
+            for entry in self._next():
                 return entry
 
     async def _receive(self) -> None:
@@ -117,23 +135,32 @@ class Watch(Generic[T]):
         if not self._held:
             raise StopAsyncIteration
         if self._resets != self._ordered.resets:
-            self._count_anew(len(self._held))
+            self._resets = self._ordered.resets
+            if self._listing is not None:
+                self._listing.count_anew(len(self._held))
 
-    def _count_anew(self, taken: int) -> None:
-        """There is another consumer, and not only the last revisions come from it: count what is there."""
-        ordered = self._ordered
-        self._resets = ordered.resets
-        info = ordered.cached_info
-        if self._pending > 0 and info is not None:
-            there = info.num_pending + info.delivered.consumer_seq  # when it was made
-            self._pending = there - ordered._consumer_seq + taken
+    def _next(self) -> tuple[T, ...]:
+        """The entry of what has come first; empty if it is not wanted, or was told already."""
+        message: JetStreamMessage | StreamMessage
+        if self._found:
+            message = self._found.popleft()
+        else:
+            message = self._held.popleft()
+            if self._listing is not None:
+                self._listing.count(message)
+            if self._told and self._was_told(message):
+                return ()
+        entry = self._read(message)
+        return (entry,) if self._wanted(entry) else ()
 
-    def _next(self) -> T:
-        message = self._held.popleft()
-        self._pending = min(self._pending - 1, message.metadata.pending)
-        return self._read(message)
+    def _was_told(self, message: JetStreamMessage) -> bool:
+        """Whether the listing has looked up this message, or a newer one of its subject."""
+        sequence = message.metadata.stream_seq
+        if sequence > self._told_last:
+            self._told = {}
+        return sequence <= self._told.get(message.subject, 0)
 
-    async def _count_again(self) -> None:
+    async def _count_again(self, listing: _Listing) -> None:
         """Nothing has come for a while: it is late, or it was removed before it could be delivered.
 
         In the latter case the watch goes on with another consumer: nats-server's (2.15) is stuck where
@@ -144,8 +171,8 @@ class Watch(Generic[T]):
         except _UNREACHABLE:
             return  # nor does the server answer: go on waiting, as every consumer does
         under_way = max(0, info.delivered.consumer_seq - self._ordered._consumer_seq)
-        self._pending = min(self._pending, info.num_pending + under_way)
-        if not self._pending:
+        listing.lower(info.num_pending + under_way)
+        if not listing.left:
             self._messages._restart()
 
     async def stop(self) -> None:
@@ -157,3 +184,86 @@ class Watch(Generic[T]):
 
     async def __aexit__(self, *exc: object) -> None:
         await self.stop()
+
+
+class _Listing:
+    """How far a watch has come in what was there when it began, and whether it has seen all of it.
+
+    While nobody writes, the messages that were counted come, one a subject, and each says how many are
+    left. Whoever writes to a subject that has not come yet moves it behind others that count in its place.
+    So the listing goes on until nothing is pending, or for as many as are pending once those counted have
+    come, as it need not end while others write faster; and then asks which subjects it has not seen.
+
+    Attributes:
+        left: how many are to come.
+    """
+
+    def __init__(self, stream: Stream, ordered: OrderedConsumer, pending: int) -> None:
+        self.left = pending
+        self._stream = stream
+        self._ordered = ordered
+        self._is_one_each = ordered._config.deliver_policy == "last_per_subject"
+        self._is_certain = True
+        self._is_extended = False
+        self._seen: set[str] = set()
+        self._position = ordered._config.opt_start_seq - 1  # the sequence of the last one
+
+    def count(self, message: JetStreamMessage) -> None:
+        """Take note of a message."""
+        if self.left <= 0:
+            return  # of what changes: somebody iterates the watch, and never asked for the rest of the list
+        self.left -= 1
+        metadata, subject = message.metadata, message.subject
+        if self._is_one_each and (metadata.pending != self.left or subject in self._seen):
+            self._is_certain = False
+        self._seen.add(subject)
+        self._position = metadata.stream_seq
+        if not metadata.pending:
+            self.left = 0
+        elif not self.left:
+            if self._is_extended:
+                self._is_certain = False
+            else:
+                self.left, self._is_extended = metadata.pending, True
+
+    def count_anew(self, taken: int) -> None:
+        """There is another consumer, and not only the last revisions come from it: count what is there."""
+        info = self._ordered.cached_info
+        self._is_certain = False
+        if self.left > 0 and info is not None:
+            there = info.num_pending + info.delivered.consumer_seq  # when it was made
+            self.left = there - self._ordered._consumer_seq + taken
+
+    def lower(self, pending: int) -> None:
+        """The server says that so many are to come, and none has come for a while."""
+        self._is_certain = False
+        self.left = min(self.left, pending)
+
+    async def overlooked(self, report: Callable[[Exception], object]) -> list[StreamMessage]:
+        """The newest message of every subject that has not come, in stream order.
+
+        Waits for a server that cannot be reached. Raises JetStreamApiError: the stream is gone.
+        """
+        if self._is_certain:
+            return []
+        config = self._ordered._config
+        names: set[str] = set()
+        for pattern in config.filter_subjects or (config.filter_subject,):
+            info = await until_reachable(partial(self._stream.info, subjects=pattern), report)
+            names |= info.state.subjects.keys()
+        unseen, found = sorted(names - self._seen), list[StreamMessage]()
+        for n in range(0, len(unseen), LOOKED_UP_AT_ONCE):
+            some = unseen[n : n + LOOKED_UP_AT_ONCE]
+            for message in await asyncio.gather(*(self._newest(each, report) for each in some)):
+                # What lies before is none of what was asked for, such as older than a revision.
+                if message is not None and message.sequence > self._position:
+                    found.append(message)
+        return sorted(found, key=lambda each: each.sequence)
+
+    async def _newest(
+        self, subject: str, report: Callable[[Exception], object]
+    ) -> StreamMessage | None:
+        def ask() -> Awaitable[StreamMessage | None]:
+            return if_found(self._stream.get_last_message(subject))
+
+        return await until_reachable(ask, report)

@@ -39,11 +39,11 @@ async def update(streams: Streams, bucket: str, options: KeyValueOptions) -> Str
     """Change what ``options`` name of the stream of a bucket; the rest stays."""
     wanted = bucket_config(bucket, options)
     with known_bucket(bucket):
-        present = (await streams.info(wanted.name)).config
-        changed = changed_bucket(present, wanted, options, FIELDS)
+        there = await streams.info(wanted.name)
+        changed = changed_bucket(there.config, wanted, options, FIELDS)
         if options.get("marker_ttl") and "message_ttl" not in options:
             changed = msgspec.structs.replace(changed, allow_msg_ttl=True)
-        return await streams.put("UPDATE", changed)
+        return await streams.change(there, changed)
 
 
 async def create_or_update(streams: Streams, bucket: str, options: KeyValueOptions) -> Stream:
@@ -53,7 +53,7 @@ async def create_or_update(streams: Streams, bucket: str, options: KeyValueOptio
     except JetStreamApiError as error:
         if error.err_code != _EXISTS:
             raise
-    return await update(streams, bucket, options)
+    return streams.told(await update(streams, bucket, options))
 
 
 async def _kept(streams: Streams, wanted: StreamConfig, options: KeyValueOptions) -> StreamConfig:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Final, Literal, Unpack
 
 from ...api import names
@@ -26,6 +27,7 @@ from ..publish.headers import PublishOptions
 from .config import STREAM_PREFIX, KeyValueStatus
 
 MARKS_KEPT_S: Final = 1800.0
+CREATE_ATTEMPTS: Final = 10
 _KEY: Final = re.compile(r"(?!\.)[-/_=.a-zA-Z0-9]+(?<!\.)")
 _PATTERN: Final = re.compile(r"(?!\.)[-/_=.a-zA-Z0-9*>]+(?<!\.)")
 _OPERATION: Final = "KV-Operation"
@@ -126,7 +128,7 @@ class KeyValue:
         """The keys that have a value, or those that match one of ``patterns``."""
         present: dict[str, None] = {}
         async with await self.watch(*patterns, headers_only=True) as watch:
-            async for entry in watch.initial():  # several of a key, if the watch had to begin anew
+            async for entry in watch.initial():  # several of a key, if that was written meanwhile
                 if entry.operation == "put":
                     present[entry.key] = None
                 else:
@@ -148,7 +150,7 @@ class KeyValue:
         headers_only: bool = False,
         on_error: Callable[[Exception], object] | None = None,
     ) -> Watch[Entry]:
-        """Entries as they change, beginning with the present one of each key.
+        """Entries as they change, beginning with the present one of each key (see ``Watch.initial``).
 
         Args:
             patterns: which keys (``*`` and ``>`` are wildcards); none means all.
@@ -179,8 +181,9 @@ class KeyValue:
                 headers_only=headers_only,
             )
         return await Watch._begin(
+            self._stream,
             ordered,
-            self._delivered,
+            partial(self._watched, headers_only),
             lambda entry: not (ignore_deletes and entry.operation != "put"),
             updates_only=updates_only,
             on_error=on_error,
@@ -193,14 +196,21 @@ class KeyValue:
         return await self._change(key, value, ttl=ttl)
 
     async def create(self, key: str, value: Payload, *, ttl: float | timedelta = 0) -> int:
-        """Set ``key`` if it has no value. Raises KeyExistsError if it has."""
-        try:
-            return await self._put_at(key, value, 0, ttl)
-        except KeyExistsError:
-            last = await self._last(key)
-            if last is None or last.operation == "put":
-                raise
-        return await self._put_at(key, value, last.revision, ttl)
+        """Set ``key`` if it has no value. Raises KeyExistsError if it has.
+
+        The mark of a deletion is replaced. It may be purged meanwhile, or another take its place: that is
+        tried again, and raises KeyExistsError after 10 times.
+        """
+        revision = 0
+        for attempts_left in reversed(range(CREATE_ATTEMPTS)):
+            try:
+                return await self._put_at(key, value, revision, ttl)
+            except KeyExistsError:
+                last = await self._last(key)
+                if not attempts_left or (last is not None and last.operation == "put"):
+                    raise
+            revision = last.revision if last is not None else 0
+        raise AssertionError("the last attempt returns or raises")
 
     async def update(
         self, key: str, value: Payload, revision: int, *, ttl: float | timedelta = 0
@@ -227,7 +237,8 @@ class KeyValue:
         """
         limit_ns = time.time_ns() - round(older_than * 1e9)
         async with await self.watch(headers_only=True) as watch:
-            marks = [entry async for entry in watch.initial() if entry.operation != "put"]
+            newest = {entry.key: entry async for entry in watch.initial()}
+        marks = [entry for entry in newest.values() if entry.operation != "put"]
         for mark in marks:
             with_mark = older_than <= 0 or mark.created_ns <= limit_ns
             # What was put since then has a higher revision, and stays.
@@ -301,7 +312,10 @@ class KeyValue:
             message.timestamp_ns,
         )
 
-    def _delivered(self, message: JetStreamMessage) -> Entry:
+    def _watched(self, headers_only: bool, message: JetStreamMessage | StreamMessage) -> Entry:
+        if isinstance(message, StreamMessage):
+            entry = self._entry(message)
+            return replace(entry, value=b"") if headers_only else entry
         metadata = message.metadata
         return Entry(
             self.bucket,

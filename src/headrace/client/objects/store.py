@@ -14,7 +14,7 @@ from ...errors import ConfigurationError, HeadraceError, OutcomeUnknownError
 from ..jetstream.calls import Api
 from ..jetstream.configuration import known_bucket
 from ..jetstream.message import JetStreamMessage
-from ..jetstream.stored.stored_message import if_found
+from ..jetstream.stored.stored_message import StreamMessage, if_found
 from ..jetstream.stream import Stream
 from ..jetstream.streams import Streams
 from ..jetstream.watch import Watch
@@ -242,8 +242,11 @@ class ObjectStore:
 
     async def list(self, *, include_deleted: bool = False) -> list[ObjectInfo]:
         """What is known of every object."""
-        async with await self.watch(ignore_deletes=not include_deleted) as watch:
-            return [info async for info in watch.initial()]
+        found: dict[str, ObjectInfo] = {}
+        async with await self.watch() as watch:
+            async for info in watch.initial():  # several of an object, if that was put meanwhile
+                found[info.name] = info
+        return [info for info in found.values() if include_deleted or not info.deleted]
 
     async def watch(
         self,
@@ -264,8 +267,9 @@ class ObjectStore:
             deliver_policy="new" if updates_only else "last_per_subject",
         )
         return await Watch._begin(
+            self._stream,
             ordered,
-            self._delivered,
+            self._watched,
             lambda info: not (ignore_deletes and info.deleted),
             updates_only=updates_only,
             on_error=on_error,
@@ -408,7 +412,9 @@ class ObjectStore:
         except HeadraceError as error:
             self._api.session.report(error)
 
-    def _delivered(self, message: JetStreamMessage) -> ObjectInfo:
+    def _watched(self, message: JetStreamMessage | StreamMessage) -> ObjectInfo:
+        if isinstance(message, StreamMessage):
+            return decode_info(self.bucket, message.payload, message.sequence, message.timestamp_ns)
         metadata = message.metadata
         return decode_info(self.bucket, message.payload, metadata.stream_seq, metadata.timestamp_ns)
 

@@ -18,8 +18,10 @@ async def update(streams: Streams, bucket: str, options: ObjectStoreOptions) -> 
     """Change what ``options`` name of the stream of a bucket; the rest stays."""
     wanted = object_bucket_config(bucket, options)
     with known_bucket(bucket):
-        present = (await streams.info(wanted.name)).config
-        return await streams.put("UPDATE", changed_bucket(present, wanted, options, BUCKET_FIELDS))
+        there = await streams.info(wanted.name)
+        return await streams.change(
+            there, changed_bucket(there.config, wanted, options, BUCKET_FIELDS)
+        )
 
 
 async def create_or_update(streams: Streams, bucket: str, options: ObjectStoreOptions) -> Stream:
@@ -29,4 +31,4 @@ async def create_or_update(streams: Streams, bucket: str, options: ObjectStoreOp
     except JetStreamApiError as error:
         if error.err_code != _EXISTS:
             raise
-    return await update(streams, bucket, options)
+    return streams.told(await update(streams, bucket, options))

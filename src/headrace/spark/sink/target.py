@@ -160,7 +160,7 @@ def _check_atomic(config: StreamConfig, options: SinkOptions) -> None:
     if not config.allow_atomic:
         raise ACCEPTED.error(
             f"delivery=exactlyOnce writes atomic batches, and stream {name!r} does not allow them; set "
-            "allow_atomic (nats stream edit --allow-batch)"
+            f"allow_atomic (headrace stream edit {name} --allow-atomic)"
         )
     if config.retention != "limits":
         raise ACCEPTED.error(

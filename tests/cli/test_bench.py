@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import sync
-from headrace.cli.bench.measure import percentile, shares, timed
-from headrace.cli.bench.publish import _into_nowhere
+from headrace.cli.bench import _into_nowhere, shares, timed
 from headrace.cli.shared.errors import Failure
 
 Run = Callable[..., Any]
@@ -29,8 +27,9 @@ def test_a_stream_is_filled_and_emptied(at_server: Run, js: sync.JetStream) -> N
     assert done.lines[0].split() == ["WHAT", "MESSAGES", "TIME", "MSG/S", "BYTES/S"]
     stream = js.stream("benchstream")
     assert stream.info().state.messages == 1001
-    (figure,) = at_server("bench", "fetch", "--batch", "100", "--clients", "2", "--json").told
-    assert figure["messages"] == 1001
+    (figure,) = at_server("bench", "consume", "--batch", "100", "--clients", "2", "--json").told
+    assert (figure["what"], figure["messages"]) == ("consume 100, acks explicit", 1001)
+    assert figure["bytes_per_second"] > 0
     (figure,) = at_server("bench", "consume", "--msgs", "500", "--acks", "none", "--json").told
     assert figure["messages"] == 500
     assert list(stream.consumer_names()) == []
@@ -58,54 +57,15 @@ def test_a_stream_is_filled_in_batches(
 
 def test_what_cannot_be_measured_is_said(at_server: Run, js: sync.JetStream) -> None:
     js.create_stream(name="A", subjects=["a"])
-    done = at_server("bench", "fetch", "--stream", "A")
+    done = at_server("bench", "consume", "--stream", "A")
     assert (done.status, "stream A is empty" in done.err) == (1, True)
     done = at_server("bench", "pub", "b", "--jetstream", "--stream", "A")
     assert (done.status, "does not store 'b'" in done.err) == (1, True)
 
 
-def test_keys_and_latencies(at_server: Run) -> None:
-    done = at_server("bench", "kv", "--msgs", "20", "--clients", "2", "--json")
-    assert [(each["what"], each["messages"]) for each in done.told] == [("put", 20), ("get", 20)]
-    done = at_server("bench", "latency", "--msgs", "20", "-J", "--storage", "memory")
-    assert [line.split()[0] for line in done.lines] == ["WHAT", "ping", "request", "publish"]
-    assert done.lines[0].split()[-3:] == ["P50", "P99", "P99.9"]
-
-
-def test_a_service_is_asked(at_server: Run) -> None:
-    words = ("--msgs", "30", "--instances", "2", "--clients", "3", "--size", "10")
-    (figure,) = at_server("bench", "service", *words, "--json").told
-    assert (figure["what"], figure["messages"]) == ("request, 2 instances", 30)
-    assert figure["p99_ms"] > 0
-
-
-def test_what_others_publish_is_counted(at_server: Run, js: sync.JetStream) -> None:
-    stop = threading.Event()
-
-    def publish() -> None:
-        while not stop.is_set():
-            js.connection.publish("bench.sub", b"12345")
-            js.connection.flush()
-
-    thread = threading.Thread(target=publish)
-    thread.start()
-    try:
-        done = at_server("bench", "sub", "bench.sub", "--msgs", "20", "--json")
-    finally:
-        stop.set()
-        thread.join()
-    assert done.status == 0
-    (figure,) = json.loads(done.out)
-    assert (figure["what"], figure["messages"]) == ("receive", 20)
-    done = at_server("bench", "sub", "bench.nobody", "--msgs", "2", "--wait", "10ms")
-    assert (done.status, "0 of 2 messages came, and none for 0.01 s" in done.err) == (1, True)
-
-
-def test_work_is_divided_and_latencies_are_ranked() -> None:
+def test_work_is_divided() -> None:
     assert shares(10, 3) == [4, 3, 3]
     assert shares(2, 5) == [1, 1]
-    values = [float(number) for number in range(100)]
-    assert [percentile(values, share) for share in (50, 99, 99.9)] == [50.0, 99.0, 99.0]
 
 
 async def test_the_first_error_ends_all_and_is_raised_as_it_is() -> None:
