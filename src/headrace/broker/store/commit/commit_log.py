@@ -342,6 +342,10 @@ class CommitLog:
             for path in paths:
                 self._marks.pop(path, None)
 
+    def behind(self) -> list[str]:
+        """The files that only the log has on disk."""
+        return [path for behind in self._behind for path in behind]
+
     def _is_behind(self, which: int) -> bool:
         return bool(self._behind[which]) or self._journal_behind[which]
 

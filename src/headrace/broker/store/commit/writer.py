@@ -87,6 +87,7 @@ class Writer:
         self.syncing = Syncing(
             fs, self.handles, at_once=at_once, anchor=anchor, monotonic_ns=monotonic_ns
         )
+        self.syncing.unsynced = self._behind
         self.log: CommitLog | None = None
         self._submit: Callable[[Callable[[Writer], bool | None]], None] | None = None
         self._unsynced: dict[str, None] = {}
@@ -296,6 +297,11 @@ class Writer:
         else:
             self._unsynced.update(attempt.touched)
             self._sync_files({}, attempt.directories)
+
+    def _behind(self) -> list[str]:
+        """The segments that have been written to and not synced where they are."""
+        behind = self.log.behind() if self.log is not None else ()
+        return [path for path in (*self._unsynced, *behind) if self.fs.exists(path)]
 
     @property
     def has_unsynced(self) -> bool:
