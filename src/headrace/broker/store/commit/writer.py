@@ -200,6 +200,8 @@ class Writer:
             for work in group:
                 for directory, _ in work.retired:
                     self.log.settle(directory)
+        if self._unsynced and any(meta.image is not None for meta in metas):
+            self._sync_segments()  # a journal that is written anew is on disk at once
         self._meta.write(metas, self._sync)
 
     def _check_in_place(self, paths: Iterable[str]) -> None:
@@ -310,13 +312,16 @@ class Writer:
 
     def sync_pending(self) -> None:
         """Sync everything written since the last time. Raises StoreFailedError."""
-        pending, self._unsynced = self._unsynced, {}
         try:
-            self._sync_files(pending, {})
+            self._sync_segments()
             self._meta.sync()
         except OSError as error:
             what = "the metadata journal"
             raise StoreFailedError(f"syncing {what}: {error.strerror or error}") from error
+
+    def _sync_segments(self) -> None:
+        pending, self._unsynced = self._unsynced, {}
+        self._sync_files(pending, {})
 
     def _sync_files(self, paths: dict[str, None], directories: dict[str, None]) -> None:
         failed = self.syncing.sync(list(paths), list(directories))

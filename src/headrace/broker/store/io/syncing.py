@@ -105,11 +105,10 @@ class Syncing:
         count = len(paths) + len(directories)
         if self._anchor is not None and self.thrift.may(count, began_ns):
             try:
-                is_done = self._fs.sync_whole(self._anchor, [*paths, *directories], DIRTY_MAX)
+                is_done = self._sync_whole(self._anchor, [*paths, *directories])
             except OSError as error:
                 return self._sync_all(paths, directories, error)
             if is_done:
-                self.whole += count
                 # Where the disk is not told to empty its cache by that, one by itself does it.
                 failed = self._sync_each(paths[-1:], () if paths else directories[-1:])
                 now_ns = self._monotonic_ns()
@@ -118,6 +117,11 @@ class Syncing:
         failed = self._sync_each(paths, directories)
         self.thrift.each_took(len(paths), self._monotonic_ns() - began_ns)
         return failed
+
+    def _sync_whole(self, anchor: int, paths: Sequence[str]) -> bool:
+        is_done = self._fs.sync_whole(anchor, paths, DIRTY_MAX)
+        self.whole += len(paths) * is_done
+        return is_done
 
     def _sync_all(
         self, paths: Sequence[str], directories: Sequence[str], error: OSError

@@ -267,9 +267,12 @@ class Registry:
         loose = meta.loose(STATE + consumer.key)
         snapshot, deltas = state if state is not None else (None, [])
         consumer.restore(snapshot, deltas, loose)
+        warning, is_changed = consumer.reconcile()
+        if warning:
+            self._context.storage.note(warning, stream.name)
         consumer.resume()
         self._admit(stream, consumer)
-        if snapshot is None or loose:
+        if snapshot is None or loose or is_changed:
             self.journal_consumer(consumer)
         else:
             self._keep_beside(consumer)
