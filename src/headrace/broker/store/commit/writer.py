@@ -127,9 +127,10 @@ class Writer:
                 self._segments.take_back(attempt)
             raise explain(error, doing) from error
         self._finish(group, logged)
-        if self.log is not None and self.log.wants_tidying and self._submit is not None:
-            self.log.wants_tidying = False
-            self._submit(lambda _: self.log is not None and self.log.tidy())
+        log = self.log
+        if log is not None and log.wants_tidying and self._submit is not None:
+            log.wants_tidying = False
+            self._submit(lambda _: log.tidy())
 
     def _is_for_log(self, group: list[Work], files: int) -> bool:
         """Whether the commit log takes a group, if it is not too much: only bytes appended to files."""
@@ -232,6 +233,8 @@ class Writer:
                 self._write_beside(path, mark, 0)
             if self.log is not None:
                 self.log.marked(marks)
+                doing = "saying that there is no commit log"
+                self.log.say_that_it_is_gone()
             changed: dict[str, None] = {}
             for work in group:
                 for source, target in work.retired:
