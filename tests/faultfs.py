@@ -9,7 +9,9 @@ disk:
   survive, in the order they were made;
 - after a failed ``fdatasync`` the data is lost although a second one succeeds, as on Linux;
 - after a failed ``sync_whole`` all unsynced data is lost, and the next ``fdatasync`` of each of these
-  files tells so, once.
+  files tells so, once;
+- a write-back of the system's own that failed (``fail_write_back``) is told twice: once by the file's
+  ``fdatasync`` and once by ``sync_whole``, to whoever asks first. A file that nobody has open forgets it.
 """
 
 from __future__ import annotations
@@ -100,6 +102,7 @@ class FaultFS:
         self._barred: dict[str, int] = {}
         self._paths: dict[int, str] = {}
         self._off = False
+        self._has_failed = False  # a write was lost, and nobody who asked for the whole was told
 
     # -- for tests
 
@@ -137,6 +140,10 @@ class FaultFS:
 
     def _after_this(self) -> FaultFS:
         return FaultFS(capacity=self.capacity, wholes=self.wholes)
+
+    def unsynced(self) -> list[str]:
+        """The paths of files with writes that are not synced, sorted."""
+        return [path for path in self.files() if self._file(path).pending]
 
     def files(self) -> list[str]:
         """The paths of all files, sorted."""
@@ -177,6 +184,14 @@ class FaultFS:
             node.has_failed = node.has_failed or bool(node.pending)
             node.pending = []
 
+    def fail_write_back(self, path: str) -> None:
+        """Lose the unsynced writes to a file, as when the system has tried to write them by itself."""
+        node = self._file(path)
+        if node.pending:
+            node.pending = []
+            node.has_failed = self._is_open(node)
+            self._has_failed = True
+
     # -- the port
 
     def open(self, path: str, *, create: bool = False) -> int:
@@ -202,6 +217,8 @@ class FaultFS:
         del self._paths[handle]
         if node.locked_by == handle:
             node.locked_by = -1
+        if not self._is_open(node):
+            node.has_failed = False  # the system may drop what it knows of the file
 
     def pread(self, handle: int, length: int, offset: int) -> bytes:
         self._alive()
@@ -264,6 +281,9 @@ class FaultFS:
         for change in self._changes:
             _apply(change)
         self._changes = []
+        if self._has_failed:
+            self._has_failed = False
+            raise _error(errno.EIO, "sync_whole")
         self._after()
         return True
 
@@ -430,6 +450,9 @@ class FaultFS:
         nodes = [self._file(path) for path in self.files()]
         used = sum(len(node.content) - _BLOCK * len(node.holes) for node in nodes)
         return max(0, self.capacity - used)
+
+    def _is_open(self, node: _Node) -> bool:
+        return any(each is node for each in self._handles.values())
 
     def _find(self, path: str) -> _Node | _Directory:
         entry: _Node | _Directory = self._root

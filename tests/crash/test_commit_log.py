@@ -120,7 +120,7 @@ def test_nothing_is_lost_whenever_the_power_goes_while_the_log_is_in_use(
             live(world, 300)
             come_back(world, rng)
     assert watched.batches > 60 * SEEDS_PER_TEST
-    assert watched.switches > 5 * SEEDS_PER_TEST
+    assert watched.switches > 3 * SEEDS_PER_TEST
     assert watched.settled > 0
 
 
@@ -242,3 +242,26 @@ def test_the_power_that_goes_while_a_crash_is_recovered_from_costs_nothing() -> 
             except PowerCut:
                 twin.recover(trial.power_cut(random.Random(number)))
             twin.check_open()
+
+
+def test_a_write_back_that_failed_makes_the_store_read_only_whoever_was_told_of_it() -> None:
+    """The system tells of it once by the file and once by the whole file system, to whoever asks first."""
+    stopped = 0
+    for seed in range(portion(400, 100)):
+        rng = random.Random(seed)
+        world = started(seed, FaultFS(wholes=seed % 8 != 0), lags=seed % 3 == 0)
+        try:
+            for _ in range(3):
+                for _ in range(rng.randrange(1, 40)):
+                    world.step()
+                segments = [path for path in world.fs.unsynced() if path.endswith(".seg")]
+                if segments:
+                    world.fs.fail_write_back(rng.choice(segments))
+            for _ in range(rng.randrange(60)):
+                world.step()
+        except StoreError:
+            assert world.storage.failed is not None
+            stopped += 1
+        world.recover(world.fs.power_cut(rng))
+        world.check_open()
+    assert stopped > 5

@@ -42,12 +42,7 @@ def took_all(args: tuple[Any, ...], result: Any) -> bool:
     return not result
 
 
-def _all_is_synced(args: tuple[Any, ...], result: Any) -> bool:
-    is_done, failure = result
-    return is_done and failure is None
-
-
-def _removed_some(args: tuple[Any, ...], result: Any) -> bool:
+def _did_some(args: tuple[Any, ...], result: Any) -> bool:
     return bool(result)
 
 
@@ -81,10 +76,10 @@ PATHS = {
     "segments removed": Path(Writer, "remove"),
     "subjects thinned": Path(SubjectLimits, "enforce"),
     "successors thinned": Path(SubjectLimits, "enforce_on_superseded"),
-    "slices of purges": Path(Purging, "run", _removed_some),
-    "slices of a pass that thins": Path(LimitPass, "run", _removed_some),
+    "slices of purges": Path(Purging, "run", _did_some),
+    "slices of a pass that thins": Path(LimitPass, "run", _did_some),
     "streams deleted": Path(Writer, "_retire"),
-    "files synced with the whole disk": Path(Syncing, "_sync_whole", _all_is_synced),
+    "files synced with the whole disk": Path(Syncing, "_sync_whole", _did_some),
 }
 
 

@@ -233,6 +233,22 @@ def test_a_failed_sync_of_what_is_behind_leaves_the_log_for_the_next_start() -> 
     assert len(again.shown()) >= store.storage.open_stream("A").durable_seq
 
 
+def test_a_failure_that_other_files_were_told_of_is_asked_of_all_that_is_behind() -> None:
+    store = Store(FaultFS(wholes=True))
+    store.storage._writer.syncing.thrift.whole_min = 2
+    store.publish(6)
+    fs, path = store.fs, "/s/streams/A/0000000001.seg"
+    assert path in fs.unsynced()
+    fs.fail_write_back(path)
+    for name in "CDE":  # what makes files does not go by the log, and is synced with the whole
+        store.storage.create_stream(name)
+    error = store.flush()
+    assert isinstance(error, StoreFailedError)
+    assert path in str(error)
+    again = Store(without_unsynced(fs))
+    assert again.shown() == [*range(1, 7)]
+
+
 @pytest.mark.parametrize("which", LOGS)
 def test_a_log_that_was_taken_away_is_noticed_before_anything_is_acknowledged(which: str) -> None:
     store = Store()

@@ -42,7 +42,7 @@ SHARES = st.builds(
 
 def file_of(every: list[list[Share]], salt: int = SALT, first: int = 1) -> bytes:
     """A file with a batch of each of these."""
-    parts = [encode_log_header(LogHeader(salt, first))]
+    parts = [encode_log_header(LogHeader(salt, first, 7))]
     parts += [encode_batch(n, n - 1, shares, salt) for n, shares in enumerate(every, first)]
     return b"".join(parts) + bytes(500)
 
@@ -92,7 +92,7 @@ def test_a_file_that_ends_anywhere_has_the_batches_before_that(
 
 @given(st.binary(max_size=2000))
 def test_arbitrary_bytes_behind_a_header_are_no_batch(content: bytes) -> None:
-    assert read(encode_log_header(LogHeader(SALT, 1)) + content) == []
+    assert read(encode_log_header(LogHeader(SALT, 1, 7)) + content) == []
 
 
 def test_what_an_earlier_life_of_the_file_has_left_is_no_batch() -> None:
@@ -117,14 +117,14 @@ def test_an_offset_beyond_all_files_is_refused() -> None:
 
 
 def test_a_newer_file_is_refused_by_name_and_version() -> None:
-    data = bytearray(encode_log_header(LogHeader(SALT, 1)))
+    data = bytearray(encode_log_header(LogHeader(SALT, 1, 7)))
     data[8] = data[HEADER_BYTES // 2 + 8] = 9
-    with pytest.raises(StoreFormatError, match=r"some/file has store format 9, .* up to 1\."):
+    with pytest.raises(StoreFormatError, match=r"some/file has store format 9, .* up to 2\."):
         decode_log_header(bytes(data), "some/file")
 
 
 def test_one_whole_copy_of_the_header_is_enough() -> None:
-    header = LogHeader(SALT, 12)
+    header = LogHeader(SALT, 12, 7)
     data = bytearray(encode_log_header(header))
     data[3] ^= 1
     assert decode_log_header(bytes(data), "f") == header

@@ -19,8 +19,8 @@ from headrace.broker.store.meta.spare import Spares
 from headrace.errors import StoreFailedError, StoreFullError
 
 
-def open_store(fs: FaultFS) -> FileStorage:
-    return FileStorage("/s", fs=fs, threaded=False, salts=random.Random(1))
+def open_store(fs: FaultFS, sync: str = "always") -> FileStorage:
+    return FileStorage("/s", fs=fs, threaded=False, salts=random.Random(1), sync=sync)
 
 
 def flush(storage: FileStorage) -> None:
@@ -63,6 +63,26 @@ def test_a_journal_that_is_mostly_superseded_is_rewritten() -> None:
     expected = dict(storage.meta.load())
     assert dict(open_store(fs.kill()).meta.load()) == expected
     assert expected["busy"] == (bytes(10_000), [b"299"])
+
+
+@pytest.mark.parametrize("sync", ["os", "interval:1000"])
+def test_messages_are_on_disk_before_a_journal_that_is_rewritten_speaks_of_them(sync: str) -> None:
+    fs = FaultFS()
+    storage = open_store(fs, sync)
+    store = storage.create_stream("S")
+    for number in range(300):
+        store.append(b"s", b"", b"x", 1)
+        storage.meta.put("seen", b"%d" % store.last_seq)
+        storage.meta.put("busy", bytes(10_000))
+        flush(storage)
+        survivor = open_store(fs.power_cut(random.Random(number)), sync)
+        fs._off = False
+        seen = dict(survivor.meta.load()).get("seen", (b"0", []))[0]
+        journals = [path for path in fs.files() if "journal" in path]
+        if journals != ["/s/meta/journal-00000001"]:
+            assert survivor.open_stream("S").last_seq >= int(seen)
+            return
+    raise AssertionError("the journal was not rewritten")
 
 
 def test_many_live_values_are_not_rewritten_over_and_over() -> None:

@@ -150,3 +150,161 @@ def test_whoever_only_looks_sees_what_a_start_would_find_and_changes_nothing(
     storage.close()
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert after == before
+
+
+# A log that is not all there, or not the store's own
+
+
+def rewritten(fs: FaultFS, path: str, what: str) -> None:
+    """Do to a file of the log what a power cut has done to it."""
+    content = fs.content(path)
+    if what == "deleted":
+        fs.unlink(path)
+    elif what == "emptied":
+        fs.overwrite(path, b"")
+    elif what == "all zeros":
+        fs.overwrite(path, bytes(len(content)))
+    elif what == "header zeroed":
+        fs.overwrite(path, bytes(4096) + content[4096:])
+    else:
+        last = len(content.rstrip(b"\xff")) // 4096 * 4096
+        block = bytes(len(content[last : last + 4096]))
+        fs.overwrite(path, content[:last] + block + content[last + 4096 :])
+
+
+@pytest.mark.parametrize(
+    ("what", "paths"),
+    [
+        ("deleted", LOGS),
+        ("deleted", LOGS[:1]),
+        ("emptied", LOGS),
+        ("emptied", LOGS[:1]),
+        ("all zeros", LOGS),
+        ("header zeroed", LOGS[:1]),
+        ("last block zeroed", LOGS[:1]),
+    ],
+)
+@pytest.mark.parametrize("count", [4, 40])
+def test_a_log_that_is_not_all_there_is_told(what: str, paths: list[str], count: int) -> None:
+    fs = cut_off(count)
+    for path in paths:
+        rewritten(fs, path, what)
+    store = Store(twin(fs))
+    assert len(store.shown()) < 3 + count
+    assert any("part of the commit log is not there" in f.what for f in store.storage.report)
+    assert store.storage.maybe_missing > 3 + count
+    store.publish(8)  # with a log of its own again
+    shown = store.shown()
+    again = Store(without_unsynced(store.fs))
+    assert (again.storage.report, again.storage.maybe_missing) == ([], 0)
+    assert again.shown() == shown
+
+
+def test_it_is_told_again_until_something_was_committed() -> None:
+    fs = cut_off()
+    for path in LOGS:
+        fs.unlink(path)
+    for _ in range(2):
+        fs = twin(fs)
+        storage = FileStorage("/s", fs=fs, threaded=False)
+        assert storage.maybe_missing
+    storage.close()
+    assert not FileStorage("/s", fs=twin(fs), threaded=False).maybe_missing
+
+
+@pytest.mark.parametrize("sync", ["os", "interval:1"])
+def test_it_is_told_once_where_no_log_is_made(sync: str) -> None:
+    fs = cut_off()
+    for path in LOGS:
+        fs.unlink(path)
+    assert FileStorage("/s", fs=fs, threaded=False, sync=sync).maybe_missing
+    assert not FileStorage("/s", fs=twin(fs), threaded=False, sync=sync).maybe_missing
+
+
+def put_logs(fs: FaultFS, source: FaultFS) -> None:
+    """Put the log of another disk into the place of what is there."""
+    if not fs.exists("/s/commit-log"):
+        fs.mkdir("/s/commit-log")
+    for path in LOGS:
+        if fs.exists(path):
+            fs.unlink(path)
+        fs.close(fs.open(path, create=True))
+        fs.overwrite(path, source.content(path))
+
+
+def aside(store: Store) -> list[str]:
+    return [f.what for f in store.storage.report if "put aside unread" in f.what]
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_an_older_log_of_the_same_store_changes_nothing(count: int) -> None:
+    """After one commit the last log there was is still the older one; after eight there was another."""
+    store = Store()
+    store.publish(8)
+    older = twin(store.fs)
+    store.storage.close()
+    store = Store(twin(store.fs), salts=random.Random(2))
+    store.storage.open_stream("A").purge(None)
+    store.publish(count)
+    store.storage.close()
+    fs = twin(store.fs)
+    put_logs(fs, older)
+    again = Store(fs)
+    assert len(aside(again)) == (count > 1)  # and the other file was not yet in use
+    assert again.shown("A") == [*range(9, 9 + count)]
+    assert again.shown("B") == [*range(1, 9 + count)]
+    assert again.storage.open_stream("A").last_seq == 8 + count
+    assert not again.storage.maybe_missing
+    assert not [finding for finding in again.storage.report if finding.lost]
+
+
+def test_the_log_of_another_store_takes_no_sequences_and_loses_nothing() -> None:
+    other = Store(salts=random.Random(3))
+    other.publish(40)
+    store = Store(salts=random.Random(2))
+    store.publish(2)
+    fs = twin(store.fs)
+    put_logs(fs, other.fs)
+    again = Store(fs)
+    assert aside(again)
+    assert again.shown() == [1, 2]
+    assert again.storage.open_stream("A").last_seq == 2
+    assert not again.storage.maybe_missing
+
+
+def test_in_the_place_of_its_own_it_does_not_hide_that_this_is_gone() -> None:
+    other = Store(salts=random.Random(3))
+    other.publish(40)
+    fs = cut_off()
+    put_logs(fs, other.fs)
+    store = Store(fs)
+    assert aside(store)
+    assert store.storage.maybe_missing
+    assert len(store.shown()) < 11
+
+
+def test_a_watermark_of_the_log_is_not_one_of_another_segment_in_its_place() -> None:
+    fs = cut_off()
+    other = Store(salts=random.Random(2))
+    other.publish(2)
+    fs.overwrite(SEGMENT, other.fs.content(SEGMENT))
+    fs.overwrite("/s/streams/A/watermark", b"")
+    store = Store(fs)
+    assert store.shown("A") == [1, 2]
+    assert store.storage.open_stream("A").last_seq == 2
+    assert not [finding for finding in store.storage.report if finding.lost]
+
+
+@pytest.mark.parametrize("damage", ["one line", "both lines", "gone"])
+def test_a_damaged_format_does_not_cost_what_the_log_holds(damage: str) -> None:
+    fs = cut_off()
+    content = fs.content("/s/format")
+    if damage == "gone":
+        fs.unlink("/s/format")
+    else:
+        broken = content.replace(b"format 2", b"format 1", 1 if damage == "one line" else 2)
+        fs.overwrite("/s/format", broken)
+    store = Store(fs)
+    assert store.shown() == [*range(1, 12)]
+    assert not store.storage.maybe_missing
+    assert fs.content("/s/format").count(b"format 1") == 2

@@ -10,6 +10,7 @@ from headrace.broker.store import FileStorage
 from headrace.broker.store.format.version import (
     FIRST_FORMAT,
     STORE_FORMAT,
+    Format,
     decode_format,
     encode_format,
 )
@@ -40,12 +41,12 @@ def write(fs: FaultFS, path: str, content: bytes) -> None:
 
 
 def test_a_store_says_the_number_of_its_format() -> None:
-    assert decode_format(a_store().content(FORMAT)) == (FIRST_FORMAT, False)
+    assert decode_format(a_store().content(FORMAT)) == (Format(FIRST_FORMAT), False)
 
 
 def test_a_store_of_a_newer_format_is_refused_before_anything_is_changed() -> None:
     fs = a_store()
-    write(fs, FORMAT, encode_format(STORE_FORMAT + 1))
+    write(fs, FORMAT, encode_format(Format(STORE_FORMAT + 1)))
     before = contents(fs)
     with pytest.raises(
         StoreFormatError, match=rf"{FORMAT} has store format {STORE_FORMAT + 1}.*newer"
@@ -56,7 +57,7 @@ def test_a_store_of_a_newer_format_is_refused_before_anything_is_changed() -> No
 
 def test_one_whole_line_is_enough_to_refuse_a_newer_format() -> None:
     fs = a_store()
-    newer = encode_format(STORE_FORMAT + 1)
+    newer = encode_format(Format(STORE_FORMAT + 1))
     write(fs, FORMAT, newer[: len(newer) // 2] + b"garbage\n")
     with pytest.raises(StoreFormatError):
         open_store(fs)
@@ -74,7 +75,7 @@ def test_a_store_from_before_there_was_a_number_is_opened_and_gets_one(
     storage = open_store(fs)
     assert storage.open_stream("S").messages == 1
     assert storage.report == []
-    assert disk_of(storage).content(FORMAT) == encode_format(FIRST_FORMAT)
+    assert disk_of(storage).content(FORMAT) == encode_format(Format(FIRST_FORMAT))
 
 
 def test_a_damaged_number_keeps_no_store_from_opening_and_is_reported() -> None:
@@ -86,4 +87,4 @@ def test_a_damaged_number_keeps_no_store_from_opening_and_is_reported() -> None:
         damaged.flip_bit(FORMAT, bit)
         storage = open_store(damaged)
         assert [finding.path for finding in storage.report] == [FORMAT]
-        assert disk_of(storage).content(FORMAT) == encode_format(FIRST_FORMAT)
+        assert disk_of(storage).content(FORMAT) == encode_format(Format(FIRST_FORMAT))

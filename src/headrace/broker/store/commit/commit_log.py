@@ -2,10 +2,10 @@
 
 What a commit appends is written to its files as ever, so that whoever reads finds it there, but these are
 not synced: the bytes go into one batch of the log as well, and that is synced. The log has two files that
-are written in turn, in place, full of zeros before their first use: syncing them changes nothing but
-bytes. Before a file is written anew, all that its batches speak of has been synced where it belongs.
-After a crash the batches are written to their places again (``recovery/replay.py``), before anything else
-is read.
+are written in turn, in place, filled before their first use: syncing them changes nothing but bytes. They
+are not filled with zeros: a block of these is one that the disk has lost. Before a file is written anew, all
+that its batches speak of has been synced where it belongs. After a crash the batches are written to their
+places again (``recovery/replay.py``), before anything else is read.
 
 Only what is appended goes this way. A commit that makes, cuts, renames or removes files syncs them itself;
 ``writer.py`` decides.
@@ -32,7 +32,7 @@ from ..io.syncing import TOGETHER_MAX, Syncing
 
 LOG_DIRECTORY: Final = "commit-log"
 LOG_FILES: Final = ("0.log", "1.log")
-_ZEROS: Final = bytes(512 * 1024)  # written in one step, some milliseconds
+_FILL: Final = b"\xff" * (512 * 1024)  # written in one step, some milliseconds
 _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _LATER: Final = 16  # times as many commits until a log is tried again for which there was no room
 
@@ -64,8 +64,8 @@ LOG_SHAPE: Final = LogShape(batch_bytes=1 << 20, each_bytes=512, files_min=3)
 class CommitLog:
     """Belongs to the commit thread.
 
-    ``say(has_log=…)`` says durably whether there is one, before it is made and when it is gone.
-    ``was_in_use``: the life before had one.
+    ``say(log, in_use)`` says durably which one there is, when it has been made and before it goes.
+    ``was_in_use``: the life before had one; ``is_said``: the directory still says that it is there.
     ``sync_journal`` syncs the journal of metadata, ``put_mark`` writes the watermark beside a file.
 
     Attributes:
@@ -82,10 +82,11 @@ class CommitLog:
         syncing: Syncing,
         new_salt: Callable[[], int],
         *,
-        say: Callable[..., None],
+        say: Callable[[int, bool], None],
         sync_journal: Callable[[], None],
         put_mark: Callable[[str, bytes], None],
         was_in_use: bool = False,
+        is_said: bool = False,
     ) -> None:
         self.shape = shape
         self.is_ready = self.wants_tidying = False
@@ -98,7 +99,8 @@ class CommitLog:
         self._new_salt = new_salt
         self._say = say
         self._sync_journal, self._put_mark = sync_journal, put_mark
-        self._is_said = False
+        self._is_said = is_said
+        self._log = 0  # which one it is
         self._handles: list[int] = []
         self._sizes = [0, 0]
         self._seen = shape.after if was_in_use else 0
@@ -142,12 +144,13 @@ class CommitLog:
         except OSError as error:
             self._making = None
             self._seen = -_LATER * self.shape.after
+            is_begun = bool(self._handles)
             self._close_files()
             if isinstance(error, FileNotFoundError):
                 raise StoreFailedError(f"{self.root} was removed while in use") from error
             if not is_full(error) and error.errno not in _REFUSED:
                 raise
-            if self._is_said:
+            if is_begun:
                 self._remove_files()
             return False
         return True
@@ -156,8 +159,7 @@ class CommitLog:
         fs = self._fs
         if fs.kind(self._directory) not in ("", "directory") or any(map(fs.kind, self._paths)):
             return  # somebody else's, which stays: see ``recovery/replay.py``
-        self._say(has_log=True)
-        self._is_said = True
+        self._log = self._new_salt() << 32 | self._new_salt() | 1
         if not fs.exists(self._directory):
             fs.mkdir(self._directory)
             fs.fsync_dir(self.root)
@@ -165,17 +167,23 @@ class CommitLog:
             handle = fs.open(path, create=True)
             self._handles.append(handle)
             which = len(self._handles) - 1
-            self._sizes[which] = 0
+            write_all(fs, handle, self._header(0), 0)
+            self._sizes[which] = HEADER_BYTES
             while self._grow(which, min(self.shape.first_bytes, self.shape.file_bytes)):
                 yield
         fs.fsync_dir(self._directory)
+        self._say(self._log, True)
+        self._is_said = True
         self._current, self._at, self._salt = 0, 0, self._new_salt()
         self._began = self._settled = self._settled_on_disk = self._number
 
+    def _header(self, first: int) -> bytes:
+        return encode_log_header(LogHeader(self._salt, first, self._log))
+
     def _grow(self, which: int, size: int) -> bool:
-        """Write some more zeros to a file that is to become so large; whether it is not yet."""
+        """Fill some more of a file that is to become so large; whether it is not yet."""
         at = self._sizes[which]
-        piece = _ZEROS[: size - at]
+        piece = _FILL[: size - at]
         if piece:
             write_all(self._fs, self._handles[which], piece, at)
             self._fs.fdatasync(self._handles[which])
@@ -185,6 +193,7 @@ class CommitLog:
     def remove(self) -> None:
         """Sync what is behind, and take the log away. Raises StoreFailedError, OSError."""
         if not self.is_ready and self._making is None:
+            self.say_that_it_is_gone()
             return
         self._making = None
         self._catch_up()
@@ -197,13 +206,27 @@ class CommitLog:
         fs, older = self._fs, 1 - self._current
         for said in self._said:
             said.clear()
+        self.say_that_it_is_gone()
         for path in (self._paths[older], self._paths[self._current]):
             if fs.exists(path):
                 fs.unlink(path)
         if fs.exists(self._directory):
             fs.fsync_dir(self._directory)
-        self._say(has_log=False)
-        self._is_said = False
+
+    def say_that_it_is_gone(self) -> None:
+        """Where the directory says that there is a log, and there is none: to be called after each commit.
+
+        Where there is no room for that, it is tried again. Raises OSError.
+        """
+        if not self._is_said or self.is_ready or self._making is not None:
+            return
+        try:
+            self._say(self._log, False)
+        except OSError as error:
+            if not is_full(error):
+                raise
+        else:
+            self._is_said = False
 
     def _close_files(self) -> None:
         while self._handles:
@@ -266,7 +289,7 @@ class CommitLog:
         path = self._paths[self._current]
         data, at = frame, self._at
         if not at:
-            data = encode_log_header(LogHeader(self._salt, self._number + 1)) + frame
+            data = self._header(self._number + 1) + frame
         write_all(fs, handle, data, at)
         try:
             fs.fdatasync(handle)
@@ -341,6 +364,10 @@ class CommitLog:
         if self._marks:
             for path in paths:
                 self._marks.pop(path, None)
+
+    def behind(self) -> list[str]:
+        """The files that only the log has on disk."""
+        return [path for behind in self._behind for path in behind]
 
     def _is_behind(self, which: int) -> bool:
         return bool(self._behind[which]) or self._journal_behind[which]

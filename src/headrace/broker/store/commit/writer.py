@@ -87,6 +87,7 @@ class Writer:
         self.syncing = Syncing(
             fs, self.handles, at_once=at_once, anchor=anchor, monotonic_ns=monotonic_ns
         )
+        self.syncing.unsynced = self._behind
         self.log: CommitLog | None = None
         self._submit: Callable[[Callable[[Writer], bool | None]], None] | None = None
         self._unsynced: dict[str, None] = {}
@@ -126,9 +127,10 @@ class Writer:
                 self._segments.take_back(attempt)
             raise explain(error, doing) from error
         self._finish(group, logged)
-        if self.log is not None and self.log.wants_tidying and self._submit is not None:
-            self.log.wants_tidying = False
-            self._submit(lambda _: self.log is not None and self.log.tidy())
+        log = self.log
+        if log is not None and log.wants_tidying and self._submit is not None:
+            log.wants_tidying = False
+            self._submit(lambda _: log.tidy())
 
     def _is_for_log(self, group: list[Work], files: int) -> bool:
         """Whether the commit log takes a group, if it is not too much: only bytes appended to files."""
@@ -199,6 +201,8 @@ class Writer:
             for work in group:
                 for directory, _ in work.retired:
                     self.log.settle(directory)
+        if self._unsynced and any(meta.image is not None for meta in metas):
+            self._sync_segments()  # a journal that is written anew is on disk at once
         self._meta.write(metas, self._sync)
 
     def _check_in_place(self, paths: Iterable[str]) -> None:
@@ -229,6 +233,8 @@ class Writer:
                 self._write_beside(path, mark, 0)
             if self.log is not None:
                 self.log.marked(marks)
+                doing = "saying that there is no commit log"
+                self.log.say_that_it_is_gone()
             changed: dict[str, None] = {}
             for work in group:
                 for source, target in work.retired:
@@ -297,6 +303,11 @@ class Writer:
             self._unsynced.update(attempt.touched)
             self._sync_files({}, attempt.directories)
 
+    def _behind(self) -> list[str]:
+        """The segments that have been written to and not synced where they are."""
+        behind = self.log.behind() if self.log is not None else ()
+        return [path for path in (*self._unsynced, *behind) if self.fs.exists(path)]
+
     @property
     def has_unsynced(self) -> bool:
         """Whether something was written that was not synced yet."""
@@ -304,13 +315,16 @@ class Writer:
 
     def sync_pending(self) -> None:
         """Sync everything written since the last time. Raises StoreFailedError."""
-        pending, self._unsynced = self._unsynced, {}
         try:
-            self._sync_files(pending, {})
+            self._sync_segments()
             self._meta.sync()
         except OSError as error:
             what = "the metadata journal"
             raise StoreFailedError(f"syncing {what}: {error.strerror or error}") from error
+
+    def _sync_segments(self) -> None:
+        pending, self._unsynced = self._unsynced, {}
+        self._sync_files(pending, {})
 
     def _sync_files(self, paths: dict[str, None], directories: dict[str, None]) -> None:
         failed = self.syncing.sync(list(paths), list(directories))

@@ -33,7 +33,7 @@ HEADER_BYTES: Final = 4096
 _COPY_BYTES: Final = HEADER_BYTES // 2
 _MAGIC: Final = b"HRCOMLOG"
 _BATCH_MAGIC: Final = b"HRBATCH\0"
-_HEADER: Final = struct.Struct("<8sHIQ")  # magic, version, salt, number of the first batch
+_HEADER: Final = struct.Struct("<8sHIQQ")  # magic, version, salt, number of the first batch, log
 _HEAD: Final = struct.Struct("<8sQQQII")
 _SHARE: Final = struct.Struct("<HIQI")
 _U32: Final = struct.Struct("<I")
@@ -44,10 +44,14 @@ _PLACE: Final = re.compile(r"(?:streams/[^/\0.]+/[0-9.]+\.seg|meta/journal-\d{8,
 
 
 class LogHeader(NamedTuple):
-    """``salt`` seeds the checksums; ``first`` is the number of the first batch."""
+    """``salt`` seeds the checksums; ``first`` is the number of the first batch, 0 before there is one.
+
+    ``log`` is which log it is, as the store's directory says of the one that it has (``version.py``).
+    """
 
     salt: int
     first: int
+    log: int
 
 
 class Share(NamedTuple):
@@ -65,13 +69,17 @@ class Share(NamedTuple):
 
 
 class FoundBatch(NamedTuple):
-    """A batch as it was read. ``whole`` is False where its data is damaged; then the shares have none."""
+    """A batch as it was read. ``whole`` is False where its data is damaged; then the shares have none.
+
+    It goes from ``offset`` to ``end``.
+    """
 
     number: int
     settled: int
     shares: list[Share]
     whole: bool
     offset: int
+    end: int
 
 
 def encode_log_header(header: LogHeader) -> bytes:
@@ -87,11 +95,11 @@ def decode_log_header(data: bytes, path: str) -> LogHeader | None:
         copy = data[at : at + _COPY_BYTES]
         if len(copy) < _COPY_BYTES or copy[:8] != _MAGIC:
             continue
-        _, version, salt, first = _HEADER.unpack_from(copy)
+        _, version, salt, first, log = _HEADER.unpack_from(copy)
         if version != LOG_FORMAT:
             versions.append(version)
         elif _U32.unpack_from(copy, _HEADER.size)[0] == crc32(copy[: _HEADER.size]):
-            return LogHeader(salt, first)
+            return LogHeader(salt, first, log)
     if len(versions) == 2 and versions[0] == versions[1] > LOG_FORMAT:
         raise refused(path, versions[0], LOG_FORMAT)
     return None
@@ -125,16 +133,15 @@ def batches(data: bytes, header: LogHeader) -> Iterator[FoundBatch]:
     number, at = header.first - 1, HEADER_BYTES
     while (at := data.find(_BATCH_MAGIC, at)) >= 0:
         found = _batch_at(data, at, header.salt)
-        if found is None or found[0].number <= number:
+        if found is None or found.number <= number:
             at += 1
             continue
-        batch, at = found
-        number = batch.number
-        yield batch
+        number, at = found.number, found.end
+        yield found
 
 
-def _batch_at(data: bytes, at: int, salt: int) -> tuple[FoundBatch, int] | None:
-    """The batch that begins there, and where the next one may; None if none does."""
+def _batch_at(data: bytes, at: int, salt: int) -> FoundBatch | None:
+    """The batch that begins there; None if none does."""
     if at + EMPTY_BYTES > len(data):
         return None
     _, size, number, settled, said_len, count = _HEAD.unpack_from(data, at)
@@ -152,7 +159,7 @@ def _batch_at(data: bytes, at: int, salt: int) -> tuple[FoundBatch, int] | None:
     if shares is None:
         return None
     # Behind damaged data the next batch is looked for from its head on: the size may be what is damaged.
-    return FoundBatch(number, settled, shares, whole, at), end if whole else stop
+    return FoundBatch(number, settled, shares, whole, at, end if whole else stop)
 
 
 def _shares(said: bytes, count: int, body: bytes) -> list[Share] | None:

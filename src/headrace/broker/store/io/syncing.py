@@ -73,6 +73,7 @@ class Syncing:
     without one, that is not tried.
 
     Attributes:
+        unsynced: the files that are there and have been written to, not synced yet, and are not asked for.
         together: how many files were synced with others, by threads.
         whole: how many files and directories were synced with the whole file system.
         thrift: when that is done.
@@ -95,6 +96,7 @@ class Syncing:
         self.thrift = Thrift(WHOLE_MIN)
         self._pool: ThreadPoolExecutor | None = None
         self.together = self.whole = 0
+        self.unsynced: Callable[[], Sequence[str]] = tuple
 
     def sync(self, paths: Sequence[str], directories: Sequence[str] = ()) -> _Failure:
         """Return once the content of these files is on disk, and then the names in these directories; or
@@ -102,49 +104,55 @@ class Syncing:
         began_ns = self._monotonic_ns()
         count = len(paths) + len(directories)
         if self._anchor is not None and self.thrift.may(count, began_ns):
-            is_done, failed = self._sync_whole(self._anchor, paths, directories)
-            if is_done or failed is not None:
+            try:
+                is_done = self._sync_whole(self._anchor, [*paths, *directories])
+            except OSError as error:
+                return self._sync_all(paths, directories, error)
+            if is_done:
+                # Where the disk is not told to empty its cache by that, one by itself does it.
+                failed = self._sync_each(paths[-1:], () if paths else directories[-1:])
                 now_ns = self._monotonic_ns()
                 self.thrift.whole_took(count, now_ns - began_ns, now_ns)
                 return failed
+        failed = self._sync_each(paths, directories)
+        self.thrift.each_took(len(paths), self._monotonic_ns() - began_ns)
+        return failed
+
+    def _sync_whole(self, anchor: int, paths: Sequence[str]) -> bool:
+        is_done = self._fs.sync_whole(anchor, paths, DIRTY_MAX)
+        self.whole += len(paths) * is_done
+        return is_done
+
+    def _sync_all(
+        self, paths: Sequence[str], directories: Sequence[str], error: OSError
+    ) -> _Failure:
+        """Ask each file by itself, as something has failed that may be somebody else's.
+
+        The whole tells of it once: each file that has not been synced is asked now, or a later sync of the
+        whole would take its loss for done. A file tells it only to a handle that was open, so with more
+        files than handles it has to be taken for one of ours.
+        """
+        every = [*dict.fromkeys([*paths, *self.unsynced()])]
+        if error.errno == errno.EIO and not self._handles.are_open(every):
+            return f"the file system of {(every or directories)[0]}", error
+        return self._sync_each(every, directories)
+
+    def _sync_each(self, paths: Sequence[str], directories: Sequence[str]) -> _Failure:
         for start in range(0, len(paths), TOGETHER_MAX):
             failed = self._sync_some(paths[start : start + TOGETHER_MAX])
             if failed is not None:
                 return failed
-        self.thrift.each_took(len(paths), self._monotonic_ns() - began_ns)
-        return self._sync_directories(directories)
-
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
-
-    def _sync_whole(
-        self, anchor: int, paths: Sequence[str], directories: Sequence[str]
-    ) -> tuple[bool, _Failure]:
-        """Whether all is on disk. If something has failed, it may be somebody else's: each file tells that
-        by itself, once, whoever has asked for the whole before. But only to a handle that was open, so with
-        more files than handles it has to be taken for one of ours."""
-        try:
-            if not self._fs.sync_whole(anchor, [*paths, *directories], DIRTY_MAX):
-                return False, None
-        except OSError as error:
-            if error.errno == errno.EIO and not self._handles.are_open(paths):
-                return False, (f"the file system of {paths[0] if paths else directories[0]}", error)
-            return False, None
-        self.whole += len(paths) + len(directories)
-        # Where the whole is synced without telling the disk to empty its cache, one by itself does it.
-        if paths:
-            return True, self._sync_in_turn(paths[-1:])
-        return True, self._sync_directories(directories[-1:])
-
-    def _sync_directories(self, directories: Sequence[str]) -> _Failure:
         for path in directories:
             try:
                 self._fs.fsync_dir(path)
             except OSError as error:
                 return path, error
         return None
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
     def _sync_some(self, paths: Sequence[str]) -> _Failure:
         handles = None

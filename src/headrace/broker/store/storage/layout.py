@@ -26,6 +26,7 @@ from ..format.version import (
     FIRST_FORMAT,
     FORMAT_BYTES_MAX,
     STORE_FORMAT,
+    Format,
     decode_format,
     encode_format,
     refused,
@@ -76,7 +77,9 @@ class Layout:
         self.quarantine = root + "/quarantine"
         self._streams = root + "/streams"
         self._trash = root + "/trash"
-        self.number = 0  # of the format that was found
+        self.format = Format(0)
+        """What was found."""
+        self.is_format_damaged = False
         self._trash_number = 0
         self._named: set[str] = set()  # what was found in the trash and reported
 
@@ -85,7 +88,7 @@ class Layout:
 
         Raises StoreFormatError, before anything is written, if a newer version has written there.
         """
-        number = self.number = self._read_format(report)
+        self.format = self._read_format(report)
         fs = self._fs
         missing = []
         path = self.root
@@ -102,43 +105,36 @@ class Layout:
                 raise StoreError(f"{path} is {what}; the store needs a directory of its own there")
             if not kind and path != self.quarantine:
                 fs.mkdir(path)
-        if not number:
-            self._write_format(FIRST_FORMAT)
         fs.fsync_dir(self.root)
         taken = [int(name) for name in fs.listdir(self._trash) if name.isdecimal()]
         self._trash_number = max(taken, default=0)
 
-    def _read_format(self, report: Callable[[Finding], None]) -> int:
-        """The number of what is there, 0 where it is not known. Raises StoreFormatError."""
+    def _read_format(self, report: Callable[[Finding], None]) -> Format:
+        """What is there, a number of 0 where that is not known. Raises StoreFormatError."""
         path = f"{self.root}/format"
-        number, damaged = decode_format(read_start(self._fs, path, FORMAT_BYTES_MAX))
-        if number > STORE_FORMAT:
-            raise refused(path, number, STORE_FORMAT)
+        found, damaged = decode_format(read_start(self._fs, path, FORMAT_BYTES_MAX))
+        if found.number > STORE_FORMAT:
+            raise refused(path, found.number, STORE_FORMAT)
         if damaged:
             report(Finding(path, 0, "the number of the store's format is damaged; written anew"))
-        return 0 if damaged else number
+        self.is_format_damaged = damaged
+        return found
 
-    def say_format(self, *, has_log: bool) -> None:
-        """Say durably whether the store has a commit log. Raises OSError."""
-        self._write_format(STORE_FORMAT if has_log else FIRST_FORMAT)
-        self._fs.fsync_dir(self.root)
-
-    def _write_format(self, number: int) -> None:
+    def say_log(self, log: int, in_use: bool) -> None:
+        """Say durably which commit log the store has, or had. Raises OSError."""
         fs, path = self._fs, f"{self.root}/format"
         draft = path + ".tmp"
+        if fs.exists(draft):
+            fs.unlink(draft)
+        handle = fs.open(draft, create=True)
         try:
-            if fs.exists(draft):
-                fs.unlink(draft)
-            handle = fs.open(draft, create=True)
-            try:
-                write_all(fs, handle, encode_format(number), 0)
-                fs.fdatasync(handle)
-            finally:
-                fs.close(handle)
-            fs.rename(draft, path)
-        except OSError as error:
-            if not is_full(error) or number > FIRST_FORMAT:
-                raise  # without it an older version would not notice
+            number = STORE_FORMAT if in_use else FIRST_FORMAT
+            write_all(fs, handle, encode_format(Format(number, log)), 0)
+            fs.fdatasync(handle)
+        finally:
+            fs.close(handle)
+        fs.rename(draft, path)
+        fs.fsync_dir(self.root)
 
     def stream(self, name: str) -> str:
         return f"{self._streams}/{directory_name(name)}"

@@ -59,6 +59,7 @@ class MemoryStorage:
     def __init__(self) -> None:
         self.meta = MemoryMeta()
         self.report: list[Finding] = []
+        self.maybe_missing = 0
         self._streams: dict[str, MemoryLog] = {}
         self._dirty: dict[MemoryLog, None] = {}
 

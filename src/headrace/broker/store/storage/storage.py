@@ -32,7 +32,7 @@ from ..recovery.recovery import open_log
 from .closing import close_up
 from .flights import Flight, Staged, ignore, ignore_outcome
 from .layout import Layout
-from .logged import new_commit_log, replay_log
+from .logged import MISSING_MAX, new_commit_log, replay_log
 from .scrub import SealedFile, read_everything, sealed_files
 from .settings import HANDLES, Opening, Salts, each_ones_handles, opening
 
@@ -100,9 +100,13 @@ class FileStorage:
         clock, notify, threaded = asked.clock, asked.notify, asked.threaded
         fs, meta_directory, anchor = self._fs, self._layout.meta, self._lock.handle
         self._quarantine = Quarantine(fs, self._layout.quarantine)
-        had_log = replay_log(
+        replayed = replay_log(
             fs, self._layout, self._quarantine, self._found, at_once=threaded, anchor=anchor
         )
+        self.maybe_missing = MISSING_MAX if replayed.is_short else 0
+        """How many messages of each stream may have been acknowledged beyond those that are found."""
+        if replayed.is_short and asked.commit_log is None:
+            self._layout.say_log(self._layout.format.log, False)
         opened = open_journal(
             fs, meta_directory, self.directory, self._quarantine, self._found, self._salt
         )
@@ -129,7 +133,7 @@ class FileStorage:
                 self._writer,
                 self._journal,
                 self._salt,
-                had_log=had_log,
+                replayed=replayed,
             )
             self._writer.attach(log, lambda chore: self._committer.submit(chore))
         self._cache = SegmentCache(

@@ -23,6 +23,7 @@ def picture(state: DeliveryState) -> tuple[object, ...]:
         state.delivered_stream,
         state.floor_consumer,
         state.floor_stream,
+        state.delivered_stamp_ns,
         state.pending,
         state.deliveries,
     )
@@ -35,6 +36,7 @@ def live_a_little(state: DeliveryState, rng: random.Random, now_ns: int) -> None
         batch = state.begin_batch(now_ns)
         for _ in range(rng.randrange(4)):
             state.deliver_new(batch, state.next_seq + rng.randrange(3))
+            state.delivered_stamp_ns = rng.getrandbits(63)
     elif choice == 1 and state.pending:
         state.acknowledge(rng.choice(list(state.pending)))
     elif choice == 2 and state.pending:

@@ -14,6 +14,7 @@ import pytest
 from faultfs import FaultFS
 from headrace.broker.core.jetstream.engine.lost import CONSUMER, STATE
 from headrace.broker.store import FileStorage
+from headrace.broker.store.commit.commit_log import LOG_SHAPE, LogShape
 from jetstream_world import Client, World
 
 
@@ -22,11 +23,45 @@ class Place:
 
     def __init__(self) -> None:
         self.fs = FaultFS()
+        self.sync = "always"
+        self.commit_log = LOG_SHAPE
         self.world = World(self._open())
         self.client: Client = self.world.client()
 
     def _open(self) -> FileStorage:
-        return FileStorage("/s", fs=self.fs, threaded=False, salts=random.Random(1))
+        salts = random.Random(self.fs.operations)
+        options: dict[str, Any] = {"sync": self.sync, "commit_log": self.commit_log}
+        return FileStorage("/s", fs=self.fs, threaded=False, salts=salts, **options)
+
+    def cut_power(self) -> None:
+        """The power goes: messages that were not synced are lost, and the journal is not."""
+        self.world.advance(1)  # what is still to be journaled
+        for path in self.fs.files():
+            if path.endswith(".seg") or (path.endswith("/watermark") and "/meta/" not in path):
+                self.fs.overwrite(path, bytes(self.fs._file(path).synced))
+        self.journal = {path: self.fs.content(path) for path in self.journal_files()}
+        self.kill()
+
+    def journal_files(self) -> list[str]:
+        """The journal and what is kept of it beside the streams."""
+        return [path for path in self.fs.files() if "/meta/" in path or path.endswith("/spare")]
+
+    def kill(self) -> None:
+        """End the process."""
+        self.fs = self.fs.kill()
+        self.world.clients.clear()
+        self.world.storage = self._open()
+        self.world.clock.advance(1)
+        self.world._start()
+        self.client = self.world.client()
+
+    def take(self, name: str = "C") -> list[tuple[int, bytes]]:
+        """What a consumer is given now, acknowledged."""
+        given = self.client.pull({"batch": 99, "no_wait": True}, name).take()
+        messages = [message for message in given if not message.status]
+        for message in messages:
+            self.client.ack(message)
+        return [(message.stream_seq, message.payload) for message in messages]
 
     def restart(self) -> None:
         self.world.restart(self._open)
@@ -104,3 +139,141 @@ def test_what_belongs_to_nothing_does_not_come_back_with_the_next_of_its_name(pl
     assert not [key for key in left if key.endswith(("S/D", "T/C"))]
     place.client.consumer("D")
     assert [m.stream_seq for m in place.client.pull(b"9", "D").take()] == [1, 2, 3, 4]
+
+
+# A journal that is newer than the messages: the power went in a mode that does not wait for the disk
+
+
+def put(place: Place, *payloads: bytes) -> None:
+    for payload in payloads:
+        assert "error" not in place.client.put(b"s.a", payload)
+        place.world.clock.advance(0.001)
+
+
+def lost_tail(*, stand: tuple[str, ...] = ("C",)) -> Place:
+    """Five messages, of which the last three are lost; the consumers in ``stand`` were given all of them."""
+    place = Place()
+    place.client.stream()
+    place.client.consumer()
+    place.client.consumer("N", deliver_policy="new")
+    place.client.consumer("X", ack_policy="none")
+    put(place, b"1", b"2")
+    place.sync = "os"
+    place.restart()
+    put(place, b"3", b"4", b"5")
+    place.client.consumer("L", deliver_policy="new")
+    for name in stand:
+        place.take(name)
+    place.cut_power()
+    assert place.client.api("STREAM.INFO.S")["state"]["last_seq"] == 2
+    return place
+
+
+@pytest.mark.parametrize("name", ["C", "N", "X", "L"])
+def test_new_messages_with_the_sequences_of_lost_ones_are_delivered(name: str) -> None:
+    place = lost_tail(stand=("C", "N", "X"))
+    assert f"consumer '{name}' had been given messages up to 5" in place.notes
+    put(place, b"three", b"four", b"five", b"six")
+    wanted = [(3, b"three"), (4, b"four"), (5, b"five"), (6, b"six")]
+    assert place.client.info(name)["num_pending"] == 4
+    assert place.take(name) == wanted
+    place.restart()
+    assert not place.notes
+    assert place.take(name) == []
+
+
+@pytest.mark.parametrize("name", ["C", "N", "X", "L"])
+def test_they_are_delivered_where_the_journal_has_lost_that_the_consumer_was_put_back(
+    name: str,
+) -> None:
+    place = lost_tail(stand=("C", "N", "X"))
+    put(place, b"three", b"four", b"five", b"six")
+    for path in place.journal_files():
+        place.fs.unlink(path)
+    for path, content in place.journal.items():
+        place.fs.close(place.fs.open(path, create=True))
+        place.fs.overwrite(path, content)
+    place.kill()
+    assert f"consumer '{name}' had been given messages up to 5" in place.notes
+    assert place.take(name) == [(3, b"three"), (4, b"four"), (5, b"five"), (6, b"six")]
+
+
+def test_a_message_that_was_not_acknowledged_before_the_loss_comes_again() -> None:
+    place = lost_tail(stand=())
+    assert "up to 5" not in place.notes.replace("consumer 'L' had been given messages up to 5", "")
+    first, second = place.client.pull(b"2").take()
+    assert (first.stream_seq, second.stream_seq) == (1, 2)
+    put(place, b"three")
+    place.client.pull(b"1").take()
+    assert place.client.info()["num_ack_pending"] == 3
+    place.cut_power()
+    assert place.client.info()["num_ack_pending"] == 2
+    assert place.client.info()["delivered"]["stream_seq"] == 2
+
+
+def test_a_consumer_that_is_to_start_later_waits_for_its_sequence_all_the_same() -> None:
+    place = Place()
+    place.client.stream()
+    place.client.consumer(deliver_policy="by_start_sequence", opt_start_seq=4)
+    put(place, b"1")
+    place.restart()
+    assert not place.notes
+    put(place, b"2", b"3", b"4")
+    assert place.take() == [(4, b"4")]
+
+
+# A journal that is older than what was removed
+
+
+def test_what_the_stream_has_no_more_is_not_pending_after_a_kill() -> None:
+    """A removal is durable with the next publish, the ack in the journal somewhat later."""
+    place = Place()
+    place.client.stream(retention="workqueue")
+    place.client.consumer(max_ack_pending=3)
+    put(place, b"1", b"2", b"3", b"4", b"5")
+    given = place.client.pull(b"3").take()
+    place.world.advance(1)
+    place.world.settle()
+    for message in (given[0], given[2]):
+        place.client.publish(message.reply, b"+ACK")
+    place.meta.append = lambda *_: None  # the process ends before it is written
+    put(place, b"6")
+    place.kill()
+    info = place.client.info()
+    assert (info["num_ack_pending"], info["ack_floor"]["stream_seq"]) == (1, 1)
+    assert place.client.api("STREAM.INFO.S")["state"]["messages"] == 4
+    assert [seq for seq, _ in place.take()] == [4, 5]
+
+
+# A commit log that is gone: nobody knows what was in it
+
+
+def test_the_sequences_of_messages_that_went_with_the_commit_log_are_not_used_again() -> None:
+    place = Place()
+    place.commit_log = LogShape(file_bytes=60_000, after=1)
+    place.restart()
+    place.client.stream()
+    place.client.consumer()
+    place.client.stream("M", mirror={"name": "S"}, subjects=[])
+    for number in range(9):
+        put(place, b"%d" % number)
+    assert [seq for seq, _ in place.take()] == [*range(1, 10)]
+    place.world.advance(1)
+    for path in place.fs.files():
+        if "/commit-log/" in path:
+            place.fs.unlink(path)
+    place.cut_power()
+    assert "part of the commit log is not there" in place.notes
+    state = place.client.api("STREAM.INFO.S")["state"]
+    assert state["messages"] < 9
+    put(place, b"new")
+    ((sequence, payload),) = place.take()
+    assert (payload, place.client.api("STREAM.INFO.S")["state"]["last_seq"]) == (b"new", sequence)
+    assert sequence > 9
+    place.world.advance(5)
+    mirror = place.client.api("STREAM.INFO.M")["state"]
+    assert (mirror["last_seq"], mirror["messages"]) == (sequence, state["messages"] + 1)
+    place.kill()
+    assert not place.notes
+    put(place, b"newer")
+    assert place.take() == [(sequence + 1, b"newer")]

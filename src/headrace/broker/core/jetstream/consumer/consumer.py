@@ -8,6 +8,7 @@ from typing import Any, Final
 from .....api.consumers import ConsumerConfig
 from .....api.times import parse_time
 from .....errors import StoreReadError
+from .....identity import MessageIdentity, Sameness, compare
 from .....subjects import SubjectFilter
 from ..context import Context
 from ..headers import statuses
@@ -120,6 +121,8 @@ class Consumer:
             self.backlog.last_per_subject.begin(lasts, fresh=True)
             start = lasts[0] if lasts else start
         self.state.reset(start)
+        if start == store.last_seq + 1:
+            self.state.delivered_stamp_ns = store.state.last_ns
         self.backlog.begin_replay()
         if self.push is not None:  # the answer to its creation goes out before messages do
             self.stream.waiters.add(self, None)
@@ -148,7 +151,50 @@ class Consumer:
             latest_ns=now_ns + max(self.state.ack_wait_ns, *self.state.backoff_ns, 0),
             lead_ns=max(self.stream.store.state.last_ns - now_ns, 0),
         )
-        self.backlog.last_per_subject.begin(lasts)
+        last_seq = self.stream.store.last_seq
+        self.backlog.last_per_subject.begin([each for each in lasts if each <= last_seq])
+
+    def reconcile(self) -> tuple[str, bool]:
+        """Follow a stream that has not everything that ``restore`` speaks of; call it before ``resume``.
+
+        Returns what is worth a warning, if anything, and whether the state has changed. After a power cut
+        the journal may be newer than the messages, unless these are synced first; after a kill it may be
+        older than a removal.
+        """
+        state, store = self.state, self.stream.store
+        stood, warning = state.delivered_stream, ""
+        try:
+            end = self._same_until()
+            there = store.present(sorted(s for s in state.pending if s <= end))
+        except StoreReadError:
+            return "", False  # what cannot be read now is delivered later, or not found then
+        if end < stood:
+            warning = (
+                f"consumer {self.name!r} had been given messages up to {stood}, and the stream has "
+                f"lost those after {end}: it goes on there, with new messages of these sequences"
+            )
+            state.put_back(end)
+        gone = state.pending.keys() - set(there)
+        state.forget(sorted(gone))
+        return warning, bool(warning or gone)
+
+    def _same_until(self) -> int:
+        """Up to where the stream has what this consumer was given. Raises StoreReadError."""
+        state, store, name = self.state, self.stream.store, self.stream.name
+        stood, stamp_ns, last_seq = state.delivered_stream, state.delivered_stamp_ns, store.last_seq
+        if not (state.delivered_consumer or stamp_ns):
+            return stood  # it was given nothing, and may be to start with what is still to come
+        if not stamp_ns:
+            return min(stood, last_seq)
+        last = MessageIdentity(name, last_seq, store.state.last_ns)
+        if last[1:] == (stood, stamp_ns):
+            return stood
+        rows = store.rows(stood, None, 1, 1, last_seq)
+        found = MessageIdentity(name, rows[0][0], rows[0][4]) if rows else None
+        if compare(MessageIdentity(name, stood, stamp_ns), found, last) is not Sameness.OTHER:
+            return stood
+        # What came after the loss is newer than what it was given.
+        return max(0, min(stood - 1, last_seq, store.sequence_at(stamp_ns + 1) - 1))
 
     def resume(self) -> None:
         """Deliver, and count the time that deliveries have."""

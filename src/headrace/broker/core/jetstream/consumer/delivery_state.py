@@ -85,6 +85,8 @@ class DeliveryState:
         """Start over: deliver ``next_seq`` next, and forget everything pending."""
         self.delivered_consumer = 0
         self.delivered_stream = next_seq - 1
+        self.delivered_stamp_ns = 0
+        """When the message at ``delivered_stream`` was stored, nanoseconds since the epoch; 0: not known."""
         self.floor_consumer = 0
         self.floor_stream = next_seq - 1
         self.next_seq = next_seq
@@ -302,6 +304,14 @@ class DeliveryState:
         """Messages that had left the stream are back: look again at all that was not delivered."""
         self.next_seq = self.delivered_stream + 1
         self._move_floor()
+
+    def put_back(self, stream_seq: int) -> None:
+        """The stream has lost what follows ``stream_seq``: nothing beyond was delivered, or is pending."""
+        self.forget([sequence for sequence in self.pending if sequence > stream_seq])
+        self.delivered_stream = stream_seq
+        self.delivered_stamp_ns = 0
+        self.next_seq = stream_seq + 1
+        self.floor_stream = min(self.floor_stream, stream_seq)
 
     def skip_below(self, stream_seq: int) -> None:
         """Nothing before ``stream_seq`` is left to deliver, or pending: the floor can stand there."""

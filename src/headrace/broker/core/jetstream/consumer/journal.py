@@ -5,7 +5,7 @@ restart.
 
 Snapshot:  ``1`` u8 · delivered consumer, delivered stream, floor consumer, floor stream u64 ·
            pending u32 × (stream, consumer sequence, deadline, deliveries u64) ·
-           last per subject u32 × stream u64
+           last per subject u32 × stream u64 · when the message at delivered stream was stored u64
 Delta:     any number of
            ``N`` first deliveries: first consumer sequence, deadline u64, n u32, n × stream u64
            ``R`` redeliveries: n u32, n × (stream, consumer sequence, deliveries, deadline u64)
@@ -13,6 +13,7 @@ Delta:     any number of
            ``D`` done: n u32, n × stream u64
            ``F`` the floor after these: floor consumer, floor stream u64
            ``P`` a position without tracking: delivered consumer, delivered stream u64
+           ``S`` when the message was stored that was delivered last, in nanoseconds since the epoch u64
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ _COUNT: Final = Struct("<I")
 _BATCH: Final = Struct("<cQQI")
 _MANY: Final = Struct("<cI")
 _PAIR: Final = Struct("<cQQ")
+_STAMP: Final = Struct("<cQ")
+_U64: Final = Struct("<Q")
 
 
 def encode_snapshot(state: DeliveryState, wall_offset_ns: int, lasts: list[int]) -> bytes:
@@ -56,14 +59,16 @@ def encode_snapshot(state: DeliveryState, wall_offset_ns: int, lasts: list[int])
             pack(f"<{len(pending)}Q", *pending),
             _COUNT.pack(len(lasts)),
             pack(f"<{len(lasts)}Q", *lasts),
+            _U64.pack(state.delivered_stamp_ns),
         )
     )
 
 
 def encode_delta(state: DeliveryState, wall_offset_ns: int) -> bytes:
     """What happened since the log was cleared; empty when nothing did."""
+    stamp = _STAMP.pack(b"S", state.delivered_stamp_ns)
     if not state.tracks:
-        return _PAIR.pack(b"P", state.delivered_consumer, state.delivered_stream)
+        return _PAIR.pack(b"P", state.delivered_consumer, state.delivered_stream) + stamp
     parts: list[bytes] = []
     for batch in state.batches:
         if batch.stream_seqs:
@@ -71,6 +76,8 @@ def encode_delta(state: DeliveryState, wall_offset_ns: int) -> bytes:
             deadline_ns = batch.deadline_ns + wall_offset_ns
             parts.append(_BATCH.pack(b"N", batch.first_consumer_seq, deadline_ns, size))
             parts.append(pack(f"<{size}Q", *batch.stream_seqs))
+    if parts:
+        parts.append(stamp)
     if state.again:
         parts.append(_MANY.pack(b"R", len(state.again)))
         for sequence, consumer_seq, count, deadline_ns in state.again:
@@ -116,17 +123,21 @@ def restore(
     flat = unpack_from(f"<{size * 4}Q", snapshot, offset)
     offset += size * 32
     (lasts_size,) = _COUNT.unpack_from(snapshot, offset)
-    lasts = list(unpack_from(f"<{lasts_size}Q", snapshot, offset + _COUNT.size))
+    offset += _COUNT.size
+    lasts = list(unpack_from(f"<{lasts_size}Q", snapshot, offset))
+    offset += lasts_size * 8
+    stamp_ns = _U64.unpack_from(snapshot, offset)[0] if offset < len(snapshot) else 0
     pending = {
         flat[at]: (flat[at + 1], flat[at + 2], flat[at + 3]) for at in range(0, len(flat), 4)
     }
-    position = [delivered_consumer, delivered_stream, floor_consumer, floor_stream]
+    position = [delivered_consumer, delivered_stream, floor_consumer, floor_stream, stamp_ns]
     for delta in deltas:
         _apply(delta, pending, position)
     if loose:
         pending = _apply_loose(loose, pending, position)
     state.reset(1)
     state.delivered_consumer, state.delivered_stream = position[0], position[1]
+    state.delivered_stamp_ns = position[4]
     state.floor_consumer, state.floor_stream = position[2], position[3]
     state.next_seq = position[1] + 1
 
@@ -147,10 +158,12 @@ def _apply_loose(
 
     Where the position stood between is not known: only the floor may move it.
     """
-    later, spot = dict(pending), [0, 0, 0, 0]
+    later, spot = dict(pending), [0, 0, 0, 0, 0]
     for delta in loose:
         _apply(delta, later, spot)
     floor = spot[3]
+    if floor > position[1]:
+        position[4] = 0
     position[0] = max(position[0], spot[0])
     position[1] = max(position[1], floor)
     position[2] = max(position[2], spot[2])
@@ -159,7 +172,7 @@ def _apply_loose(
 
 
 def _apply(delta: bytes, pending: dict[int, tuple[int, int, int]], position: list[int]) -> None:
-    """Play one delta on the pending messages and on (delivered, floor) positions."""
+    """Play one delta on the pending messages and on (delivered, floor, stamp) positions."""
     offset = 0
     while offset < len(delta):
         kind = delta[offset : offset + 1]
@@ -195,13 +208,16 @@ def _apply(delta: bytes, pending: dict[int, tuple[int, int, int]], position: lis
             for sequence in unpack_from(f"<{size}Q", delta, offset):
                 pending.pop(sequence, None)
             offset += size * 8
+        elif kind == b"S":
+            position[4] = _STAMP.unpack_from(delta, offset)[1]
+            offset += _STAMP.size
         else:
             _, consumer_seq, stream_seq = _PAIR.unpack_from(delta, offset)
             offset += _PAIR.size
             if kind == b"F":
-                position[2:] = [consumer_seq, stream_seq]
+                position[2:4] = [consumer_seq, stream_seq]
             elif kind == b"P":
-                position[:] = [consumer_seq, stream_seq, consumer_seq, stream_seq]
+                position[:4] = [consumer_seq, stream_seq, consumer_seq, stream_seq]
             else:
                 raise StoreFormatError(f"unknown entry {kind!r} in a consumer's journal")
 

@@ -61,17 +61,19 @@ class Sender:
         """These went out for the first time, in ascending order."""
         count = len(rows)
         if count == 1:
-            self.record_one(rows[0][0])
+            self.record_one(rows[0])
             return
         batch = self._batch or self._begin_batch()
         self._state.deliver_many(batch, [row[0] for row in rows])
+        self._state.delivered_stamp_ns = rows[-1][4]
         self.pending -= count
         self.left -= count
         self.delivered = True
 
-    def record_one(self, sequence: int) -> None:
+    def record_one(self, row: StoredRow) -> None:
         """``record`` for a single message."""
-        self._state.deliver_new(self._batch or self._begin_batch(), sequence)
+        self._state.deliver_new(self._batch or self._begin_batch(), row[0])
+        self._state.delivered_stamp_ns = row[4]
         self.pending -= 1
         self.left -= 1
         self.delivered = True

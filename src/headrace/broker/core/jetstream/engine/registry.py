@@ -246,11 +246,16 @@ class Registry:
 
     def open_stream(self, config: StreamConfig, created_ns: int) -> Stream:
         """Read a stream that the storage has. Raises StoreError, and then nothing has changed."""
-        store = self._context.storage.open_stream(config.name, expires_at)
+        storage = self._context.storage
+        store = storage.open_stream(config.name, expires_at)
+        if storage.maybe_missing and not config.mirror and storage.failed is None:
+            # A mirror has the sequences of its origin, which may still hold what is missing.
+            store.skip_to(store.last_seq + 1 + storage.maybe_missing)
+            self._context.barrier.want_soon()
         stream = Stream(self._context, config, created_ns, store, self.stream_marks)
         stream.recover()
         self.streams[config.name] = stream
-        self._context.storage.meta.keep_beside(STREAM + config.name, config.name)
+        storage.meta.keep_beside(STREAM + config.name, config.name)
         return stream
 
     def open_consumer(
@@ -267,9 +272,12 @@ class Registry:
         loose = meta.loose(STATE + consumer.key)
         snapshot, deltas = state if state is not None else (None, [])
         consumer.restore(snapshot, deltas, loose)
+        warning, is_changed = consumer.reconcile()
+        if warning:
+            self._context.storage.note(warning, stream.name)
         consumer.resume()
         self._admit(stream, consumer)
-        if snapshot is None or loose:
+        if snapshot is None or loose or is_changed:
             self.journal_consumer(consumer)
         else:
             self._keep_beside(consumer)

@@ -130,7 +130,7 @@ class PushRecipients:
             _, subject, headers, payload, _ = row
             reply = sender.reply_of(row)
             self._target.send(subject, reply, headers, payload)
-            sender.record_one(row[0])
+            sender.record_one(row)
             if push.is_metered:
                 size = len(subject) + len(reply) + len(headers) + len(payload)
                 push.sent(size, sender.now_ns)
