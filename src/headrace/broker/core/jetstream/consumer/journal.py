@@ -5,26 +5,27 @@ restart.
 
 Snapshot:  ``1`` u8 · delivered consumer, delivered stream, floor consumer, floor stream u64 ·
            pending u32 × (stream, consumer sequence, deadline, deliveries u64) ·
-           last per subject u32 × stream u64
+           last per subject u32 × stream u64 · given up u32 × (stream, deliveries u64)
 Delta:     any number of
            ``N`` first deliveries: first consumer sequence, deadline u64, n u32, n × stream u64
            ``R`` redeliveries: n u32, n × (stream, consumer sequence, deliveries, deadline u64)
            ``T`` deadlines set anew: n u32, n × (stream, deadline u64)
            ``D`` done: n u32, n × stream u64
+           ``X`` given up: n u32, n × (stream, deliveries u64)
            ``F`` the floor after these: floor consumer, floor stream u64
            ``P`` a position without tracking: delivered consumer, delivered stream u64
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from struct import Struct, pack, unpack_from
 from typing import Final
 
 from .....errors import StoreFormatError
 from .delivery_state import DeliveryState
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _NEVER_NS: Final = (1 << 63) - 1
 _HEAD: Final = Struct("<BQQQQ")
 _COUNT: Final = Struct("<I")
@@ -56,8 +57,14 @@ def encode_snapshot(state: DeliveryState, wall_offset_ns: int, lasts: list[int])
             pack(f"<{len(pending)}Q", *pending),
             _COUNT.pack(len(lasts)),
             pack(f"<{len(lasts)}Q", *lasts),
+            _pairs(state.dead.items()),
         )
     )
+
+
+def _pairs(pairs: Collection[tuple[int, int]]) -> bytes:
+    flat = [number for pair in pairs for number in pair]
+    return _COUNT.pack(len(pairs)) + pack(f"<{len(flat)}Q", *flat)
 
 
 def encode_delta(state: DeliveryState, wall_offset_ns: int) -> bytes:
@@ -82,6 +89,8 @@ def encode_delta(state: DeliveryState, wall_offset_ns: int) -> bytes:
     if state.done:
         parts.append(_MANY.pack(b"D", len(state.done)))
         parts.append(pack(f"<{len(state.done)}Q", *state.done))
+    if state.given_up:
+        parts.append(b"X" + _pairs(state.given_up))
     parts.append(_PAIR.pack(b"F", state.floor_consumer, state.floor_stream))
     return b"".join(parts)
 
@@ -120,15 +129,19 @@ def restore(
     pending = {
         flat[at]: (flat[at + 1], flat[at + 2], flat[at + 3]) for at in range(0, len(flat), 4)
     }
+    offset += _COUNT.size + lasts_size * 8
+    (size,) = _COUNT.unpack_from(snapshot, offset)
+    dead = _read_pairs(snapshot, offset + _COUNT.size, size)
     position = [delivered_consumer, delivered_stream, floor_consumer, floor_stream]
     for delta in deltas:
-        _apply(delta, pending, position)
+        _apply(delta, pending, dead, position)
     if loose:
-        pending = _apply_loose(loose, pending, position)
+        pending = _apply_loose(loose, pending, dead, position)
     state.reset(1)
     state.delivered_consumer, state.delivered_stream = position[0], position[1]
     state.floor_consumer, state.floor_stream = position[2], position[3]
     state.next_seq = position[1] + 1
+    state.dead.update(dead)
 
     def own(deadline_ns: int) -> int:
         return deadline_ns - wall_offset_ns - (lead_ns if deadline_ns > latest_ns else 0)
@@ -141,7 +154,10 @@ def restore(
 
 
 def _apply_loose(
-    loose: Sequence[bytes], pending: dict[int, tuple[int, int, int]], position: list[int]
+    loose: Sequence[bytes],
+    pending: dict[int, tuple[int, int, int]],
+    dead: dict[int, int],
+    position: list[int],
 ) -> dict[int, tuple[int, int, int]]:
     """Play deltas that do not follow; returns what of ``pending`` is left.
 
@@ -149,7 +165,7 @@ def _apply_loose(
     """
     later, spot = dict(pending), [0, 0, 0, 0]
     for delta in loose:
-        _apply(delta, later, spot)
+        _apply(delta, later, dead, spot)
     floor = spot[3]
     position[0] = max(position[0], spot[0])
     position[1] = max(position[1], floor)
@@ -158,8 +174,13 @@ def _apply_loose(
     return {seq: later[seq] for seq in pending if seq in later and seq > floor}
 
 
-def _apply(delta: bytes, pending: dict[int, tuple[int, int, int]], position: list[int]) -> None:
-    """Play one delta on the pending messages and on (delivered, floor) positions."""
+def _apply(
+    delta: bytes,
+    pending: dict[int, tuple[int, int, int]],
+    dead: dict[int, int],
+    position: list[int],
+) -> None:
+    """Play one delta on the messages that are pending or given up, and on (delivered, floor) positions."""
     offset = 0
     while offset < len(delta):
         kind = delta[offset : offset + 1]
@@ -194,7 +215,15 @@ def _apply(delta: bytes, pending: dict[int, tuple[int, int, int]], position: lis
             offset += _MANY.size
             for sequence in unpack_from(f"<{size}Q", delta, offset):
                 pending.pop(sequence, None)
+                dead.pop(sequence, None)
             offset += size * 8
+        elif kind == b"X":
+            _, size = _MANY.unpack_from(delta, offset)
+            offset += _MANY.size
+            for sequence, count in _read_pairs(delta, offset, size).items():
+                pending.pop(sequence, None)
+                dead[sequence] = count
+            offset += size * 16
         else:
             _, consumer_seq, stream_seq = _PAIR.unpack_from(delta, offset)
             offset += _PAIR.size
@@ -204,6 +233,11 @@ def _apply(delta: bytes, pending: dict[int, tuple[int, int, int]], position: lis
                 position[:] = [consumer_seq, stream_seq, consumer_seq, stream_seq]
             else:
                 raise StoreFormatError(f"unknown entry {kind!r} in a consumer's journal")
+
+
+def _read_pairs(data: bytes, offset: int, size: int) -> dict[int, int]:
+    flat = unpack_from(f"<{size * 2}Q", data, offset)
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _quadruples(delta: bytes, offset: int, size: int) -> Iterator[tuple[int, int, int, int]]:

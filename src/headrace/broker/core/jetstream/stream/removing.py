@@ -211,15 +211,7 @@ class Removing:
     def remove_done(self, sequences: Sequence[int]) -> None:
         """Remove messages nobody needs any more; committed with the next flush."""
         if sequences and self.writable() and self.store.remove(sequences):
-            self._note_done(sequences)
+            marks = self._stream.marks
+            marks.removed.setdefault(self._stream, []).extend(sequences)  # should the flush fail
             self._context.barrier.want_soon()
             self._stream.copy_target.made_room()
-
-    def remove_copied(self, sequences: Sequence[int]) -> None:
-        """Remove messages that another stream has now, for good: a flush that fails brings none back."""
-        self.remove(sequences)
-        self._note_done(sequences)
-
-    def _note_done(self, sequences: Sequence[int]) -> None:
-        """Remember what is to be removed once more should the next flush fail."""
-        self._stream.marks.removed.setdefault(self._stream, []).extend(sequences)

@@ -106,6 +106,7 @@ class Stream:
         self.publishes = Publishes(self, self.staging, acks)
         self.copy_target = CopyTarget(store, self.staging, self.publishes.checks)
         self.listening = Listening(self)
+        self._retention_is = ""
         self._configure()
 
     # -- lifecycle
@@ -192,7 +193,8 @@ class Stream:
     def _configure(self) -> None:
         config, context = self.config, self.context
         self.transform = compile_transform(config, context.random)
-        self.retention = retention_of(self)
+        if config.retention != self._retention_is:
+            self.retention, self._retention_is = retention_of(self), config.retention
         former, self.republisher = self.republisher, republisher_of(config, context.random)
         if former is not None:
             self.republisher = former.succeeded_by(self.republisher)
