@@ -7,7 +7,6 @@ copy has it. What no worker's consumer wants leaves a work queue when it is copi
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from nats.aio.client import Client
 import peers
 from conformance.test_partitioned_groups import SECOND, ask, create
 from headrace.broker.server import Broker
-from waiting import until
+from waiting import elapse, until
 
 SUBJECTS = ["j.a", "j.b"] * 3
 REMOVING = ["workqueue", "interest"]
@@ -180,7 +179,7 @@ async def test_a_dead_job_stays_in_its_stream_beside_a_copy(
         await holds(connection, "T", await read(connection, reader))
         assert sorted(await work(connection, 5)) == EVERYTHING[1:]
     await holds(connection, "W", 1)
-    await asyncio.sleep(1.5)  # nats-server's copy says once a second what it has
+    await elapse(1.5, "nats-server's copy says once a second what it has")
     assert (await state(connection, "W"))["messages"] == 1
 
 
@@ -279,7 +278,7 @@ async def test_a_restart_changes_nothing_for_worker_and_copy(
     own.start_again()
     connection = await nats.connect(own.url, allow_reconnect=False)
     await has_made(connection, "W", 6)
-    await asyncio.sleep(1.5)  # the copies begin again, and say what they have
+    await elapse(1.5, "the copies begin again, and say what they have")
     assert (await state(connection, "W"))["messages"] == 4
     assert Counter(await work(connection, 3)) == Counter(["3", "4", "5"])
     await holds(connection, "W", 1)  # the dead one

@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain, count, repeat
-from struct import Struct, pack, unpack_from
+from itertools import chain, count
+from struct import Struct
 from typing import Final, NamedTuple
 
 from .....errors import StoreFormatError, StoreReadError
@@ -22,7 +22,8 @@ LEFT_IDS: Final = "ids/"
 
 _NEVER_NS: Final = 1 << 63
 _HEAD: Final = Struct("<BQ")
-_COUNT: Final = Struct("<I")
+_RUN: Final = Struct("<QQI")
+_ALONE: Final = 1 << 31
 _VERSION: Final = 1
 _SPARE_BLOCKS: Final = 1024  # forgotten blocks whose places are kept at least
 _SPARE_BYTES: Final = (
@@ -36,6 +37,17 @@ class KnownId(NamedTuple):
     sequence: int
     time_ns: int
     message_id: bytes
+
+
+class Run(NamedTuple):
+    """The ids of messages one behind the other, stored at one time."""
+
+    first: int
+    time_ns: int
+    ids: list[bytes]
+
+
+_NO_RUN: Final = Run(0, 0, [])
 
 
 class DuplicateWindow:
@@ -79,7 +91,7 @@ class DuplicateWindow:
         self._oldest_ns = _NEVER_NS
         self.notes_left = False
         """Whether ids are noted as their messages leave, for ``take_left``."""
-        self._left: tuple[list[int], list[int], list[bytes]] = ([], [], [])
+        self._left: list[Run] = []
         self._left_below = 0
         self.unread: StoreReadError | None = None
         """Why it is not complete, after a restart with a disk that could not read all of it yet."""
@@ -139,13 +151,12 @@ class DuplicateWindow:
         if self.last_sequence <= sequence:
             return
         kept = [each for each in self._entries() if each.sequence <= sequence]
-        sequences, times, ids = self._left
-        noted = [each for each in zip(sequences, times, ids, strict=True) if each[0] <= sequence]
+        noted = [run for run in self._left if run.first <= sequence]
         self._forget_all()
         for each in kept:
             self.add(each.message_id, each.sequence, each.time_ns)
-        for seq, time_ns, message_id in noted:
-            self._note(seq, time_ns, message_id)
+        for first, time_ns, ids in noted:
+            self._left.append(Run(first, time_ns, ids[: sequence + 1 - first]))
         self._left_below = min(self._left_below, sequence + 1)
         if not kept:
             self.last_id, self.last_sequence = b"", 0
@@ -158,56 +169,58 @@ class DuplicateWindow:
 
     # -- messages that leave
 
-    def left(self, sequences: Iterable[int]) -> None:
+    def left(self, sequences: Sequence[int]) -> None:
         """Messages left the stream: note their ids, for ``take_left``."""
-        if not self.notes_left or not self._count:
+        if not self.notes_left or not self._count or not sequences:
             return
-        firsts, blocks, start = self._firsts, self._blocks, self._start
-        oldest = firsts[start] + self._skip
-        noted, times, names = self._left
-        following = stop = first = time_ns = 0
+        first, stop = sequences[0], sequences[-1] + 1
+        if stop - first == len(sequences) and sequences == [*range(first, stop)]:
+            self._note_range(first, stop)
+            return
+        oldest, noted, run = self._firsts[self._start] + self._skip, self._left, _NO_RUN
+        begins = following = end = 0
         ids: list[bytes] = []
         for sequence in sequences:
             if sequence < oldest:
                 continue
-            if not following <= sequence < stop:
-                index = bisect_right(firsts, sequence, start) - 1
-                first = following = firsts[index]
-                time_ns, ids = blocks[index]
-                stop = first + len(ids)
-                if sequence >= stop:
-                    continue  # it has no id
-            noted.append(sequence)
-            times.append(time_ns)
-            names.append(ids[sequence - first])
+            if sequence == following and sequence < end:
+                run.ids.append(ids[sequence - begins])
+                following += 1
+                continue
+            index = bisect_right(self._firsts, sequence, self._start) - 1
+            begins = self._firsts[index]
+            time_ns, ids = self._blocks[index]
+            end = begins + len(ids)
+            if sequence < end:  # or it has no id
+                run = Run(sequence, time_ns, [ids[sequence - begins]])
+                noted.append(run)
+                following = sequence + 1
 
     def left_below(self, sequence: int) -> None:
         """All before ``sequence`` left the stream: note their ids, but for those noted so already."""
-        if not self.notes_left or sequence <= self._left_below:
-            return
-        below, self._left_below = self._left_below, sequence
-        if not self._count:
-            return
-        noted, times, names = self._left
-        index = max(bisect_right(self._firsts, below, self._start) - 1, self._start)
-        while index < len(self._firsts) and (first := self._firsts[index]) < sequence:
+        if self.notes_left and sequence > self._left_below:
+            below, self._left_below = self._left_below, sequence
+            if self._count:
+                self._note_range(below, sequence)
+
+    def _note_range(self, first: int, stop: int) -> None:
+        firsts, start = self._firsts, self._start
+        index = max(bisect_right(firsts, first, start) - 1, start)
+        while index < len(firsts) and (begins := firsts[index]) < stop:
             time_ns, ids = self._blocks[index]
-            least = max(below - first, self._skip if index == self._start else 0, 0)
-            most = min(sequence - first, len(ids))
-            if least < most:
-                noted += range(first + least, first + most)
-                times += repeat(time_ns, most - least)
-                names += ids[least:most]
+            least = max(first - begins, self._skip if index == start else 0, 0)
+            if chosen := ids[least : stop - begins]:
+                self._left.append(Run(begins + least, time_ns, chosen))
             index += 1
 
     @property
     def has_left(self) -> bool:
         """Whether ids were noted since ``take_left``."""
-        return bool(self._left[0])
+        return bool(self._left)
 
-    def take_left(self) -> tuple[list[int], list[int], list[bytes]]:
-        """The sequences, times and ids of what has left since the last call."""
-        taken, self._left = self._left, ([], [], [])
+    def take_left(self) -> list[Run]:
+        """What has left since the last call."""
+        taken, self._left = self._left, []
         return taken
 
     def have_left(self, below: int) -> None:
@@ -215,10 +228,6 @@ class DuplicateWindow:
         self._left_below = max(self._left_below, below)
 
     # -- inside
-
-    def _note(self, sequence: int, time_ns: int, message_id: bytes) -> None:
-        for column, value in zip(self._left, (sequence, time_ns, message_id), strict=True):
-            column.append(value)  # type: ignore[attr-defined]
 
     def _add_block(self, first: int, now_ns: int, ids: list[bytes]) -> None:
         if not self._count:
@@ -262,14 +271,15 @@ class DuplicateWindow:
         self._blocks, self._firsts = [], []
         self._start = self._skip = self._count = 0
         self._oldest_ns = _NEVER_NS
-        self._left = ([], [], [])
+        self._left = []
 
 
 class LeftIds:
     """Ids whose messages have left a stream within its window, in the journal of metadata.
 
-    ``1`` u8 · when the stream was made u64, and any number of batches:
-    n u32 · n × sequence u64 · n × time u64 · n × length u32 · ids. Times are wall-clock time.
+    ``1`` u8 · when the stream was made u64, and any number of runs: first sequence u64 · wall-clock time
+    u64 · bytes u32 · ids with line ends between them. An id that has a line end itself is a run of its own,
+    whose bytes have the highest bit set.
     """
 
     def __init__(self, meta: MetaJournal, stream: str, created_ns: int) -> None:
@@ -306,27 +316,18 @@ class LeftIds:
             found += [e for e in entries if e.time_ns > since_ns and e.sequence <= last_seq]
         return found
 
-    def add(
-        self, columns: tuple[list[int], list[int], list[bytes]], offset_ns: int, since_ns: int
-    ) -> None:
-        """Journal what has left; ``offset_ns`` is wall-clock minus steady time, ``since_ns`` when the window
-        begins, as wall-clock time. Raises StoreError.
+    def add(self, left: Sequence[Run], offset_ns: int, since_ns: int) -> None:
+        """Journal what has left; ``offset_ns`` is wall-clock minus the time in ``left``, ``since_ns`` when
+        the window begins, as wall-clock time. Raises StoreError.
         """
-        sequences, steady, ids = columns
-        times = [time_ns + offset_ns for time_ns in steady]
-        batch = b"".join(
-            (
-                pack(f"<I{len(ids)}Q{len(ids)}Q", len(ids), *sequences, *times),
-                pack(f"<{len(ids)}I", *map(len, ids)),
-                *ids,
-            )
-        )
+        batch = b"".join([_encode(run, offset_ns) for run in left])
         if not self._is_there:
             self._put(b"")
         self._meta.append(self._key, batch)
-        self._batches.append((max(times), len(batch)))
+        newest_ns = max([run.time_ns for run in left]) + offset_ns
+        self._batches.append((newest_ns, len(batch)))
         self._live_bytes += len(batch)
-        self._last_seq = max(self._last_seq, *sequences)
+        self._last_seq = max(self._last_seq, *[run.first + len(run.ids) - 1 for run in left])
         self._drop_expired(since_ns)
 
     def forget_after(self, last_seq: int) -> None:
@@ -336,8 +337,7 @@ class LeftIds:
             kept = self.load(0, last_seq)
             self._put(b"")
             if kept:
-                columns = ([e[0] for e in kept], [e[1] for e in kept], [e[2] for e in kept])
-                self.add(columns, 0, 0)
+                self.add([Run(seq, time_ns, [name]) for seq, time_ns, name in kept], 0, 0)
 
     def _put(self, body: bytes) -> None:
         self._meta.put(self._key, self._head + body)
@@ -363,16 +363,27 @@ class LeftIds:
         self._batches[0] = (newest_ns, self._live_bytes)
 
 
+def _encode(run: Run, offset_ns: int) -> bytes:
+    first, time_ns, ids = run
+    names = b"\n".join(ids)
+    if names.count(b"\n") != len(ids) - 1:  # an id has one itself
+        each = [
+            _RUN.pack(first + n, time_ns + offset_ns, _ALONE | len(i)) + i
+            for n, i in enumerate(ids)
+        ]
+        return b"".join(each)
+    return _RUN.pack(first, time_ns + offset_ns, len(names)) + names
+
+
 def _decode(data: bytes) -> list[KnownId]:
     found: list[KnownId] = []
     offset = 0
     while offset < len(data):
-        (size,) = _COUNT.unpack_from(data, offset)
-        numbers = unpack_from(f"<{size}Q{size}Q{size}I", data, offset + _COUNT.size)
-        offset += _COUNT.size + size * 20
-        for number in range(size):
-            length = numbers[2 * size + number]
-            name = data[offset : offset + length]
-            found.append(KnownId(numbers[number], numbers[size + number], name))
-            offset += length
+        first, time_ns, length = _RUN.unpack_from(data, offset)
+        offset += _RUN.size
+        is_alone, length = length & _ALONE, length & ~_ALONE
+        names = data[offset : offset + length]
+        offset += length
+        ids = [names] if is_alone else names.split(b"\n")
+        found += [KnownId(sequence, time_ns, name) for sequence, name in enumerate(ids, first)]
     return found
