@@ -8,7 +8,7 @@ from typing import Any
 
 from conformance.driver import Session, Step
 from conformance.scenarios.sources import caught_up
-from conformance.steps import api, connect, consumer, publish_all, request, stream
+from conformance.steps import api, connect, consumer, drain, publish_all, raw, request, stream
 from conformance.table import Scenario, Settings, Table
 from waiting import elapse_here
 
@@ -32,6 +32,16 @@ accounts {
       {stream: {account: A, subject: "deliver.>"}}
     ]
   }
+}
+"""
+BOTH = """
+accounts {
+  A { users: [{user: a, password: p}]
+      exports: [{service: "q.>", response_type: stream}, {stream: "q.>"}] }
+  B { users: [{user: b, password: p}]
+      imports: [{service: {account: A, subject: "q.>"}}] }
+  C { users: [{user: c, password: p}]
+      imports: [{stream: {account: A, subject: "q.>"}}] }
 }
 """
 EXTERNAL = {"api": "JS.A.API", "deliver": "deliver.b"}
@@ -246,4 +256,27 @@ LED: Table = [
     ),
 ]
 
-TABLE: Table = [*CHECKS, *COPIES, *LED]
+SHARED: Table = [
+    Scenario(
+        "a subject that is exported as a service and as a stream",
+        [
+            *(connect(name, user=name, **{"pass": "p"}) for name in ("a", "b", "c")),
+            raw("SUB q.> 1\n", "a"),
+            raw("SUB q.> 1\n", "c"),
+            raw("PUB q.x 6\nsecret\n", "b"),
+            drain("b"),
+            drain("a"),
+            drain("c"),
+            raw("PUB q.x 4\nnews\n", "a"),
+            drain("a"),
+            drain("c"),
+            raw("UNSUB 1\n", "a"),
+            drain("a"),
+            request("q.x", "nobody is there", on="b"),
+            drain("c"),
+        ],
+        Settings(nats_conf=BOTH),
+    )
+]
+
+TABLE: Table = [*CHECKS, *COPIES, *LED, *SHARED]

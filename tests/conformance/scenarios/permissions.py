@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.steps import closed, connect, drain, greet, quiet, raw, read
+from conformance.steps import closed, connect, count_messages, drain, greet, quiet, raw, read
 from conformance.table import Scenario, Settings, Table
 
 # Of "s3cret", "tok3n", 72 times "x", and "pässword".
@@ -43,6 +43,8 @@ authorization { users: [
   {user: both, password: p,
     permissions: {subscribe: {allow: ["foo *", "a.>  prod", "a.b"], deny: ["a.b dev", "a.secret"]}}}
   {user: list, password: p, permissions: {subscribe: ["foo q"]}}
+  {user: held, password: p, permissions: {subscribe: {deny: ["a.b q", "a.c v1.*", "b q"]}}}
+  {user: free, password: p}
 ] }
 """
 )
@@ -70,6 +72,24 @@ def _asks(user: str) -> Scenario:
     )
 
 
+def _takes(group: str, subject: str, *, is_denied: bool) -> Scenario:
+    """Who gets 20 messages: a member that joined through a wildcard, and one that may have them."""
+    members = [("held",), ("free",)] if is_denied else [("held", "free")]
+    expected = [0, 20] if is_denied else [20]
+    join = f"SUB a.* {group} 1\nPING\n"
+    messages = f"PUB {subject} 1\nx\n" * 20
+    return Scenario(
+        f"permissions: what a member of {group} gets of {subject} through a wildcard",
+        [
+            greet("held"), raw(_login("held", "p") + join, "held"), read(1, "held"),
+            greet("free"), raw(_login("free", "p") + join, "free"), read(1, "free"),
+            greet("p"), raw(_login("free", "p") + messages, "p"), drain("p"),
+            *[count_messages(*each) for each in zip(members, expected, strict=True)],
+        ],
+        settings=QUEUES,
+    )  # fmt: skip
+
+
 def _refused(name: str, user: str, password: str, settings: Settings = HASHED) -> Scenario:
     return Scenario(name, [greet(), raw(_login(user, password) + "PING\n"), closed()], settings)
 
@@ -80,6 +100,10 @@ def _welcome(name: str, user: str, password: str) -> Scenario:
 
 GROUPS: Table = [
     *[_asks(user) for user in ("some", "most", "both", "list")],
+    _takes("q", "a.b", is_denied=True),
+    _takes("z", "a.b", is_denied=False),
+    _takes("v1.x", "a.c", is_denied=True),
+    _takes("q", "a.c", is_denied=False),
     Scenario(
         "permissions: a group gets what its rule allows, and not what is denied",
         [

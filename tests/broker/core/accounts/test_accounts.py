@@ -321,6 +321,38 @@ def test_an_imported_stream_arrives_under_its_local_name_and_can_be_stored() -> 
     assert len(heard.take()) == 1
 
 
+def test_a_request_is_not_heard_by_who_imports_its_subject_as_a_stream() -> None:
+    world = Accounts(
+        AccountOptions(
+            name="A",
+            jetstream=STREAMS,
+            exports=(
+                Export(kind="service", subject=b"q.>"),
+                Export(kind="stream", subject=b"q.>"),
+            ),
+        ),
+        AccountOptions(
+            name="B",
+            imports=(Import(kind="service", account="A", subject=b"q.>", local=b"q.>"),),
+        ),
+        AccountOptions(
+            name="C", imports=(Import(kind="stream", account="A", subject=b"q.>", local=b"q.>"),)
+        ),
+    )
+    a, b, c = map(world.user, "ABC")
+    a.stream("S", subjects=["q.stored"])
+    heard, overheard = a.subscribe(b"q.*"), c.subscribe(b"q.*")
+    b.request(b"q.x", b"secret")
+    assert b.put(b"q.stored", b"secret")["seq"] == 1
+    assert [message.payload for message in heard.take()] == [b"secret"] * 2
+    assert overheard.take() == []
+    a.publish(b"q.x", b"news")
+    assert [message.payload for message in overheard.take()] == [b"news"]
+    heard.close()
+    assert b.request(b"q.x", b"secret").take()[0].status == "503"
+    assert overheard.take() == []
+
+
 @pytest.mark.parametrize(
     ("accounts", "complaint"),
     [

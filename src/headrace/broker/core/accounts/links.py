@@ -18,6 +18,7 @@ from ....subjects import is_subset
 from ....transforms import SubjectTransform
 from ..account_options import Import
 from ..jetstream.headers.fast_reply import FAST
+from ..net.route import Route
 from ..net.targets import SinkTarget
 from ..ports.bus import Origin, Randomness, Sink, Target, Watch
 from ..server_headers import with_requester
@@ -117,7 +118,7 @@ class Links:
         if theirs is None:
             return False
         router = exporter.router
-        route = router.find(theirs)
+        route = _without_imports(router.find(theirs))
         if not (route.plain or route.groups or route.sinks):
             return False
         who = self._who(importer, wanted, headers, origin)
@@ -249,6 +250,14 @@ class _Forward:
 
     def unwatch(self, watch: Watch) -> None:
         self._router.unwatch(watch)
+
+
+def _without_imports(route: Route) -> Route:
+    """Who hears a request of another account: not a third one that imports the subject as a stream."""
+    if not any(isinstance(sink, _Forward) for sink in route.sinks):
+        return route
+    sinks = tuple(sink for sink in route.sinks if not isinstance(sink, _Forward))
+    return Route(route.plain, route.groups, sinks)
 
 
 def _answers_often(exporter: Account, wanted: Import) -> bool:

@@ -56,12 +56,12 @@ class Permissions(msgspec.Struct, frozen=True):
             return not self.queues_allow
         return _covers(self.subscribe_allow, pattern)
 
-    def denied_within(self, pattern: bytes) -> SubjectFilter | None:
+    def denied_within(self, pattern: bytes, queue: bytes = b"") -> SubjectFilter | None:
         """What is to be kept from a subscription that is permitted; None if nothing."""
-        deny = self.subscribe_deny
-        if deny is None or not any(overlaps(pattern, denied) for denied in deny.patterns):
-            return None
-        return deny
+        plain = () if self.subscribe_deny is None else self.subscribe_deny.patterns
+        grouped = [rule for rule, group in self.queues_deny if queue and _is_of(queue, group)]
+        denied = [rule for rule in (*plain, *grouped) if overlaps(pattern, rule)]
+        return SubjectFilter(denied) if denied else None
 
 
 def read_rules(entries: Iterable[str]) -> tuple[SubjectFilter | None, tuple[QueueRule, ...]]:
@@ -95,7 +95,12 @@ def _spoken_of(rules: Iterable[QueueRule], pattern: bytes, queue: bytes) -> bool
     groups = [group for rule, group in rules if is_subset(pattern, rule)]
     if not groups:
         return None
-    return any(queue == group or is_subset(queue, group) for group in groups)
+    return any(_is_of(queue, group) for group in groups)
+
+
+def _is_of(queue: bytes, group: bytes) -> bool:
+    """Whether a rule for ``group`` speaks of a queue group of this name."""
+    return queue == group or is_subset(queue, group)
 
 
 EXPECTED_MAX: Final = 65_536  # one more request: the oldest can no longer be answered

@@ -169,7 +169,7 @@ class SessionSubscriptions:
         """A subscription within the permissions of the identity, not yet known to the router."""
         listener = self._listener
         permissions, answers = listener.identity.permissions, listener.answers
-        deny = None if permissions is None else permissions.denied_within(pattern)
+        deny = None if permissions is None else permissions.denied_within(pattern, queue)
         client_id, output = listener.client_id, listener.output
         if self._plain is not None and deny is None and answers is None:
             return self._plain(client_id, output, pattern, queue, sid, self._drop)

@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+from random import Random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.jetstream.publish.duplicate_window import DuplicateWindow
+from headrace.broker.core.jetstream.publish.duplicate_window import (
+    DuplicateWindow,
+    KnownId,
+    LeftIds,
+)
+from headrace.broker.store import MemoryStorage
 
 
 def test_an_id_is_known_within_the_window_only() -> None:
@@ -75,3 +82,54 @@ def test_an_id_that_comes_twice_is_not_new_unless_nothing_is_remembered() -> Non
     assert not DuplicateWindow(100).are_new([b"a", b"b", b"a"], 0)
     assert DuplicateWindow(0).are_new([b"a", b"b", b"a"], 0)
     assert DuplicateWindow(100).are_new([b"a", b"b"], 0)
+
+
+removals = st.lists(
+    st.tuples(st.sampled_from(["left", "below", "add", "gap"]), st.integers(1, 8)), max_size=40
+)
+
+
+@given(removals, st.randoms(use_true_random=False), st.integers(3, 60))
+def test_what_has_left_is_noted_with_its_id_and_no_other(
+    steps: list[tuple[str, int]], random: Random, ids_max: int
+) -> None:
+    window, journal = DuplicateWindow(100, ids_max), LeftIds(MemoryStorage().meta, "S", 1)
+    window.notes_left = True
+    there: dict[int, bytes] = {}
+    gone: dict[int, bytes] = {}
+    sequence = 0
+    for now_ns, (step, size) in enumerate(steps):
+        if step == "add":
+            names = [b"%d%b" % (sequence + n, b"\n" * random.randint(0, 1)) for n in range(size)]
+            window.add_many(names, sequence + 1, now_ns)
+            there |= dict(enumerate(names, sequence + 1))
+            sequence += size
+        elif step == "gap":
+            sequence += size
+        elif step == "left":
+            some = random.sample(sorted(there), min(size, len(there)))
+            some = sorted(some) if random.randint(0, 1) else some
+            window.left(some)
+            gone |= {each: there.pop(each) for each in some}
+        else:
+            below = random.randint(0, sequence + 1)
+            window.left_below(below)
+            gone |= {each: there.pop(each) for each in sorted(there) if each < below}
+        if window.has_left:
+            journal.add(window.take_left(), 1000, 0)
+    known = sorted({**there, **gone})[-ids_max:]
+    found = {(each.sequence, each.message_id) for each in journal.load(0, sequence)}
+    assert found >= {(each, gone[each]) for each in known if each in gone}
+    assert found <= {*gone.items()}
+    journal.forget_after(sequence // 2)
+    later = {(each.sequence, each.message_id) for each in journal.load(0, sequence)}
+    assert later == {each for each in found if each[0] <= sequence // 2}
+
+
+def test_what_a_start_finds_comes_before_what_was_added_since() -> None:
+    window = DuplicateWindow(100)
+    window.add(b"new", 9, 50)
+    window.fill([KnownId(7, 20, b"b"), KnownId(3, 10, b"a")])
+    assert [window.find(name, 60) for name in (b"a", b"b", b"new")] == [3, 7, 9]
+    assert [window.find(name, 115) for name in (b"a", b"b", b"new")] == [0, 7, 9]
+    assert (window.last_id, window.last_sequence) == (b"new", 9)

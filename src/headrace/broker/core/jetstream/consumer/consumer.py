@@ -198,12 +198,21 @@ class Consumer:
 
     def resume(self) -> None:
         """Deliver, and count the time that deliveries have."""
-        if self.state.pending:
+        state = self.state
+        if state.pending or state.dead:
             self.stream.holding[self] = None
-            if self.pinning is not None:
-                self.pinning.begin_handover()
+        if state.dead:
+            self.unread.attempt(self._forget_gone_dead)
+        if state.pending and self.pinning is not None:
+            self.pinning.begin_handover()
         self.backlog.begin_replay()
         self.timer.arm()
+
+    def _forget_gone_dead(self) -> None:
+        """Messages that were given up may have left as the server stopped. Raises StoreReadError."""
+        dead = self.state.dead
+        if self.state.forget(dead.keys() - self.stream.store.present(sorted(dead))):
+            self.touch()
 
     def reconfigure(self, config: ConsumerConfig) -> None:
         """Take an updated, checked configuration; waiting requests stay."""
@@ -455,4 +464,7 @@ class Consumer:
         """Whether this consumer is not done with a message."""
         if not self.wants(subject):
             return False
-        return stream_seq >= self.state.next_seq or stream_seq in self.state.pending
+        state = self.state
+        return (
+            stream_seq >= state.next_seq or stream_seq in state.pending or stream_seq in state.dead
+        )

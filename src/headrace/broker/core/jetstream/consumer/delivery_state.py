@@ -63,6 +63,9 @@ class DeliveryState:
         """Stream sequences to deliver again, first the first. May hold messages done meanwhile."""
         self.exhausted: list[tuple[int, int]] = []
         """(stream sequence, deliveries) of messages given up since the caller last looked."""
+        self.dead: dict[int, int] = {}
+        """Stream sequence → deliveries, of messages given up that are still in the stream: nobody is done
+        with them."""
         self._queued: set[int] = set()
         self._withdrawn: dict[int, int] = {}
         """How many entries of a message in ``redeliver`` do not count, the first ones."""
@@ -78,7 +81,9 @@ class DeliveryState:
         self.moved: dict[int, int] = {}
         """Deadlines set anew since ``clear_log``, by refusals and progress."""
         self.done: list[int] = []
-        """Stream sequences that were acknowledged, terminated or given up since ``clear_log``."""
+        """Stream sequences that were acknowledged or terminated, or left, since ``clear_log``."""
+        self.given_up: list[tuple[int, int]] = []
+        """(stream sequence, deliveries) of messages given up since ``clear_log``."""
         self.reset(start_seq)
 
     def reset(self, next_seq: int) -> None:
@@ -94,6 +99,7 @@ class DeliveryState:
         for collection in (
             self.pending,
             self.deliveries,
+            self.dead,
             self.redeliver,
             self._queued,
             self._withdrawn,
@@ -112,6 +118,7 @@ class DeliveryState:
         self.again = []
         self.moved = {}
         self.done = []
+        self.given_up = []
 
     # -- delivering
 
@@ -186,9 +193,12 @@ class DeliveryState:
     # -- what consumers say
 
     def acknowledge(self, stream_seq: int) -> bool:
-        """One message is done; False when it was not pending."""
+        """One message is done; False when it was neither pending nor given up."""
         if self.pending.pop(stream_seq, None) is None:
-            return False
+            if self.dead.pop(stream_seq, None) is None:
+                return False
+            self.done.append(stream_seq)
+            return True
         self.done.append(stream_seq)
         if self.deliveries:
             self.deliveries.pop(stream_seq, None)
@@ -204,8 +214,8 @@ class DeliveryState:
         return True
 
     def acknowledge_many(self, stream_seqs: Iterable[int]) -> list[int]:
-        """``acknowledge`` for many messages; returns those that were pending."""
-        if self.deliveries or self._queued or self._postponed:
+        """``acknowledge`` for many messages; returns those for which it is true."""
+        if self.deliveries or self._queued or self._postponed or self.dead:
             return self.forget(stream_seqs)
         pop = self.pending.pop
         finished = [sequence for sequence in stream_seqs if pop(sequence, None) is not None]
@@ -236,6 +246,8 @@ class DeliveryState:
                 self.deliveries.pop(sequence, None)
                 self._queued.discard(sequence)
                 self._postponed.discard(sequence)
+        finished += [sequence for sequence in self.dead if sequence <= stream_seq]
+        self.dead = {seq: count for seq, count in self.dead.items() if seq > stream_seq}
         self.floor_stream = stream_seq
         self.done += finished
         if not self.pending:
@@ -279,12 +291,14 @@ class DeliveryState:
         return True
 
     def forget(self, stream_seqs: Iterable[int]) -> list[int]:
-        """Messages left the stream: those that were pending are done. Returns them."""
+        """Messages left the stream: those that were pending or given up are done. Returns them."""
         return [sequence for sequence in stream_seqs if self.acknowledge(sequence)]
 
     def pending_below(self, stream_seq: int) -> list[int]:
+        """Those before ``stream_seq`` that are pending or given up."""
         pending = self.pending
-        return [seq for seq in takewhile(stream_seq.__gt__, self._order) if seq in pending]
+        below = [seq for seq in takewhile(stream_seq.__gt__, self._order) if seq in pending]
+        return below + [seq for seq in self.dead if seq < stream_seq]
 
     def entries(self, stream_seqs: Iterable[int]) -> list[Entry]:
         """Those of these that are pending, for ``remember``."""
@@ -404,6 +418,9 @@ class DeliveryState:
 
     def _give_up(self, stream_seq: int, count: int) -> None:
         self.acknowledge(stream_seq)
+        self.done.pop()
+        self.dead[stream_seq] = count
+        self.given_up.append((stream_seq, count))
         self.exhausted.append((stream_seq, count))
 
     def _sweep_redeliveries(self) -> None:

@@ -5,12 +5,14 @@ restart.
 
 Snapshot:  ``1`` u8 · delivered consumer, delivered stream, floor consumer, floor stream u64 ·
            pending u32 × (stream, consumer sequence, deadline, deliveries u64) ·
-           last per subject u32 × stream u64 · when the message at delivered stream was stored u64
+           last per subject u32 × stream u64 · when the message at delivered stream was stored u64 ·
+           given up u32 × (stream, deliveries u64)
 Delta:     any number of
            ``N`` first deliveries: first consumer sequence, deadline u64, n u32, n × stream u64
            ``R`` redeliveries: n u32, n × (stream, consumer sequence, deliveries, deadline u64)
            ``T`` deadlines set anew: n u32, n × (stream, deadline u64)
            ``D`` done: n u32, n × stream u64
+           ``X`` given up: n u32, n × (stream, deliveries u64)
            ``F`` the floor after these: floor consumer, floor stream u64
            ``P`` a position without tracking: delivered consumer, delivered stream u64
            ``S`` when the message was stored that was delivered last, in nanoseconds since the epoch u64
@@ -18,14 +20,15 @@ Delta:     any number of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from struct import Struct, pack, unpack_from
 from typing import Final
 
 from .....errors import StoreFormatError
 from .delivery_state import DeliveryState
 
-_VERSION: Final = 1
+_VERSION: Final = 2
+_FORMER: Final = 1  # without what follows ``lasts``
 _NEVER_NS: Final = (1 << 63) - 1
 _HEAD: Final = Struct("<BQQQQ")
 _COUNT: Final = Struct("<I")
@@ -60,8 +63,14 @@ def encode_snapshot(state: DeliveryState, wall_offset_ns: int, lasts: list[int])
             _COUNT.pack(len(lasts)),
             pack(f"<{len(lasts)}Q", *lasts),
             _U64.pack(state.delivered_stamp_ns),
+            _pairs(state.dead.items()),
         )
     )
+
+
+def _pairs(pairs: Collection[tuple[int, int]]) -> bytes:
+    flat = [number for pair in pairs for number in pair]
+    return _COUNT.pack(len(pairs)) + pack(f"<{len(flat)}Q", *flat)
 
 
 def encode_delta(state: DeliveryState, wall_offset_ns: int) -> bytes:
@@ -89,6 +98,8 @@ def encode_delta(state: DeliveryState, wall_offset_ns: int) -> bytes:
     if state.done:
         parts.append(_MANY.pack(b"D", len(state.done)))
         parts.append(pack(f"<{len(state.done)}Q", *state.done))
+    if state.given_up:
+        parts.append(b"X" + _pairs(state.given_up))
     parts.append(_PAIR.pack(b"F", state.floor_consumer, state.floor_stream))
     return b"".join(parts)
 
@@ -112,8 +123,11 @@ def restore(
 
     Raises StoreFormatError when the journal was written by a version we cannot read.
     """
-    if snapshot[:1] != bytes([_VERSION]):
-        raise StoreFormatError(f"consumer state of version {snapshot[:1]!r}, this reads {_VERSION}")
+    version = snapshot[0] if snapshot else 0
+    if version not in (_FORMER, _VERSION):
+        raise StoreFormatError(
+            f"consumer state of version {version}, this reads {_FORMER} and {_VERSION}"
+        )
     _, delivered_consumer, delivered_stream, floor_consumer, floor_stream = _HEAD.unpack_from(
         snapshot
     )
@@ -126,20 +140,26 @@ def restore(
     offset += _COUNT.size
     lasts = list(unpack_from(f"<{lasts_size}Q", snapshot, offset))
     offset += lasts_size * 8
-    stamp_ns = _U64.unpack_from(snapshot, offset)[0] if offset < len(snapshot) else 0
+    stamp_ns, dead = 0, dict[int, int]()
+    if version != _FORMER:
+        (stamp_ns,) = _U64.unpack_from(snapshot, offset)
+        offset += _U64.size
+        (size,) = _COUNT.unpack_from(snapshot, offset)
+        dead = _read_pairs(snapshot, offset + _COUNT.size, size)
     pending = {
         flat[at]: (flat[at + 1], flat[at + 2], flat[at + 3]) for at in range(0, len(flat), 4)
     }
     position = [delivered_consumer, delivered_stream, floor_consumer, floor_stream, stamp_ns]
     for delta in deltas:
-        _apply(delta, pending, position)
+        _apply(delta, pending, dead, position)
     if loose:
-        pending = _apply_loose(loose, pending, position)
+        pending = _apply_loose(loose, pending, dead, position)
     state.reset(1)
     state.delivered_consumer, state.delivered_stream = position[0], position[1]
     state.delivered_stamp_ns = position[4]
     state.floor_consumer, state.floor_stream = position[2], position[3]
     state.next_seq = position[1] + 1
+    state.dead.update(dead)
 
     def own(deadline_ns: int) -> int:
         return deadline_ns - wall_offset_ns - (lead_ns if deadline_ns > latest_ns else 0)
@@ -152,7 +172,10 @@ def restore(
 
 
 def _apply_loose(
-    loose: Sequence[bytes], pending: dict[int, tuple[int, int, int]], position: list[int]
+    loose: Sequence[bytes],
+    pending: dict[int, tuple[int, int, int]],
+    dead: dict[int, int],
+    position: list[int],
 ) -> dict[int, tuple[int, int, int]]:
     """Play deltas that do not follow; returns what of ``pending`` is left.
 
@@ -160,7 +183,7 @@ def _apply_loose(
     """
     later, spot = dict(pending), [0, 0, 0, 0, 0]
     for delta in loose:
-        _apply(delta, later, spot)
+        _apply(delta, later, dead, spot)
     floor = spot[3]
     if floor > position[1]:
         position[4] = 0
@@ -171,8 +194,13 @@ def _apply_loose(
     return {seq: later[seq] for seq in pending if seq in later and seq > floor}
 
 
-def _apply(delta: bytes, pending: dict[int, tuple[int, int, int]], position: list[int]) -> None:
-    """Play one delta on the pending messages and on (delivered, floor, stamp) positions."""
+def _apply(
+    delta: bytes,
+    pending: dict[int, tuple[int, int, int]],
+    dead: dict[int, int],
+    position: list[int],
+) -> None:
+    """Play one delta on messages that are pending or given up, and on (delivered, floor, stamp) positions."""
     offset = 0
     while offset < len(delta):
         kind = delta[offset : offset + 1]
@@ -207,10 +235,18 @@ def _apply(delta: bytes, pending: dict[int, tuple[int, int, int]], position: lis
             offset += _MANY.size
             for sequence in unpack_from(f"<{size}Q", delta, offset):
                 pending.pop(sequence, None)
+                dead.pop(sequence, None)
             offset += size * 8
         elif kind == b"S":
             position[4] = _STAMP.unpack_from(delta, offset)[1]
             offset += _STAMP.size
+        elif kind == b"X":
+            _, size = _MANY.unpack_from(delta, offset)
+            offset += _MANY.size
+            for sequence, count in _read_pairs(delta, offset, size).items():
+                pending.pop(sequence, None)
+                dead[sequence] = count
+            offset += size * 16
         else:
             _, consumer_seq, stream_seq = _PAIR.unpack_from(delta, offset)
             offset += _PAIR.size
@@ -220,6 +256,11 @@ def _apply(delta: bytes, pending: dict[int, tuple[int, int, int]], position: lis
                 position[:4] = [consumer_seq, stream_seq, consumer_seq, stream_seq]
             else:
                 raise StoreFormatError(f"unknown entry {kind!r} in a consumer's journal")
+
+
+def _read_pairs(data: bytes, offset: int, size: int) -> dict[int, int]:
+    flat = unpack_from(f"<{size * 2}Q", data, offset)
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _quadruples(delta: bytes, offset: int, size: int) -> Iterator[tuple[int, int, int, int]]:

@@ -29,7 +29,8 @@ def described(state: DeliveryState, wall_offset_ns: int, last_seq: int) -> Consu
         (state.delivered_consumer, min(state.delivered_stream, last_seq)),
         (state.floor_consumer, min(state.floor_stream, last_seq)),
         {s: Delivery(state.pending[s][0], state.delivered_ns(s) + wall_offset_ns) for s in pending},
-        {s: state.count_of(s) - 1 for s in pending if state.count_of(s) > 1},
+        {s: state.count_of(s) - 1 for s in pending if state.count_of(s) > 1}
+        | {s: count for s, count in state.dead.items() if s <= last_seq},
     )
 
 
@@ -54,8 +55,10 @@ def snapshot_of(consumer: Consumer, given: ConsumerState, store: StreamStore) ->
         (seq, place.consumer_seq, place.delivered_ns + state.wait_ns(counts[seq]), counts[seq])
         for seq, place in given.pending.items()
     )
-    there = set(store.present(sorted(given.pending)))
-    state.forget(sequence for sequence in given.pending if sequence not in there)
+    state.dead.update((s, n) for s, n in given.redelivered.items() if s not in given.pending)
+    known = [*given.pending, *state.dead]
+    there = set(store.present(sorted(known)))
+    state.forget(sequence for sequence in known if sequence not in there)
     return journal.encode_snapshot(state, 0, [])
 
 

@@ -240,6 +240,9 @@ class JetStream:
         self._flushing, self._streams.appended = self._streams.appended, {}
         for stream in self._flushing:
             stream.flush_begins()
+        left, self._streams.left = self._streams.left, {}
+        for stream in left:
+            stream.stage_left_ids()
         self._removing, self._streams.removed = self._streams.removed, {}
         self._forgetting, self._consumers.forgotten = self._consumers.forgotten, {}
         self._new, self._consumers.new = self._consumers.new, {}

@@ -12,6 +12,7 @@ from typing import Final
 from .....documents import read_json
 from .....errors import StoreError
 from ..context import Context
+from ..publish.duplicate_window import LEFT_IDS
 from ..sourcing.positions import POSITIONS
 
 STREAM: Final = "stream/"
@@ -77,6 +78,6 @@ class LostStreams:
 
 def keys_of(name: str, journal: Iterable[str]) -> list[str]:
     """The keys of a stream, its own first."""
-    own = (STREAM + name, POSITIONS + name)
+    own = (POSITIONS + name, LEFT_IDS + name)
     parts = (f"{CONSUMER}{name}/", f"{STATE}{name}/")
-    return [STREAM + name, *(k for k in journal if k == own[1] or k.startswith(parts))]
+    return [STREAM + name, *(k for k in journal if k in own or k.startswith(parts))]

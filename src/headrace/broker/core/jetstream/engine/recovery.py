@@ -15,6 +15,7 @@ from .....api.consumers import ConsumerConfig
 from .....api.streams import StreamConfig
 from .....documents import read_json
 from .....errors import StoreError, StoreFormatError, StoreFullError
+from ..publish.duplicate_window import LEFT_IDS
 from ..sourcing.positions import POSITIONS
 from .lost import CONSUMER, RESTORING, STATE, STREAM, keys_of
 
@@ -162,7 +163,7 @@ class Recovery:
         meta, lost = self._storage.meta, self._registry.lost.reasons
         left = dict(meta.load())
         for key in left:
-            for kind in (CONSUMER, STATE, POSITIONS):
+            for kind in (CONSUMER, STATE, POSITIONS, LEFT_IDS):
                 if not key.startswith(kind):
                     continue
                 whose = key.removeprefix(kind)

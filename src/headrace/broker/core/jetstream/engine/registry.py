@@ -20,6 +20,7 @@ from ..consumer.consumer import Consumer, ConsumerMarks
 from ..consumer.delivery_state import Entry
 from ..context import Context
 from ..headers.ttl import expires_at
+from ..publish.duplicate_window import LEFT_IDS
 from ..sourcing.copies import Copies
 from ..sourcing.positions import POSITIONS
 from ..stream.stream import Stream, StreamMarks
@@ -87,6 +88,9 @@ class Registry:
         context.storage.meta.delete(STREAM + stream.name)
         self._close(stream)
         self.stream_marks.appended.pop(stream, None)
+        self.stream_marks.left.pop(stream, None)
+        if LEFT_IDS + stream.name in context.storage.meta.load():
+            context.storage.meta.delete(LEFT_IDS + stream.name)
         context.storage.delete_stream(stream.name)
         if stream.config.storage == "file":
             context.barrier.paced.count()

@@ -89,11 +89,8 @@ class Copies:
     def all_recovered(self) -> None:
         """Every stream was opened again: origins let go of what they only held for the power cut."""
         for stream in self._streams.values():
-            reading = self._reading(stream)
-            for copy in reading:
+            for copy in self._reading(stream):
                 copy.let_go()
-            if reading:
-                stream.retention.consumers_changed()
 
     def opened(self, stream: Stream) -> None:
         """There is a stream."""
@@ -227,7 +224,7 @@ class Copies:
                 home._wanted.pop(copy.source.name, None)
         copy.home = None
         if origin is not None:
-            origin.retention.consumers_changed()
+            origin.unread.attempt(origin.retention.copy_left)
 
     def attach(self, copy: Copy, origin: Stream) -> None:
         """A copy of ours has found its origin."""

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .copies import Copies
 
 _BATCH_BYTES: Final = 1024 * 1024
-_LET_GO: Final = 1024
 _SPAN: Final = 32_768  # sequences looked at in one turn, however few of them match
 _PASSED: Final = 8192  # so many sequences passed over without a message are worth a note
 _NEVER_S: Final = -1e-9  # -1 ns, as the public server says never
@@ -305,26 +304,19 @@ class Copy(ABC):
         if self.feed is not None and self.feed.can_answer:
             self.manager.make_ready(self)  # more comes then: not in this tick, which had its share
         origin = self.origin
-        if origin is None or not done:
-            return
-        if origin.config.retention == "workqueue":
-            origin.unread.attempt(partial(origin.removing.remove_copied, done))
-        else:
+        if origin is not None and done:
             origin.unread.attempt(partial(origin.retention.acknowledged, self, done))
 
     def let_go(self) -> None:
-        """After a restart: a work queue may still hold what was copied, if the power went in between."""
+        """After a restart: an origin may still hold what was copied, if the power went in between."""
         origin = self.origin
-        if self.feed is None and origin is not None and origin.config.retention == "workqueue":
+        if self.feed is None and origin is not None:
             origin.unread.attempt(partial(self._let_go, origin))
 
     def _let_go(self, origin: Stream) -> None:
-        start, last = self._before_start(origin) + 1, self.durable_position
-        while start <= last and (
-            batch := origin.store.read(start, self.filter, _LET_GO, _BATCH_BYTES, last)
-        ):
-            start = batch[-1].sequence + 1
-            origin.removing.remove_done([message.sequence for message in batch])
+        first = self._before_start(origin) + 1
+        if first <= self.durable_position:
+            origin.retention.copied(self, first, self.durable_position)
 
     def roll_back(self, position: int) -> None:
         """What was copied since did not become durable."""

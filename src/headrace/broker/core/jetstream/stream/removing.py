@@ -119,6 +119,7 @@ class Removing:
         if removed:
             self._context.barrier.want_soon()
             first = self.store.first_seq
+            self._stream.messages_left(below=first)
             for reader in list(self._stream.holding):
                 reader.acks.forget_below(first)
             self._stream.copy_target.made_room()
@@ -176,6 +177,7 @@ class Removing:
             stream.removals += 1
             self._context.barrier.want_soon()
             first, gone = self.store.first_seq, removal.gone
+            stream.messages_left(gone, below=first)
             for reader in list(stream.holding):
                 reader.acks.forget_below(first)
                 reader.acks.forget_gone(gone)
@@ -201,6 +203,7 @@ class Removing:
     def removed(self, sequences: Sequence[int]) -> None:
         stream = self._stream
         stream.removals += 1
+        stream.messages_left(sequences)
         self._context.barrier.want_soon()
         for reader in list(stream.holding):
             reader.acks.forget(sequences)
@@ -211,15 +214,8 @@ class Removing:
     def remove_done(self, sequences: Sequence[int]) -> None:
         """Remove messages nobody needs any more; committed with the next flush."""
         if sequences and self.writable() and self.store.remove(sequences):
-            self._note_done(sequences)
+            self._stream.messages_left(sequences)
+            marks = self._stream.marks
+            marks.removed.setdefault(self._stream, []).extend(sequences)  # should the flush fail
             self._context.barrier.want_soon()
             self._stream.copy_target.made_room()
-
-    def remove_copied(self, sequences: Sequence[int]) -> None:
-        """Remove messages that another stream has now, for good: a flush that fails brings none back."""
-        self.remove(sequences)
-        self._note_done(sequences)
-
-    def _note_done(self, sequences: Sequence[int]) -> None:
-        """Remember what is to be removed once more should the next flush fail."""
-        self._stream.marks.removed.setdefault(self._stream, []).extend(sequences)

@@ -9,7 +9,7 @@ from .....errors import StoreReadError
 from ...ports.storage import Removal
 
 if TYPE_CHECKING:
-    from ..ports import User
+    from ..ports import Copier, User
     from ..tick.retry import Unread
     from .stream import Stream
 
@@ -35,6 +35,13 @@ class Retention:
     def consumers_changed(self) -> None:
         """A consumer went or changed its filters; one that comes makes nothing superfluous."""
 
+    def copy_left(self) -> None:
+        """A copy reads this stream no more."""
+
+    def copied(self, copy: Copier, first: int, last: int) -> None:
+        """After a restart: ``copy`` has had what it wants of these. Some may be there only because the
+        power went before they left."""
+
 
 class _Removing(Retention):
     """Messages leave when nobody needs them."""
@@ -45,6 +52,9 @@ class _Removing(Retention):
     def passed(self, sequences: Sequence[int]) -> None:
         there = [each for each in dict.fromkeys(sequences) if self._stream.store.holds(each)]
         self._stream.removing.remove_done(list(self._unneeded(there, self._users())))
+
+    def copied(self, copy: Copier, first: int, last: int) -> None:
+        self._stream.context.removals.add(_Copied(self._stream, self, copy, first, last))
 
     def _users(self) -> list[User]:
         """Who may need a message: consumers, and streams that copy from this one."""
@@ -58,10 +68,32 @@ class _Removing(Retention):
 
 
 class WorkQueueRetention(_Removing):
-    """A message leaves when its one consumer is done with it."""
+    """A message leaves when its one consumer, if it has one, and every copy are done with it."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._handled: set[int] = set()  # those that are only there for copies
 
     def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
-        self._stream.removing.remove_done(sequences)
+        stream = self._stream
+        if not stream.copiers:
+            stream.removing.remove_done(sequences)
+            return
+        others = [user for user in self._users() if user is not consumer]
+        done = list(self._unneeded(sequences, others))
+        stream.removing.remove_done(done)
+        if consumer in stream.copiers:
+            self._handled.difference_update(done)
+        else:
+            self._handled.update(sequences)
+            self._handled.difference_update(done)
+
+    def copy_left(self) -> None:
+        handled = sorted(self._handled)
+        there = self._stream.store.present(handled)
+        done = list(self._unneeded(there, [*self._stream.copiers]))
+        self._handled.difference_update(done)
+        self._stream.removing.remove_done(done)
 
 
 class InterestRetention(_Removing):
@@ -94,6 +126,9 @@ class InterestRetention(_Removing):
             return
         self._sweep = _Sweep(self._stream, self._users, self._swept)
         self._stream.context.removals.begin(self._sweep)
+
+    def copy_left(self) -> None:
+        self.consumers_changed()
 
     def _swept(self) -> None:
         self._sweep = None
@@ -140,6 +175,36 @@ class _Sweep:
 
     def end(self, error: Exception | None) -> None:
         self._swept()
+
+
+class _Copied:
+    """A walk through what a copy has had, as ``Retention.copied`` says; a task of ``removals``."""
+
+    def __init__(
+        self, stream: Stream, retention: Retention, copy: Copier, first: int, last: int
+    ) -> None:
+        self._stream = stream
+        self._retention = retention
+        self._copy = copy
+        self._next = first
+        self._last = last
+
+    def step(self) -> bool:
+        stream, copy = self._stream, self._copy
+        if stream.is_closed or copy not in stream.copiers or not stream.writable():
+            return True
+        headings = stream.store.headings(self._next, _LOOKS)
+        had = [seq for seq, subject in headings if seq <= self._last and copy.wants(subject)]
+        self._retention.acknowledged(copy, had)
+        if headings:
+            self._next = headings[-1][0] + 1
+        return not headings or self._next > self._last
+
+    def stall(self, error: StoreReadError) -> Unread | None:
+        return self._stream.unread
+
+    def end(self, error: Exception | None) -> None:
+        """Nobody waits for it."""
 
 
 def retention_of(stream: Stream) -> Retention:

@@ -203,6 +203,7 @@ class Staging:
         self._limit.stored(subject)
         if not stream.retention.wanted(subject):
             self._store.remove([sequence])
+            stream.messages_left([sequence])
         if arrival.ends:
             stream.removing.purge(SubjectFilter([arrival.ends]))
 

@@ -23,7 +23,7 @@ from ..config.stream import compile_transform
 from ..context import Context
 from ..headers.published import message_id
 from ..ports import Copier, Reader
-from ..publish.duplicate_window import DuplicateWindow
+from ..publish.duplicate_window import DuplicateWindow, KnownId, LeftIds
 from ..publish.republish import Republisher, republisher_of
 from ..schedule.schedules import Schedules
 from ..tick.flush_barrier import PubAcks
@@ -53,6 +53,8 @@ class StreamMarks:
         """Streams with appended messages since the last flush began."""
         self.removed: dict[Stream, list[int]] = {}
         """Messages their consumers are done with, removed since the last flush began."""
+        self.left: dict[Stream, None] = {}
+        """Streams that messages with ids have left since the last flush began."""
 
     def enforce_limits(self) -> None:
         """Remove now what per-subject limits would remove at the end of the tick."""
@@ -95,6 +97,7 @@ class Stream:
         """Counts removals, but not by acks and from the head; after one, what is pending is counted anew."""
         self._shown_seq = store.durable_seq  # waiters were told of everything up to this
         self.window = DuplicateWindow(0)
+        self._left_ids = LeftIds(context.storage.meta, config.name, created_ns)
         self.republisher: Republisher | None = None
         self.schedules: Schedules | None = None
         self.time = StreamTime(context.clock, lambda: not store.messages, self._came_ahead)
@@ -106,6 +109,7 @@ class Stream:
         self.publishes = Publishes(self, self.staging, acks)
         self.copy_target = CopyTarget(store, self.staging, self.publishes.checks)
         self.listening = Listening(self)
+        self._retention_is = ""
         self._configure()
 
     # -- lifecycle
@@ -180,25 +184,32 @@ class Stream:
         store, clock = self.store, self.context.clock
         now_ns, steady_ns = clock.now_ns(), clock.monotonic_ns()
         since_ns = now_ns - self.window.window_ns
+        ids = self._left_ids.load(since_ns, store.last_seq)
         position = store.next_with_headers(store.sequence_at(since_ns))
         while messages := store.read(position, None, _REBUILD_BATCH, 1 << 24, store.last_seq):
             position = store.next_with_headers(messages[-1].sequence + 1)
             for message in messages:
                 found = message_id(message.headers)
                 if found:
-                    age_ns = max(now_ns - message.timestamp_ns, 0)
-                    self.window.add(found, message.sequence, steady_ns - age_ns)
+                    ids.append(KnownId(message.sequence, message.timestamp_ns, found))
+        self.window.have_left(store.first_seq)
+        self.window.fill(
+            KnownId(sequence, steady_ns - max(now_ns - time_ns, 0), name)
+            for sequence, time_ns, name in ids
+        )
 
     def _configure(self) -> None:
         config, context = self.config, self.context
         self.transform = compile_transform(config, context.random)
-        self.retention = retention_of(self)
+        if config.retention != self._retention_is:
+            self.retention, self._retention_is = retention_of(self), config.retention
         former, self.republisher = self.republisher, republisher_of(config, context.random)
         if former is not None:
             self.republisher = former.succeeded_by(self.republisher)
         if config.allow_msg_schedules and self.schedules is None:
             self.schedules = Schedules(context, self)
         self.window.window_ns = round(config.duplicate_window * _NS)
+        self.window.notes_left = config.storage == "file"
         self.expiry.configure()
         self.subject_limit.configure()
         self.staging.configure()
@@ -261,6 +272,8 @@ class Stream:
         if self.republisher is not None:
             self.republisher.roll_back(self.store.last_seq)
         self.window.forget_after(self.store.last_seq)
+        if self.writable():
+            self._left_ids.forget_after(self.store.last_seq)
         self.unread.attempt(partial(self.removing.remove_done, done))
         self.retention.consumers_changed()  # what the flush had removed is back
         self.removing.apply_limits()
@@ -270,6 +283,24 @@ class Stream:
         blocked, self.blocked = self.blocked, {}
         for reader in blocked:
             reader.wake()
+
+    def messages_left(self, sequences: Sequence[int] = (), below: int = 0) -> None:
+        """Messages were removed: these, and all before ``below``. Their ids live on."""
+        window = self.window
+        window.expire(self.context.clock.monotonic_ns())
+        window.left(sequences)
+        window.left_below(below)
+        if window.has_left:
+            self.marks.left[self] = None
+
+    def stage_left_ids(self) -> None:
+        """A flush starts that carries removals: it carries the ids of what was removed, too."""
+        if self.is_closed or not self.writable():
+            return
+        clock, window = self.context.clock, self.window
+        now_ns = clock.now_ns()
+        offset_ns = now_ns - clock.monotonic_ns()
+        self._left_ids.add(window.take_left(), offset_ns, now_ns - window.window_ns)
 
     # -- what others ask of it
 

@@ -226,8 +226,8 @@ class Acks:
 
     def forget_gone(self, stream_seqs: Sequence[int]) -> None:
         """These were purged from the stream."""
-        pending = self._consumer.state.pending
-        self._forget([sequence for sequence in stream_seqs if sequence in pending])
+        state = self._consumer.state
+        self._forget([seq for seq in stream_seqs if seq in state.pending or seq in state.dead])
 
     def remember(self, entries: Sequence[Entry]) -> None:
         """A flush failed, and messages that had left the stream are back: they are pending again."""
@@ -251,7 +251,7 @@ class Acks:
         if consumer.state.forget(stream_seqs):
             self.last_ns = self._clock.now_ns()
             self._freed()
-        if not consumer.state.pending:
+        if not consumer.state.pending and not consumer.state.dead:
             consumer.stream.holding.pop(consumer, None)
 
 
