@@ -36,7 +36,6 @@ TABLES += [
     "audit",
     "push_node",
     "push_calls",
-    "stream_cursors",
 ]
 
 

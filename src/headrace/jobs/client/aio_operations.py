@@ -90,37 +90,6 @@ class AsyncOperations:
         """
         return await self._do(management.replay(channel, wanted))
 
-    async def stream_standing(self, channel: str, consumer: str) -> dict[str, Any]:
-        """Where a consumer is in the stream in which its channel lives.
-
-        All up to the sequence ``acknowledged`` is done with; ``lag`` messages were not fetched yet, and
-        ``under_way`` were and are not done with; ``waits_for`` is what has to happen next, in one word.
-        ``problem`` says why the broker cannot tell.
-        """
-        return await self._do(management.standing(channel, consumer))
-
-    async def channel_standing(self, channel: str) -> dict[str, Any]:
-        """The ``stream`` in which a channel lives, and where each of its ``consumers`` is in it.
-
-        A consumer is what ``stream_standing`` returns; ``left_out`` are not told, as there are too many.
-        ``stream`` is None if the channel lives in the database.
-        """
-        return await self._do(management.channel_standing(channel))
-
-    async def replay_stream(
-        self,
-        channel: str,
-        consumer: str,
-        *,
-        sequence: int | None = None,
-        since: str | None = None,
-    ) -> dict[str, Any]:
-        """Deliver again what the stream still has, from a ``sequence`` or a time ``since`` (RFC 3339) on.
-
-        It begins when the calls under way have ended. Returns what ``stream_standing`` does.
-        """
-        return await self._do(management.replay_stream(channel, consumer, sequence, since))
-
     async def dead_jobs(self, channel: str, consumer: str) -> AsyncIterator[dict[str, Any]]:
         """All dead jobs, newest first, page by page."""
         path: str | None = management.dead_path(channel, consumer)

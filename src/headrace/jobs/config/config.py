@@ -46,13 +46,6 @@ class OutcomesConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     subject: str = "jobs.outcomes"
 
 
-class StreamsConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """``[streams]``: the broker of channels that live in a stream."""
-
-    url: str = "nats://127.0.0.1:4222"
-    ack_wait_seconds: float = limits.STREAM_ACK_WAIT_S_DEFAULT
-
-
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Every setting, with its default and its unit in its name."""
 
@@ -85,7 +78,6 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tls: TlsConfig | None = None
     gateway: GatewayConfig | None = None
     outcomes: OutcomesConfig | None = None
-    streams: StreamsConfig | None = None
     feeds: list[FeedConfig] = []
     producers: dict[str, Any] = {}
     channels: dict[str, Any] = {}
@@ -107,8 +99,6 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             raise ConfigurationError("payload_bytes_max: 1 to 67108864")
         if not 1 <= self.database_threads <= 64:
             raise ConfigurationError("database_threads: 1 to 64")
-        if self.streams is not None and not 1 <= self.streams.ack_wait_seconds <= 3600:
-            raise ConfigurationError("streams.ack_wait_seconds: 1 to 3600")
         if self.encryption_keys and self.encryption_keys_file:
             raise ConfigurationError(
                 "encryption_keys_file: accepted is this, or HEADRACE_JOBS_ENCRYPTION_KEYS, but not both"

@@ -1,5 +1,4 @@
 import { html, api, count, enc, link, page, patternsOf, plural, seconds, setting, time, useState } from "/lib.js";
-import { ToStream } from "/pages/jobstreams.js";
 import { Actions, Plot, Problem, Table, Waiting, useDocument } from "/parts.js";
 
 const COLUMNS = [
@@ -44,7 +43,7 @@ export function Dead({ channel, consumer, session }) {
     { id: "actions", title: "Actions", plain: true, value: () => "", show: (row) => html`<${Actions} readOnly=${session.read_only} actions=${[requeueOne(path, row.job, reload)]} />` },
   ];
   const actions = [{ title: "Requeue all", name: consumer, text: "Sends all dead jobs of this consumer back, with all their retries.", run: (body) => api(`${path}/requeue`, { method: "POST", body }).then(() => { reload(); }) }];
-  return html`<div class="bar"><h2><a href=${page("jobs")}>${channel}</a> / ${consumer}</h2><span class="grow"></span><${ToStream} channel=${channel} /><${Actions} readOnly=${session.read_only} actions=${seen.jobs.length ? actions : []} /></div>
+  return html`<div class="bar"><h2><a href=${page("jobs")}>${channel}</a> / ${consumer}</h2><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${seen.jobs.length ? actions : []} /></div>
     <h3>Dead letters</h3><${Table} name="dead jobs" stack columns=${columns} rows=${seen.jobs.map((row) => ({ ...row, key: row.job }))} sort=${{ id: "StatusChangedAt", down: true }} empty="No job is dead." />
     <p class="bar">${["previous", "next"].map((name) => seen.pages[name] && html`<button key=${name} onClick=${() => setCursor(`?${name}=${seen.pages[name]}`)}>${name}</button>`)}</p>
     <${Settings} channel=${channel} consumer=${consumer} session=${session} />`;

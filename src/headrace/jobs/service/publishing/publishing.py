@@ -14,7 +14,7 @@ from ...models import NewMessage, Published, digest_of
 from ...states import State
 from ...store import Tx
 from ..filtering import Fanned, fan_out_filtered
-from .accepting import refuse_drained, refuse_streamed
+from .accepting import refuse_drained
 
 __all__ = [
     "Dispatched",
@@ -146,7 +146,6 @@ def feed(tx: Tx, channel_id: str, messages: Sequence[NewMessage], now: int) -> t
     if channel is None:
         raise not_found("channel", "channelId")
     refuse_drained(channel)
-    refuse_streamed(channel)
     new = jobs = 0
     for message in messages:
         if message.message_id is None:
