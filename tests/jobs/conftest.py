@@ -36,6 +36,7 @@ TABLES += [
     "audit",
     "push_node",
     "push_calls",
+    "feed",
 ]
 
 

@@ -12,6 +12,9 @@ SPARK_PROGRESS: Final = "spark-progress"
 TOLD: Final = "headrace.told"
 """When its reader last said how far it is (RFC 3339), within seconds: nothing else of it moves then."""
 
+FEEDS_CHANNEL: Final = "headrace.feeds"
+"""In a consumer's metadata: a job service takes the stream's messages by it, into this channel."""
+
 RENAMED_TO: Final = "headrace.rename.to"
 """In a stream's metadata: it is being renamed to that."""
 REPARTITIONED_TO: Final = "headrace.repartition.to"

@@ -87,6 +87,16 @@ CALLS_SLOT_S: Final = 300  # calls of an endpoint are counted by as many seconds
 CALLS_KEPT_S: Final = 86_400  # and so long; asked for more: 400
 RETRY_AFTER_S_MAX: Final = 3600.0  # a longer Retry-After is treated as this
 
+# Feeds.
+FEED_BATCH_MAX: Final = 5000  # messages of a stream in one transaction
+FEED_CALL_S: Final = 5.0  # a broker that answers no question within that is away
+FEED_WAIT_S: Final = (
+    5.0  # how long one request for messages waits, and how old what is told of a feed is
+)
+FEED_ROOM_S: Final = 0.5  # how often one looks for room whose channel has too many unfinished jobs
+FEED_ACK_WAIT_S: Final = 10.0  # what a process that died had comes again after so long
+FEED_AWAY_S: Final = 90.0  # a feed that nobody has told of for so long is shown as away
+
 # Retries. By default an endpoint may be down for a day: 5 s doubled up to 6 h, each up to a fifth shorter,
 # are 28 to 35 hours in all.
 MAX_RETRIES_DEFAULT: Final = 17

@@ -43,6 +43,9 @@ async def full(world: World) -> None:
     await world.http.post("/v2/channel/c/jobs/cancel", json={"consumer": "h", "states": ["QUEUED"]})
     await world.http.post("/v2/channel/c/consumer/k/token", json={"token": "k2"})
     await world.runtime.database.write(
+        lambda tx: tx.run("begin_feed", channel_id="c", feed_id="f", stream="S")
+    )
+    await world.runtime.database.write(
         lambda tx: tx.run(
             "insert_removed_range", first=90, last=95, now=3, folder="date=2000-01-01"
         )

@@ -10,7 +10,8 @@ import pytest
 
 from headrace.client import JetStream, connect
 from headrace.jobs.config.config import FeedConfig, OutcomesConfig
-from headrace.jobs.streams.feed import feed_channel, publish_outcomes
+from headrace.jobs.streams.feed import feed_channel
+from headrace.jobs.streams.outcomes import publish_outcomes
 from jobs_world import World, held
 from waiting import elapse, until
 

@@ -224,10 +224,13 @@ def _raise_defects(done: set[asyncio.Task[None]], ended: list[Any]) -> None:
 def _stream_tasks(runtime: Runtime, config: Config) -> list[asyncio.Task[None]]:
     if not config.feeds and config.outcomes is None:
         return []
-    from ..streams.feed import feed_channel, publish_outcomes
+    from ..streams.feed import feed_channel
+    from ..streams.outcomes import publish_outcomes
 
     tasks = [
-        asyncio.create_task(feed_channel(runtime, feed), name=f"jobs-feed-{feed.channel}")
+        asyncio.create_task(
+            feed_channel(runtime, feed), name=f"jobs-feed-{feed.channel}-{feed.feed_id}"
+        )
         for feed in config.feeds
     ]
     if config.outcomes is not None:

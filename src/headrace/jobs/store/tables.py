@@ -55,6 +55,10 @@ WHOLE: Final[dict[str, tuple[str, ...]]] = {
         *("seq", "at_us", "who", "key_id", "action", "object", "channel_id", "address"),
         *("request_id", "result", "detail"),
     ),
+    "feed": (
+        *("seq", "channel_id", "feed_id", "stream", "sequence", "stored_ns", "marks", "again"),
+        *("again_until", "standing", "seen_us"),
+    ),
     "removed_jobs": ("first_seq", "last_seq", "removed_us", "folder"),
 }
 """Every table with its columns. Each refers to earlier ones only; the first column orders its rows."""

@@ -160,6 +160,7 @@ def remove_channel(
         )
     for row in tx.all("list_consumers_of_channel", channel_seq=channel.seq):
         _hide(tx, row["seq"], now, now, None)
+    tx.run("forget_feeds", channel_id=channel_id)
     tx.run("forget_moves", channel_seq=channel.seq)
     tx.run("hide_channel", seq=channel.seq, now=now)
     detail = f"deleted with {hanging.consumers} consumers and {hanging.messages} messages"
