@@ -9,6 +9,7 @@ import pytest
 from browser import EVERYTHING, violations
 from console_browser import check, go
 from console_world import World
+from headrace.jobs.runtime.runtime import Runtime
 from waiting import until
 
 pytestmark = [
@@ -74,8 +75,11 @@ COLOURS = {
     ],
 )
 async def test_axe_finds_nothing_on_any_page_and_each_has_a_title_of_its_own(
-    shown: World, service: Any, page: Any, theme: str, rules: dict[str, Any]
+    shown: World, runtime: Runtime, page: Any, theme: str, rules: dict[str, Any]
 ) -> None:
+    await runtime.database.write(
+        lambda tx: tx.run("begin_feed", channel_id="c", feed_id="f", stream="ORDERS")
+    )
     await page.locator("main h2", has_text="Overview").wait_for()
     if await page.evaluate("document.documentElement.dataset.theme") != theme:
         await page.get_by_role("button", name=theme.title()).click()

@@ -24,3 +24,8 @@ REPARTITIONED_TO: Final = "headrace.repartition.to"
 def shows_progress(metadata: Mapping[str, str] | None) -> bool:
     """Whether the consumer only shows a position: that nobody pulls from it says nothing of its reader."""
     return (metadata or {}).get(ROLE) == SPARK_PROGRESS
+
+
+def feeds_channel(metadata: Mapping[str, str] | None) -> str | None:
+    """The channel of a job service that the consumer feeds; None: it is no feed's."""
+    return (metadata or {}).get(FEEDS_CHANNEL)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ..api.consumers import ConsumerInfo
-from ..api.roles import shows_progress
+from ..api.roles import feeds_channel, shows_progress
 from ..api.streams import StreamInfo
 from ..client.jetstream_context import JetStream
 from ..quantities import bytes_text, counted, duration_text, moment_of
@@ -30,7 +30,7 @@ async def look_at_streams(findings: Findings, js: JetStream) -> None:
         look_at_stream(findings, stream, consumers)
         for consumer in consumers:
             look_at_consumer(findings, consumer, now)
-    if len(findings.found) == before:
+    if all(each.grade == "ok" for each in findings.found[before:]):
         findings.ok(
             "streams",
             f"nothing wrong in {counted(streams, 'stream')}" if streams else "there are none",
@@ -100,6 +100,10 @@ def look_at_consumer(findings: Findings, consumer: ConsumerInfo, now: datetime) 
     config, stream, name = consumer.config, consumer.stream_name, consumer.name
     what = f"consumer {stream} > {name}"
     most = config.max_ack_pending
+    channel = feeds_channel(config.metadata)
+    if channel is not None and not consumer.paused:
+        look_at_feed(findings, consumer, channel, now)
+        return
     if consumer.paused:
         text = f"paused for {duration_text(consumer.pause_remaining)} more, {consumer.num_pending:,} waiting"
         findings.note(what, text, f"headrace consumer resume {stream} {name}")
@@ -120,10 +124,30 @@ def look_at_consumer(findings: Findings, consumer: ConsumerInfo, now: datetime) 
     # Who shows a position there reads by other ways; who has messages in hand asks when they are done.
     if consumer.num_waiting or consumer.num_ack_pending or shows_progress(config.metadata):
         return
-    last = consumer.delivered.last_active
-    since = moment_of(last if last and not last.startswith("0001") else consumer.created)
-    idle = (now - since).total_seconds()
+    idle = _idle_s(consumer, now)
     if idle > _STANDS_STILL_S:
         waiting = counted(consumer.num_pending, "message")
         text = f"nobody has pulled for {duration_text(idle)}, {waiting} waiting"
         findings.problem(what, text, f"start who handles them; {looks}")
+
+
+def look_at_feed(findings: Findings, consumer: ConsumerInfo, channel: str, now: datetime) -> None:
+    """A consumer by which a job service makes jobs of a stream's messages: its place and lag. Pure."""
+    what = f"consumer {consumer.stream_name} > {consumer.name}"
+    text = (
+        f"feeds the channel {channel} of a job service: up to sequence {consumer.ack_floor.stream_seq:,}, "
+        f"{counted(consumer.num_pending, 'message')} to come"
+    )
+    idle = _idle_s(consumer, now)
+    if consumer.num_pending and not consumer.num_waiting and idle > _STANDS_STILL_S:
+        text += f"; nobody has pulled for {duration_text(idle)}"
+        findings.problem(what, text, f"headrace jobs feed {channel}    says what it waits for")
+    else:
+        findings.ok(what, text)
+
+
+def _idle_s(consumer: ConsumerInfo, now: datetime) -> float:
+    """How long nothing was delivered."""
+    last = consumer.delivered.last_active
+    since = moment_of(last if last and not last.startswith("0001") else consumer.created)
+    return (now - since).total_seconds()

@@ -15,15 +15,12 @@ from typing import Any
 
 import pytest
 
+from feed_world import Feeding
 from headrace.client import JetStream, Stream, connect
 from headrace.errors import ConsumerNotFoundError
-from headrace.jobs.config.config import FeedConfig
-from headrace.jobs.service import feeds
-from headrace.jobs.store import Tx
-from headrace.jobs.streams.feed import feed_channel
 from jobs_world import World
 from peers import ServerProcess, either_running
-from waiting import elapse, until
+from waiting import until
 
 pytestmark = pytest.mark.one_database
 KINDS = ("headrace", "nats-server")
@@ -33,63 +30,6 @@ KINDS = ("headrace", "nats-server")
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
     """A server on disk, of each kind."""
     yield from either_running(request.param, tmp_path / "server", durable=True)
-
-
-class Feeding:
-    """A stream, a feed of it into the channel ``c``, and what became jobs."""
-
-    def __init__(self, world: World, server: ServerProcess, **settings: Any) -> None:
-        self.world = world
-        self.server = server
-        named = {"channel": "c", "stream": "ORDERS", "url": server.url, "batch": 4, **settings}
-        self.config = FeedConfig(**named)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """While the feed runs."""
-        task = asyncio.create_task(feed_channel(self.world.runtime, self.config))
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def payloads(self) -> list[str]:
-        """Those of the jobs, in order."""
-
-        def read(tx: Tx) -> list[str]:
-            messages = {row["seq"]: row["payload"] for row in _rows(tx, "message")}
-            return [bytes(messages[row["message_seq"]]).decode() for row in _rows(tx, "job")]
-
-        return await self.world.runtime.database.read(read)
-
-    async def until_payloads(self, wanted: list[str]) -> None:
-        """Wait until these are the jobs, and no others come."""
-
-        async def are_there() -> bool:
-            return len(await self.payloads()) >= len(wanted)
-
-        await until(are_there, f"not {wanted}", within=30)
-        await elapse(0.3, "what comes twice would be there now")
-        assert await self.payloads() == wanted
-
-    async def until_at(self, sequence: int) -> None:
-        """Wait until the feed's place is there."""
-
-        async def is_there() -> bool:
-            found = await self.world.runtime.database.read(feeds.listed)
-            return [each.place.sequence for each in found] == [sequence]
-
-        await until(is_there, f"not at {sequence}", within=30)
-
-    async def events(self) -> list[str]:
-        """The kinds of events of feeds."""
-        found = (await self.world.http.get("/v2/events")).json()["events"]
-        return [each["kind"] for each in found if each["kind"].startswith("feed_")]
-
-
-def _rows(tx: Tx, table: str) -> Any:
-    return tx.all(f"whole_page_{table}", after=0, n=1000)
 
 
 async def publish(js: JetStream, *payloads: str) -> None:
@@ -127,7 +67,7 @@ async def copied(server: ServerProcess, to: Path) -> Path:
 async def test_messages_that_are_given_the_sequences_of_lost_ones_become_jobs(
     world: World, server: ServerProcess, tmp_path: Path, runs: bool
 ) -> None:
-    feeding = Feeding(world, server)
+    feeding = Feeding(world, server.url)
     async with to(server) as js:
         await make(js)
         await publish(js, "1", "2", "3")
@@ -155,7 +95,7 @@ async def test_messages_that_are_given_the_sequences_of_lost_ones_become_jobs(
 async def test_what_a_consumer_ahead_of_a_lost_end_would_skip_becomes_jobs(
     world: World, server: ServerProcess
 ) -> None:
-    feeding = Feeding(world, server)
+    feeding = Feeding(world, server.url)
     async with to(server) as js:
         stream = await make(js)
         await publish(js, "1", "2", "3", "4", "5", "6")
@@ -181,7 +121,7 @@ async def test_what_a_consumer_ahead_of_a_lost_end_would_skip_becomes_jobs(
 async def test_a_stream_that_is_put_back_as_it_was_becomes_jobs_once(
     world: World, server: ServerProcess, tmp_path: Path
 ) -> None:
-    feeding = Feeding(world, server)
+    feeding = Feeding(world, server.url)
     async with to(server) as js:
         stream = await make(js)
         await publish(js, "1", "2", "3", "4", "5")
@@ -204,7 +144,7 @@ async def test_a_stream_that_is_put_back_as_it_was_becomes_jobs_once(
 async def test_an_older_copy_of_the_database_takes_what_it_does_not_have(
     world: World, server: ServerProcess
 ) -> None:
-    feeding = Feeding(world, server)
+    feeding = Feeding(world, server.url)
     async with to(server) as js:
         await make(js)
         await publish(js, "1", "2", "3")
@@ -225,7 +165,7 @@ async def test_an_older_copy_of_the_database_takes_what_it_does_not_have(
 async def test_what_was_out_when_a_process_died_comes_in_order_and_once(
     world: World, server: ServerProcess, retention: str
 ) -> None:
-    feeding = Feeding(world, server, ordering_key="subject")
+    feeding = Feeding(world, server.url, ordering_key="subject")
     async with to(server) as js:
         await make(js, retention=retention)
         async with feeding.running():

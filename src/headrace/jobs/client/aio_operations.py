@@ -90,6 +90,26 @@ class AsyncOperations:
         """
         return await self._do(management.replay(channel, wanted))
 
+    async def feeds(self, channel: str | None = None) -> list[dict[str, Any]]:
+        """The feeds, or those of a ``channel``.
+
+        Of each, jobs are made of all up to ``sequence``, and ``lag`` messages of its stream are to come.
+        ``state`` is ``feeding``, ``backlog`` (the channel has ``unfinished_max`` unfinished jobs),
+        ``failing`` (``problem`` says why) or ``away`` (no process has told of it lately).
+        """
+        return await self._do(management.feeds(channel))
+
+    async def feed_again(
+        self, channel: str, feed: str, *, sequence: int | None = None, since: str | None = None
+    ) -> dict[str, Any]:
+        """Make jobs again of what the stream still has, from a ``sequence`` or a time ``since`` on.
+
+        ``since`` is RFC 3339. For all consumers of the channel: who has no job of a message gets one, and
+        finished ones are handed out again, but for those that were cancelled. Returns the feed; it goes back
+        within seconds.
+        """
+        return await self._do(management.feed_again(channel, feed, sequence, since))
+
     async def dead_jobs(self, channel: str, consumer: str) -> AsyncIterator[dict[str, Any]]:
         """All dead jobs, newest first, page by page."""
         path: str | None = management.dead_path(channel, consumer)

@@ -163,6 +163,24 @@ def status() -> Call[dict[str, Any]]:
     return Call("GET", "/_status", mapping)
 
 
+def feeds(channel: str | None) -> Call[list[dict[str, Any]]]:
+    path = "/v2/feeds" if channel is None else path_of("v2", "channel", channel, "feeds")
+    return Call("GET", path, _feeds)
+
+
+def _feeds(answer: Answer) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = mapping(answer)["feeds"]
+    return found
+
+
+def feed_again(
+    channel: str, feed: str, sequence: int | None, since: str | None
+) -> Call[dict[str, Any]]:
+    path = path_of("v2", "channel", channel, "feed", feed, "again")
+    content = msgspec.json.encode({"sequence": sequence, "since": since})
+    return Call("POST", path, mapping, content=content)
+
+
 def events() -> Call[list[dict[str, Any]]]:
     return Call("GET", "/v2/events", _events)
 

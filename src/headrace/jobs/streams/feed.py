@@ -140,14 +140,14 @@ class _Feeding:
     async def _note(self, position: Position, *, blocked: bool) -> bool:
         """Note where the feed is. Returns whether it may go on from there."""
         config, runtime = self._config, self._runtime
-        info = await position.durable.info()
+        info, state = await position.durable.info(), (await position.stream.info()).state
         standing = Standing(
             state="backlog" if blocked else "feeding",
             filter=config.filter,
             group=config.group,
             lag=info.num_pending,
-            first=position.first,
-            last=max(position.last, position.feed.place.sequence),
+            first=state.first_seq,
+            last=state.last_seq,
             unfinished=self._unfinished,
             unfinished_max=config.unfinished_max,
             goes_back=position.goes_back,

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...api.roles import FEEDS_CHANNEL
 from ...client.jetstream.stored.stored_message import if_found
-from ...errors import ConsumerNotFoundError
+from ...errors import ConsumerNotFoundError, StreamNotFoundError
 from ...identity import MessageIdentity, Sameness, compare
 from .. import limits
 from ..config.config import FeedConfig
+from ..errors import JobsError
 from ..runtime.runtime import Runtime
 from ..service import feeds
 from ..service.feeds import Feed
@@ -34,16 +35,14 @@ _KEEPER_S: Final = 60.0
 class Position:
     """A feed at its place: the durable consumer delivers what comes after it.
 
-    ``goes_back``: whether the stream keeps what was taken from it. ``first`` and ``last`` are the stream's
-    sequences when it was looked at.
+    ``goes_back``: whether the stream keeps what was taken from it.
     """
 
-    def __init__(self, feed: Feed, durable: Durable, info: StreamInfo) -> None:
+    def __init__(self, feed: Feed, durable: Durable, stream: Stream, info: StreamInfo) -> None:
         self.feed = feed
         self.durable = durable
+        self.stream = stream
         self.goes_back = _goes_back(info)
-        self.first = info.state.first_seq
-        self.last = info.state.last_seq
 
 
 def _goes_back(info: StreamInfo) -> bool:
@@ -56,26 +55,31 @@ async def take_position(
     """Compare the feed's place with the stream, and have a durable consumer that goes on there.
 
     Nothing is under way, and no other process feeds. The place is stored first, then the consumer is made:
-    who is interrupted between finds it ahead of the place, and makes it again. Raises StreamNotFoundError.
+    who is interrupted between finds it ahead of the place, and makes it again.
+
+    Raises JobsError: there is no such stream.
     """
-    stream = await js.stream(config.stream)
-    info = await stream.info()
+    try:
+        stream = await js.stream(config.stream)
+        info = await stream.info()
+    except StreamNotFoundError as error:
+        told = f"the broker has no stream {config.stream}"
+        raise JobsError(409, "stream_missing", told) from error
     durable = await _durable(stream, config.group)
     if feed.again is not None:
         feed = await _go_back(stream, runtime, config, feed, info)
-    if feed.place.sequence < 0 and durable is None:
-        return Position(feed, await _make(stream, config, 0, info, durable), info)
     sameness = await _sameness(stream, feed, info)
     if sameness is Sameness.OTHER:
         feed = await _find_again(stream, runtime, feed, info)
-        return Position(feed, await _make(stream, config, feed.place.sequence, info, durable), info)
     at = feed.place.sequence
-    if durable is None:
+    if sameness is Sameness.OTHER:
+        durable = await _make(stream, config, at, info, durable)
+    elif durable is None:
         # Where the message of the place is gone, too, nobody can tell which stream this is: what was fed of
         # it is known by its ids.
         durable = await _make(stream, config, 0 if sameness is Sameness.GONE else at, info, None)
     elif _is_another_kind(durable) or (
-        _goes_back(info) and await _is_ahead(stream, durable, config, at)
+        _goes_back(info) and not await _rests_at(stream, durable, config, at)
     ):
         durable = await _make(stream, config, at, info, durable)
     elif _differs(durable, config):
@@ -84,7 +88,7 @@ async def take_position(
             durable = await _make(stream, config, at, info, durable)
         else:
             await durable.update(**_wanted(config))
-    return Position(feed, durable, info)
+    return Position(feed, durable, stream, info)
 
 
 async def _durable(stream: Stream, name: str) -> Durable | None:
@@ -127,14 +131,18 @@ def _differs(durable: Durable, config: FeedConfig) -> bool:
     return not told or any(getattr(found, name) != value for name, value in wanted.items())
 
 
-async def _is_ahead(stream: Stream, durable: Durable, config: FeedConfig, at: int) -> bool:
-    """Whether messages after the place were acknowledged: the database is an older copy, or it went back."""
+async def _rests_at(stream: Stream, durable: Durable, config: FeedConfig, at: int) -> bool:
+    """Whether nothing after the place was acknowledged, and nothing is out.
+
+    It was, if the database is an older copy, or the feed went back; and it is, if a process was killed.
+    """
     info = durable.cached_info
-    floor = 0 if info is None else info.ack_floor.stream_seq
-    if at < 0 or floor <= at:
-        return False
+    if at < 0 or info is None:
+        return True  # nothing was fed yet: the consumer is where somebody has put it
+    if info.num_ack_pending or info.ack_floor.stream_seq <= at:
+        return not info.num_ack_pending
     following = await if_found(stream.get_next_message(config.filter, at + 1))
-    return following is not None and following.sequence <= floor
+    return following is None or following.sequence > info.ack_floor.stream_seq
 
 
 async def _sameness(stream: Stream, feed: Feed, info: StreamInfo) -> Sameness:
