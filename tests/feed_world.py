@@ -74,7 +74,7 @@ class Feeding:
             found: list[dict[str, Any]] = answer.json()["feeds"]
             return next((each for each in found if each["state"] == state), None)
 
-        found = await until(is_in_it, f"never {state}", within=20)
+        found: dict[str, Any] | None = await until(is_in_it, f"never {state}", within=20)
         assert found is not None
         return found
 

@@ -33,6 +33,7 @@ __all__ = [
     "listed",
     "note",
     "place",
+    "resign",
     "take",
     "unfinished",
     "with_mark",
@@ -101,7 +102,11 @@ class Feed:
     @property
     def task(self) -> str:
         """What the processes call it that agree on which of them feeds."""
-        return f"feed {self.channel_id} {self.feed_id}"
+        return _task(self.channel_id, self.feed_id)
+
+
+def _task(channel_id: str, feed_id: str) -> str:
+    return f"feed {channel_id} {feed_id}"
 
 
 class NotLeadingError(JobsError):
@@ -141,6 +146,11 @@ def lead(tx: Tx, channel_id: str, feed_id: str, stream: str, node: str) -> Feed 
     (row,) = tx.all("begin_feed", channel_id=channel_id, feed_id=feed_id, stream=stream)
     feed = _feed(row)
     return feed if take_lead(tx, feed.task, node, LEAD_S, tx.now_us()) else None
+
+
+def resign(tx: Tx, channel_id: str, feed_id: str, node: str) -> None:
+    """Process ``node`` feeds no more."""
+    tx.run("drop_lead", task=_task(channel_id, feed_id), holder=node)
 
 
 def find(tx: Tx, channel_id: str, feed_id: str) -> Feed:

@@ -36,7 +36,10 @@ _GAUGES: Final = ("jobs_feed_lag", "jobs_feed_sequence", "jobs_feed_blocked")
 async def feed_channel(runtime: Runtime, config: FeedConfig) -> None:
     """Feed until cancelled. Errors are logged, noted and retried; nothing is acknowledged early."""
     feeding = _Feeding(runtime, config)
-    await runtime.parts.for_ever(feeding.part, feeding.run)
+    try:
+        await runtime.parts.for_ever(feeding.part, feeding.run)
+    finally:
+        await feeding.resign()
 
 
 class _Feeding:
@@ -68,6 +71,16 @@ class _Feeding:
             except Exception as error:
                 await self._note_failure(feed, error)
                 raise
+
+    async def resign(self) -> None:
+        """Let another process feed at once."""
+        config, node = self._config, self._runtime.node
+        try:
+            await self._runtime.database.write(
+                lambda tx: feeds.resign(tx, config.channel, config.feed_id, node)
+            )
+        except DatabaseUnavailableError:
+            return  # others wait until this one has been silent for a while
 
     async def _lead(self) -> Feed | None:
         config, node = self._config, self._runtime.node
