@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from functools import lru_cache
 from typing import Final
 
 from ..identity import MessageIdentity
@@ -144,5 +145,9 @@ def check_token(value: str, field: str) -> str:
 
 def id_in_stream(message: MessageIdentity) -> str:
     """The id of a stream's message: another message that is given its sequence has another one."""
-    name = _UNUSUAL.sub("_", message.stream)[:200]
-    return f"{name}.{message.sequence}.{message.timestamp_ns}"
+    return f"{_in_ids(message.stream)}.{message.sequence}.{message.timestamp_ns}"
+
+
+@lru_cache(64)
+def _in_ids(stream: str) -> str:
+    return _UNUSUAL.sub("_", stream)[:200]

@@ -264,7 +264,7 @@ def message_of(config: FeedConfig, message: JetStreamMessage) -> tuple[MessageId
     return identity, NewMessage(
         payload=message.payload,
         content_type=content_type,
-        message_id=ids.check_id(ids.id_in_stream(identity), "stream"),
+        message_id=ids.id_in_stream(identity),
         headers=stored,
         ordering_key=_ordering_key(config.ordering_key, message),
     )
