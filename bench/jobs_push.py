@@ -4,8 +4,7 @@
     python bench/jobs_push.py --only postgresql --what plain --calls 20000
 
 The jobs are there before the service starts. The endpoints are a process of their own, one port each; each
-waits 10 ms before it answers 200. A rate is what they answered between the first call and the last. What
-comes from a stream was published before, once for all endpoints.
+waits 10 ms before it answers 200. A rate is what they answered between the first call and the last.
 """
 
 from __future__ import annotations
@@ -15,17 +14,13 @@ import asyncio
 import os
 import subprocess
 import sys
-import tempfile
 from contextlib import closing
-from pathlib import Path
 
 import cpu
-from headrace.client import connect
 from headrace.jobs.client import JobsClient, OutgoingMessage
 from jobs import define, fill, report, running
 from jobs_databases import NAMES, Database, databases
 from jobs_single import Meter, service
-from peers import start_headrace
 from waiting import until
 
 ENDPOINTS = 100
@@ -182,36 +177,7 @@ async def bench_keyed(url: str, name: str, postmaster: int | None, calls: int) -
         endpoints.close()
 
 
-async def bench_stream(url: str, name: str, postmaster: int | None, calls: int) -> None:
-    """A consumer for each endpoint of a channel that lives in a stream, on our broker in a process."""
-    endpoints = Endpoints(ENDPOINTS)
-    with tempfile.TemporaryDirectory() as directory:
-        broker = start_headrace(Path(directory) / "broker")
-        config = Path(directory) / "jobs.toml"
-        config.write_text(f'[streams]\nurl = "{broker.url}"\n')
-        try:
-            async with connect(broker.url) as connection:
-                js = connection.jetstream()
-                await js.create_stream(name="S", subjects=("s",))
-                flags = ("--config", str(config), "--allow-network", "127.0.0.0/8")
-                async with service(url, "--no-push", *flags) as (address, _):
-                    with JobsClient(address) as client:
-                        client.put_channel("c", token="ct")
-                        client.set_stream("c", "S", subject="s")
-                        for port in endpoints.ports:
-                            callback = f"http://127.0.0.1:{port}/"
-                            client.put_consumer("c", f"h{port}", callback_url=callback)
-                async with js.publisher() as publisher:
-                    for _ in range(calls // ENDPOINTS):
-                        await publisher.send("s", b"{}")
-            what = f"push from a stream to {ENDPOINTS} endpoints of {TAKES_S * 1000:g} ms"
-            await measure(url, name, postmaster, what, endpoints, calls, "--config", str(config))
-        finally:
-            endpoints.close()
-            broker.stop()
-
-
-BENCHES = {"plain": bench_plain, "keyed": bench_keyed, "stream": bench_stream}
+BENCHES = {"plain": bench_plain, "keyed": bench_keyed}
 
 
 def run(database: Database, args: argparse.Namespace) -> None:

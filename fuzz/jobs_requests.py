@@ -189,6 +189,7 @@ def _target(rng: random.Random, endpoint: Endpoint, shared: Shared) -> bytes:
         "jobId": rng.choice(shared.jobs)[0] if shared.jobs else "1",
         "scheduleId": rng.choice(("s1", "s2")),
         "keyId": "0123456789abcdef",
+        "feedId": rng.choice(("ORDERS", "none")),
     }
     path = endpoint.path
     for name in re.findall(r"{(\w+)}", path):

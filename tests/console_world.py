@@ -21,7 +21,6 @@ __all__ = [
     "bury",
     "fill",
     "kill_a_job",
-    "live_in_orders",
     "tell_a_pipeline",
 ]
 
@@ -128,19 +127,3 @@ async def kill_a_job(
     failed = await service.post(f"{path}/fail", json=body, headers=PULL)
     assert failed.status_code == 200, failed.text
     return str(job["id"])
-
-
-async def live_in_orders(service: httpx2.AsyncClient) -> None:
-    """A channel ``live`` in the stream ORDERS, and two consumers that nobody pushes to; one is paused."""
-    admin = {"Authorization": "Bearer admin"}
-    path = "/v2/channel/live"
-    named = {"name": "ORDERS", "subject": "orders.http", "filter": ["orders.>"]}
-    form = {"type": "push", "token": "ht", "callbackUrl": "https://hooks.example.com/"}
-    for answered in (
-        await service.put("/channel/live", data={"token": "ct"}, headers=admin),
-        await service.patch(path, json={"stream": named}, headers=admin),
-        await service.put("/channel/live/consumer/a", data=form, headers=admin),
-        await service.put("/channel/live/consumer/b", data=form, headers=admin),
-        await service.patch(f"{path}/consumer/b", json={"paused": True}, headers=admin),
-    ):
-        assert answered.status_code == 200, answered.text

@@ -27,6 +27,7 @@ FILLED = {
     "messageId": "m",
     "jobId": "1",
     "scheduleId": "s",
+    "feedId": "f",
     "keyId": "0123456789abcdef",
 }
 """A value for each name in the paths of the service's endpoints."""

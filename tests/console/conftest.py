@@ -16,7 +16,6 @@ from console_world import ATTACK, SUBJECT_ATTACK, World, bury, fill, kill_a_job,
 from headrace.client import JetStream, connect
 from headrace.console import ConsoleServer, Settings
 from headrace.groups import PartitioningFilter, elastic
-from headrace.jobs.broker import Streams
 from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime
@@ -83,10 +82,10 @@ async def world(make_world: Callable[..., Any]) -> World:
 
 
 @pytest.fixture
-async def runtime(tmp_path: Path, server: peers.ServerProcess) -> AsyncIterator[Runtime]:
-    """What a job service is made of, with the console's server for channels that live in a stream."""
+async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
+    """What a job service is made of."""
     database = open_database(f"sqlite:///{tmp_path / 'jobs.db'}", threads=2)
-    made = Runtime(database, Options(), admin_token="admin", streams=Streams(server.url))
+    made = Runtime(database, Options(), admin_token="admin")
     await made.start()
     yield made
     await made.close()

@@ -16,6 +16,7 @@ from headrace.client import JetStream
 from headrace.console import subjects
 from headrace.console.routes import buckets
 from headrace.groups import elastic
+from headrace.jobs.runtime.runtime import Runtime
 from waiting import until
 
 pytestmark = pytest.mark.timeout(180)
@@ -283,7 +284,7 @@ async def consumer_is_made_and_changed(page: Any, js: JetStream) -> None:
 
 @OURS
 async def test_buckets_and_jobs_are_acted_on(
-    shown: World, page: Any, service: httpx2.AsyncClient, tmp_path: Path
+    shown: World, page: Any, service: httpx2.AsyncClient, runtime: Runtime, tmp_path: Path
 ) -> None:
     bucket = await shown.js.key_value("CONF")
     await go(page, "buckets/CONF", "CONF")
@@ -313,6 +314,13 @@ async def test_buckets_and_jobs_are_acted_on(
     await page.get_by_text("No job is dead.").wait_for()
     await unharmed(page)
     await jobs_are_found_and_cancelled(page, service)
+    await unharmed(page)
+    await runtime.database.write(
+        lambda tx: tx.run("begin_feed", channel_id="c", feed_id="f", stream=ATTACK)
+    )
+    await go(page, "jobs", "Jobs")
+    await act(page, "Make again", confirm="f", sequence="3")
+    await page.locator("main td", has_text="It goes back to sequence 3.").wait_for()
     await unharmed(page)
 
 

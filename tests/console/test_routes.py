@@ -13,6 +13,7 @@ import pytest
 
 from console_world import SUBJECT_ATTACK, fill, kill_a_job
 from headrace.groups import PartitioningFilter, elastic
+from headrace.jobs.runtime.runtime import Runtime
 from waiting import until
 
 
@@ -323,6 +324,25 @@ async def test_jobs_are_shown_and_dead_ones_sent_back(
     await world.send("POST", "/jobs/c/k/requeue", confirm="k")
     assert (await world.get("/jobs/c/k/dead"))["jobs"] == []
     assert "kt" not in str(await world.get("/jobs"))
+
+
+async def test_feeds_of_jobs_are_shown_and_go_back_if_their_name_is_typed(
+    make_world: Callable[..., Any], service: httpx2.AsyncClient, runtime: Runtime
+) -> None:
+    world = await make_world(http=service, jobs="http://jobs", jobs_token="admin")
+    assert (await world.get("/jobs"))["feeds"] == []
+    await runtime.database.write(
+        lambda tx: tx.run("begin_feed", channel_id="c", feed_id="f", stream="S")
+    )
+    (shown,) = (await world.get("/jobs"))["feeds"]
+    assert (shown["channel"], shown["feed"], shown["state"]) == ("c", "f", "away")
+    await world.send("POST", "/job-feeds/c/f/again", 409, sequence=2)
+    await world.send("POST", "/job-feeds/c/f/again", confirm="f", sequence=2)
+    (shown,) = (await world.get("/jobs"))["feeds"]
+    assert (shown["again_sequence"], shown["again_since"]) == (2, None)
+    since = "2026-01-31T00:00:00Z"
+    await world.send("POST", "/job-feeds/c/f/again", confirm="f", since=since)
+    assert (await world.get("/jobs"))["feeds"][0]["again_since"] == since
 
 
 async def test_jobs_are_found_and_cancelled_one_and_many(

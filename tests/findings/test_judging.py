@@ -10,7 +10,7 @@ import pytest
 
 from headrace.api.consumers import ConsumerConfig, ConsumerInfo, SequenceInfo
 from headrace.api.pipelines import PipelineRecord, QueryRecord
-from headrace.api.roles import ROLE, SPARK_PROGRESS
+from headrace.api.roles import FEEDS_CHANNEL, ROLE, SPARK_PROGRESS
 from headrace.api.streams import (
     LostMessages,
     StreamConfig,
@@ -58,6 +58,19 @@ def test_a_consumer_that_stands_still_is_a_problem() -> None:
     assert of_consumer(config=push)[0][1] == "nobody listens on out, 5 messages waiting"
     assert of_consumer(config=push, push_bound=True) == []
     assert of_consumer(paused=True, pause_remaining=60)[0][0] == "note"
+
+
+def test_a_consumer_that_feeds_jobs_tells_its_place_and_who_says_why_it_waits() -> None:
+    feeds = ConsumerConfig(metadata={FEEDS_CHANNEL: "orders"})
+    at = SequenceInfo(stream_seq=7)
+    text = "feeds the channel orders of a job service: up to sequence 7, 5 messages to come"
+    assert of_consumer(config=feeds, ack_floor=at) == [("ok", text)]
+    findings = Findings()
+    stands = msgspec.structs.replace(CONSUMER, config=feeds, ack_floor=at, num_waiting=0)
+    judge_consumer(findings, stands, NOW)
+    (found,) = findings.found
+    assert (found.grade, found.text) == ("problem", f"{text}; nobody has pulled for 1h")
+    assert found.mend.startswith("headrace jobs feed orders ")
 
 
 def of_names(**changes: Any) -> list[str]:

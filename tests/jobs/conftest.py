@@ -36,7 +36,7 @@ TABLES += [
     "audit",
     "push_node",
     "push_calls",
-    "stream_cursors",
+    "feed",
 ]
 
 

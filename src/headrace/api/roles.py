@@ -12,6 +12,9 @@ SPARK_PROGRESS: Final = "spark-progress"
 TOLD: Final = "headrace.told"
 """When its reader last said how far it is (RFC 3339), within seconds: nothing else of it moves then."""
 
+FEEDS_CHANNEL: Final = "headrace.feeds"
+"""In a consumer's metadata: a job service takes the stream's messages by it, into this channel."""
+
 RENAMED_TO: Final = "headrace.rename.to"
 """In a stream's metadata: it is being renamed to that."""
 REPARTITIONED_TO: Final = "headrace.repartition.to"
@@ -21,3 +24,8 @@ REPARTITIONED_TO: Final = "headrace.repartition.to"
 def shows_progress(metadata: Mapping[str, str] | None) -> bool:
     """Whether the consumer only shows a position: that nobody pulls from it says nothing of its reader."""
     return (metadata or {}).get(ROLE) == SPARK_PROGRESS
+
+
+def feeds_channel(metadata: Mapping[str, str] | None) -> str | None:
+    """The channel of a job service that the consumer feeds; None: it is no feed's."""
+    return (metadata or {}).get(FEEDS_CHANNEL)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from ..api.consumers import ConsumerInfo, SequenceInfo
-from ..api.roles import shows_progress
+from ..api.roles import feeds_channel, shows_progress
 from ..quantities import counted, duration_text, moment_of
 from .finding import Findings
 
@@ -36,8 +36,14 @@ def judge_consumer(findings: Findings, consumer: ConsumerInfo, now: datetime) ->
             waiting=consumer.num_pending,
         )
         return
+    channel = feeds_channel(config.metadata)
+    if channel is not None:
+        _judge_feed(findings, consumer, channel, now)
+        return
     _judge_poison(findings, consumer)
-    if _nobody_pulls(findings, consumer, now):
+    idle_s = _unpulled_s(consumer, now)
+    if idle_s:
+        _nobody_pulls(findings, consumer, idle_s)
         return  # and so as many as allowed are unanswered
     if most > 0 and consumer.num_ack_pending >= most and consumer.num_pending:
         text = f"{counted(most, 'message')} without an answer, as many as allowed: it stands still"
@@ -66,29 +72,30 @@ def judge_consumer(findings: Findings, consumer: ConsumerInfo, now: datetime) ->
         )
 
 
-def _nobody_pulls(findings: Findings, consumer: ConsumerInfo, now: datetime) -> bool:
-    """Tell of a pull consumer that nobody asks.
+def _unpulled_s(consumer: ConsumerInfo, now: datetime) -> float:
+    """For how long nobody has asked a pull consumer for what it has; 0 where somebody has, or may yet.
 
     ``num_ack_pending`` is no sign of life: deliveries that were never answered stay in it. The signs are
     a waiting request, the last delivery, and the last acknowledgement.
     """
     config, in_hand = consumer.config, consumer.num_ack_pending
     if config.deliver_subject or consumer.num_waiting or shows_progress(config.metadata):
-        return False
+        return 0.0
     if not consumer.num_pending and not in_hand:
-        return False
+        return 0.0
     if not config.durable_name and config.inactive_threshold:
-        return False  # it removes itself
-    since = _last_text(consumer)
-    idle = (now - moment_of(since)).total_seconds()
-    patience = IDLE_S
+        return 0.0  # it removes itself
+    idle_s = (now - moment_of(_last_text(consumer))).total_seconds()
+    patience_s = IDLE_S
     if in_hand and config.ack_policy != "none":
         # A handler may have until then; backoffs stand in the place of ``ack_wait``.
-        patience = max(LEFT_S, config.ack_wait, *config.backoff)
-    if idle <= patience:
-        return False
-    waiting = counted(consumer.num_pending, "message")
-    text = f"nobody has pulled for {duration_text(idle)}, {waiting} waiting"
+        patience_s = max(LEFT_S, config.ack_wait, *config.backoff)
+    return idle_s if idle_s > patience_s else 0.0
+
+
+def _nobody_pulls(findings: Findings, consumer: ConsumerInfo, idle_s: float) -> None:
+    waiting, in_hand = counted(consumer.num_pending, "message"), consumer.num_ack_pending
+    text = f"nobody has pulled for {duration_text(idle_s)}, {waiting} waiting"
     if in_hand:
         text += f", {in_hand:,} handed out and not answered"
     findings.problem(
@@ -96,12 +103,33 @@ def _nobody_pulls(findings: Findings, consumer: ConsumerInfo, now: datetime) -> 
         text,
         f"start who handles them; headrace consumer info {consumer.stream_name} {consumer.name}",
         name="nobody-pulls",
-        since=since,
+        since=_last_text(consumer),
         waiting=consumer.num_pending,
         unanswered=in_hand,
-        idle_s=round(idle, 3),
+        idle_s=round(idle_s, 3),
     )
-    return True
+
+
+def _judge_feed(findings: Findings, consumer: ConsumerInfo, channel: str, now: datetime) -> None:
+    """Tell the place and the lag of a consumer by which a job service makes jobs of messages."""
+    what = f"consumer {consumer.stream_name} > {consumer.name}"
+    text = (
+        f"feeds the channel {channel} of a job service: up to sequence {consumer.ack_floor.stream_seq:,}, "
+        f"{counted(consumer.num_pending, 'message')} to come"
+    )
+    idle_s = _unpulled_s(consumer, now)
+    if not idle_s:
+        findings.ok(what, text)
+        return
+    findings.problem(
+        what,
+        f"{text}; nobody has pulled for {duration_text(idle_s)}",
+        f"headrace jobs feed {channel}    says what it waits for",
+        name="feed-stands",
+        since=_last_text(consumer),
+        waiting=consumer.num_pending,
+        idle_s=round(idle_s, 3),
+    )
 
 
 def _judge_poison(findings: Findings, consumer: ConsumerInfo) -> None:

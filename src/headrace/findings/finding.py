@@ -19,6 +19,7 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType({
     "nobody-listens": "Messages wait in a push consumer, and nobody listens.",
     "unanswered": "As many messages as allowed are without an answer: nothing more is delivered.",
     "poison-message": "One message comes again and again.",
+    "feed-stands": "A job service makes no jobs of the messages that wait for it.",
     "paused": "A consumer is paused, and messages wait.",
     "kept-for-nobody": "A work queue, or a stream by interest, has messages and no consumer.",
     "member-away": "Nobody works for a member of a group: its partitions are not handled.",

@@ -6,8 +6,10 @@ import hashlib
 import hmac
 import re
 import secrets
+from functools import lru_cache
 from typing import Final
 
+from ..identity import MessageIdentity
 from . import limits
 from .errors import JobsError, bad_request, not_found
 
@@ -16,6 +18,7 @@ __all__ = [
     "check_text",
     "check_token",
     "hash_token",
+    "id_in_stream",
     "is_job_number",
     "job_number",
     "key_id_of",
@@ -23,7 +26,6 @@ __all__ = [
     "new_lease",
     "new_message_id",
     "new_token",
-    "prefix_of",
     "shown_id",
     "token_matches",
     "tokens_equal",
@@ -141,7 +143,11 @@ def check_token(value: str, field: str) -> str:
     return value
 
 
-def prefix_of(stream: str, created: str) -> str:
-    """Identifies a stream and its incarnation: a stream that is created again starts its sequences anew."""
-    incarnation = hashlib.sha256(f"{stream} {created}".encode()).hexdigest()[:8]
-    return f"{_UNUSUAL.sub('_', stream)[:200]}.{incarnation}"
+def id_in_stream(message: MessageIdentity) -> str:
+    """The id of a stream's message: another message that is given its sequence has another one."""
+    return f"{_in_ids(message.stream)}.{message.sequence}.{message.timestamp_ns}"
+
+
+@lru_cache(64)
+def _in_ids(stream: str) -> str:
+    return _UNUSUAL.sub("_", stream)[:200]

@@ -87,23 +87,15 @@ CALLS_SLOT_S: Final = 300  # calls of an endpoint are counted by as many seconds
 CALLS_KEPT_S: Final = 86_400  # and so long; asked for more: 400
 RETRY_AFTER_S_MAX: Final = 3600.0  # a longer Retry-After is treated as this
 
-# Channels that live in a stream.
-STREAM_NAME_CHARS_MAX: Final = 255  # a longer name of a stream: 400
-STREAM_HELD_MIN: Final = 16  # messages of one push consumer here and unfinished: at least as many
-STREAM_HELD_BYTES_MAX: Final = 16 * 1024 * 1024  # payloads of them; no more are fetched, but one
-STREAM_KEYS_MAX: Final = 10_000  # keys with unfinished jobs known by name; with more each is asked
-STREAM_FETCH_S: Final = 30.0  # how long one request for messages waits
-STREAM_LOOK_S: Final = 5.0  # how often the broker is asked where a busy consumer is
-STREAM_STANDINGS: Final = (
-    100  # consumers of a channel whose places are told at once; more are counted
+# Feeds.
+FEED_BATCH_MAX: Final = 5000  # messages of a stream in one transaction
+FEED_CALL_S: Final = 5.0  # a broker that answers no question within that is away
+FEED_WAIT_S: Final = (
+    5.0  # how long one request for messages waits, and how old what is told of a feed is
 )
-STREAM_STANDINGS_S: Final = 3.0  # for that, a broker that does not answer within it is away
-STREAM_STANDINGS_TOGETHER: Final = 16  # so many of them are asked for at a time
-STREAM_CALL_S: Final = 5.0  # a broker that answers no question within that is away: 503
-STREAM_ACK_WAIT_S_DEFAULT: Final = (
-    30.0  # after that what a process that died had is delivered again
-)
-STREAM_FORGOTTEN: Final = 100  # consumers of deleted ones that are removed at a time
+FEED_ROOM_S: Final = 0.5  # how often one looks for room whose channel has too many unfinished jobs
+FEED_ACK_WAIT_S: Final = 10.0  # what a process that died had comes again after so long
+FEED_AWAY_S: Final = 90.0  # a feed that nobody has told of for so long is shown as away
 
 # Retries. By default an endpoint may be down for a day: 5 s doubled up to 6 h, each up to a fifth shorter,
 # are 28 to 35 hours in all.

@@ -45,6 +45,12 @@ HELP: Final[dict[str, tuple[str, str]]] = {
     ),
     "jobs_part_failures_total": ("counter", "Failures of what works by itself, by part."),
     "jobs_part_failing": ("gauge", "1 while a part fails and waits to be tried again."),
+    "jobs_feed_lag": ("gauge", "Messages of a stream that a feed has still to make jobs of."),
+    "jobs_feed_sequence": ("gauge", "The sequence in its stream up to which a feed has made jobs."),
+    "jobs_feed_blocked": (
+        "gauge",
+        "1 while a feed waits, since its channel has as many unfinished jobs as it may.",
+    ),
     "scheduler_lag_seconds": ("gauge", "How late the last scheduled message was."),
     "prune_rows_total": ("counter", "Rows removed by retention, by table."),
 }
@@ -91,10 +97,12 @@ class Metrics:
         """Set a gauge."""
         self._numbers[name, tuple(labels.items())] = value
 
-    def forget(self, name: str) -> None:
-        """Drop every value of a gauge, before it is set again."""
+    def forget(self, name: str, **labels: str) -> None:
+        """Drop every value of a gauge, before it is set again; with ``labels``, the one that has these."""
+        wanted = tuple(labels.items())
         for key in [key for key in self._numbers if key[0] == name]:
-            del self._numbers[key]
+            if not wanted or key[1] == wanted:
+                del self._numbers[key]
 
     def observe(self, name: str, seconds: float, **labels: str) -> None:
         """Add a duration to a histogram."""

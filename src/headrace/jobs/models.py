@@ -13,7 +13,6 @@ from typing import Final, Literal
 import msgspec
 
 from . import limits
-from .channel_stream import ChannelStream
 from .errors import bad_request
 from .matching.filters import MessageFilter
 from .matching.unique import UniqueKey
@@ -124,8 +123,6 @@ class Consumer:
     token: str = field(repr=False)
     previous_token: str | None = field(default=None, repr=False)
     secrets: tuple[str, ...] = field(repr=False)
-    stream: ChannelStream | None = None
-    """Where its channel lives; None: in the database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

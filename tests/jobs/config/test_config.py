@@ -42,6 +42,26 @@ type = "both"
 """
 
 
+def feed(**settings: str | int) -> str:
+    """A feed of the configuration, with these settings."""
+    named = {"channel": "c", "stream": "ORDERS", **settings}
+    return "[[feeds]]\n" + "".join(f"{name} = {value!r}\n" for name, value in named.items())
+
+
+def test_a_channel_may_have_several_feeds(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.toml"
+    keys = ("", "subject", "subject:3", "header:Customer-Id")
+    path.write_text(
+        "".join(
+            feed(name=f"f{number}", group=f"g{number}", ordering_key=key)
+            for number, key in enumerate(keys)
+        )
+        + feed(stream="OTHER", filter="orders.*.paid")
+    )
+    names = [each.feed_id for each in load_config(path, {}).feeds]
+    assert names == ["f0", "f1", "f2", "f3", "OTHER"]
+
+
 def test_flags_come_before_the_file(tmp_path: Path) -> None:
     path = tmp_path / "jobs.toml"
     path.write_text(DOCUMENT)
@@ -64,6 +84,25 @@ def test_flags_come_before_the_file(tmp_path: Path) -> None:
         ("host = '0.0.0.0'", "admin_token"),
         ("host = '::'", "admin_token"),
         ("host = 'example.org'", "admin_token"),
+        (feed(stream="a b"), r"feeds\[0\]\.stream"),
+        (feed(group="a.b"), r"feeds\[0\]\.group"),
+        (feed(channel="a b"), r"feeds\[0\]\.channel"),
+        (feed(name="a b"), r"feeds\[0\]\.name"),
+        (feed(url=""), r"feeds\[0\]\.url"),
+        (feed(filter="a..b"), r"feeds\[0\]\.filter"),
+        (feed(filter="$JS.API.STREAM.DELETE.PAYROLL"), "the server's own"),
+        (feed(filter="_INBOX.>"), "the server's own"),
+        (feed(batch=0), r"feeds\[0\]\.batch"),
+        (feed(unfinished_max=0), r"feeds\[0\]\.unfinished_max"),
+        (feed(ordering_key="subject:0"), r"feeds\[0\]\.ordering_key"),
+        (feed(ordering_key="header:"), r"feeds\[0\]\.ordering_key"),
+        (feed(ordering_key="payload"), r"feeds\[0\]\.ordering_key"),
+        (feed() + feed(), "give each a `name`"),
+        (feed() + feed(name="other"), "a `group` of its own"),
+        ("[outcomes]\nsubject = '$JS.API.STREAM.DELETE.PAYROLL'", "the server's own"),
+        ("[outcomes]\nsubject = '_INBOX.a'", "the server's own"),
+        ("[outcomes]\nsubject = 'a.*'", "without wildcards"),
+        ("[outcomes]\nurl = ''", r"outcomes\.url"),
     ],
 )
 def test_a_wrong_setting_is_named(tmp_path: Path, text: str, named: str) -> None:

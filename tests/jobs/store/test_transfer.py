@@ -14,9 +14,7 @@ import pytest
 
 from headrace.cli import main
 from headrace.errors import ConfigurationError
-from headrace.jobs.channel_stream import ChannelStream
 from headrace.jobs.errors import DatabaseUnavailableError
-from headrace.jobs.service.streamed.stream_channels import set_stream
 from headrace.jobs.store import Database, open_database, sqlite, transfer
 from headrace.jobs.store.tables import WHOLE
 from headrace.jobs.store.transfer import export_to, freeze, import_from, unfreeze
@@ -44,10 +42,9 @@ async def full(world: World) -> None:
     await world.lease("fail", jobs=held(tried))
     await world.http.post("/v2/channel/c/jobs/cancel", json={"consumer": "h", "states": ["QUEUED"]})
     await world.http.post("/v2/channel/c/consumer/k/token", json={"token": "k2"})
-    await world.put("/channel/s", token="st")
-    stream = ChannelStream(name="S", subject="s.a", filter=("s.>",))
-    await world.runtime.database.write(lambda tx: set_stream(tx, "s", stream, tx.now_us()))
-    await world.put("/channel/s/consumer/h", callbackUrl="http://127.0.0.1:1/", token="ht")
+    await world.runtime.database.write(
+        lambda tx: tx.run("begin_feed", channel_id="c", feed_id="f", stream="S")
+    )
     await world.runtime.database.write(
         lambda tx: tx.run(
             "insert_removed_range", first=90, last=95, now=3, folder="date=2000-01-01"

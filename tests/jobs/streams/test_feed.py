@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
-from headrace.client import JetStream, connect
+from feed_world import Feeding
+from headrace.cli import main
+from headrace.client import JetStream, Stream, connect
+from headrace.documents import DocumentError
+from headrace.errors import ProtocolError
+from headrace.jobs.client import AsyncJobsClient
 from headrace.jobs.config.config import FeedConfig, OutcomesConfig
-from headrace.jobs.streams.feed import feed_channel, publish_outcomes
+from headrace.jobs.http.app import ENDPOINTS
+from headrace.jobs.runtime.parts import reason_of
+from headrace.jobs.runtime.runtime import Runtime
+from headrace.jobs.streams.feed import feed_channel
+from headrace.jobs.streams.outcomes import publish_outcomes
 from jobs_world import World, held
 from waiting import elapse, until
 
@@ -125,3 +138,275 @@ async def test_outcomes_are_published_once_in_order(world: World, broker: Broker
         await until(all_out, "outcomes are left")
         await stop(publishing)
         assert (await stream.info()).state.messages == 2
+
+
+async def made(js: JetStream, **settings: Any) -> Stream:
+    return await js.create_stream(name="ORDERS", subjects=("orders.>",), **settings)
+
+
+@asynccontextmanager
+async def at(url: str) -> AsyncIterator[JetStream]:
+    async with connect(url) as connection:
+        yield connection.jetstream()
+
+
+async def settle(world: World, *payloads: str, consumer: str = "k") -> None:
+    """Complete the jobs with these payloads, and leave the others."""
+    jobs = await world.claim(100, consumer=consumer)
+    done = [job for job in jobs if job["message"]["payload"] in payloads]
+    await world.lease("complete", jobs=held(*done), consumer=consumer)
+    rest = [job for job in jobs if job not in done]
+    if rest:
+        await world.lease("release", jobs=held(*rest), consumer=consumer)
+
+
+@pytest.mark.parametrize(
+    ("rule", "keys"),
+    [
+        ("", [None, None]),
+        ("subject", ["orders.eu.7", "orders.us"]),
+        ("subject:3", ["7", None]),
+        ("header:customer", ["Ann", None]),
+    ],
+)
+@pytest.mark.one_database
+async def test_the_ordering_key_is_of_the_subject_or_of_a_header(
+    world: World, broker_url: str, rule: str, keys: list[str | None]
+) -> None:
+    feeding = Feeding(world, broker_url, ordering_key=rule)
+    async with at(broker_url) as js, feeding.running():
+        await made(js)
+        await js.publish("orders.eu.7", b"1", headers={"Customer": "Ann"})
+        await js.publish("orders.us", b"2")
+        await feeding.until_payloads(["1", "2"])
+    assert [row["ordering_key"] for row in await feeding.rows("job")] == keys
+
+
+@pytest.mark.one_database
+async def test_headers_of_the_broker_and_of_the_service_are_not_passed_on(
+    world: World, broker_url: str
+) -> None:
+    feeding = Feeding(world, broker_url)
+    async with at(broker_url) as js, feeding.running():
+        await made(js, allow_rollup_hdrs=True)
+        headers = {"Nats-Rollup": "sub", "X-Broker-Subject": "x", "Authorization": "x", "X-T": "1"}
+        await js.publish("orders.a", b"1", headers=headers, msg_id="id")
+        await feeding.until_payloads(["1"])
+    (row,) = await feeding.rows("message")
+    assert json.loads(row["headers"]) == {
+        "X-T": "1",
+        "X-Headrace-Subject": "orders.a",
+        "X-Headrace-Sequence": "1",
+    }
+
+
+async def test_a_full_channel_stops_the_feed_and_not_the_stream(
+    world: World, broker_url: str
+) -> None:
+    feeding = Feeding(world, broker_url, batch=2, unfinished_max=3)
+    async with at(broker_url) as js:
+        await made(js)
+        for number in range(1, 9):
+            await js.publish("orders.a", b"%d" % number)
+    async with at(broker_url) as js, feeding.running():
+        stream = await js.stream("ORDERS")
+        shown = await feeding.until_state("backlog")
+        assert (shown["unfinished"], shown["unfinished_max"], shown["lag"]) == (4, 3, 4)
+        labels = (("channel", "c"), ("feed", "ORDERS"))
+        metrics = world.runtime.metrics
+        assert metrics.numbers("jobs_feed_blocked") == {labels: 1}
+        assert metrics.numbers("jobs_feed_lag") == {labels: 4}
+        assert metrics.numbers("jobs_feed_sequence") == {labels: 4}
+        assert (await stream.info()).state.messages == 8
+        assert await feeding.payloads() == ["1", "2", "3", "4"]
+        await settle(world, "1", "2")
+        await feeding.until_payloads(["1", "2", "3", "4", "5", "6"])
+        await settle(world, "3", "4", "5", "6")
+        await feeding.until_payloads([str(number) for number in range(1, 9)])
+
+
+async def test_jobs_are_made_again_from_a_sequence_for_all_consumers(
+    world: World, broker_url: str
+) -> None:
+    feeding = Feeding(world, broker_url)
+    async with at(broker_url) as js, feeding.running():
+        await made(js)
+        for number in range(1, 6):
+            await js.publish("orders.a", b"%d" % number)
+        await feeding.until_payloads(["1", "2", "3", "4", "5"])
+        await settle(world, "1", "2", "3")
+        path = "/v2/channel/c/jobs/cancel"
+        four = (await feeding.rows("message"))[3]["message_id"]
+        await world.http.post(path, json={"message": four})
+        await world.consumer("late", type="pull", token="kt")
+        answer = await world.http.post("/v2/channel/c/feed/ORDERS/again", json={"sequence": 2})
+        assert (answer.status_code, answer.json()["again_sequence"]) == (200, 2)
+
+        async def again() -> bool:
+            return len(await feeding.waiting("late")) == 4
+
+        await until(again, "nothing is made again", within=15)
+        assert await feeding.waiting("late") == ["2", "3", "4", "5"]
+        assert await feeding.waiting("k") == ["2", "3", "5"]
+        await js.publish("orders.a", b"6")
+
+        async def went_on() -> bool:
+            return await feeding.waiting("k") == ["2", "3", "5", "6"]
+
+        await until(went_on, "it does not go on", within=15)
+    assert len(await feeding.rows("message")) == 6
+    assert await feeding.events() == ["feed_again"]
+
+
+async def test_jobs_are_made_again_from_the_beginning_or_from_a_time(
+    world: World, broker_url: str
+) -> None:
+    feeding = Feeding(world, broker_url)
+    async with at(broker_url) as js:
+        stream = await made(js)
+        for number in range(1, 4):
+            await js.publish("orders.a", b"%d" % number)
+        async with feeding.running():
+            await feeding.until_at(3)
+        await settle(world, "1", "2", "3")
+        second = (await stream.get_message(2)).timestamp_ns
+        since = datetime.fromtimestamp(second // 1000 / 1e6, UTC).isoformat()
+        path = "/v2/channel/c/feed/ORDERS/again"
+        assert (await world.http.post(path, json={"since": since})).status_code == 200
+        async with feeding.running():
+            await until(lambda: _waits(feeding, ["2", "3"]), "not from the time", within=15)
+        await settle(world, "2", "3")
+        assert (await world.http.post(path, json={"sequence": 1})).status_code == 200
+        async with feeding.running():
+            await until(lambda: _waits(feeding, ["1", "2", "3"]), "not all", within=15)
+
+
+async def _waits(feeding: Feeding, payloads: list[str]) -> bool:
+    return await feeding.waiting("k") == payloads
+
+
+@pytest.mark.one_database
+async def test_a_place_that_cannot_be_is_refused(world: World, broker_url: str) -> None:
+    feeding = Feeding(world, broker_url)
+    path = "/v2/channel/c/feed/ORDERS/again"
+
+    async def refused(body: dict[str, Any], path: str = path) -> tuple[int, str]:
+        answer = await world.http.post(path, json=body)
+        return answer.status_code, answer.json()["code"]
+
+    assert await refused({"sequence": 1}) == (404, "not_found")
+    assert await refused({"sequence": 1}, "/v2/channel/no/feed/x/again") == (404, "not_found")
+    async with at(broker_url) as js, feeding.running():
+        await made(js, retention="workqueue")
+        await js.publish("orders.a", b"1")
+        await feeding.until_state("feeding")
+        assert await refused({}) == (400, "no_place")
+        assert await refused({"sequence": 1, "since": "2026-01-01T00:00:00Z"}) == (
+            400,
+            "two_places",
+        )
+        assert await refused({"sequence": 0}) == (400, "invalid_sequence")
+        assert await refused({"since": "yesterday"}) == (400, "invalid_time")
+        assert await refused({"sequence": 1, "stream": "PAYROLL"}) == (400, "invalid_body")
+        assert await refused({"sequence": 1}) == (409, "stream_keeps_nothing")
+
+
+async def test_one_process_feeds_and_another_goes_on_where_it_was(
+    world: World, broker_url: str, service_on: Callable[..., Runtime]
+) -> None:
+    feeding = Feeding(world, broker_url)
+    other = service_on(clock=world.clock)
+    await other.start()
+    try:
+        async with at(broker_url) as js:
+            await made(js)
+            async with feeding.running():
+                await js.publish("orders.a", b"1")
+                await feeding.until_payloads(["1"])
+                async with feeding.running(other):
+                    await js.publish("orders.a", b"2")
+                    await feeding.until_payloads(["1", "2"])
+                    assert other.metrics.numbers("jobs_published_total") == {}
+            async with feeding.running(other):
+                await js.publish("orders.a", b"3")
+                await feeding.until_payloads(["1", "2", "3"])
+                assert sum(other.metrics.numbers("jobs_published_total").values()) == 1
+    finally:
+        await other.close()
+
+
+@pytest.mark.one_database
+async def test_a_feed_that_fails_says_why_and_one_that_nobody_feeds_is_away(
+    world: World, broker_url: str
+) -> None:
+    feeding = Feeding(world, broker_url)
+    async with feeding.running():
+        shown = await feeding.until_state("failing")
+        assert "ORDERS" in shown["problem"]
+    world.clock.advance(120)
+    (shown,) = (await world.http.get("/v2/feeds")).json()["feeds"]
+    assert shown["state"] == "away"
+
+
+def test_an_answer_that_is_not_understood_is_not_quoted() -> None:
+    secret = "the payload of another stream"
+    for error in (ProtocolError(f"the answer is {secret}"), DocumentError(secret)):
+        assert secret not in reason_of(error)
+
+
+def test_no_operation_lets_a_key_name_a_stream_or_a_subject_of_the_broker() -> None:
+    named = {"stream", "streams", "durable", "group", "url", "servers"}
+    asked = {
+        (endpoint.path, field.name)
+        for endpoint in ENDPOINTS
+        if endpoint.body is not None
+        for field in msgspec.structs.fields(endpoint.body)
+    }
+    asked |= {(each.path, field.name) for each in ENDPOINTS for field in each.form}
+    assert not {field for _, field in asked} & named
+
+
+@pytest.mark.one_database
+async def test_the_command_shows_feeds_and_makes_jobs_again(
+    world: World, address: str, broker_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feeding = Feeding(world, broker_url)
+
+    async def typed(*words: str, expect: int = 0) -> str:
+        status = await asyncio.to_thread(main, ["jobs", "feed", *words, "--url", address])
+        told = capsys.readouterr()
+        assert status == expect, told
+        return told.out if not expect else told.err
+
+    assert "[[feeds]]" in await typed()
+    async with at(broker_url) as js, feeding.running():
+        await made(js)
+        await js.publish("orders.a", b"1")
+        await feeding.until_payloads(["1"])
+        await feeding.until_state("feeding")
+        assert "c/ORDERS" in await typed()
+        assert json.loads(await typed("c", "ORDERS", "--json"))[0]["sequence"] == 1
+        await settle(world, "1")
+        assert "goes back to sequence 1" in await typed("c", "--again-from", "1")
+        await until(lambda: _waits(feeding, ["1"]), "not again", within=15)
+        both = ("--again-from", "1", "--again-since", "2026-01-01T00:00:00Z")
+        assert "exclude each other" in await typed("c", *both, expect=1)
+        assert "need the name of a CHANNEL" in await typed("--again-from", "1", expect=1)
+        assert "has no feed" in await typed("c", "other", expect=1)
+        assert "no such channel" in await typed("none", expect=1)
+
+
+@pytest.mark.one_database
+async def test_the_client_lists_feeds_and_makes_jobs_again(
+    world: World, address: str, broker_url: str
+) -> None:
+    feeding = Feeding(world, broker_url)
+    async with at(broker_url) as js, feeding.running(), AsyncJobsClient(address) as client:
+        await made(js)
+        await js.publish("orders.a", b"1")
+        await feeding.until_state("feeding")
+        (shown,) = await client.feeds()
+        assert await client.feeds("c") == [shown]
+        assert (shown["channel"], shown["feed"], shown["group"]) == ("c", "ORDERS", "headrace-jobs")
+        asked = await client.feed_again("c", "ORDERS", since="2026-01-31T00:00:00Z")
+        assert asked["again_since"] == "2026-01-31T00:00:00Z"

@@ -83,7 +83,7 @@ def _on_the_database() -> dict[str, click.Command]:
 
 
 def _commands() -> dict[str, click.Command]:
-    from . import access, deleting, filtering, finding, scheduling, streams
+    from . import access, deleting, feeding, filtering, finding, scheduling
     from . import commands as verbs
 
     made = _on_the_database()
@@ -104,7 +104,7 @@ def _commands() -> dict[str, click.Command]:
         *verbs.REMOTE,
         *finding.FINDING,
         filtering.FILTER,
-        streams.STANDING,
+        feeding.FEED,
         *scheduling.SCHEDULING,
         *access.ACCESS,
     )
@@ -169,7 +169,7 @@ jobs = _Jobs(
         "consumer": Verb("create or change a consumer", "-"),
         "token": Verb("give a consumer another token", "-"),
         "filter": Verb("which messages a consumer gets: shown, or set", "-"),
-        "stream": Verb("where a consumer is in its channel's stream; deliver again", "-"),
+        "feed": Verb("up to where feeds are in their streams; make jobs again from there", "-"),
         "schedule": Verb("publish a message again and again, by cron", "-"),
         "schedules": Verb("what a channel publishes again and again", "-"),
         "unschedule": Verb("delete a schedule", "-"),

@@ -76,16 +76,7 @@ def _status(client: JobsClient, args: Args) -> Any:
 def _put_channel(client: JobsClient, args: Args) -> Any:
     if args.events_to:
         client.channel(args.events_to)  # before anything is made
-    if args.stream is None and (args.stream_subject or args.stream_filter):
-        raise Failure("--stream-subject and --stream-filter go with --stream")
     answer = client.put_channel(args.channel, token=args.token, name=args.name)
-    if args.stream is not None:
-        client.set_stream(
-            args.channel,
-            args.stream,
-            subject=args.stream_subject or "",
-            subjects=args.stream_filter,
-        )
     if args.events_to is not None:
         client.set_events_channel(args.channel, args.events_to or None)
     return answer
@@ -185,16 +176,6 @@ _KEPT: Final[tuple[Declare, ...]] = (
     click.option("--max-retries", type=int),
     click.option("-f", "--force", is_flag=True, help="do not ask what dies of fewer retries"),
 )
-_STREAM: Final[tuple[Declare, ...]] = (
-    click.option("--stream", help="the stream in which a new channel lives"),
-    click.option("--stream-subject", help="what is published over HTTP to"),
-    click.option(
-        "--stream-filter",
-        multiple=True,
-        metavar="PATTERN",
-        help="consumers get these subjects of it; repeatable; all, when not given",
-    ),
-)
 _MESSAGE: Final[tuple[Declare, ...]] = (
     click.argument("payload"),
     *CHANNEL_TOKEN,
@@ -225,8 +206,7 @@ REMOTE: Final[tuple[tuple[str, str, Call, tuple[Declare, ...]], ...]] = (
     ("events", "the newest events of the service", _events, ()),
     ("channel", "create or change a channel", _put_channel, (CHANNEL, *_NAMED,
         click.option("--events-to", metavar="CHANNEL", help="tell this channel of jobs that fail, "
-                     "recover or die, and of consumers that are disabled; '' ends that"),
-        *_STREAM)),
+                     "recover or die, and of consumers that are disabled; '' ends that"))),
     ("producer", "create or change a producer",
         lambda c, a: c.put_producer(a.producer, token=a.token, name=a.name),
         (click.argument("producer"), *_NAMED)),

@@ -11,17 +11,39 @@ from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 
-from ..answers import RefusedError, body_of, confirm, text_of
+from ..answers import RefusedError, body_of, confirm, number_of, text_of
 from ..job_paths import channel_path, quoted
 from ..sources import Sources, understood
 
 
 async def table(sources: Sources, request: Request) -> Any:
-    """Every consumer with its counts, and the newest events."""
+    """Every consumer with its counts, the feeds, and the newest events."""
     del request
     status = await sources.jobs("/_status")
     events = await sources.jobs("/v2/events")
-    return understood(lambda: {"status": status, "events": events["events"]}, _WHO)
+    feeds = await sources.jobs("/v2/feeds")
+    return understood(
+        lambda: {
+            "status": status,
+            "events": events["events"],
+            "feeds": [{name: each[name] for name in _FEED} for each in feeds["feeds"]],
+        },
+        _WHO,
+    )
+
+
+async def feed_again(sources: Sources, request: Request) -> Any:
+    """Make jobs again from a ``sequence``, or a time ``since`` (RFC 3339), if the feed's name is typed."""
+    said = await body_of(request)
+    confirm(said, request.path_params["feed"])
+    wanted: dict[str, Any] = {}
+    if "sequence" in said:
+        wanted["sequence"] = number_of(said, "sequence")
+    if "since" in said:
+        wanted["since"] = text_of(said, "since")
+    path = f"{channel_path(request)}/feed/{quoted(request, 'feed')}/again"
+    await sources.jobs(path, "POST", json=wanted)
+    return {}
 
 
 async def dead(sources: Sources, request: Request) -> Any:
@@ -134,6 +156,10 @@ _FILTERS: Final = (
     "next",
     "previous",
 )
+_FEED: Final = (
+    *("channel", "feed", "stream", "filter", "state", "problem", "sequence", "lag"),
+    *("unfinished", "unfinished_max", "again_sequence", "again_since", "again_until"),
+)
 _CANCELLED: Final = ("consumer", "message", "states", "older_than_seconds", "payload")
 _REPLAYED: Final = (
     "consumer",
@@ -153,6 +179,7 @@ ROUTES: Final = (
     ("GET", "/api/jobs/{channel}/list", listed),
     ("POST", "/api/jobs/{channel}/cancel", cancel),
     ("POST", "/api/jobs/{channel}/replay", replay),
+    ("POST", "/api/job-feeds/{channel}/{feed}/again", feed_again),
     ("GET", f"{_ONE}/dead", dead),
     ("POST", f"{_ONE}/requeue", requeue_all),
     ("GET", f"{_ONE}/job/{{job}}", one),

@@ -15,7 +15,6 @@ import { Buckets, Bucket, Key, ObjectBucket } from "/pages/buckets.js";
 import { Jobs, Dead, Job } from "/pages/jobs.js";
 import { Audit, Keys } from "/pages/access.js";
 import { FindJobs } from "/pages/findjobs.js";
-import { JobStream } from "/pages/jobstreams.js";
 import { Schedule } from "/pages/schedules.js";
 import { Pipelines } from "/pages/pipelines.js";
 import { Spark } from "/pages/spark.js";
@@ -39,7 +38,6 @@ function pageOf(parts) {
   if (first === "buckets" && rest.length === 1) return [Bucket, { name: rest[0] }];
   if (first === "objects" && rest.length === 1) return [ObjectBucket, { name: rest[0] }];
   if (first === "jobs" && rest[1] === "schedule" && rest.length === 3) return [Schedule, { channel: rest[0], name: rest[2] }];
-  if (first === "jobs" && rest[1] === "stream" && rest.length === 3) return [JobStream, { channel: rest[0] }];
   if (first === "jobs" && rest[2] === "job") return [Job, { channel: rest[0], consumer: rest[1], job: rest[3] }];
   if (first === "jobs" && rest.length === 1) return [FindJobs, { channel: rest[0] }];
   if (first === "jobs" && rest.length === 2) return [Dead, { channel: rest[0], consumer: rest[1] }];

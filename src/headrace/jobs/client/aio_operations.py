@@ -90,36 +90,25 @@ class AsyncOperations:
         """
         return await self._do(management.replay(channel, wanted))
 
-    async def stream_standing(self, channel: str, consumer: str) -> dict[str, Any]:
-        """Where a consumer is in the stream in which its channel lives.
+    async def feeds(self, channel: str | None = None) -> list[dict[str, Any]]:
+        """The feeds, or those of a ``channel``.
 
-        All up to the sequence ``acknowledged`` is done with; ``lag`` messages were not fetched yet, and
-        ``under_way`` were and are not done with; ``waits_for`` is what has to happen next, in one word.
-        ``problem`` says why the broker cannot tell.
+        Of each, jobs are made of all up to ``sequence``, and ``lag`` messages of its stream are to come.
+        ``state`` is ``feeding``, ``backlog`` (the channel has ``unfinished_max`` unfinished jobs),
+        ``failing`` (``problem`` says why) or ``away`` (no process has told of it lately).
         """
-        return await self._do(management.standing(channel, consumer))
+        return await self._do(management.feeds(channel))
 
-    async def channel_standing(self, channel: str) -> dict[str, Any]:
-        """The ``stream`` in which a channel lives, and where each of its ``consumers`` is in it.
-
-        A consumer is what ``stream_standing`` returns; ``left_out`` are not told, as there are too many.
-        ``stream`` is None if the channel lives in the database.
-        """
-        return await self._do(management.channel_standing(channel))
-
-    async def replay_stream(
-        self,
-        channel: str,
-        consumer: str,
-        *,
-        sequence: int | None = None,
-        since: str | None = None,
+    async def feed_again(
+        self, channel: str, feed: str, *, sequence: int | None = None, since: str | None = None
     ) -> dict[str, Any]:
-        """Deliver again what the stream still has, from a ``sequence`` or a time ``since`` (RFC 3339) on.
+        """Make jobs again of what the stream still has, from a ``sequence`` or a time ``since`` on.
 
-        It begins when the calls under way have ended. Returns what ``stream_standing`` does.
+        ``since`` is RFC 3339. For all consumers of the channel: who has no job of a message gets one, and
+        finished ones are handed out again, but for those that were cancelled. Returns the feed; it goes back
+        within seconds.
         """
-        return await self._do(management.replay_stream(channel, consumer, sequence, since))
+        return await self._do(management.feed_again(channel, feed, sequence, since))
 
     async def dead_jobs(self, channel: str, consumer: str) -> AsyncIterator[dict[str, Any]]:
         """All dead jobs, newest first, page by page."""

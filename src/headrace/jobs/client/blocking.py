@@ -147,17 +147,6 @@ class JobsClient(Access, Operations):
         """Tell channel ``told`` (None: no one) what happens to jobs of ``channel``, as messages."""
         return self._do(management.tell(channel, told))
 
-    def set_stream(
-        self, channel: str, stream: str, *, subject: str = "", subjects: Sequence[str] = ()
-    ) -> dict[str, Any]:
-        """Let a new channel live in ``stream``: consumers deliver what that has, by its retention.
-
-        ``subject`` is what is published over HTTP to; empty: each publish names one. Consumers get what
-        fits one of ``subjects`` (NATS patterns); empty: the whole stream. A JobsError (409) says why the
-        channel cannot: it is in use, or the broker has no such stream.
-        """
-        return self._do(management.live_in(channel, stream, subject, subjects))
-
     def delete_channel(self, channel: str, *, discard: bool = False) -> None:
         """Delete a channel with its consumers and messages.
 

@@ -127,31 +127,6 @@ def tell(channel: str, events_channel: str | None) -> Call[dict[str, Any]]:
     return Call("PATCH", path_of("v2", "channel", channel), mapping, content=content)
 
 
-def live_in(
-    channel: str, stream: str, subject: str, subjects: Sequence[str]
-) -> Call[dict[str, Any]]:
-    named = {"name": stream, "subject": subject, "filter": list(subjects)}
-    content = msgspec.json.encode({"stream": named})
-    return Call("PATCH", path_of("v2", "channel", channel), mapping, content=content)
-
-
-def standing(channel: str, consumer: str) -> Call[dict[str, Any]]:
-    path = path_of("v2", "channel", channel, "consumer", consumer, "stream")
-    return Call("GET", path, mapping)
-
-
-def channel_standing(channel: str) -> Call[dict[str, Any]]:
-    return Call("GET", path_of("v2", "channel", channel, "stream"), mapping)
-
-
-def replay_stream(
-    channel: str, consumer: str, sequence: int | None, since: str | None
-) -> Call[dict[str, Any]]:
-    path = path_of("v2", "channel", channel, "consumer", consumer, "stream", "replay")
-    content = msgspec.json.encode({"sequence": sequence, "since": since})
-    return Call("POST", path, mapping, content=content)
-
-
 def remove(path: str, version: str | None, **query: str | None) -> Call[None]:
     """Delete the definition at ``path``, which must have this version; 404 if there is none."""
     given = _form(**query).decode()
@@ -186,6 +161,24 @@ def _form(**fields: str | int | None) -> bytes:
 
 def status() -> Call[dict[str, Any]]:
     return Call("GET", "/_status", mapping)
+
+
+def feeds(channel: str | None) -> Call[list[dict[str, Any]]]:
+    path = "/v2/feeds" if channel is None else path_of("v2", "channel", channel, "feeds")
+    return Call("GET", path, _feeds)
+
+
+def _feeds(answer: Answer) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = mapping(answer)["feeds"]
+    return found
+
+
+def feed_again(
+    channel: str, feed: str, sequence: int | None, since: str | None
+) -> Call[dict[str, Any]]:
+    path = path_of("v2", "channel", channel, "feed", feed, "again")
+    content = msgspec.json.encode({"sequence": sequence, "since": since})
+    return Call("POST", path, mapping, content=content)
 
 
 def events() -> Call[list[dict[str, Any]]]:

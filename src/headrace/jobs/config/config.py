@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from ...errors import ConfigurationError
+from ...errors import ConfigurationError, InvalidSubjectError
+from ...subjects import check_pattern, is_literal
 from ...visitors import LOOPBACK_NAMES, Names, is_loopback, name_of
 from .. import limits
+from ..errors import JobsError
+from ..ids import check_id
 from ..models import Options
 from ..policy import RetryPolicy
 from ..vault import Vault, read_keys
 from .tls import TlsConfig
 
 __all__ = ["Config", "load_config"]
+
+
+_FORBIDDEN_IN_NAMES: Final = frozenset(" \t\r\n\0.*>/\\")
+_ORDERING_KEY: Final = re.compile(r"|subject(:[1-9][0-9]?)?|header:[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_SERVERS_OWN: Final = ("$", "_INBOX")
+"""What the subjects of a server and of its clients begin with: no stream's messages are there."""
+
+
+def _check_text_of(url: str, field: str) -> None:
+    if not url:
+        raise ConfigurationError(f"{field}: the address of a broker, such as nats://127.0.0.1:4222")
+
+
+def _check_pattern(text: str, field: str) -> None:
+    try:
+        check_pattern(text.encode())
+    except (InvalidSubjectError, UnicodeEncodeError) as error:
+        raise ConfigurationError(f"{field}: {error}") from None
+    if text.startswith(_SERVERS_OWN):
+        raise ConfigurationError(
+            f"{field}: {text!r} is the server's own; accepted: a subject of the stream's"
+        )
 
 
 class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -29,14 +56,53 @@ class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class FeedConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """``[[feeds]]``: a channel fed from a stream."""
+    """``[[feeds]]``: a channel fed from a stream.
+
+    ``name`` is what it is called among the feeds of its channel (the stream's name, if it is not given).
+    ``group`` is the durable consumer, ``batch`` how many messages one transaction stores. ``ordering_key``:
+    ``subject``, one token of it (``subject:2``, the first is 1), or a header (``header:Customer``); empty: no
+    key. While the channel has ``unfinished_max`` jobs that wait or run, the feed takes nothing.
+    """
 
     channel: str
     stream: str
+    name: str = ""
     url: str = "nats://127.0.0.1:4222"
     filter: str = ">"
     group: str = "headrace-jobs"
     batch: int = 200
+    ordering_key: str = ""
+    unfinished_max: int = 100_000
+
+    @property
+    def feed_id(self) -> str:
+        """Its name."""
+        return self.name or self.stream
+
+    def check(self, where: str) -> None:
+        """Reject what cannot be; the text begins with ``where``."""
+        _check_text_of(self.url, f"{where}.url")
+        for field in ("stream", "group"):
+            value = getattr(self, field)
+            if not value or not _FORBIDDEN_IN_NAMES.isdisjoint(value) or not value.isprintable():
+                raise ConfigurationError(
+                    f"{where}.{field}: {value!r}; accepted: a name without spaces, dots, * and >"
+                )
+        try:
+            check_id(self.channel, f"{where}.channel")
+            check_id(self.feed_id, f"{where}.name")
+        except JobsError as error:
+            raise ConfigurationError(f"{error.field}: {error.message}") from None
+        _check_pattern(self.filter, f"{where}.filter")
+        if not 1 <= self.batch <= limits.FEED_BATCH_MAX:
+            raise ConfigurationError(f"{where}.batch: 1 to {limits.FEED_BATCH_MAX}")
+        if self.unfinished_max < 1:
+            raise ConfigurationError(f"{where}.unfinished_max: 1 or more")
+        if not _ORDERING_KEY.fullmatch(self.ordering_key):
+            raise ConfigurationError(
+                f"{where}.ordering_key: {self.ordering_key!r}; accepted: `subject`, `subject:2` (its second "
+                "token), `header:NAME`, or nothing"
+            )
 
 
 class OutcomesConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -45,12 +111,14 @@ class OutcomesConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     url: str = "nats://127.0.0.1:4222"
     subject: str = "jobs.outcomes"
 
-
-class StreamsConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """``[streams]``: the broker of channels that live in a stream."""
-
-    url: str = "nats://127.0.0.1:4222"
-    ack_wait_seconds: float = limits.STREAM_ACK_WAIT_S_DEFAULT
+    def check(self) -> None:
+        """Reject what is no subject of a stream."""
+        _check_text_of(self.url, "outcomes.url")
+        _check_pattern(self.subject, "outcomes.subject")
+        if not is_literal(self.subject.encode()):
+            raise ConfigurationError(
+                f"outcomes.subject: {self.subject!r}; accepted: a subject without wildcards"
+            )
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -85,7 +153,6 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tls: TlsConfig | None = None
     gateway: GatewayConfig | None = None
     outcomes: OutcomesConfig | None = None
-    streams: StreamsConfig | None = None
     feeds: list[FeedConfig] = []
     producers: dict[str, Any] = {}
     channels: dict[str, Any] = {}
@@ -107,8 +174,23 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             raise ConfigurationError("payload_bytes_max: 1 to 67108864")
         if not 1 <= self.database_threads <= 64:
             raise ConfigurationError("database_threads: 1 to 64")
-        if self.streams is not None and not 1 <= self.streams.ack_wait_seconds <= 3600:
-            raise ConfigurationError("streams.ack_wait_seconds: 1 to 3600")
+        for number, feed in enumerate(self.feeds):
+            feed.check(f"feeds[{number}]")
+        names = Counter((feed.channel, feed.feed_id) for feed in self.feeds)
+        for (channel, feed_id), count in names.items():
+            if count > 1:
+                raise ConfigurationError(
+                    f"feeds: {count} of the channel {channel} are called {feed_id}: give each a `name`"
+                )
+        groups = Counter((feed.url, feed.stream, feed.group) for feed in self.feeds)
+        for (_, stream, group), count in groups.items():
+            if count > 1:
+                raise ConfigurationError(
+                    f"feeds: {count} of the stream {stream} have the group {group}, and would take "
+                    "messages from each other: give each a `group` of its own"
+                )
+        if self.outcomes is not None:
+            self.outcomes.check()
         if self.encryption_keys and self.encryption_keys_file:
             raise ConfigurationError(
                 "encryption_keys_file: accepted is this, or HEADRACE_JOBS_ENCRYPTION_KEYS, but not both"

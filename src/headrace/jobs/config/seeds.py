@@ -16,13 +16,11 @@ from typing import Any, Final
 import msgspec
 
 from ...errors import ConfigurationError
-from ..channel_stream import ChannelStream
 from ..errors import JobsError
 from ..models import ConsumerSettings, Options
 from ..policy import with_kind
 from ..service.definitions import channels, consumers, definitions, producers
 from ..service.finding import page_reads
-from ..service.streamed import stream_channels
 from ..signature import new_secret
 from ..states import State
 from ..store import Tx
@@ -48,7 +46,6 @@ class SeedChannel(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     token: str
     name: str | None = None
     events_channel: str | None = None
-    stream: ChannelStream | None = None
     consumers: dict[str, SeedConsumer] = {}
 
 
@@ -112,8 +109,6 @@ def apply_seeds(tx: Tx, seeds: Seeds, options: Options, now: int) -> bool:
         for channel_id, channel in seeds.channels.items():
             change = definitions.Change(channel.name, channel.token)
             channels.put_channel(tx, channel_id, change, always, now)
-            if channel.stream is not None:
-                stream_channels.set_stream(tx, channel_id, channel.stream, now)
             for consumer_id, consumer in channel.consumers.items():
                 _put(tx, channel_id, consumer_id, consumer, options, now)
         for channel_id, channel in seeds.channels.items():

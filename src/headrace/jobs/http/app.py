@@ -26,7 +26,7 @@ from .asgi.visitors import VisitorGuard
 from .definitions import calls, channels, consumers, forms, keys
 from .docs_page import page_routes
 from .jobs import finding, leased, pull, replay
-from .messages import batch, broadcast, reading, schedules, streamed
+from .messages import batch, broadcast, feeds, reading, schedules
 from .openapi import openapi_document
 from .request.access import authenticate, note_refusal
 from .request.endpoint import Endpoint
@@ -45,9 +45,9 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *finding.ENDPOINTS,
     *replay.ENDPOINTS,
     *schedules.ENDPOINTS,
+    *feeds.ENDPOINTS,
     *channels.ENDPOINTS,
     *consumers.ENDPOINTS,
-    *streamed.ENDPOINTS,
     *calls.ENDPOINTS,
     *keys.ENDPOINTS,
     *operations.ENDPOINTS,

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from ..channel_stream import ChannelStream
 from ..matching.unique import Unique
 from ..models import ConsumerSettings
 
@@ -273,7 +272,6 @@ class ChannelDetail(msgspec.Struct):
     name: str
     draining: bool
     events_channel: str | None
-    stream: ChannelStream | None
     changed_at: str
     consumers: int
     messages: int
@@ -284,7 +282,6 @@ class ChannelDetail(msgspec.Struct):
 class ChannelPatch(msgspec.Struct, forbid_unknown_fields=True):
     draining: bool | None = None
     events_channel: str | None = None
-    stream: ChannelStream | None = None
 
 
 class ConsumerDetail(msgspec.Struct):

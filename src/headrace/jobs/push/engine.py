@@ -16,7 +16,6 @@ from ..service.definitions.consumers import DEFINITIONS, consumer_of
 from ..service.push import lanes
 from ..store import Tx
 from .guard import Guard
-from .intake import StreamIntake
 from .lane import Lane
 from .node_names import has_ended, whereabouts
 from .sender import Sender
@@ -43,7 +42,6 @@ class PushEngine:
         self._unreadable: set[str] = set()
         self._nodes: list[str] = []  # the processes that push
         self._held: set[int] = set()  # the consumers that no other one pushes to
-        self._beaten_ns = 0
         self._missing = False  # whether another one has some of ours
         self._stopping = False
         self._ear = runtime.bell.ear(DEFINITIONS)
@@ -100,21 +98,14 @@ class PushEngine:
 
     async def _beat(self) -> None:
         node, leaving = self.node, self._stopping
-        begun_ns = self._runtime.clock.monotonic_ns()
         beaten = await self._runtime.database.write(
             lambda tx: lanes.beat(tx, node, leaving=leaving, has_ended=_has_ended)
         )
-        self._beaten_ns = begun_ns
         if not beaten.was_known:
             self._held.clear()  # it was taken for one that is gone: others may have what it had
         if beaten.nodes != self._nodes or not beaten.was_known:
             self._nodes = beaten.nodes
             self._ear.wake()
-
-    def _is_known(self) -> bool:
-        """Whether the others have heard of this process lately: then none takes what it has."""
-        silent_s = (self._runtime.clock.monotonic_ns() - self._beaten_ns) / 1e9
-        return silent_s < limits.PUSH_NODE_S - limits.PUSH_BEAT_S
 
     async def _reconcile(self) -> None:
         runtime = self._runtime
@@ -168,19 +159,7 @@ class PushEngine:
 
         succeeds = len(self._nodes) > 1
         node = self._runtime.node
-        intake = None
-        if consumer.stream is not None:
-            part = f"stream of {consumer.channel_id}/{consumer.consumer_id}"
-            intake = StreamIntake(self._runtime, consumer, part, check, node, self._is_known)
-        lane = Lane(
-            self._runtime,
-            consumer,
-            self._sender,
-            check,
-            node=node,
-            succeeds=succeeds,
-            intake=intake,
-        )
+        lane = Lane(self._runtime, consumer, self._sender, check, node=node, succeeds=succeeds)
         task = asyncio.create_task(lane.run(), name=f"push-{seq}")
         task.add_done_callback(self._ended)
         self._lanes[seq] = (lane, task)

@@ -30,10 +30,8 @@ def call_headers(
     if job.ordering_key is not None:
         own["X-Broker-Ordering-Key"] = _as_utf8(job.ordering_key)
     if consumer.settings.sign and consumer.secrets:
-        # The id is our own number of the message: the producer's id is not ours to sign. Of a stream's it is
-        # that of the stream, the same before and after it becomes a job.
-        number = job.message_seq if consumer.stream is None else job.message_id.replace(".", "_")
-        own |= sign(consumer.secrets, f"msg_{number}", now_s, job.payload)
+        # The id is our own number of the message: the producer's id is not ours to sign.
+        own |= sign(consumer.secrets, f"msg_{job.message_seq}", now_s, job.payload)
     taken = {name.lower() for name in own}
     given = {name: value for name, value in job.headers.items() if name.lower() not in taken}
     if SUBJECT in given:

@@ -17,16 +17,16 @@ from typing import Final
 from .. import limits
 from ..errors import DatabaseUnavailableError
 from ..models import ClaimedJob, Consumer
+from ..policy import push_lease_s
 from ..runtime.bell import Ear
 from ..runtime.parts import reason_of
 from ..runtime.runtime import Runtime
-from ..service.push.joined import PushNotes
+from ..service.push.joined import PushClaim, PushNotes, note_all
 from ..service.push.lanes import TakenError
-from ..service.push.results import Called
+from ..service.push.results import Called, Written
 from ..store import Tx
 from .attempt import call_endpoint, unexpected
 from .breaker import Breaker, Bucket
-from .intake import Intake, TableIntake
 from .sender import Sender
 
 __all__ = ["Lane"]
@@ -40,8 +40,7 @@ class Lane:
 
     ``check`` raises :class:`~..service.push.lanes.TakenError` in the transaction of a claim, if this
     process may not push; ``node`` is that process. With ``succeeds``, another process has pushed to the
-    consumer until now, so its rate begins with nothing saved. ``intake`` is where its jobs are, if not in
-    the database alone.
+    consumer until now, so its rate begins with nothing saved.
     """
 
     def __init__(
@@ -53,7 +52,6 @@ class Lane:
         *,
         node: str | None = None,
         succeeds: bool = False,
-        intake: Intake | None = None,
     ) -> None:
         self._runtime = runtime
         self._sender = sender
@@ -65,7 +63,8 @@ class Lane:
         self._throttled_until_s = 0.0
         self.consumer = consumer
         self._breaker = Breaker(consumer.settings.breaker)
-        self._intake = intake or TableIntake(runtime, check, node)
+        self._check = check
+        self._node = node
         self._bucket = Bucket(consumer.settings.rate_per_s, self._now_s(), empty=succeeds)
 
     def refresh(self, consumer: Consumer) -> None:
@@ -73,7 +72,6 @@ class Lane:
         if consumer.updated_us != self.consumer.updated_us:
             # A claim by the definition before took nothing, and more may be allowed now.
             self._stir.set()
-        self._intake.refresh(consumer)
         before, self.consumer = self.consumer.settings, consumer
         if consumer.settings.breaker != before.breaker:
             self._breaker.policy = consumer.settings.breaker
@@ -91,7 +89,6 @@ class Lane:
         """Serve the consumer until stopped."""
         with self._runtime.bell.ear(self.consumer.seq) as ear:
             hearing = asyncio.create_task(self._hear(ear))
-            self._intake.start(self._stir.set)
             try:
                 while True:
                     self._stir.clear()
@@ -113,7 +110,6 @@ class Lane:
                 for call in self._calls:
                     call.cancel()
                 await asyncio.gather(hearing, *self._calls, return_exceptions=True)
-                await self._intake.close()
 
     @property
     def part(self) -> str:
@@ -130,7 +126,6 @@ class Lane:
     async def _hear(self, ear: Ear) -> None:
         while True:
             await ear.wait()
-            self._intake.rung()
             self._stir.set()
 
     async def _step(self) -> float | None:
@@ -144,7 +139,7 @@ class Lane:
         if free <= 0:
             return self._wait_s()
         try:
-            jobs = await self._intake.claim(self.consumer, free)
+            jobs = await self._claim(free)
         except TakenError:
             self.stop()
             return self._wait_s()
@@ -160,6 +155,12 @@ class Lane:
             return self._wait_s() if self._free() <= 0 or len(jobs) < free else 0.0
         parts.worked(self.part)
         return None  # the bell rings for the next one
+
+    async def _claim(self, n: int) -> list[ClaimedJob]:
+        lease_s = push_lease_s(self.consumer.settings.timeout_s)
+        return await self._runtime.claim_to_push(
+            PushClaim(self.consumer, n, lease_s, self._check, self._node)
+        )
 
     def _free(self) -> int:
         if self._stopping or self._now_s() < self._throttled_until_s:
@@ -273,7 +274,6 @@ class Lane:
                 raise
             except Exception as error:
                 self._met(error, called.job)
-                self._intake.lose(called.job)
             results = results[1:]
 
     def _notes(self, called: Called) -> PushNotes:
@@ -281,7 +281,7 @@ class Lane:
 
     async def _write(self, notes: PushNotes) -> None:
         consumer, runtime = self.consumer, self._runtime
-        written = await self._intake.store(notes)
+        written: Written = await runtime.database.write_together(note_all, notes)
         runtime.count_results(consumer, "delivered", written.delivered)
         runtime.count_results(consumer, "failed", written.failed)
         if written.disabled is not None:

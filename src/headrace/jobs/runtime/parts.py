@@ -7,13 +7,15 @@ stops the part that met it, and that part alone: it waits longer after each fail
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from ...clock import Clock
-from ...errors import HeadraceError
+from ...documents import DocumentError
+from ...errors import ConfigurationError, HeadraceError, ProtocolError
 from ..errors import DatabaseUnavailableError
 from ..metrics import Metrics
 
@@ -66,6 +68,21 @@ class Parts:
         self.worked(part)
         return result
 
+    async def for_ever(self, part: str, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Begin again after whatever ended ``attempt``, until it returns.
+
+        Raises ConfigurationError: a setting can never work.
+        """
+        while True:
+            try:
+                await attempt()
+                return
+            except ConfigurationError:
+                raise
+            except Exception as error:
+                pause_s = self.failed(part, error)
+            await asyncio.sleep(pause_s)
+
     def wait_s(self, part: str) -> float:
         """How long until ``part`` may be tried again; 0 if it works."""
         failing = self.failing.get(part)
@@ -76,7 +93,8 @@ class Parts:
         reason = reason_of(error)
         before = self.failing.get(part)
         if before is None or before.reason != reason:
-            if isinstance(error, (HeadraceError, OSError)):
+            known = isinstance(error, (HeadraceError, OSError))
+            if known and not isinstance(error, ProtocolError):
                 _LOG.warning("%s waits: %s", part, reason)
             else:
                 _LOG.error("%s failed and is tried again: %s", part, reason, exc_info=error)
@@ -111,6 +129,11 @@ def _pause_s_max(error: Exception) -> float:
 
 
 def reason_of(error: BaseException) -> str:
-    """An error in one line: a known one by its sentence, another with its type."""
+    """An error in one line: a known one by its sentence, another with its type.
+
+    An answer of a server that is not understood may be anything, and is not quoted.
+    """
+    if isinstance(error, ProtocolError | DocumentError):
+        return f"{type(error).__name__}: an answer is not understood; the log has it"
     text = " ".join(str(error).split())[:_REASON_CHARS_MAX]
     return text if isinstance(error, HeadraceError) else f"{type(error).__name__}: {text}"

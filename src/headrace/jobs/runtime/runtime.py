@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 
 from ...clock import Clock, SystemClock
 from .. import limits
-from ..broker import Streams
 from ..errors import DatabaseUnavailableError, JobsError
 from ..metrics import Metrics
 from ..models import ClaimedJob, Consumer, Options
@@ -50,8 +49,6 @@ class Runtime:
     bell: Bell = field(default_factory=Bell)
     metrics: Metrics = field(default_factory=Metrics)
     node: str = field(default_factory=lambda: secrets.token_hex(4))
-    streams: Streams | None = None
-    streamed: set[str] = field(default_factory=set)
     admin_token: str | None = field(default=None, repr=False)
     draining: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -102,8 +99,6 @@ class Runtime:
         while self._returning:
             await asyncio.gather(*self._returning, return_exceptions=True)
         await self.probe.close()
-        if self.streams is not None:
-            await self.streams.close()
         await self.database.close()
 
     def _rung(self, consumers: Sequence[int]) -> None:

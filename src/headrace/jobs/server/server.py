@@ -17,7 +17,6 @@ from ...errors import ConfigurationError
 from ...web.asgi import AsgiServer
 from ...web.connections import ConnectionLimits
 from .. import limits
-from ..broker import Streams
 from ..config.config import Config
 from ..http import create_app
 from ..http.asgi.gateway import Gateway
@@ -26,7 +25,6 @@ from ..maintenance.maintenance import Maintenance
 from ..push.engine import PushEngine
 from ..runtime.runtime import Runtime
 from ..store import open_database
-from ..streams.looking import remove_forgotten
 from .reload import Reloader, apply_definitions, keep_of
 
 __all__ = ["make_maintenance", "make_runtime", "serve", "tell_of_loop"]
@@ -40,14 +38,8 @@ def make_runtime(config: Config) -> Runtime:
     return Runtime(
         open_database(config.database, threads=config.database_threads, vault=config.vault()),
         config.options(),
-        streams=_streams(config),
         admin_token=config.admin_token or None,
     )
-
-
-def _streams(config: Config) -> Streams | None:
-    given = config.streams
-    return None if given is None else Streams(given.url, given.ack_wait_seconds)
 
 
 def make_maintenance(runtime: Runtime, config: Config) -> Maintenance:
@@ -212,16 +204,15 @@ def _raise_defects(done: set[asyncio.Task[None]], ended: list[Any]) -> None:
 
 
 def _stream_tasks(runtime: Runtime, config: Config) -> list[asyncio.Task[None]]:
-    tasks = []
-    if runtime.streams is not None:
-        removing = remove_forgotten(runtime, runtime.streams)
-        tasks.append(asyncio.create_task(removing, name="jobs-streams"))
     if not config.feeds and config.outcomes is None:
-        return tasks
-    from ..streams.feed import feed_channel, publish_outcomes
+        return []
+    from ..streams.feed import feed_channel
+    from ..streams.outcomes import publish_outcomes
 
-    tasks += [
-        asyncio.create_task(feed_channel(runtime, feed), name=f"jobs-feed-{feed.channel}")
+    tasks = [
+        asyncio.create_task(
+            feed_channel(runtime, feed), name=f"jobs-feed-{feed.channel}-{feed.feed_id}"
+        )
         for feed in config.feeds
     ]
     if config.outcomes is not None:

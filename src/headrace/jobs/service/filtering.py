@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -45,10 +45,12 @@ class _Settings(msgspec.Struct):
     filter: MessageFilter = MessageFilter()
 
 
-def fan_out_filtered(tx: Tx, messages: Sequence[Fanned], now: int) -> Counter[int]:
+def fan_out_filtered(
+    tx: Tx, messages: Sequence[Fanned], now: int, *, but: Collection[int] = ()
+) -> Counter[int]:
     """Make the jobs of these messages. Returns how many each has, by its number.
 
-    Of messages with one ordering key there may be one only.
+    ``but``: consumers that get none. Of messages with one ordering key there may be one only.
     """
     keys = {f"{one.channel_seq} {one.ordering_key}" for one in messages if one.ordering_key}
     if keys:
@@ -69,7 +71,7 @@ def fan_out_filtered(tx: Tx, messages: Sequence[Fanned], now: int) -> Counter[in
                 "ordering_key": one.ordering_key,
             }
             for seq, takes in consumers[one.channel_seq]
-            if takes(headers, document)
+            if seq not in but and takes(headers, document)
         )
     if not items:
         return Counter()

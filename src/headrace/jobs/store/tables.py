@@ -14,7 +14,7 @@ _NAMED: Final = ("name", "token_hash", "created_us", "updated_us", "removed_us")
 
 WHOLE: Final[dict[str, tuple[str, ...]]] = {
     "producer": ("seq", "producer_id", *_NAMED),
-    "channel": ("seq", "channel_id", *_NAMED, "draining", "filtered", "events_seq", "stream"),
+    "channel": ("seq", "channel_id", *_NAMED, "draining", "filtered", "events_seq"),
     "schedule": (
         *("seq", "channel_seq", "schedule_id", "cron", "time_zone", "missed", "paused", "payload"),
         *("content_type", "priority", "ordering_key", "headers", "next_us", "last_us"),
@@ -55,7 +55,10 @@ WHOLE: Final[dict[str, tuple[str, ...]]] = {
         *("seq", "at_us", "who", "key_id", "action", "object", "channel_id", "address"),
         *("request_id", "result", "detail"),
     ),
-    "stream_cursors": ("consumer_seq", "stream", "durable", "created", "acked_seq", "replay"),
+    "feed": (
+        *("seq", "channel_id", "feed_id", "stream", "sequence", "stored_ns", "marks", "again"),
+        *("again_until", "standing", "seen_us"),
+    ),
     "removed_jobs": ("first_seq", "last_seq", "removed_us", "folder"),
 }
 """Every table with its columns. Each refers to earlier ones only; the first column orders its rows."""

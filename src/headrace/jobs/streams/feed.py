@@ -1,143 +1,285 @@
-"""Streams in and out: a durable pull consumer feeds a channel, and outcomes are published to a stream.
+"""A feed: messages of a stream become messages of a channel, with their jobs, once and in order.
 
-In: one message for each sequence of the stream, effectively once. The id of a message contains the stream,
-its creation time and the sequence, so a redelivery finds the message stored already. A batch is
-acknowledged when its messages and their jobs are durable. Out: outcomes stay in a table until the stream
-has them, and their ids let the stream drop duplicates.
+The id of such a message has the stream, the sequence and the time it was stored at, so a redelivery finds the
+message stored already, and another message that is given the same sequence is another one. A batch is stored
+with the feed's place in one transaction, and acknowledged after it. Of all processes one feeds at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from ...client import Batch, Consumer, JetStream, connect
-from ...errors import ConfigurationError
-from .. import ids
-from ..config.config import FeedConfig, OutcomesConfig
-from ..models import rfc3339, state_name
+from ...client import connect
+from ...identity import MessageIdentity
+from .. import ids, limits
+from ..config.config import FeedConfig
+from ..errors import DatabaseUnavailableError
+from ..matching.filters import SUBJECT
+from ..models import RESERVED_HEADERS, RESERVED_PREFIXES, NewMessage
+from ..runtime.parts import reason_of
 from ..runtime.runtime import Runtime
-from ..service import processes
-from ..service.publishing import publishing
-from ..store import Row, Tx
-from .messages import message_of
+from ..service import feeds
+from ..service.feeds import Feed, NotLeadingError, Standing
+from ..service.moves import storable
+from .position import Position, take_position
 
-__all__ = ["feed_channel", "publish_outcomes"]
+if TYPE_CHECKING:
+    from ...client import Connection, JetStreamMessage
 
-_WAIT_S: Final = 5.0
-_OUTCOMES: Final = 200
-_OUTCOMES_TASK: Final = "outcomes"
-_OUTCOMES_LEAD_S: Final = 10.0
-_OUTCOMES_PAUSE_S: Final = 0.25
+__all__ = ["feed_channel", "message_of"]
+
+_GAUGES: Final = ("jobs_feed_lag", "jobs_feed_sequence", "jobs_feed_blocked")
 
 
 async def feed_channel(runtime: Runtime, config: FeedConfig) -> None:
-    """Feed until cancelled. Errors are logged and retried; nothing is acknowledged early."""
-    part = f"feed {config.channel}"
-    await _for_ever(runtime, part, lambda: _feed(runtime, config, part))
+    """Feed until cancelled. Errors are logged, noted and retried; nothing is acknowledged early."""
+    feeding = _Feeding(runtime, config)
+    try:
+        await runtime.parts.for_ever(feeding.part, feeding.run)
+    finally:
+        await feeding.resign()
 
 
-async def _feed(runtime: Runtime, config: FeedConfig, part: str) -> None:
-    async with _jetstream(config.url) as js:
-        stream = await js.stream(config.stream)
-        created = (await stream.info()).created or ""
-        consumer: Consumer = await stream.create_or_update_consumer(
-            durable_name=config.group,
-            filter_subject="" if config.filter == ">" else config.filter,
-            ack_policy="explicit",
-            max_ack_pending=config.batch * 4,
+class _Feeding:
+    """One feed in one process."""
+
+    def __init__(self, runtime: Runtime, config: FeedConfig) -> None:
+        self._runtime = runtime
+        self._config = config
+        alone = config.feed_id == config.stream
+        self.part = f"feed {config.channel}" + ("" if alone else f" {config.feed_id}")
+        self._unfinished = 0
+        self._noted_s = 0.0
+
+    async def run(self) -> None:
+        """Feed while this process is the one that does; wait while another one is."""
+        runtime, config = self._runtime, self._config
+        while not runtime.draining.is_set():
+            feed = await self._lead()
+            if feed is None:
+                self._forget_gauges()
+                runtime.parts.worked(self.part)
+                await asyncio.sleep(feeds.LEAD_S / 4)
+                continue
+            try:
+                async with connect(config.url, request_timeout=limits.FEED_CALL_S) as connection:
+                    await self._feed(connection, feed)
+            except NotLeadingError:
+                continue
+            except Exception as error:
+                await self._note_failure(feed, error)
+                raise
+
+    async def resign(self) -> None:
+        """Let another process feed at once."""
+        config, node = self._config, self._runtime.node
+        try:
+            await self._runtime.database.write(
+                lambda tx: feeds.resign(tx, config.channel, config.feed_id, node)
+            )
+        except DatabaseUnavailableError:
+            return  # others wait until this one has been silent for a while
+
+    async def _lead(self) -> Feed | None:
+        config, node = self._config, self._runtime.node
+        return await self._runtime.database.write(
+            lambda tx: feeds.lead(tx, config.channel, config.feed_id, config.stream, node)
         )
-        prefix = ids.prefix_of(config.stream, created)
+
+    async def _feed(self, connection: Connection, feed: Feed) -> None:
+        """Feed over this connection, from place to place: each time it was lost the stream may be another."""
+        js = connection.jetstream()
+        while not self._runtime.draining.is_set():
+            lives = connection.reconnects
+            position = await take_position(js, self._runtime, self._config, feed)
+            await self._go_on(connection, lives, position)
+            found = await self._lead()
+            if found is None:
+                return
+            feed = found
+
+    async def _go_on(self, connection: Connection, lives: int, position: Position) -> None:
+        """Take batch after batch from there, until the connection was lost or the place was changed."""
+        runtime, config = self._runtime, self._config
+        order = _Order(position)
+        channel = config.channel
+        self._unfinished = await runtime.database.read(lambda tx: feeds.unfinished(tx, channel))
+        self._noted_s = 0.0
         while not runtime.draining.is_set():
-            batch: Batch = await consumer.fetch(config.batch, max_wait=_WAIT_S)
-            if not batch:
-                runtime.parts.worked(part)
-                continue
-            messages = [message_of(prefix, message) for message in batch]
-            new, jobs = await runtime.database.write(
-                lambda tx, m=messages: publishing.feed(  # type: ignore[misc]
-                    tx, config.channel, m, tx.now_us()
+            blocked = self._unfinished >= config.unfinished_max and order.is_whole
+            is_due = self._now_s() - self._noted_s >= limits.FEED_WAIT_S
+            if is_due and not await self._note(position, blocked=blocked):
+                return
+            if blocked:
+                runtime.parts.worked(self.part)
+                await asyncio.sleep(limits.FEED_ROOM_S)
+                self._unfinished = await runtime.database.read(
+                    lambda tx: feeds.unfinished(tx, channel)
                 )
-            )
-            batch.ack()
-            runtime.parts.worked(part)
-            runtime.metrics.add("jobs_published_total", new, channel=config.channel)
-            runtime.metrics.add("jobs_enqueued_total", jobs, channel=config.channel)
-
-
-async def publish_outcomes(runtime: Runtime, config: OutcomesConfig) -> None:
-    """Publish outcomes of jobs until cancelled; one process at a time, in order."""
-    await _for_ever(runtime, _OUTCOMES_TASK, lambda: _publish(runtime, config))
-
-
-async def _publish(runtime: Runtime, config: OutcomesConfig) -> None:
-    made = secrets.token_hex(8)
-    origin = await runtime.database.write(lambda tx: processes.make_once(tx, "database_id", made))
-    async with _jetstream(config.url) as js:
-        while not runtime.draining.is_set():
-            rows = await runtime.database.write(
-                lambda tx: _next_outcomes(tx, runtime.node, tx.now_us())
-            )
-            runtime.parts.worked(_OUTCOMES_TASK)
-            if not rows:
-                await asyncio.sleep(_OUTCOMES_PAUSE_S)
+                if self._unfinished < config.unfinished_max:
+                    self._noted_s = 0.0
                 continue
-            # Each outcome has an id, so it may be sent repeatedly until the stream has a leader and stores
-            # it.
-            async with js.publisher(deduplicate=True) as publisher:
-                for row in rows:
-                    await publisher.send(
-                        config.subject, _outcome(row), msg_id=f"{origin}-{row['seq']}"
-                    )
-            done = json.dumps([row["seq"] for row in rows])
-            await runtime.database.write(
-                lambda tx, done=done: tx.run("delete_outcomes", seqs=done)  # type: ignore[misc]
+            batch = await position.durable.fetch(config.batch, max_wait=limits.FEED_WAIT_S)
+            if connection.reconnects != lives:
+                return  # what came may be of another stream, and comes again if it is not
+            messages = await order.sorted(batch)
+            if messages:
+                await self._take(position, messages)
+            runtime.parts.worked(self.part)
+            if batch.error is not None:
+                raise batch.error
+
+    async def _take(self, position: Position, messages: Sequence[JetStreamMessage]) -> None:
+        runtime, config, feed = self._runtime, self._config, position.feed
+        items = [message_of(config, message) for message in messages]
+        try:
+            taken = await runtime.database.write(
+                lambda tx: feeds.take(tx, feed, runtime.node, items)
+            )
+        except BaseException:
+            for message in messages:
+                message.nak(0.0)
+            raise
+        position.durable.ack_all(messages)
+        position.feed = taken.feed
+        if self._unfinished < config.unfinished_max <= taken.unfinished:
+            self._noted_s = 0.0
+        self._unfinished = taken.unfinished
+        runtime.metrics.add("jobs_published_total", taken.new, channel=config.channel)
+        runtime.metrics.add("jobs_enqueued_total", taken.jobs, channel=config.channel)
+
+    async def _note(self, position: Position, *, blocked: bool) -> bool:
+        """Note where the feed is. Returns whether it may go on from there."""
+        config, runtime = self._config, self._runtime
+        info, state = await position.durable.info(), (await position.stream.info()).state
+        standing = Standing(
+            state="backlog" if blocked else "feeding",
+            filter=config.filter,
+            group=config.group,
+            lag=info.num_pending,
+            first=state.first_seq,
+            last=state.last_seq,
+            unfinished=self._unfinished,
+            unfinished_max=config.unfinished_max,
+            goes_back=position.goes_back,
+        )
+        feed = position.feed
+        labels = {"channel": config.channel, "feed": config.feed_id}
+        values = (info.num_pending, feed.place.sequence, int(blocked))
+        for gauge, value in zip(_GAUGES, values, strict=True):
+            runtime.metrics.set(gauge, value, **labels)
+        goes_on = await runtime.database.write(
+            lambda tx: feeds.note(tx, feed, standing, runtime.node)
+        )
+        self._noted_s = self._now_s()
+        return goes_on
+
+    async def _note_failure(self, feed: Feed, error: Exception) -> None:
+        config, runtime = self._config, self._runtime
+        self._forget_gauges()
+        before = feed.standing
+        standing = Standing(
+            state="failing",
+            filter=config.filter,
+            group=config.group,
+            problem=reason_of(error),
+            goes_back=None if before is None else before.goes_back,
+        )
+        try:
+            await runtime.database.write(lambda tx: feeds.note(tx, feed, standing, runtime.node))
+        except DatabaseUnavailableError:
+            return  # the part is named as failing in any case
+
+    def _forget_gauges(self) -> None:
+        for gauge in _GAUGES:
+            self._runtime.metrics.forget(
+                gauge, channel=self._config.channel, feed=self._config.feed_id
             )
 
-
-def _next_outcomes(tx: Tx, node: str, now: int) -> list[Row]:
-    if not processes.take_lead(tx, _OUTCOMES_TASK, node, _OUTCOMES_LEAD_S, now):
-        return []
-    return list(tx.all("list_outcomes", n=_OUTCOMES))
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()
 
 
-def _outcome(row: Row) -> bytes:
-    return msgspec.json.encode(
-        {
-            "job": str(row["job_seq"]),
-            "channel": row["channel_id"],
-            "consumer": row["consumer_id"],
-            "message": row["message_id"],
-            "state": state_name(row["state"]),
-            "retries": row["retries"],
-            "error": row["error"],
-            "at": rfc3339(row["at_us"]),
-        }
+class _Order:
+    """Puts what comes into the order of the stream.
+
+    What is delivered for the first time comes in it. What had been delivered before and was not acknowledged
+    comes again later, between newer ones: then all are held until each that is out is at hand.
+    """
+
+    def __init__(self, position: Position) -> None:
+        self._durable = position.durable
+        self._held: dict[int, JetStreamMessage] = {}
+        info = position.durable.cached_info
+        rests = info is not None and info.num_ack_pending == 0
+        self._seen: int | None = info.delivered.consumer_seq if info is not None and rests else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is awaited that was delivered before."""
+        return self._seen is not None
+
+    async def sorted(self, batch: Iterable[JetStreamMessage]) -> list[JetStreamMessage]:
+        """Those that can be taken now, in order."""
+        messages = list(batch)
+        if self._seen is not None:
+            first = self._seen + 1
+            numbers = [message.metadata.consumer_seq for message in messages]
+            if numbers == [*range(first, first + len(messages))]:
+                self._seen += len(messages)
+                return messages
+            self._seen = None
+        self._held |= {message.metadata.stream_seq: message for message in messages}
+        info = await self._durable.info()
+        if info.num_ack_pending > len(self._held):
+            return []
+        self._seen = info.delivered.consumer_seq
+        found = [self._held[sequence] for sequence in sorted(self._held)]
+        self._held.clear()
+        return found
+
+
+def message_of(config: FeedConfig, message: JetStreamMessage) -> tuple[MessageIdentity, NewMessage]:
+    """Which message of the stream it is, and the channel's message: its headers except those that are the
+    service's or the broker's own, its subject, its sequence.
+    """
+    place = message.metadata
+    identity = MessageIdentity(config.stream, place.stream_seq, place.timestamp_ns)
+    content_type = "application/octet-stream"
+    stored: dict[str, str] = {}
+    for name, value in message.headers.items():
+        lower = name.lower()
+        if lower == "content-type":
+            content_type = storable(value[: limits.CONTENT_TYPE_CHARS_MAX])
+        elif (
+            lower not in RESERVED_HEADERS
+            and not lower.startswith((*RESERVED_PREFIXES, "nats-"))
+            and len(stored) < limits.METADATA_HEADERS_MAX
+        ):
+            stored[storable(name)] = storable(value)
+    stored[SUBJECT] = storable(message.subject)
+    stored["X-Headrace-Sequence"] = str(identity.sequence)
+    return identity, NewMessage(
+        payload=message.payload,
+        content_type=content_type,
+        message_id=ids.id_in_stream(identity),
+        headers=stored,
+        ordering_key=_ordering_key(config.ordering_key, message),
     )
 
 
-@asynccontextmanager
-async def _jetstream(url: str) -> AsyncIterator[JetStream]:
-    async with connect(url) as connection:
-        yield connection.jetstream()
-
-
-async def _for_ever(
-    runtime: Runtime, part: str, attempt: Callable[[], Coroutine[Any, Any, None]]
-) -> None:
-    """Begin again after whatever ended it; only a setting that can never work is raised."""
-    while True:
-        try:
-            await attempt()
-            return
-        except ConfigurationError:
-            raise
-        except Exception as error:
-            pause_s = runtime.parts.failed(part, error)
-        await asyncio.sleep(pause_s)
+def _ordering_key(rule: str, message: JetStreamMessage) -> str | None:
+    """The key of a message by a feed's ``ordering_key``; None: it has none."""
+    what, _, which = rule.partition(":")
+    if what == "subject":
+        tokens = message.subject.split(".")
+        key = message.subject if not which else ".".join(tokens[int(which) - 1 : int(which)])
+    elif what == "header":
+        wanted = which.lower()
+        found = (value for name, value in message.headers.items() if name.lower() == wanted)
+        key = next(found, "")
+    else:
+        return None
+    return storable(key)[: limits.ORDERING_KEY_CHARS_MAX] or None

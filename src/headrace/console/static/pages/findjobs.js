@@ -3,7 +3,6 @@ import { html, api, count, enc, link, page, patternsOf, spanOf, time, useState }
 import { read, write } from "/address.js";
 import { Actions, Problem, Table, Waiting, useDocument } from "/parts.js";
 import { Progress } from "/pages/jobs.js";
-import { ToStream } from "/pages/jobstreams.js";
 import { Schedules } from "/pages/schedules.js";
 
 const STATES = ["QUEUED", "INFLIGHT", "DELIVERED", "DEAD"];
@@ -62,7 +61,7 @@ export function FindJobs({ channel, session }) {
     { id: "claims", title: "Claims", number: true }, { id: "last_error", title: "Last error", wrap: true, show: (row) => row.last_error || "" },
     { id: "actions", title: "Actions", plain: true, value: () => "", show: (row) => isOpen(row) && html`<${Actions} readOnly=${session.read_only} actions=${[{ title: "Cancel", text: `Cancels job ${row.id}. If it runs, it is told at its next heartbeat.`, run: () => cancel({ job: row.id }) }]} />` },
   ];
-  return html`<div class="bar"><h2><a href=${page("jobs")}>Jobs</a> of ${channel}</h2><span class="grow"></span><${ToStream} channel=${channel} /><${Actions} readOnly=${session.read_only} actions=${STATES.slice(2).includes(state) ? [again] : [again, many]} /></div>
+  return html`<div class="bar"><h2><a href=${page("jobs")}>Jobs</a> of ${channel}</h2><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${STATES.slice(2).includes(state) ? [again] : [again, many]} /></div>
     <form class="bar" onSubmit=${search}>${field("consumer", "Consumer")}${field("message", "Message id")}
       <select aria-label="State" value=${typed.state} onChange=${(event) => setTyped({ ...typed, state: event.target.value })}><option value="">any state</option>${STATES.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select>
       ${field("older", "Older than")}${field("payload", "Payload, such as $.order.id=7")}<button>Find</button></form>

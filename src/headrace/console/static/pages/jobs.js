@@ -1,5 +1,4 @@
-import { html, api, count, enc, link, page, patternsOf, plural, seconds, setting, time, useState } from "/lib.js";
-import { ToStream } from "/pages/jobstreams.js";
+import { html, api, count, enc, link, page, patternsOf, plural, seconds, setting, spanOf, time, useState } from "/lib.js";
 import { Actions, Plot, Problem, Table, Waiting, useDocument } from "/parts.js";
 
 const COLUMNS = [
@@ -8,10 +7,26 @@ const COLUMNS = [
   ...["QUEUED", "INFLIGHT", "DELIVERED", "DEAD"].map((state) => ({ id: state, title: state.toLowerCase(), number: true, value: (row) => row.jobs[state], show: (row) => state === "INFLIGHT" && row.jobs[state] ? html`<a title="Jobs that run" href=${`${link`jobs/${row.channel}`}?consumer=${enc(row.consumer)}&state=INFLIGHT`}>${count(row.jobs[state])}</a>` : html`<span class=${state === "DEAD" && row.jobs[state] ? "bad" : ""}>${count(row.jobs[state])}</span>` })),
   { id: "state", title: "State", value: (row) => row.disabled_reason || "", show: (row) => row.disabled_reason ? html`<span class="tag bad">${row.disabled_reason}</span>` : row.paused ? html`<span class="tag warn">paused</span>` : row.left_configuration ? html`<span class="tag warn">not in the configuration any more</span>` : "" },
 ];
+const FEED_STATES = { feeding: "good", backlog: "warn" };
+const goesBack = (row) => row.again_sequence !== null ? `goes back to sequence ${count(row.again_sequence)}` : row.again_since !== null ? `goes back to ${time(row.again_since)}` : row.again_until !== null ? `makes jobs again up to sequence ${count(row.again_until)}` : "";
+const whyOf = (row) => row.state === "backlog" ? `${count(row.unfinished)} unfinished, of at most ${count(row.unfinished_max)}` : row.problem || "";
+const again = (row, reload) => ({ title: "Make again", name: row.feed, text: `Makes jobs of ${row.channel} again of what ${row.stream} still has, from a sequence on or of the last time, for all consumers: finished ones are handed out again.`,
+  fields: [{ id: "sequence", title: "From this sequence on", number: true }, { id: "back", title: "Or: what came in the last, such as 90m, 2h or 1d" }],
+  run: ({ back, ...said }) => {
+    if ((back === undefined) === (said.sequence === undefined)) throw new Error("give a sequence, or how far back, and not both");
+    const body = { ...said, ...(back === undefined ? {} : { since: new Date(Date.now() - spanOf(back) * 1000).toISOString() }) };
+    return api(`/job-feeds/${enc(row.channel)}/${enc(row.feed)}/again`, { method: "POST", body }).then(() => { reload(); return `${row.feed} goes back`; });
+  } });
+const feedColumns = (session, reload) => [
+  { id: "feed", title: "Feed", wrap: true }, { id: "channel", title: "Channel", wrap: true, show: (row) => html`<a href=${link`jobs/${row.channel}`}>${row.channel}</a>` }, { id: "stream", title: "Stream", wrap: true },
+  { id: "sequence", title: "Made up to", number: true, show: (row) => count(row.sequence) }, { id: "lag", title: "Lag", number: true, show: (row) => count(row.lag) },
+  { id: "state", title: "State", wrap: true, show: (row) => html`<span class=${`tag ${FEED_STATES[row.state] || "bad"}`}>${row.state}</span> ${whyOf(row)}${goesBack(row) && html`<br /><span class="soft">It ${goesBack(row)}.</span>`}` },
+  { id: "actions", title: "Actions", plain: true, value: () => "", show: (row) => html`<${Actions} readOnly=${session.read_only} actions=${[again(row, reload)]} />` },
+];
 const EVENTS = [{ id: "at", title: "Time", wrap: "when", show: (row) => time(row.at) }, { id: "kind", title: "Event" }, { id: "channel", title: "Channel", wrap: "narrow" }, { id: "consumer", title: "Consumer", wrap: "narrow" }, { id: "detail", title: "Detail", wrap: true }];
 
 export function Jobs({ session }) {
-  const [seen, error] = useDocument(session.jobs ? "/jobs" : null);
+  const [seen, error, reload] = useDocument(session.jobs ? "/jobs" : null);
   const [channel, setChannel] = useState("");
   const [message, setMessage] = useState("");
   const [found, setFound] = useState({});
@@ -23,6 +38,7 @@ export function Jobs({ session }) {
     api(`/jobs/${enc(channel)}/find?message=${enc(message)}`).then((document) => setFound({ document }), (problem) => setFound({ problem }));
   };
   return html`<div class="bar"><h2>Jobs</h2><span class="grow"></span><a class="button" href=${page("job-keys")}>API keys</a><a class="button" href=${page("job-audit")}>Audit log</a></div><${Table} name="queues" stack columns=${COLUMNS} rows=${rows} empty="There are no consumers of jobs yet." />
+    ${seen.feeds.length > 0 && html`<h3>Feeds</h3><${Table} name="feeds" stack columns=${feedColumns(session, reload)} rows=${seen.feeds.map((row) => ({ ...row, key: `${row.channel}/${row.feed}` }))} sort=${{ id: "lag", down: true }} />`}
     <h3>Find a message</h3>
     <form class="bar" onSubmit=${search}><input aria-label="Channel" placeholder="channel" value=${channel} onInput=${(event) => setChannel(event.target.value)} /><input aria-label="Message id" placeholder="message id" value=${message} onInput=${(event) => setMessage(event.target.value)} /><button>Find</button></form>
     <${Problem} error=${found.problem} />
@@ -44,7 +60,7 @@ export function Dead({ channel, consumer, session }) {
     { id: "actions", title: "Actions", plain: true, value: () => "", show: (row) => html`<${Actions} readOnly=${session.read_only} actions=${[requeueOne(path, row.job, reload)]} />` },
   ];
   const actions = [{ title: "Requeue all", name: consumer, text: "Sends all dead jobs of this consumer back, with all their retries.", run: (body) => api(`${path}/requeue`, { method: "POST", body }).then(() => { reload(); }) }];
-  return html`<div class="bar"><h2><a href=${page("jobs")}>${channel}</a> / ${consumer}</h2><span class="grow"></span><${ToStream} channel=${channel} /><${Actions} readOnly=${session.read_only} actions=${seen.jobs.length ? actions : []} /></div>
+  return html`<div class="bar"><h2><a href=${page("jobs")}>${channel}</a> / ${consumer}</h2><span class="grow"></span><${Actions} readOnly=${session.read_only} actions=${seen.jobs.length ? actions : []} /></div>
     <h3>Dead letters</h3><${Table} name="dead jobs" stack columns=${columns} rows=${seen.jobs.map((row) => ({ ...row, key: row.job }))} sort=${{ id: "StatusChangedAt", down: true }} empty="No job is dead." />
     <p class="bar">${["previous", "next"].map((name) => seen.pages[name] && html`<button key=${name} onClick=${() => setCursor(`?${name}=${seen.pages[name]}`)}>${name}</button>`)}</p>
     <${Settings} channel=${channel} consumer=${consumer} session=${session} />`;

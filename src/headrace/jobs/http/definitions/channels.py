@@ -7,12 +7,10 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...broker import streams_of
 from ...models import rfc3339
 from ...runtime.runtime import Runtime
 from ...service.definitions import channels, definitions
 from ...service.removal import removing
-from ...service.streamed import stream_channels
 from ...states import State
 from ...store import Tx
 from .. import shapes
@@ -38,7 +36,6 @@ async def get_channel(runtime: Runtime, request: Request) -> Response:
         name=channel.name,
         draining=channel.draining,
         events_channel=told,
-        stream=channel.stream,
         changed_at=rfc3339(channel.updated_us),
         consumers=hanging.consumers,
         messages=hanging.messages,
@@ -56,26 +53,14 @@ async def patch_channel(runtime: Runtime, request: Request) -> Response:
         require_scope(request, "admin", channel_id)
         require_scope(request, "admin", body.events_channel or channel_id)
 
-    if body.stream is not None:
-        require_scope(request, "admin", channel_id)
-        body.stream.check()
-        await streams_of(runtime.streams).check(body.stream)
-
     def write(tx: Tx) -> None:
-        if body.stream is not None:
-            stream_channels.set_stream(tx, channel_id, body.stream, tx.now_us())
         if body.draining is not None:
             channels.drain_channel(tx, channel_id, body.draining, tx.now_us())
         if body.events_channel is not None:
             told = body.events_channel or None
             channels.tell_channel(tx, channel_id, told, tx.now_us())
 
-    stream = None if body.stream is None else body.stream.name
-    wanted = {
-        "draining": body.draining,
-        "events_channel": body.events_channel,
-        "stream": stream,
-    }
+    wanted = {"draining": body.draining, "events_channel": body.events_channel}
     detail = ", ".join(f"{name}: {value}" for name, value in wanted.items() if value is not None)
     await runtime.database.write(recorded(request, write, detail))
     return await get_channel(runtime, request)
@@ -99,8 +84,7 @@ ENDPOINTS: Final = (
         method="PATCH",
         path=_PATH,
         handler=patch_channel,
-        summary="Drain a channel, or end that; name the channel that is told what happens to its jobs, "
-        "or the stream in which it lives",
+        summary="Drain a channel, or end that; name the channel that is told what happens to its jobs",
         body=shapes.ChannelPatch,
         answers={200: shapes.ChannelDetail},
         tag="definitions",
@@ -108,6 +92,6 @@ ENDPOINTS: Final = (
         scopes=("operate",),
         audited=True,
         legacy=False,
-        errors=(400, 401, 403, 404, 409, 413, 503),
+        errors=(400, 401, 403, 404, 409, 413),
     ),
 )

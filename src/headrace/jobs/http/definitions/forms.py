@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -201,7 +200,6 @@ async def store_consumer(
     path, condition, options = request.path_params, precondition(request), runtime.options
     change.check()
     refuse_inside(runtime, change.callback_url)
-    change = await _placed(runtime, path["channelId"], path["consumerId"], change)
     defaults: ConsumerSettings = options.default_settings()
 
     def write(tx: Tx) -> tuple[Consumer, bool]:
@@ -218,23 +216,6 @@ async def store_consumer(
         )
 
     return await runtime.database.write(recorded(request, write))
-
-
-async def _placed(
-    runtime: Runtime, channel_id: str, consumer_id: str, change: consumers.ConsumerChange
-) -> consumers.ConsumerChange:
-    """A new consumer of a channel that lives in a stream begins after what the stream has now."""
-
-    def read(tx: Tx) -> str | None:
-        channel = channels.find_channel(tx, channel_id)
-        row = tx.one("get_consumer", channel_id=channel_id, consumer_id=consumer_id)
-        is_new = row is None or row["seq"] is None
-        return channel.stream.name if channel.stream is not None and is_new else None
-
-    if runtime.streams is None or (name := await runtime.database.read(read)) is None:
-        return change
-    place = await runtime.streams.place(name)
-    return replace(change, stream_at=(place.created, place.last))
 
 
 def refuse_inside(runtime: Runtime, url: str | None) -> None:

@@ -18,13 +18,11 @@ from ...models import RESERVED_HEADERS, RESERVED_PREFIXES, NewMessage, Published
 from ...runtime.runtime import Runtime
 from ...service.publishing import accepting, publishing
 from ...service.publishing.joined import store_plain
-from ...service.streamed.stream_channels import refuse_message
 from ...store import Row, Tx
 from .. import shapes
 from ..request import access
 from ..request.endpoint import PRODUCER_TOKENS, Endpoint, reply
 from ..request.incoming import header, moment_us, read_json
-from .streamed import publish_to_stream
 
 __all__ = ["ENDPOINTS", "At", "message_of"]
 
@@ -50,7 +48,7 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
     )
     # The tokens are checked before a large body is read.
     granted = access.key_of(request) is not None
-    asking = await runtime.database.read(
+    await runtime.database.read(
         lambda tx: accepting.publisher(tx, channel_id, *tokens, granted=granted)
     )
     body = await read_json(request, shapes.BatchBody, bytes_max=limits.BATCH_BYTES_MAX)
@@ -64,7 +62,6 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
 
     def write(tx: Tx) -> list[Published]:
         allowed = accepting.publisher(tx, channel_id, *tokens, granted=granted)
-        accepting.refuse_streamed(allowed)
         now = tx.now_us()
         for number, message in enumerate(messages):
             with At(f"messages[{number}]"):
@@ -90,11 +87,7 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
                 )
         return published
 
-    published = None
-    if asking["stream"] is not None:
-        published = await _to_stream(runtime, asking, messages, body)
-    if published is None:
-        published = await runtime.database.write(write)
+    published = await runtime.database.write(write)
     new = [one for one in published if not one.replayed]
     if new:
         runtime.metrics.add("jobs_published_total", len(new), channel=channel_id)
@@ -104,19 +97,6 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
         for one in published
     ]
     return reply(shapes.PublishedBatch(shown), 201 if new else 200)
-
-
-async def _to_stream(
-    runtime: Runtime, asking: Row, messages: list[NewMessage], body: shapes.BatchBody
-) -> list[Published] | None:
-    """Publish to the stream in which the channel lives. All are checked before the first is published."""
-    for number, message in enumerate(messages):
-        with At(f"messages[{number}]"):
-            accepting.check_message(message, runtime.options, runtime.now_us())
-            refuse_message(message)
-    return await publish_to_stream(
-        runtime, asking, messages, [given.idempotent for given in body.messages]
-    )
 
 
 def _stored(

@@ -18,12 +18,10 @@ from ...models import RESERVED_HEADERS, RESERVED_PREFIXES, NewMessage, Published
 from ...runtime.runtime import Runtime
 from ...service.publishing import accepting
 from ...service.publishing.joined import Publication, publish_all, publish_one
-from ...store import Row, Tx
 from .. import shapes
 from ..request.access import key_of
 from ..request.endpoint import PRODUCER_TOKENS, Endpoint, Parameter, reply
 from ..request.incoming import header, moment_us, read_body
-from .streamed import publish_to_stream
 
 __all__ = ["ENDPOINTS"]
 
@@ -67,7 +65,6 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
         header(request, "x-broker-producer-token"),
     )
     granted = key_of(request) is not None
-    lives_in_stream = channel_id in runtime.streamed
     if not _is_small(runtime, request):
         # The tokens are checked before a large body is read.
         await runtime.database.read(
@@ -81,32 +78,12 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
     except JobsError as error:
         message, replay = error, False  # told only to those who may publish
 
-    def allowed(tx: Tx) -> Row:
-        row = accepting.publisher(tx, channel_id, *tokens, granted=granted)
-        if isinstance(message, JobsError):
-            raise message
-        accepting.check_message(message, runtime.options, tx.now_us())
-        return row
-
-    async def to_stream() -> Published | None:
-        row = await runtime.database.read(allowed)
-        if isinstance(message, JobsError):
-            raise message
-        found = await publish_to_stream(runtime, row, [message], [replay])
-        return None if found is None else found[0]
-
-    published = await to_stream() if lives_in_stream else None
-    if published is not None:
-        return _counted(runtime, channel_id, published)
     publication = Publication(channel_id, *tokens, message, replay, runtime.options, granted)
-    try:
-        stored = await _store(runtime, publication)
-    except accepting.LivesInStreamError:
-        published = await to_stream()
-        if published is None:
-            raise
-        stored = published
-    return _counted(runtime, channel_id, stored)
+    published = await _store(runtime, publication)
+    if not published.replayed:
+        runtime.metrics.add("jobs_published_total", channel=channel_id)
+        runtime.metrics.add("jobs_enqueued_total", published.jobs, channel=channel_id)
+    return published
 
 
 async def _store(runtime: Runtime, publication: Publication) -> Published:
@@ -117,13 +94,6 @@ async def _store(runtime: Runtime, publication: Publication) -> Published:
         # It locks its keys until the end, or is a transaction's worth by itself.
         return await runtime.database.write(lambda tx: publish_one(tx, publication))
     published: Published = await runtime.database.write_together(publish_all, publication)
-    return published
-
-
-def _counted(runtime: Runtime, channel_id: str, published: Published) -> Published:
-    if not published.replayed:
-        runtime.metrics.add("jobs_published_total", channel=channel_id)
-        runtime.metrics.add("jobs_enqueued_total", published.jobs, channel=channel_id)
     return published
 
 

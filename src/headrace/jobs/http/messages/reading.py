@@ -9,15 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ... import ids, limits
-from ...broker import streams_of
-from ...channel_stream import ChannelStream, stream_of
-from ...errors import JobsError, not_found
-from ...models import NewMessage, payload_fields, rfc3339, state_name
+from ...errors import not_found
+from ...models import payload_fields, rfc3339, state_name
 from ...runtime.runtime import Runtime
 from ...service.finding import page_reads
 from ...service.publishing import publishing
 from ...store import Row, Tx
-from ...streams.looking import stored_message
 from .. import shapes
 from ..request.access import recorded
 from ..request.endpoint import CHANNEL_TOKENS, Endpoint, Parameter, reply
@@ -33,21 +30,11 @@ _SCHEDULED_STATUS: Final = {101: "SCHEDULED", 102: "DISPATCHED"}
 async def get_message(runtime: Runtime, request: Request) -> Response:
     message_id = request.path_params["messageId"]
 
-    def read(tx: Tx) -> tuple[Row, Any] | ChannelStream:
+    def read(tx: Tx) -> tuple[Row, Any]:
         channel = require_reader(runtime, request, tx)
-        stream = stream_of(channel["stream"])
-        try:
-            return page_reads.get_message(tx, channel["seq"], message_id)
-        except JobsError as error:
-            if stream is None or error.status != 404:
-                raise
-            return stream
+        return page_reads.get_message(tx, channel["seq"], message_id)
 
-    found = await runtime.database.read(read)
-    if isinstance(found, ChannelStream):
-        stored = await stored_message(streams_of(runtime.streams), found, message_id)
-        return reply(_of_stream(*stored))
-    row, jobs = found
+    row, jobs = await runtime.database.read(read)
     if row["status"] != 102:
         raise not_found("message", "messageId")
     payload, encoding = payload_fields(row["payload"])
@@ -77,25 +64,6 @@ async def get_message(runtime: Runtime, request: Request) -> Response:
             PayloadEncoding=encoding,
             JobsTruncated=len(jobs) > len(shown),
         )
-    )
-
-
-def _of_stream(message: NewMessage, stored_us: int) -> shapes.MessageShape:
-    """One of which the database has nothing: it was delivered, or is yet to be."""
-    payload, encoding = payload_fields(message.payload)
-    at = rfc3339(stored_us)
-    return shapes.MessageShape(
-        ID=message.message_id or "",
-        Payload=payload,
-        ContentType=message.content_type,
-        ProducedBy="",
-        ReceivedAt=at,
-        DispatchedAt=at,
-        Status=_MESSAGE_STATUS[102],
-        Jobs=[],
-        Headers=message.headers,
-        PayloadEncoding=encoding,
-        JobsTruncated=False,
     )
 
 
@@ -268,7 +236,7 @@ ENDPOINTS: Final = (
                 "GET",
                 "/message/{messageId}",
                 get_message,
-                "A message; of a channel that lives in a stream: while that has it, or if a call has failed",
+                "A message",
                 {200: shapes.MessageShape},
                 (),
             ),

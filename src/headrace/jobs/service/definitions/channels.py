@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...channel_stream import refused, stream_of
 from ...errors import JobsError, bad_request, not_found
 from ...store import Tx
 from .definitions import (
@@ -30,11 +29,7 @@ def find_channel(tx: Tx, channel_id: str) -> Definition:
     row = tx.one("get_channel", channel_id=channel_id)
     if row is None:
         raise not_found("channel", "channelId")
-    return replace(
-        definition_of(row, "channel_id"),
-        draining=bool(row["draining"]),
-        stream=stream_of(row["stream"]),
-    )
+    return replace(definition_of(row, "channel_id"), draining=bool(row["draining"]))
 
 
 def put_channel(
@@ -80,10 +75,7 @@ def _target(tx: Tx, events_channel: str) -> Definition:
     row = tx.one("get_channel", channel_id=events_channel)
     if row is None:
         raise JobsError(404, "not_found", "there is no such channel", "events_channel")
-    target = definition_of(row, "channel_id")
-    if row["stream"] is not None:
-        raise refused("events go to one of the database", "events_channel")
-    return target
+    return definition_of(row, "channel_id")
 
 
 def _refuse_a_chain(tx: Tx, channel: Definition, target: Definition) -> None:

@@ -10,11 +10,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ... import ids, limits
-from ...channel_stream import ChannelStream, refused, stream_of
 from ...errors import JobsError, bad_request, forbidden, not_found
 from ...models import Consumer, ConsumerSettings, Kind
 from ...store import Row, Tx
-from .. import stream_positions
 from ..filtering import note_filters
 from ..notices import tell_of_consumer
 from .channels import find_channel
@@ -49,8 +47,6 @@ class ConsumerChange(Change):
     paused: bool | None = None
     enable: bool = False
     secrets: tuple[str, ...] | None = None
-    stream_at: tuple[str, int] | None = None
-    """Of a new consumer whose channel lives in a stream: when that was made, and its last sequence."""
     previous_token: str | None = None
     """Accepted beside ``token``; an empty one: no other. Not given: none, if the token is another one."""
 
@@ -104,7 +100,6 @@ def put_consumer(
     if row is None or row["seq"] is None:
         kind = cast(Kind, change.kind or "push")
         _check_callback(kind, change.callback_url or "")
-        _check_streamed(channel.stream, kind, change.settings or defaults)
         token, seal = change.token or ids.new_token(), tx.vault.seal
         made = tx.one(
             "insert_consumer",
@@ -123,9 +118,6 @@ def put_consumer(
         if made is not None:
             if change.settings is not None:
                 note_filters(tx, channel.seq)
-            if channel.stream is not None:
-                name, at = channel.stream.name, change.stream_at
-                stream_positions.begin(tx, channel_id, consumer_id, made["seq"], name, at, now)
             tx.ring([made["seq"], DEFINITIONS])
             return find_consumer(tx, channel_id, consumer_id), True
     changed = change_consumer(tx, channel_id, consumer_id, lambda _: change, precondition, now)
@@ -170,7 +162,6 @@ def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int
     kind = cast(Kind, change.kind or present.kind)
     callback_url = present.callback_url if change.callback_url is None else change.callback_url
     _check_callback(kind, callback_url)
-    _check_streamed(present.stream, kind, change.settings or present.settings)
     previous, seal = _previous_token(present, change), tx.vault.seal
     tx.run(
         "update_consumer",
@@ -295,7 +286,6 @@ def consumer_of(tx: Tx, row: Row) -> Consumer:
         token=opened(row["token"]),
         previous_token=None if row["previous_token"] is None else opened(row["previous_token"]),
         secrets=msgspec.json.decode(opened(row["secrets"]), type=tuple[str, ...]),
-        stream=stream_of(row["stream"]),
     )
 
 
@@ -308,19 +298,6 @@ def _check_callback(kind: Kind, url: str) -> None:
         raise bad_request(
             "callback_missing", "a push consumer needs an absolute callback URL", "callbackUrl"
         )
-
-
-def _check_streamed(stream: ChannelStream | None, kind: Kind, settings: ConsumerSettings) -> None:
-    if stream is None:
-        return
-    if kind != "push":
-        raise refused(
-            f"it has push consumers only; a worker can consume {stream.name} itself, or a channel that a "
-            "feed fills from it",
-            "type",
-        )
-    if settings.outcomes:
-        raise refused("outcomes are of jobs, and what is delivered is none", "settings.outcomes")
 
 
 def _check_url(url: str) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from ... import ids, limits
-from ...channel_stream import ChannelStream
 from ...errors import JobsError, bad_request
 from ...models import http_date
 from ...store import Row, Tx
@@ -78,7 +77,6 @@ class Definition:
     updated_us: int
     token: str | None = None
     draining: bool = False
-    stream: ChannelStream | None = None
 
 
 def put_definition(

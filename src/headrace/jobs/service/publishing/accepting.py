@@ -8,11 +8,9 @@ from ...models import NewMessage, Options
 from ...store import Row, Tx
 
 __all__ = [
-    "LivesInStreamError",
     "check_message",
     "publisher",
     "refuse_drained",
-    "refuse_streamed",
 ]
 
 
@@ -56,21 +54,6 @@ def refuse_drained(channel: Row) -> None:
             "the channel is being drained: it takes no more messages",
             "channelId",
         )
-
-
-class LivesInStreamError(JobsError):
-    """The channel lives in a stream: the database has no place for its messages."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            409, "stream_channel", "the channel lives in a stream: publish to that", "channelId"
-        )
-
-
-def refuse_streamed(channel: Row) -> None:
-    """:class:`LivesInStreamError` for a channel that lives in a stream."""
-    if channel["stream"] is not None:
-        raise LivesInStreamError
 
 
 def check_message(message: NewMessage, options: Options, now: int) -> None:

@@ -15,7 +15,7 @@ from ...errors import JobsError
 from ...models import NewMessage, Options, Published, digest_of
 from ...store import Brief, Done, NotRememberedError, Outcome, Part, Row, Tx
 from ..filtering import Fanned, fan_out_filtered
-from .accepting import check_message, publisher, refuse_streamed
+from .accepting import check_message, publisher
 from .publishing import broadcast, known_before
 
 __all__ = ["Publication", "publish_all", "publish_one", "store_plain"]
@@ -212,7 +212,6 @@ def _checked(tx: Tx, item: Publication, now: int) -> tuple[Row, NewMessage]:
         item.producer_token,
         granted=item.granted,
     )
-    refuse_streamed(allowed)
     if isinstance(item.message, JobsError):
         raise item.message
     check_message(item.message, item.options, now)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ... import ids, limits
 from ...errors import JobsError, not_found
 from ...matching.unique import UniqueKey
 from ...models import NewMessage, Published, digest_of
-from ...states import State
+from ...states import TERMINAL, Event, State
 from ...store import Tx
 from ..filtering import Fanned, fan_out_filtered
-from .accepting import refuse_drained, refuse_streamed
+from ..moves import Move, apply_moves, load
+from .accepting import refuse_drained
 
 __all__ = [
     "Dispatched",
@@ -136,17 +137,23 @@ def known_before(
     )
 
 
-def feed(tx: Tx, channel_id: str, messages: Sequence[NewMessage], now: int) -> tuple[int, int]:
-    """Store messages from a stream; those already stored are left alone.
+def feed(
+    tx: Tx,
+    channel_id: str,
+    messages: Sequence[NewMessage],
+    now: int,
+    *,
+    again: Collection[str | None] = (),
+) -> tuple[int, int]:
+    """Store messages from a stream; those already stored are left alone, unless their ids are in ``again``.
 
-    Their ids contain the stream and the sequence, so a redelivery adds nothing. Returns how many were new,
-    and how many jobs they have.
+    Their ids contain the stream, the sequence and the time, so a redelivery adds nothing. Returns how many
+    were new, and how many jobs were made or are handed out again.
     """
     channel = tx.one("get_channel", channel_id=channel_id)
     if channel is None:
         raise not_found("channel", "channelId")
     refuse_drained(channel)
-    refuse_streamed(channel)
     new = jobs = 0
     for message in messages:
         if message.message_id is None:
@@ -155,6 +162,8 @@ def feed(tx: Tx, channel_id: str, messages: Sequence[NewMessage], now: int) -> t
             tx, channel["seq"], None, message.message_id, message, digest_of(message), now
         )
         if seq is None:
+            if message.message_id in again:
+                jobs += _once_more(tx, channel["seq"], message, now)
             continue
         new += 1
         if channel["filtered"]:
@@ -163,6 +172,24 @@ def feed(tx: Tx, channel_id: str, messages: Sequence[NewMessage], now: int) -> t
         else:
             jobs += _fan_out(tx, seq, channel["seq"], message.priority, message.ordering_key, now)
     return new, jobs
+
+
+def _once_more(tx: Tx, channel_seq: int, message: NewMessage, now: int) -> int:
+    """Jobs of a known message for the consumers that have none, and its finished ones once more; how many."""
+    known = tx.one("get_message", channel_seq=channel_seq, message_id=message.message_id)
+    if known is None:
+        raise AssertionError("a message that is neither new nor there")
+    rows = tx.all("jobs_of_messages", seqs=json.dumps([known["seq"]]))
+    locked = load(tx, [row["seq"] for row in rows])
+    moves = [
+        Move(row=row, event=Event.REPLAY)
+        for row in locked.values()
+        if row["state"] in TERMINAL and row["cancelled_us"] is None
+    ]
+    apply_moves(tx, moves, now)
+    fanned = _fanned(known["seq"], channel_seq, message)
+    have = {row["consumer_seq"] for row in rows}
+    return len(moves) + fan_out_filtered(tx, [fanned], now, but=have)[known["seq"]]
 
 
 @dataclass(frozen=True, slots=True)

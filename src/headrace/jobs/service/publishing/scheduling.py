@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from ... import ids, limits
-from ...channel_stream import refused
 from ...errors import JobsError, not_found
 from ...models import NewMessage, Options, Published, rfc3339
 from ...schedules import Missed, check_missed, parse_times
@@ -84,8 +83,6 @@ def put_schedule(
     if next_us is None:
         raise JobsError(400, "invalid_cron", "this never comes", "cron")
     channel = find_channel(tx, channel_id)
-    if channel.stream is not None:
-        raise refused("it has no schedules", "scheduleId")
     tx.run("hold_channel", seq=channel.seq)  # so that none are too many
     known = tx.one("get_schedule", channel_seq=channel.seq, schedule_id=schedule_id)
     if known is None and len(list_schedules(tx, channel.seq)) >= limits.SCHEDULES_MAX:

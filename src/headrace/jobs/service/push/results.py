@@ -14,7 +14,7 @@ from ..leases.leases import Failure, Held, Result, complete, fail
 from ..moves import storable
 from ..notices import tell_of_consumer
 
-__all__ = ["GONE", "Called", "Written", "attempt_of", "write", "write_streamed"]
+__all__ = ["GONE", "Called", "Written", "attempt_of", "write"]
 
 GONE: Final = 410
 """What an endpoint answers that wants no more calls."""
@@ -73,29 +73,6 @@ def write(
     known = {result.seq for result in (*delivered, *failed) if result.code != "not_found"}
     _note_attempts(tx, [call for call in calls if call.job.seq in known])
     return Written(delivered, failed, _judge(tx, consumer, calls, now, gone=gone))
-
-
-def write_streamed(
-    tx: Tx,
-    consumer: Consumer,
-    failed: Sequence[Called],
-    well: Sequence[Called],
-    now: int,
-    random: Callable[[], float],
-    *,
-    gone: bool,
-) -> Written:
-    """The same for messages of a stream: those that ``failed`` are jobs by now, those that went ``well`` are
-    none, and are only seen when the endpoint is judged.
-    """
-    failures = [
-        Failure(_held(call), call.error or "failed", retry_after_s=call.retry_after_s)
-        for call in failed
-    ]
-    results = fail(tx, consumer, failures, now, random, note=False)
-    _note_attempts(tx, failed)
-    calls = (*failed, *well)
-    return Written([], results, _judge(tx, consumer, calls, now, gone=gone) if calls else None)
 
 
 def _held(call: Called) -> Held:

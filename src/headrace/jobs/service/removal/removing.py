@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from ... import limits
-from ...channel_stream import refused
 from ...errors import JobsError, bad_request
 from ...models import Consumer
 from ...states import State
@@ -80,19 +79,9 @@ def remove_consumer(
     """Delete a consumer; 404, 400, 412 as for a change.
 
     Its jobs go with it, if ``discard``; else 409 says how many wait or run. With ``move_to`` those that wait
-    or are dead go to this consumer, unless that has its own job of the same message; 409 while jobs run, and
-    400 in a channel that lives in a stream.
+    or are dead go to this consumer, unless that has its own job of the same message; 409 while jobs run.
     """
     consumer = find_consumer(tx, channel_id, consumer_id)
-    if move_to is not None and consumer.stream is not None:
-        # Its jobs are only what failed. The other one may have delivered that, which leaves nothing here.
-        raise refused(
-            "what a consumer has not delivered stays there, and each consumer has its own place in it; let "
-            "the other one deliver from this one's place on (`POST /v2/channel/"
-            f"{channel_id}/consumer/{move_to}/stream/replay` with the sequence after this one's "
-            "`acknowledged`), requeue or cancel the jobs that failed, and delete this one without `move_to`",
-            "move_to",
-        )
     target = None if move_to is None else _target(tx, consumer, move_to)
     for seq in sorted({consumer.seq, consumer.seq if target is None else target.seq}):
         tx.one("lock_consumer", seq=seq)
@@ -171,6 +160,7 @@ def remove_channel(
         )
     for row in tx.all("list_consumers_of_channel", channel_seq=channel.seq):
         _hide(tx, row["seq"], now, now, None)
+    tx.run("forget_feeds", channel_id=channel_id)
     tx.run("forget_moves", channel_seq=channel.seq)
     tx.run("hide_channel", seq=channel.seq, now=now)
     detail = f"deleted with {hanging.consumers} consumers and {hanging.messages} messages"

@@ -19,7 +19,6 @@ WITH clock AS MATERIALIZED (
     ) AS item
     JOIN channel ON channel.seq = item.channel_seq AND channel.channel_id = item.channel_id
         AND channel.token_hash = item.channel_hash AND channel.draining = 0 AND channel.filtered = 0
-        AND channel.stream IS NULL
     LEFT JOIN producer ON producer.seq = item.producer_seq
         AND producer.producer_id = item.producer_id AND producer.token_hash = item.producer_hash
     WHERE item.producer_seq IS NULL OR producer.seq IS NOT NULL

@@ -10,7 +10,7 @@ SELECT * FROM channel WHERE channel_id = :channel_id;
 -- One row for an existing channel; the consumer's columns are null when there is no such consumer.
 SELECT
     channel.seq AS channel_seq, channel.channel_id, channel.token_hash AS channel_token_hash,
-    channel.stream, consumer.seq, consumer.consumer_id, consumer.name, consumer.token, consumer.callback_url,
+    consumer.seq, consumer.consumer_id, consumer.name, consumer.token, consumer.callback_url,
     consumer.kind, consumer.max_retries, consumer.settings, consumer.secrets, consumer.paused,
     consumer.previous_token,
     consumer.disabled_us, consumer.disabled_reason, consumer.failing_since_us, consumer.created_us,
@@ -24,7 +24,7 @@ WHERE channel.channel_id = :channel_id;
 -- One row for an existing channel; the producer's columns are null when there is no such producer.
 SELECT
     channel.seq AS channel_seq, channel.token_hash AS channel_token_hash, channel.draining,
-    channel.filtered, channel.stream, channel.channel_id,
+    channel.filtered, channel.channel_id,
     producer.seq AS producer_seq, producer.token_hash AS producer_token_hash
 FROM channel
 LEFT JOIN producer ON producer.producer_id = :producer_id
@@ -153,7 +153,7 @@ UPDATE consumer SET disabled_us = :now, disabled_reason = :reason
 WHERE seq = :seq AND disabled_us IS NULL;
 
 -- name: list_push_consumers
-SELECT consumer.*, channel.channel_id, channel.stream
+SELECT consumer.*, channel.channel_id
 FROM consumer JOIN channel ON channel.seq = consumer.channel_seq
 WHERE consumer.kind = 'push' AND consumer.paused = 0 AND consumer.disabled_us IS NULL
 AND consumer.removed_us IS NULL;
