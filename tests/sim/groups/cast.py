@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from headrace.groups import Layout
+from sim.groups.network import Far
 
 __all__ = ["CHANGES", "FAULTS", "HANDLERS", "Cast", "draw", "draw_handler"]
 
+NEAR = Far()
 HANDLERS = ("awaits", "awaits", "blocks", "plain")
 FAULTS = ("kill", "freeze", "sleep", "cut", "stall", "hang", "delete", "restart")
 CHANGES = ("rejoin", "step down", "add", "drop", "map")
@@ -47,6 +49,8 @@ class Cast:
     pin_handover: Literal["drain", "immediate"]
     handler: str = "awaits"
     """``awaits``: a coroutine function; ``blocks``: one that keeps its loop; ``plain``: a plain function."""
+    far: Far = NEAR
+    """The links of members and of who changes the group."""
 
     @property
     def disk(self) -> bool:

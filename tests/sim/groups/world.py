@@ -14,7 +14,7 @@ from headrace.groups import ElasticGroup, StaticGroup
 from headrace.groups.errors import HandlerFailedError
 from headrace.groups.member import Membership, OnFailure, Retry, Stop
 from sim.groups.admin import GROUP, STREAM, Admin
-from sim.groups.cast import draw, draw_handler
+from sim.groups.cast import NEAR, draw, draw_handler
 from sim.groups.host import Host
 from sim.groups.instance import Instance
 from sim.groups.ledger import Ledger
@@ -69,6 +69,7 @@ class World:
         self.cast = replace(draw(self.rng), **{"handler": draw_handler(seed), **forced})
         self.universe = Universe()
         self.network = Network(self.universe, self.rng, self.cast.delay)
+        self.network.far = lambda name: NEAR if name == "publisher" else self.cast.far
         self.host = Host(self.universe, self.network, self.rng, self.cast)
         self.ledger = Ledger(self.universe, self.cast.lease)
         self.is_made = Signal()
