@@ -15,7 +15,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Literal, get_args
 
-import contenders
 import report
 from contenders import Contender, running
 from headrace import Connection, ConsumerConfig, connect
@@ -121,7 +120,8 @@ class Scene:
         calm = time.monotonic()
         while (now := time.monotonic()) - calm < CALM_S:
             waiting = [
-                at for at, done in zip(self.published[first:], self.handled[first:], strict=True)
+                at
+                for at, done in zip(self.published[first:], self.handled[first:], strict=True)
                 if not done
             ]
             if waiting and now - waiting[0] > 0.25 + 2 * HANDLER_S:
@@ -181,9 +181,7 @@ def run(
 ) -> None:
     """``only``: parts of names of layouts; ``links_ms``: round trips."""
     layouts = [each for each in get_args(Layout) if not only or any(o in each for o in only)]
-    title = (
-        f"Takeovers, {rate} messages/s over {KEYS} keys: the longest wait of a message (s, worst of {rounds})"
-    )
+    title = f"Takeovers, {rate} messages/s over {KEYS} keys: the longest wait of a message (s, worst of {rounds})"
     report.head(title, HEAD, WIDTHS)
     figures: dict[str, Any] = {}
     for server in servers:

@@ -111,7 +111,9 @@ def info(pending: int, delivered: int, again: int = 0, floor: int = 0) -> Consum
 
 def test_a_new_owner_begins_once_nothing_is_under_way_to_the_former_one() -> None:
     takeover: Takeover[Any] = Takeover()
-    takeover.add_all([message(4, 4)])  # 1, 2, 3 went to the former owner, of which 1 is acknowledged
+    takeover.add_all(
+        [message(4, 4)]
+    )  # 1, 2, 3 went to the former owner, of which 1 is acknowledged
     assert not takeover.is_complete(info(pending=3, delivered=4))
     takeover.add_all([message(3, 6, delivered=2)])
     takeover.add_all([message(2, 5, delivered=2)])

@@ -19,6 +19,7 @@ from ....errors import (
 from ...errors import GroupError, HandlerFailedError
 from ...message import delivered
 from ...record.names import PRIORITY_GROUP
+from ...server.consumers import together
 from ..handlers.on_loop import TAKEN_AT_ONCE, Work, work_of
 from ..ownership.intake import Intake
 from ..ownership.lease import Generation, Lease
@@ -392,9 +393,8 @@ class Consuming:
         whoever owns their partitions then."""
         self._consumption.abandon()
         await asyncio.wait([self._worker], timeout=self._shared.settings.ack_wait)
-        await self._confirm()
-        await self._until_removed()
-        await self._leave_time()
+        # Asked at once, as every round trip here is one in which nobody handles the messages.
+        await together(self._confirm(), together(self._until_removed(), self._leave_time()))
         if not self.is_active:
             return False
         await self._delete()
@@ -412,7 +412,9 @@ class Consuming:
             if info is None:
                 self._finish(Lost())
                 return
-            if takeover is None or takeover.is_complete(info) or takeover.has_no_former(info):
+            if takeover is None or takeover.has_no_former(info):
+                return
+            if await self._has_come(takeover, info, 0.0):
                 return
             if self._time() >= ends:
                 return
