@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal, get_args
 
 import report
@@ -27,6 +27,8 @@ KEYS = 48
 PARTITIONS = 12
 ACK_WAIT_S = 5.0
 HANDLER_S = 0.0005
+PUBLISH_EVERY_S = 0.002
+LOOK_EVERY_S = 0.05
 CALM_S = 1.5
 """Between two events, and how long after one is looked for waits."""
 GIVEN_UP_S = 60.0
@@ -40,10 +42,11 @@ WIDTHS = [10, 24, 14, 8, 8, 8, 10, 8, 8]
 class Scene:
     """A group at work behind a link."""
 
-    def __init__(self, stack: contextlib.AsyncExitStack, url: str, far: str, rate: int) -> None:
+    def __init__(self, stack: contextlib.AsyncExitStack, url: str, far: Link, rate: int) -> None:
         self._stack = stack
         self._url = url
-        self._far = far
+        self._far = far.url
+        self._round_trip_s = far.round_trip_s
         self._rate = rate
         self._partitions = PARTITIONS
         self.published: list[float] = []
@@ -54,7 +57,7 @@ class Scene:
         near = await self._stack.enter_async_context(connect(self._url))
         self._js = near.jetstream()
         await self._js.create_stream(name="S", subjects=["s.*"])
-        self._admin = (await self._link()).jetstream()
+        self._admin = (await self._link(self._far)).jetstream()
         await elastic.create(
             self._admin,
             "S",
@@ -64,9 +67,10 @@ class Scene:
             members=["a", "b"],
             layout=layout,
         )
-        for member in ("a", "b", "c"):
+        for member in ("b", "c"):
             for _ in range(2):
-                await self._join(member)
+                await self._join(member, self._far)
+        self._rivals = {link: await self._join("a", link.url) for link in self._two_links()}
         publishing = asyncio.create_task(self._publish())
 
         async def end() -> None:
@@ -75,11 +79,15 @@ class Scene:
 
         self._stack.push_async_callback(end)
 
-    async def _link(self) -> Connection:
-        return await self._stack.enter_async_context(connect(self._far))
+    def _two_links(self) -> list[Link]:
+        """One for each instance of a member, as long as the common one, so that it can be cut off."""
+        return [self._stack.enter_context(Link(self._url, self._round_trip_s)) for _ in range(2)]
 
-    async def _join(self, member: str) -> Any:
-        connection = await self._link()
+    async def _link(self, url: str) -> Connection:
+        return await self._stack.enter_async_context(connect(url))
+
+    async def _join(self, member: str, url: str) -> Any:
+        connection = await self._link(url)
         config = ConsumerConfig(ack_wait=ACK_WAIT_S)
         membership = elastic.join(
             connection.jetstream(),
@@ -109,14 +117,14 @@ class Scene:
                 sent = self._js.publish(f"s.k{number % KEYS}", b"%d" % number)
                 tasks.add(task := asyncio.create_task(sent))
                 task.add_done_callback(tasks.discard)
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(PUBLISH_EVERY_S)
 
-    async def longest(self, event: Callable[[], Awaitable[object]] | None) -> float:
+    async def longest(self, event: Event | None) -> float:
         """The longest wait from ``event`` on."""
         first = len(self.published)
         began = time.monotonic()
         if event is not None:
-            await event()
+            await self.happen(event)
         calm = time.monotonic()
         while (now := time.monotonic()) - calm < CALM_S:
             waiting = [
@@ -128,7 +136,7 @@ class Scene:
                 calm = now
             if now - began > GIVEN_UP_S:
                 return now - waiting[0]
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(LOOK_EVERY_S)
         waits = zip(self.published[first:], self.handled[first:], strict=True)
         return max((done - at for at, done in waits if done), default=0.0)
 
@@ -143,30 +151,33 @@ class Scene:
         elif event == "change":
             self._partitions = PARTITIONS + 4 if self._partitions == PARTITIONS else PARTITIONS
             await elastic.change(js, "S", "g", max_members=self._partitions)
+        else:
+            (active,) = [link for link, each in self._rivals.items() if each.is_active]
+            active.cut()
 
 
 @contextlib.asynccontextmanager
-async def at_work(url: str, far: str, rate: int, layout: Layout) -> AsyncIterator[Scene]:
+async def at_work(url: str, far: Link, rate: int, layout: Layout) -> AsyncIterator[Scene]:
     async with contextlib.AsyncExitStack() as stack:
         scene = Scene(stack, url, far, rate)
         await scene.begin(layout)
-        await scene.longest(None)
+        for _ in range(5):  # the first looks see the members begin
+            if await scene.longest(None) < 0.25 + 2 * far.round_trip_s:
+                break
         yield scene
 
 
 async def _row(
-    url: str, far: str, rate: int, layout: Layout, rounds: int, only: Sequence[str]
+    url: str, far: Link, rate: int, layout: Layout, rounds: int
 ) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {"before": []}
     async with at_work(url, far, rate, layout) as scene:
         for _ in range(rounds):
             found["before"].append(await scene.longest(None))
             for event in EVENTS:
-                if event == "crash" or (only and event not in only):
-                    continue
-                found.setdefault(event, []).append(
-                    await scene.longest(lambda event=event: scene.happen(event))  # type: ignore[misc]
-                )
+                if event != "crash":
+                    found.setdefault(event, []).append(await scene.longest(event))
+        found["crash"] = [await scene.longest("crash")]
         for each in scene.errors:
             print(f"  told: {each!r}", file=sys.stderr)
     return found
@@ -181,14 +192,15 @@ def run(
 ) -> None:
     """``only``: parts of names of layouts; ``links_ms``: round trips."""
     layouts = [each for each in get_args(Layout) if not only or any(o in each for o in only)]
-    title = f"Takeovers, {rate} messages/s over {KEYS} keys: the longest wait of a message (s, worst of {rounds})"
+    what = f"{rate} messages/s over {KEYS} keys"
+    title = f"Takeovers, {what}: the longest wait of a message (s, worst of {rounds})"
     report.head(title, HEAD, WIDTHS)
     figures: dict[str, Any] = {}
     for server in servers:
         for layout in layouts:
             for round_trip_ms in links_ms or LINKS_MS:
                 with running(server) as process, Link(process.url, round_trip_ms / 1000) as link:
-                    found = asyncio.run(_row(process.url, link.url, rate, layout, rounds, ()))
+                    found = asyncio.run(_row(process.url, link, rate, layout, rounds))
                 cells = [f"{max(found[each]):.2f}" if each in found else "" for each in HEAD[3:]]
                 report.row([f"{round_trip_ms:g} ms", server.name, layout, *cells], WIDTHS)
                 figures[f"{round_trip_ms:g} ms, {server.name}, {layout}"] = found

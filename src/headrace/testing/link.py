@@ -104,9 +104,14 @@ class Link:
         traceback: TracebackType | None,
     ) -> None:
         assert self._thread is not None
+        self.cut()
+        self._thread.join()
+
+    def cut(self) -> None:
+        """End every connection at once, with what is on its way, and accept no others: as for the server, so
+        for the client whoever is at the other end is gone."""
         with contextlib.suppress(RuntimeError):  # it has ended by itself
             self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join()
 
     async def _run(self, listening: threading.Event) -> None:
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0)

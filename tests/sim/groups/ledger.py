@@ -71,7 +71,7 @@ class Ledger:
         """Of each key, up to which number all is done."""
         self._confirmed_ns: dict[tuple[str, int], int] = {}
         self.longest_wait = 0.0
-        """Of a message, in seconds, from when the stream has it until it is done; set it to 0 to begin anew."""
+        """Of a message, in seconds, from when the stream has it until it is done; 0 begins anew."""
         self._open = 0
         self._keeps_acknowledged = True
         self.starts: Counter[tuple[str, int]] = Counter()

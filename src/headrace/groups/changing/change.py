@@ -1,8 +1,8 @@
 """Changing what is fixed when an elastic group is created, while it works: partitions, filters, keys.
 
 ``changing`` says what the next step is; here it is carried out. Each step is read from the record and the
-work queue, so that whoever was interrupted, at whatever call, goes on by calling again. What a step answers is
-what the next one goes by: while the queue is closed every round trip is silence.
+work queue, so that whoever was interrupted, at whatever call, goes on by calling again. What a step
+answers is what the next one goes by: while the queue is closed every round trip is silence.
 """
 
 from __future__ import annotations
