@@ -20,6 +20,7 @@ from contenders import Contender, running
 from headrace import Connection, ConsumerConfig, connect
 from headrace.groups import GroupMessage, Layout, PartitioningFilter, elastic
 from headrace.testing import Link
+from waiting import elapse
 
 LINKS_MS = (0.0, 2.0, 10.0, 40.0, 150.0)
 RATE = 500
@@ -101,7 +102,7 @@ class Scene:
         return await self._stack.enter_async_context(membership)
 
     async def _handle(self, message: GroupMessage) -> None:
-        await asyncio.sleep(HANDLER_S)
+        await elapse(HANDLER_S)
         number = int(message.payload)
         if not self.handled[number]:
             self.handled[number] = time.monotonic()
@@ -117,7 +118,7 @@ class Scene:
                 sent = self._js.publish(f"s.k{number % KEYS}", b"%d" % number)
                 tasks.add(task := asyncio.create_task(sent))
                 task.add_done_callback(tasks.discard)
-            await asyncio.sleep(PUBLISH_EVERY_S)
+            await elapse(PUBLISH_EVERY_S)
 
     async def longest(self, event: Event | None) -> float:
         """The longest wait from ``event`` on."""
@@ -136,7 +137,7 @@ class Scene:
                 calm = now
             if now - began > GIVEN_UP_S:
                 return now - waiting[0]
-            await asyncio.sleep(LOOK_EVERY_S)
+            await elapse(LOOK_EVERY_S)
         waits = zip(self.published[first:], self.handled[first:], strict=True)
         return max((done - at for at, done in waits if done), default=0.0)
 

@@ -6,6 +6,7 @@ from ..api.errors import Errors
 from ..client import JetStream, KeyValue
 from ..errors import JetStreamApiError
 from ..groups import ElasticGroup, GroupError, GroupNotFoundError, StaticGroup
+from ..groups.record.names import elastic_stream
 from ..groups.server.bucket import Records
 from ..groups.watching.trouble import troubles
 from ..quantities import counted
@@ -21,6 +22,19 @@ async def look_at_groups(findings: Findings, js: JetStream, most: int | None = N
     groups += await _look_at(findings, js, Records(js, ElasticGroup), most)
     if groups and len(findings.found) == before:
         findings.ok("groups", f"messages reach {counted(groups, 'group')}")
+
+
+async def group_of_queue(js: JetStream, stream: str) -> ElasticGroup | None:
+    """The elastic group whose work queue a stream is by its name; None if it is that of none."""
+    records = Records(js, ElasticGroup)
+    for key in await _keys(records):
+        origin, _, name = key.partition(".")
+        if elastic_stream(origin, name) == stream:
+            try:
+                return await records.get(origin, name)
+            except GroupError:
+                return None  # it is being deleted, or `look_at_groups` tells that it cannot be read
+    return None
 
 
 async def _look_at(

@@ -9,8 +9,10 @@ from ..api.consumers import ConsumerInfo
 from ..api.roles import shows_progress
 from ..api.streams import StreamInfo
 from ..client.jetstream_context import JetStream
+from ..groups import ElasticGroup
 from ..quantities import bytes_text, counted, duration_text, moment_of
 from .findings import Findings
+from .groups import group_of_queue
 from .moving import look_at_moving
 
 _FULL: Final = 0.9
@@ -27,7 +29,9 @@ async def look_at_streams(findings: Findings, js: JetStream) -> None:
     async for stream in js.streams():
         streams += 1
         consumers = [each async for each in js.consumers(stream.config.name)]
-        look_at_stream(findings, stream, consumers)
+        is_unread = _is_unread(stream, consumers)
+        group = await group_of_queue(js, stream.config.name) if is_unread else None
+        look_at_stream(findings, stream, consumers, group)
         for consumer in consumers:
             look_at_consumer(findings, consumer, now)
     if len(findings.found) == before:
@@ -37,8 +41,17 @@ async def look_at_streams(findings: Findings, js: JetStream) -> None:
         )
 
 
-def look_at_stream(findings: Findings, stream: StreamInfo, consumers: list[ConsumerInfo]) -> None:
-    """One stream. Pure."""
+def _is_unread(stream: StreamInfo, consumers: list[ConsumerInfo]) -> bool:
+    return stream.config.retention != "limits" and stream.state.messages > 0 and not consumers
+
+
+def look_at_stream(
+    findings: Findings,
+    stream: StreamInfo,
+    consumers: list[ConsumerInfo],
+    group: ElasticGroup | None = None,
+) -> None:
+    """One stream; ``group``: the one whose work queue it is. Pure."""
     config, state = stream.config, stream.state
     name = config.name
     what = f"stream {name}"
@@ -67,7 +80,18 @@ def look_at_stream(findings: Findings, stream: StreamInfo, consumers: list[Consu
                 f"headrace stream purge {name} --keep N    or: headrace stream edit {name} --max-…"
             )
             findings.problem(what, f"{text}: full, or nearly; it refuses what comes", mend)
-    if config.retention != "limits" and state.messages and not consumers:
+    if _is_unread(stream, consumers) and group is not None:
+        # Its members make their consumers themselves, and a stranger's would keep them from it.
+        text = (
+            f"{counted(state.messages, 'message')} and no member of group {group.name!r} of stream "
+            f"{group.stream!r} at work: they wait until one is"
+        )
+        if names := sorted(group.assignment()):
+            mend = f"start the programs that join as {', '.join(names)}"
+        else:
+            mend = f"headrace group elastic add {group.stream} {group.name} NAME, and start who joins as it"
+        findings.problem(what, text, mend)
+    elif _is_unread(stream, consumers):
         why = "a work queue keeps" if config.retention == "workqueue" else "interest keeps"
         text = f"{counted(state.messages, 'message')} and no consumer: {why} them for good"
         findings.problem(what, text, f"headrace consumer create {name} NAME")

@@ -20,7 +20,7 @@ from ..record.change import CLOSED_BYTES
 from ..record.records import ElasticGroup, StaticGroup
 from ..server import work_queue
 from ..server.bucket import Records
-from ..server.consumers import stream_of
+from ..server.consumers import is_groups_own, stream_of
 from . import reach
 from .reach import Trouble
 
@@ -143,7 +143,7 @@ async def _of_elastic(
         mend = f"headrace stream info {stream_of(group)}"
         found = (Trouble("other-queue", text, mend),)
         return found if await _is_unchanged(js, group) else ()
-    found = _of_queue(group, queue)
+    found = _of_queue(group, queue) + await _strangers(js, queue)
     if group.change is None:
         found += reach.by_configuration(group, origin.config)
         found += await _in_queue(js, group, queue)
@@ -163,6 +163,21 @@ def _of_queue(group: ElasticGroup, queue: StreamInfo) -> tuple[Trouble, ...]:
         text = f"copying from stream {group.stream!r} fails: {error.get('description') or error}"
         found += (Trouble("copy-fails", text, f"headrace stream info {stream_of(group)}"),)
     return found
+
+
+async def _strangers(js: JetStream, queue: StreamInfo) -> tuple[Trouble, ...]:
+    """Consumers of the work queue that no member made: a work queue lets no other one read what they do."""
+    if not queue.state.consumer_count:
+        return ()
+    name = queue.config.name
+    names = sorted([each.name async for each in js.consumers(name) if not is_groups_own(each)])
+    if not names:
+        return ()
+    text = (
+        f"its work queue {name!r} has a consumer that is no member's, {names[0]!r}: what that reads no member "
+        "can be handed"
+    )
+    return (Trouble("stranger", text, f"headrace consumer rm {name} {names[0]}"),)
 
 
 async def _in_queue(js: JetStream, group: ElasticGroup, queue: StreamInfo) -> tuple[Trouble, ...]:
