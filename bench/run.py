@@ -31,6 +31,7 @@ import spark_sink
 import starting
 import survey
 import takeover
+import takeovers
 
 BENCHMARKS = (
     "publishing",
@@ -54,10 +55,11 @@ BENCHMARKS = (
     "survey",
     "growth",
     "takeover",
+    "takeovers",
 )
 
 
-ON_REQUEST = frozenset({"survey", "growth"})
+ON_REQUEST = frozenset({"survey", "growth", "takeovers"})
 """Of them, those that a run of all leaves out."""
 
 
@@ -79,7 +81,7 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = f"of {', '.join(BENCHMARKS)} (default: all but survey and growth)"
+    names = f"of {', '.join(BENCHMARKS)} (default: all but survey, growth and takeovers)"
     parser.add_argument("benchmark", nargs="*", help=names)
     parser.add_argument(
         "--rounds",
@@ -127,6 +129,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--storage", choices=removals.STORAGES, help="of `removals`: only streams kept there"
     )
+    parser.add_argument(
+        "--link",
+        action="append",
+        type=float,
+        default=[],
+        metavar="MS",
+        help="of `takeovers`: only this round trip, in milliseconds (may be repeated)",
+    )
+    parser.add_argument(
+        "--rate", type=int, default=takeovers.RATE, help="of `takeovers`: messages a second"
+    )
     return parser
 
 
@@ -163,6 +176,9 @@ def _runs(arguments: argparse.Namespace) -> dict[str, Callable[[], object]]:
         "survey": lambda: survey.run(min(rounds, 3), two, only, arguments.beside),
         "growth": lambda: growth.run(min(rounds, 3), two, only),
         "takeover": lambda: takeover.run(arguments.rounds or 10, two, only),
+        "takeovers": lambda: takeovers.run(
+            arguments.rounds or 3, two, arguments.link, arguments.rate, only
+        ),
     }
 
 

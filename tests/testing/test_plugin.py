@@ -115,7 +115,7 @@ def test_the_guide_does_what_it_says(tmp_path: Path) -> None:
             count += len(re.findall(r"(?m)^(?:async )?def test_", block.code))
             (tmp_path / f"test_line_{block.line}.py").write_text(block.code)
     (tmp_path / "conftest.py").write_text("\n".join(fixtures))
-    assert (len(fixtures), count) == (2, 10)
+    assert (len(fixtures), count) == (2, 11)
     assert "10 passed" in run(tmp_path)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..api.consumers import ConsumerInfo
 from ..api.roles import RENAMED_TO, REPARTITIONED_TO
-from ..api.streams import StreamInfo
+from ..api.streams import StreamConfig, StreamInfo
 from ..quantities import bytes_text, counted, duration_text, moment_of
 from .finding import Findings
 
@@ -47,10 +47,22 @@ def judge_stream(findings: Findings, stream: StreamInfo, consumers: Sequence[Con
     if config.retention != "limits" and state.messages and not consumers:
         why = "a work queue keeps" if config.retention == "workqueue" else "interest keeps"
         text = f"{counted(state.messages, 'message')} and no consumer: {why} them for good"
+        mend = f"headrace consumer create {name} NAME"
+        group = _group_of(config)
+        if group is not None:
+            # Its members make their consumers themselves, and a stranger's would keep them from it.
+            text = (
+                f"{counted(state.messages, 'message')} and no member of group {group.name!r} of stream "
+                f"{group.stream!r} at work: they wait until one is"
+            )
+            mend = (
+                f"headrace group elastic info {group.stream} {group.name}    names its members: start "
+                "the programs that join as these, or add some"
+            )
         findings.problem(
             what,
             text,
-            f"headrace consumer create {name} NAME",
+            mend,
             name="kept-for-nobody",
             since=state.first_ts,
             messages=state.messages,
@@ -70,6 +82,24 @@ def judge_stream(findings: Findings, stream: StreamInfo, consumers: Sequence[Con
             findings.problem(
                 what, f"replica {peer.name} is {state_text}", name="replica-away", lag=peer.lag
             )
+
+
+class _Group(NamedTuple):
+    stream: str
+    name: str
+
+
+def _group_of(config: StreamConfig) -> _Group | None:
+    """The elastic group whose work queue a stream is: a copy of one stream, by the number of a partition."""
+    if config.retention != "workqueue" or len(config.sources) != 1:
+        return None
+    (origin,) = config.sources
+    numbered = any(
+        each.dest.lower().startswith("{{partition(") for each in origin.subject_transforms
+    )
+    if not numbered or not config.name.startswith(f"{origin.name}-"):
+        return None
+    return _Group(origin.name, config.name.removeprefix(f"{origin.name}-"))
 
 
 def _judge_room(findings: Findings, stream: StreamInfo) -> None:

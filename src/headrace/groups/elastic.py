@@ -209,7 +209,7 @@ async def change(
 
     record = await get(js, stream, group)
     if not named:
-        found = await work_queue.find(js, record)
+        found = await work_queue.find(js, record.stream, record.name)
         if record.change is None and found.config.max_bytes != CLOSED_BYTES:
             raise GroupConfigurationError(
                 f"elastic group {group!r} of stream {stream!r} is not being changed, and nothing to change "

@@ -9,6 +9,7 @@ from headrace import sync
 from headrace.api.streams import SubjectTransformConfig
 from headrace.groups import PartitioningFilter
 from headrace.sync.groups import elastic, static
+from waiting import until_here
 
 Run = Callable[..., Any]
 
@@ -51,3 +52,55 @@ def test_a_record_that_cannot_be_read_is_a_problem(at_server: Run, js: sync.JetS
     done = at_server("doctor")
     assert done.status == 1
     assert "    headrace kv get elastic-consumer-groups ORDERS.e" in done.out
+
+
+def test_a_queue_whose_members_are_away_waits_for_them_and_for_nobody_else(
+    at_server: Run, js: sync.JetStream
+) -> None:
+    js.create_stream(name="ORDERS", subjects=["o.*"])
+    by_key = [PartitioningFilter("o.*", (1,))]
+    elastic.create(js, "ORDERS", "e", 2, partitioning_filters=by_key)
+    js.publish("o.1", b"waits")
+    queue = js.stream("ORDERS-e")
+    until_here(lambda: queue.info().state.messages == 1)
+    done = at_server("doctor")
+    assert done.status == 1
+    assert (
+        "✗ stream ORDERS-e: 1 message and no member of group 'e' of stream 'ORDERS' at" in done.out
+    )
+    assert "    headrace group elastic info ORDERS e    names its members: start" in done.out
+    assert "consumer create" not in done.out
+    assert at_server("group", "elastic", "add", "ORDERS", "e", "a").status == 0
+    done = at_server("doctor")
+    assert "    headrace group elastic info ORDERS e    names its members: start" in done.out
+    assert "a" in at_server("group", "elastic", "info", "ORDERS", "e").out
+    assert "consumer create" not in done.out
+    handled: list[bytes] = []
+
+    def handle(message: Any) -> Any:
+        handled.append(message.payload)
+        return message.ack_sync()
+
+    with elastic.join(js, "ORDERS", "e", "a", handle):
+        until_here(lambda: handled == [b"waits"])
+        assert "stream ORDERS-e" not in at_server("doctor").out
+
+
+def test_a_consumer_that_keeps_a_queue_from_its_members_is_named(
+    at_server: Run, js: sync.JetStream
+) -> None:
+    js.create_stream(name="ORDERS", subjects=["o.*"])
+    by_key = [PartitioningFilter("o.*", (1,))]
+    elastic.create(js, "ORDERS", "e", 2, partitioning_filters=by_key, members=["a"])
+    js.create_consumer("ORDERS-e", durable_name="mine")
+    handled: list[bytes] = []
+    with elastic.join(js, "ORDERS", "e", "a", lambda each: handled.append(each.payload)):
+        js.publish("o.1", b"waits")
+        done = at_server("doctor")
+        assert done.status == 1
+        text = "✗ group ORDERS > e: its work queue 'ORDERS-e' has a consumer that is no member's, 'mine'"
+        assert text in done.out
+        assert "    headrace consumer rm ORDERS-e mine" in done.out
+        assert handled == []
+        assert at_server("consumer", "rm", "ORDERS-e", "mine", "--force").status == 0
+        until_here(lambda: handled == [b"waits"])

@@ -111,10 +111,12 @@ def info(pending: int, delivered: int, again: int = 0, floor: int = 0) -> Consum
 
 def test_a_new_owner_begins_once_nothing_is_under_way_to_the_former_one() -> None:
     takeover: Takeover[Any] = Takeover()
-    takeover.add(message(4, 4))  # 1, 2, 3 went to the former owner, of which 1 is acknowledged
+    takeover.add_all(
+        [message(4, 4)]
+    )  # 1, 2, 3 went to the former owner, of which 1 is acknowledged
     assert not takeover.is_complete(info(pending=3, delivered=4))
-    takeover.add(message(3, 6, delivered=2))
-    takeover.add(message(2, 5, delivered=2))
+    takeover.add_all([message(3, 6, delivered=2)])
+    takeover.add_all([message(2, 5, delivered=2)])
     assert not takeover.is_complete(info(pending=3, delivered=4))  # it is older than these
     assert takeover.is_complete(info(pending=3, delivered=6, again=2))
     assert [each.metadata.stream_seq for each in takeover.in_order()] == [2, 3, 4]
@@ -123,22 +125,22 @@ def test_a_new_owner_begins_once_nothing_is_under_way_to_the_former_one() -> Non
 def test_what_the_former_owner_acknowledges_late_does_not_stand_for_what_it_still_has() -> None:
     takeover: Takeover[Any] = Takeover()
     for sequence in (1, 2):  # 3 comes again later
-        takeover.add(message(sequence, sequence + 3, delivered=2))
-    takeover.add(message(4, 6))
+        takeover.add_all([message(sequence, sequence + 3, delivered=2)])
+    takeover.add_all([message(4, 6)])
     assert not takeover.is_complete(info(pending=4, delivered=6, again=2))
     assert not takeover.is_complete(
         info(pending=3, delivered=6, again=1)
     )  # 2 is acknowledged, late
     assert not takeover.is_complete(info(pending=2, delivered=6, again=0, floor=2))
-    takeover.add(message(3, 7, delivered=2))
+    takeover.add_all([message(3, 7, delivered=2)])
     assert takeover.is_complete(info(pending=2, delivered=7, again=1, floor=2))
 
 
 def test_of_a_message_that_came_twice_the_later_delivery_counts() -> None:
     takeover: Takeover[Any] = Takeover()
-    takeover.add(message(7, 2))
-    takeover.add(message(7, 1))
-    takeover.add(message(7, 9))
+    takeover.add_all([message(7, 2)])
+    takeover.add_all([message(7, 1)])
+    takeover.add_all([message(7, 9)])
     assert [each.metadata.consumer_seq for each in takeover.in_order()] == [9]
 
 
@@ -151,7 +153,7 @@ def test_what_is_acknowledged_by_the_time_a_new_owner_begins_is_not_begun() -> N
 
 def test_a_consumer_of_which_nothing_waits_is_taken_over_at_once() -> None:
     takeover: Takeover[Any] = Takeover()
-    takeover.add(message(1, 1))
+    takeover.add_all([message(1, 1)])
     assert takeover.is_complete(info(pending=1, delivered=1))
     assert takeover.is_complete(info(pending=0, delivered=1))  # no acks
 

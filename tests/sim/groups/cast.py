@@ -8,9 +8,18 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from headrace.groups import Layout
+from sim.groups.network import Far
 
-__all__ = ["CHANGES", "FAULTS", "HANDLERS", "Cast", "draw", "draw_handler"]
+__all__ = ["CHANGES", "FAULTS", "HANDLERS", "NEAR", "Cast", "draw", "draw_far", "draw_handler"]
 
+NEAR = Far()
+LINKS = (
+    Far(0.01),
+    Far(0.04),
+    Far(0.04, jitter=0.02),
+    Far(0.04, to_server_share=0.9),
+    Far(0.04, to_server_share=0.1),
+)
 HANDLERS = ("awaits", "awaits", "blocks", "plain")
 FAULTS = ("kill", "freeze", "sleep", "cut", "stall", "hang", "delete", "restart")
 CHANGES = ("rejoin", "step down", "add", "drop", "map")
@@ -47,6 +56,8 @@ class Cast:
     pin_handover: Literal["drain", "immediate"]
     handler: str = "awaits"
     """``awaits``: a coroutine function; ``blocks``: one that keeps its loop; ``plain``: a plain function."""
+    far: Far = NEAR
+    """The links of members and of who changes the group."""
 
     @property
     def disk(self) -> bool:
@@ -92,6 +103,12 @@ def draw(rng: random.Random) -> Cast:
 def draw_handler(seed: int) -> str:
     """What kind of handler a seed has."""
     return random.Random(f"handler of {seed}").choice(HANDLERS)
+
+
+def draw_far(seed: int, genre: str) -> Far:
+    """How far a seed's members are: as a rule beside the server; elsewhere only where no time is bounded."""
+    rng = random.Random(f"link of {seed}")
+    return rng.choice(LINKS) if genre == "wild" and rng.random() < 0.25 else NEAR
 
 
 def _some(rng: random.Random, names: Sequence[str]) -> tuple[str, ...]:

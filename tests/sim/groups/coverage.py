@@ -106,7 +106,7 @@ PATHS = {
     "pin handed over": Path(Pinned, "let_go"),
     "lease renewed": Path(Pinned, "renew"),
     "in progress said": Path(Consuming, "_say_in_progress"),
-    "former owner's messages waited for": Path(Consuming, "_receive"),
+    "former owner's messages waited for": Path(Consuming, "_has_come", _refused),
     "lost messages waited for": Path(Consuming, "_gather", _without_info),
     "renewal answered too late": Path(Lease, "answered", _refused),
     "standby left": Path(Consuming, "_receive_last"),

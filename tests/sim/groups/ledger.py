@@ -69,6 +69,9 @@ class Ledger:
         """Of each key, up to which number the stream has it."""
         self.completed: dict[str, int] = defaultdict(int)
         """Of each key, up to which number all is done."""
+        self._confirmed_ns: dict[tuple[str, int], int] = {}
+        self.longest_wait = 0.0
+        """Of a message, in seconds, from when the stream has it until it is done; 0 begins anew."""
         self._open = 0
         self._keeps_acknowledged = True
         self.starts: Counter[tuple[str, int]] = Counter()
@@ -101,6 +104,8 @@ class Ledger:
     def confirm(self, key: str, number: int) -> None:
         """The stream has this message."""
         self.confirmed[key] = number
+        if number > self.completed[key]:
+            self._confirmed_ns[key, number] = self._universe.monotonic_ns()
         self._open += 1
 
     # What the handlers do
@@ -131,6 +136,9 @@ class Ledger:
         self._universe.note("complete", run.key, run.number, run.instance.name)
         if run.number == self.completed[run.key] + 1:
             self.completed[run.key] = run.number
+            now_ns = self._universe.monotonic_ns()
+            since_ns = self._confirmed_ns.pop((run.key, run.number), now_ns)
+            self.longest_wait = max(self.longest_wait, (now_ns - since_ns) / SECOND)
             self._open -= 1
         elif run.number > self.completed[run.key]:
             self._broken(f"{run}: completed when only {self.completed[run.key]} were")
@@ -227,6 +235,11 @@ class Ledger:
             for key, last in self.confirmed.items()
             for number in range(self.completed[key] + 1, last + 1)
         ]
+
+    def oldest_wait(self) -> float:
+        """For how many seconds the oldest message that is not done has waited."""
+        since_ns = min(self._confirmed_ns.values(), default=None)
+        return 0.0 if since_ns is None else (self._universe.monotonic_ns() - since_ns) / SECOND
 
     def repeated(self) -> list[str]:
         return [f"{key}-{number}" for (key, number), count in self.starts.items() if count > 1]

@@ -11,6 +11,7 @@ import random
 import re
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.wire.frames import Frame
@@ -20,20 +21,36 @@ from sim.groups.loop import SECOND, Process, Universe
 if TYPE_CHECKING:
     from sim.groups.host import Host
 
-__all__ = ["Network", "Wire"]
+__all__ = ["Far", "Network", "Wire"]
 
 _SEEN_TO = re.compile(rb"PUB \$JS\.API\.CONSUMER\.(INFO|DELETE)\.(\S+)")
 _ASKED = re.compile(rb"PUB \$JS\.API\.((?!CONSUMER\.MSG)\S+)")
 
 
+@dataclass(frozen=True)
+class Far:
+    """What a link takes in addition, in seconds: both ways together, by chance, and which of them is slow."""
+
+    round_trip: float = 0.0
+    jitter: float = 0.0
+    to_server_share: float = 0.5
+
+    def draw(self, to: int, rng: random.Random) -> float:
+        if not self.round_trip and not self.jitter:
+            return 0.0
+        share = self.to_server_share if to == 1 else 1 - self.to_server_share
+        return self.round_trip * share + self.jitter * rng.random()
+
+
 class Network:
-    """All connections, and how long they take."""
+    """All connections, and how long they take. ``far``: of processes whose links are longer."""
 
     def __init__(self, universe: Universe, rng: random.Random, delay: float) -> None:
         self.universe = universe
         self.rng = rng
         self.delay = delay
         """Seconds, on average; now and then it is much more."""
+        self.far: Callable[[str], Far] = lambda name: Far()
         self.kernel = Process(universe, "kernel")
         self.wires: dict[int, Wire] = {}
         self.refusing: set[str] = set()
@@ -80,6 +97,7 @@ class Wire:
         self._host = host
         self._client = client
         self._server: ServerEnd | None = None
+        self._far = network.far(process.name)
         self._is_silent = False
         self._told = [False, False]  # the client's end, and the server's, know that it is over
         self._arrival_ns = [0, 0]  # of what was last sent to either
@@ -141,7 +159,8 @@ class Wire:
     def _later(self, to: int, call: Callable[..., None], *args: Any) -> None:
         network = self.network
         drawn_ns = network.draw_ns()
-        when_ns = network.universe._now_ns + drawn_ns
+        far_ns = round(self._far.draw(to, network.rng) * SECOND)
+        when_ns = network.universe._now_ns + drawn_ns + far_ns
         if drawn_ns > 2 * network.delay * SECOND:
             self._is_held_up(drawn_ns)
         if when_ns < self._arrival_ns[to]:

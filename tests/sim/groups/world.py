@@ -14,7 +14,7 @@ from headrace.groups import ElasticGroup, StaticGroup
 from headrace.groups.errors import HandlerFailedError
 from headrace.groups.member import Membership, OnFailure, Retry, Stop
 from sim.groups.admin import GROUP, STREAM, Admin
-from sim.groups.cast import draw, draw_handler
+from sim.groups.cast import NEAR, draw, draw_far, draw_handler
 from sim.groups.host import Host
 from sim.groups.instance import Instance
 from sim.groups.ledger import Ledger
@@ -66,9 +66,11 @@ class World:
 
     def __init__(self, seed: int, **forced: Any) -> None:
         self.rng = random.Random(seed)
-        self.cast = replace(draw(self.rng), **{"handler": draw_handler(seed), **forced})
+        drawn = replace(draw(self.rng), **{"handler": draw_handler(seed), **forced})
+        self.cast = drawn if "far" in forced else replace(drawn, far=draw_far(seed, drawn.genre))
         self.universe = Universe()
         self.network = Network(self.universe, self.rng, self.cast.delay)
+        self.network.far = lambda name: NEAR if name == "publisher" else self.cast.far
         self.host = Host(self.universe, self.network, self.rng, self.cast)
         self.ledger = Ledger(self.universe, self.cast.lease)
         self.is_made = Signal()

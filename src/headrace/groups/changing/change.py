@@ -1,7 +1,8 @@
 """Changing what is fixed when an elastic group is created, while it works: partitions, filters, keys.
 
 ``changing`` says what the next step is; here it is carried out. Each step is read from the record and the
-work queue anew, so that whoever was interrupted, at whatever call, goes on by calling again.
+work queue, so that whoever was interrupted, at whatever call, goes on by calling again. What a step
+answers is what the next one goes by: while the queue is closed every round trip is silence.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..record.records import ElasticGroup
 from ..record.transforms import transforms
 from ..server import consumers, work_queue
 from ..server.bucket import ATTEMPTS, Records
+from ..server.consumers import together
 from . import steps as changing
 from .steps import Queue, Step
 
@@ -54,6 +56,8 @@ class ChangeProgress(NamedTuple):
 
 
 OnProgress = Callable[[ChangeProgress], object]
+Known = tuple[ElasticGroup, "StreamInfo"]
+"""The record and the work queue, as they were at the same time."""
 
 
 async def begin(
@@ -76,7 +80,7 @@ async def begin(
         if not record.differences(wanted):
             return record
         _check_limit(record, wanted)
-        found = await work_queue.find(js, record)
+        found = await work_queue.find(js, stream, group)
         _check_possible(found, record)
         await _check_no_query(js, record)
         closed = found.config.max_bytes == CLOSED_BYTES
@@ -131,9 +135,10 @@ class _Change:
         self._patient_until: dict[tuple[str, str], float] = {}
 
     async def run(self) -> ElasticGroup:
+        known: Known | None = None
         while True:
-            record = await self._records.get(self._stream, self._group)
-            found = await work_queue.find(self._js, record)
+            record, found = known or await self._look()
+            known = None
             _check_limit(record, record)
             _check_form(found, record)
             queue = _seen(found, record)
@@ -142,9 +147,15 @@ class _Change:
             if step is Step.NOTHING:
                 return record
             try:
-                await self._take(step, record, found)
+                known = await self._take(step, record, found)
             except KeyExistsError:
                 continue  # somebody has changed the record meanwhile
+
+    async def _look(self) -> Known:
+        return await together(self._records.get(self._stream, self._group), self._find())
+
+    async def _find(self) -> StreamInfo:
+        return await work_queue.find(self._js, self._stream, self._group)
 
     async def _absent(self, record: ElasticGroup, queue: Queue, step: Step) -> tuple[str, ...]:
         """Who would have to handle what is left, and is not there; asked where nothing went on lately."""
@@ -170,50 +181,50 @@ class _Change:
             self._on_progress(progress)
         self._told = progress
 
-    async def _take(self, step: Step, record: ElasticGroup, found: StreamInfo) -> None:
+    async def _take(self, step: Step, record: ElasticGroup, found: StreamInfo) -> Known | None:
+        """Take a step. What is known after it, without another look; None: nothing that lasts."""
         match step:
             case Step.WAIT:
                 await self._wait()
             case Step.CLOSE:
-                await self._update(found, max_bytes=CLOSED_BYTES)
+                return record, await self._update(found, max_bytes=CLOSED_BYTES)
             case Step.REOPEN:
                 change = record.change
                 size = _bytes_of(record) if change is None else change.queue_bytes
-                await self._update(found, max_bytes=size)
+                return record, await self._update(found, max_bytes=size)
             case Step.RENUMBER:
-                if await self._is_left(record):
-                    await self._renumber(record, found)
-                else:
-                    await self._wait()
+                return await self._renumber(record)
             case Step.MARK:
                 boundary = await self._boundary(record, found)
-                await self._store(changing.marked(record, boundary, found.state.last_seq), record)
+                marked = changing.marked(record, boundary, found.state.last_seq)
+                return await together(self._store(marked, record), self._find())
             case Step.RECOVER:
                 boundary = await self._boundary(record, found)
-                await self._store(
-                    changing.recovered(record, boundary, found.state.last_seq), record
-                )
+                recovered = changing.recovered(record, boundary, found.state.last_seq)
+                return await self._store(recovered, record), found
             case Step.CLOSE_AGAIN:
-                await self._store(changing.closing_again(record), record)
+                return await self._store(changing.closing_again(record), record), found
             case Step.SWITCH:
-                await self._store(changing.switched(record), record)
                 self._pause_s = LOOK_FIRST_S
+                return await self._store(changing.switched(record), record), found
             case Step.FINISH | Step.FORGET:
-                await self._store(changing.ended(record), record)
+                return await self._store(changing.ended(record), record), found
+        return None
 
     async def _wait(self) -> None:
         await asyncio.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, LOOK_MAX_S)
 
-    async def _store(self, record: ElasticGroup, instead_of: ElasticGroup) -> None:
-        await self._records.update(record, instead_of.revision)
+    async def _store(self, record: ElasticGroup, instead_of: ElasticGroup) -> ElasticGroup:
+        return await self._records.update(record, instead_of.revision)
 
     # The queue
 
-    async def _update(self, found: StreamInfo, **values: object) -> None:
+    async def _update(self, found: StreamInfo, **values: object) -> StreamInfo:
         stream = Stream(api_of(self._js), found.config.name, found)
+        config = msgspec.structs.replace(found.config, discard="new", **values)
         try:
-            await stream.update(discard="new", **values)  # type: ignore[arg-type]
+            return await stream.update(config)
         except JetStreamApiError as error:
             raise work_queue.refused(found.config.name, "change", error) from error
 
@@ -267,15 +278,20 @@ class _Change:
                 used += 1
             else:
                 unused.append(info.name)
-        await consumers.remove(self._js, name, unused)
+        if unused:
+            await consumers.remove(self._js, name, unused)
         return not used
 
-    async def _renumber(self, record: ElasticGroup, found: StreamInfo) -> None:
-        """Number as the record says, from the boundary on, and take messages again."""
+    async def _renumber(self, record: ElasticGroup) -> Known | None:
+        """Number as the record says, from the boundary on, and take messages again, once nothing is left of
+        the former settings."""
         assert record.change is not None
-        now = await self._records.get(self._stream, self._group)
+        is_free, (now, found) = await together(self._is_left(record), self._look())
         if now.revision != record.revision:
-            return  # somebody else has gone on; what follows would be late
+            return None  # somebody else has gone on; what follows would be late
+        if not is_free:
+            await self._wait()
+            return record, found
         numbered = transforms(record.partitioning_filters or (), record.max_members)
         source = msgspec.structs.replace(found.config.sources[0], subject_transforms=numbered)
         boundary = record.change.boundary
@@ -284,7 +300,7 @@ class _Change:
                 source, opt_start_seq=boundary + 1, opt_start_time=None
             )
         messages = record.max_buffered_messages
-        await self._update(
+        return record, await self._update(
             found,
             sources=(source,),
             metadata={**found.config.metadata, RENUMBERED: f"{found.state.last_seq} {boundary}"},

@@ -15,6 +15,7 @@ from ...client import JetStream, Stream
 from ...client.seam import api_of, create_empty_stream
 from ...errors import JetStreamApiError, StreamLeftoversError
 from ..errors import GroupConfigurationError, GroupError, GroupExistsError
+from ..record.names import elastic_stream
 from ..record.records import ElasticGroup
 from ..record.transforms import transforms
 from .consumers import stream_of
@@ -72,7 +73,7 @@ async def prepare(js: JetStream, group: ElasticGroup, origin: StreamInfo) -> Non
 
     Raises GroupExistsError if a stream of that name is not the group's, and as ``ensure``.
     """
-    found = await _find(js, group)
+    found = await _find(js, stream_of(group))
     if found is None:
         return
     _check_own(found, group)
@@ -92,7 +93,7 @@ async def ensure(
 
     Raises GroupExistsError, and GroupError or GroupConfigurationError if the server refuses.
     """
-    found = await _find(js, group)
+    found = await _find(js, stream_of(group))
     if found is not None:
         _check_own(found, group)
         return
@@ -107,7 +108,7 @@ async def ensure(
     except JetStreamApiError as error:
         if error.err_code != _EXISTS:
             raise refused(wanted.name, "create", error) from error
-        there = await _find(js, group)  # somebody else was faster; is it this group's?
+        there = await _find(js, stream_of(group))  # somebody else was faster; is it this group's?
         if there is not None:
             _check_own(there, group)
 
@@ -118,7 +119,7 @@ async def change(js: JetStream, group: ElasticGroup, origin: StreamInfo) -> None
     Raises GroupError if there is no such stream or the server refuses, GroupExistsError if it is not the
     group's.
     """
-    found = await find(js, group)
+    found = await find(js, group.stream, group.name)
     _check_own(found, group)
     await _limit(js, found, config_of(group, origin))
 
@@ -147,7 +148,7 @@ def refused(name: str, verb: str, error: JetStreamApiError) -> GroupError:
 
 async def remove(js: JetStream, group: ElasticGroup) -> None:
     """Delete the stream if it is the group's."""
-    found = await _find(js, group)
+    found = await _find(js, stream_of(group))
     if found is None or foreign(found, group):
         return
     try:
@@ -157,20 +158,21 @@ async def remove(js: JetStream, group: ElasticGroup) -> None:
             raise
 
 
-async def find(js: JetStream, group: ElasticGroup) -> StreamInfo:
-    """The stream. Raises GroupError if there is none."""
-    found = await _find(js, group)
+async def find(js: JetStream, stream: str, group: str) -> StreamInfo:
+    """The stream of a group of ``stream``. Raises GroupError if there is none."""
+    name = elastic_stream(stream, group)
+    found = await _find(js, name)
     if found is None:
         raise GroupError(
-            f"elastic group {group.name!r} of stream {group.stream!r} has no stream "
-            f"{stream_of(group)!r}: create the group again, which makes it"
+            f"elastic group {group!r} of stream {stream!r} has no stream {name!r}: create the group again, "
+            "which makes it"
         )
     return found
 
 
-async def _find(js: JetStream, group: ElasticGroup) -> StreamInfo | None:
+async def _find(js: JetStream, name: str) -> StreamInfo | None:
     try:
-        return (await js.stream(stream_of(group))).cached_info
+        return (await js.stream(name)).cached_info
     except JetStreamApiError as error:
         if error.err_code != _NOT_FOUND:
             raise

@@ -20,7 +20,7 @@ from ..record.change import CLOSED_BYTES
 from ..record.records import ElasticGroup, StaticGroup
 from ..server import work_queue
 from ..server.bucket import Records
-from ..server.consumers import stream_of
+from ..server.consumers import is_groups_own, stream_of
 from . import reach
 from .reach import Trouble
 
@@ -59,6 +59,9 @@ async def troubles(js: JetStream, group: StaticGroup | ElasticGroup) -> tuple[Tr
 async def check_new(js: JetStream, group: StaticGroup | ElasticGroup, origin: StreamInfo) -> None:
     """Refuse to create a group that can get nothing, or surely not everything. Raises
     GroupConfigurationError."""
+    if isinstance(group, ElasticGroup) and (kept := _kept_for_nobody(js, origin)):
+        text = f"{_name(group)} would lose messages: {kept[0].text}; {kept[0].mend}"
+        raise GroupConfigurationError(text)
     found = reach.by_configuration(group, origin.config)
     if not found or await _has_some(js, group, origin, found[0]):
         return
@@ -129,6 +132,21 @@ async def _newest(stream: Stream, subject: str) -> int:
 # Elastic
 
 
+def _kept_for_nobody(js: JetStream, origin: StreamInfo) -> tuple[Trouble, ...]:
+    """A stream of interest retention on nats-server (2.15), which removes what no consumer waits for: what
+    comes while it has not set up a copy, as after its creation and after a restart, is not copied."""
+    if origin.config.retention != "interest" or js.connection.server_info.headrace:
+        return ()
+    name = origin.config.name
+    text = (
+        f"stream {name!r} keeps messages for its consumers alone (retention interest), and nats-server does "
+        "not count a work queue that copies it: what comes before the copy is set up, or after a restart of "
+        "the server until it is again, is removed"
+    )
+    mend = f"headrace stream edit {name} --retention limits --max-age 7d"
+    return (Trouble("interest", text, mend),)
+
+
 async def _of_elastic(
     js: JetStream, group: ElasticGroup, origin: StreamInfo
 ) -> tuple[Trouble, ...]:
@@ -143,7 +161,7 @@ async def _of_elastic(
         mend = f"headrace stream info {stream_of(group)}"
         found = (Trouble("other-queue", text, mend),)
         return found if await _is_unchanged(js, group) else ()
-    found = _of_queue(group, queue)
+    found = _kept_for_nobody(js, origin) + _of_queue(group, queue) + await _strangers(js, queue)
     if group.change is None:
         found += reach.by_configuration(group, origin.config)
         found += await _in_queue(js, group, queue)
@@ -163,6 +181,21 @@ def _of_queue(group: ElasticGroup, queue: StreamInfo) -> tuple[Trouble, ...]:
         text = f"copying from stream {group.stream!r} fails: {error.get('description') or error}"
         found += (Trouble("copy-fails", text, f"headrace stream info {stream_of(group)}"),)
     return found
+
+
+async def _strangers(js: JetStream, queue: StreamInfo) -> tuple[Trouble, ...]:
+    """Consumers of the work queue that no member made: a work queue lets no other one read what they do."""
+    if not queue.state.consumer_count:
+        return ()
+    name = queue.config.name
+    names = sorted([each.name async for each in js.consumers(name) if not is_groups_own(each)])
+    if not names:
+        return ()
+    text = (
+        f"its work queue {name!r} has a consumer that is no member's, {names[0]!r}: what that reads no "
+        "member can be handed"
+    )
+    return (Trouble("stranger", text, f"headrace consumer rm {name} {names[0]}"),)
 
 
 async def _in_queue(js: JetStream, group: ElasticGroup, queue: StreamInfo) -> tuple[Trouble, ...]:

@@ -19,6 +19,7 @@ from ....errors import (
 from ...errors import GroupError, HandlerFailedError
 from ...message import delivered
 from ...record.names import PRIORITY_GROUP
+from ...server.consumers import together
 from ..handlers.on_loop import TAKEN_AT_ONCE, Work, work_of
 from ..ownership.intake import Intake
 from ..ownership.lease import Generation, Lease
@@ -237,10 +238,7 @@ class Consuming:
         assert self.generation is not None
         self._takeover = takeover = Takeover(first)
         pause, came, waited_since = ASK_FIRST_S, 0, self._time()
-        while info is None or not takeover.is_complete(info, self._unanswered()):
-            if info is not None:
-                await self._receive(takeover, pause)
-                pause = min(2 * pause, ASK_MAX_S)
+        while info is None or not await self._has_come(takeover, info, pause):
             if self._leaving or self.outcome.done():
                 return None
             if takeover.came_again() > came:
@@ -249,6 +247,8 @@ class Consuming:
                 self._shared.report(self._goes_on_without(info))
                 info = None
                 break
+            if info is not None:
+                pause = min(2 * pause, ASK_MAX_S)
             info = await self._pinned.verify(self.generation.lease)
             if info is None:
                 self._lose()
@@ -274,15 +274,23 @@ class Consuming:
             f"{self._patience_s:g} s, such as what was sent back with a long delay; they come out of order"
         )
 
-    async def _receive(self, takeover: Takeover[JetStreamMessage], seconds: float) -> None:
-        """Take what comes for this long."""
+    async def _has_come(
+        self, takeover: Takeover[JetStreamMessage], info: ConsumerInfo, seconds: float
+    ) -> bool:
+        """Take what has come since the look that ``info`` is, and what comes for this long; whether that is
+        all that the look has counted. What was delivered while the answer was on its way came before it."""
         try:
             async with asyncio.timeout(seconds):
-                while messages := await self._consumption.next_batch():
-                    for message in messages:
-                        takeover.add(message)
+                while True:
+                    while self._consumption.buffered:
+                        takeover.add_all(await self._consumption.next_batch())
+                    if takeover.is_complete(info, self._unanswered()):
+                        return True
+                    if not (messages := await self._consumption.next_batch()):
+                        return False
+                    takeover.add_all(messages)
         except TimeoutError:
-            return
+            return False
 
     # The pin
 
@@ -385,9 +393,8 @@ class Consuming:
         whoever owns their partitions then."""
         self._consumption.abandon()
         await asyncio.wait([self._worker], timeout=self._shared.settings.ack_wait)
-        await self._confirm()
-        await self._until_removed()
-        await self._leave_time()
+        # Asked at once, as every round trip here is one in which nobody handles the messages.
+        await together(self._confirm(), together(self._until_removed(), self._leave_time()))
         if not self.is_active:
             return False
         await self._delete()
@@ -405,7 +412,9 @@ class Consuming:
             if info is None:
                 self._finish(Lost())
                 return
-            if takeover is None or takeover.is_complete(info) or takeover.has_no_former(info):
+            if takeover is None or takeover.has_no_former(info):
+                return
+            if await self._has_come(takeover, info, 0.0):
                 return
             if self._time() >= ends:
                 return

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..shared import Shared
 
 SPREAD_S: Final = 0.1
+LEFT_AFTER: Final = 2  # attempts, before anybody looks for consumers that nobody is left to delete
 STANDBY_MS: Final = (400, 499)  # others wait as long
 _OVERLAPS: Final = Errors.CONSUMER_WQ_NOT_UNIQUE.err_code
 _DIFFERS: Final = Errors.CONSUMER_ALREADY_EXISTS.err_code
@@ -69,6 +70,7 @@ class MemberConsumer:
         self._state = State()
         self._changed = asyncio.Event()
         self._consumer: Consumer | None = None
+        self._created = ""  # when the consumer was, as the server says
         self._consuming: Consuming | None = None
         self._resume_at = 0.0
         time, settings = asyncio.get_running_loop().time, shared.settings
@@ -190,6 +192,8 @@ class MemberConsumer:
             shared.report(error)
             return Failed()
         self._patience.end()
+        info = self._consumer.cached_info
+        self._created = "" if info is None else info.created
         return Created()
 
     async def _make_way(self, config: ConsumerConfig, error: JetStreamApiError) -> bool:
@@ -198,8 +202,10 @@ class MemberConsumer:
         if error.err_code == _DIFFERS and shared.settings.is_static:
             there = await self._there()
             return there is None or await change_times(shared.js, shared.stream, there, config)
-        # Whoever is there learns of a change, and lets go, as fast as we do.
-        if error.err_code == _OVERLAPS and not shared.settings.is_static and self._state.failures:
+        # Whoever is there learns of a change, and lets go, as fast as we do; its last words take two round
+        # trips, and so do two of our attempts.
+        is_late = self._state.failures >= LEFT_AFTER
+        if error.err_code == _OVERLAPS and not shared.settings.is_static and is_late:
             names = await self._read_names()
             return bool(names) and await remove_orphans(
                 shared.js, shared.stream, names, shared.settings.redelivery_s
@@ -295,7 +301,8 @@ class MemberConsumer:
             # of deleting it.
             await asyncio.sleep(shared.random.random() * SPREAD_S)
             info = await self._consumer.info()
-            if is_in_use(info) or info.config.filter_subjects != state.made.filters:
+            is_new = info.created != self._created
+            if is_in_use(info) or is_new or info.config.filter_subjects != state.made.filters:
                 return False
         try:
             await shared.js.delete_consumer(shared.stream, self._name)

@@ -34,15 +34,15 @@ class Takeover(Generic[M]):
 
     def __init__(self, messages: Iterable[M] = ()) -> None:
         self._by_sequence: dict[int, M] = {}
-        for message in messages:
-            self.add(message)
+        self.add_all(messages)
 
-    def add(self, message: M) -> None:
-        """A message came; of one that came twice the later delivery counts."""
-        sequence = message.metadata.stream_seq
-        there = self._by_sequence.get(sequence)
-        if there is None or there.metadata.consumer_seq < message.metadata.consumer_seq:
-            self._by_sequence[sequence] = message
+    def add_all(self, messages: Iterable[M]) -> None:
+        """Messages came; of one that came twice the later delivery counts."""
+        for message in messages:
+            sequence = message.metadata.stream_seq
+            there = self._by_sequence.get(sequence)
+            if there is None or there.metadata.consumer_seq < message.metadata.consumer_seq:
+                self._by_sequence[sequence] = message
 
     def is_complete(self, info: ConsumerInfo, held: Iterable[M] = ()) -> bool:
         """Whether everything that waits for its ack, according to ``info``, was delivered to us.
