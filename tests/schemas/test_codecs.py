@@ -88,7 +88,7 @@ def test_what_avro_cannot_write_names_the_field() -> None:
     ("text", "said"),
     [
         (b"{", "cannot be read"),
-        (b'"long"', "no record"),
+        (b'"long"', "must be a record"),
         (b'{"type":"record","name":"A","fields":[{"name":"a","type":"B"}]}', "cannot be read"),
         (
             b'{"type":"record","name":"A","fields":[{"name":"a","type":{"type":"array","items":"null"}}]}',

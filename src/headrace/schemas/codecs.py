@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, Protocol
 
 from ..documents import DocumentError, read_json
 from ..errors import ConfigurationError
-from .avro_shape import schema_failures, shape_of
-from .errors import NoSchemaError
+from .avro_fitting import fitter
+from .avro_values import AvroSchema, brief
+from .errors import NoSchemaError, UnfitError
 from .limits import clipped
 
 SchemaFormat = Literal["avro", "json"]
 FORMATS: Final = ("avro", "json")
 
-
-class UnfitError(ValueError):
-    """A value does not fit its schema. The text begins with the field, where that is known."""
+__all__ = ["FORMATS", "AvroCodec", "Codec", "JsonCodec", "SchemaFormat", "UnfitError", "codecs_of"]
 
 
 class Codec(Protocol):
@@ -56,67 +54,22 @@ class AvroCodec:
     """Of an Avro schema, as JSON; it has to be a record. Raises NoSchemaError: it cannot be read."""
 
     def __init__(self, text: bytes) -> None:
-        import fastavro
-
-        try:
-            self._schema: Any = fastavro.parse_schema(read_json(text))
-        except schema_failures() as error:
-            raise NoSchemaError(f"an Avro schema cannot be read: {clipped(str(error))}") from None
-        if not isinstance(self._schema, dict) or self._schema.get("type") != "record":
-            raise NoSchemaError("an Avro schema is no record")
-        try:
-            self._shape = shape_of(self._schema)
-        except ConfigurationError as error:
-            raise NoSchemaError(str(error)) from None
+        self._schema = AvroSchema(text)
+        self._fit = fitter(self._schema)
+        self.fields: list[str] = [one["name"] for one in self._schema.root["fields"]]
 
     def read(self, body: bytes) -> Any:
         """The record, as a dict. Raises UnfitError."""
-        from fastavro import schemaless_reader as quick
-        from fastavro._read_py import schemaless_reader as counting  # Python counts how deep it is
-
-        read: Any = quick if self._shape.is_shallow(len(body)) else counting
-        stream = ExactBytes(body)
-        try:
-            found = read(stream, self._schema, None)
-        except (
-            ValueError,
-            EOFError,
-            LookupError,
-            TypeError,
-            ArithmeticError,
-            MemoryError,
-            RecursionError,
-            AttributeError,
-        ) as error:
-            raise UnfitError(f"it is no such record: {_brief(error)}") from None
-        if (left := len(body) - stream.tell()) > 0:
-            raise UnfitError(f"{left} bytes are left after the record")
-        return found
+        return self._schema.read_native(body)
 
     def write(self, value: Any) -> bytes:
         """One record, without its schema. Raises UnfitError."""
-        import fastavro
-        from fastavro.validation import ValidationError
-
-        written = io.BytesIO()
         try:
-            fastavro.validate(value, self._schema, raise_errors=True)
-            fastavro.schemaless_writer(written, self._schema, value)
-        except ValidationError as error:
-            raise UnfitError(clipped("; ".join(map(str, error.errors)))) from None
-        except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as error:
-            raise UnfitError(_brief(error)) from None
-        return written.getvalue()
-
-
-class ExactBytes(io.BytesIO):
-    """Bytes that are there or not: a field that is skipped may otherwise be cut off unnoticed."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        found = super().read(size)
-        if size is not None and len(found) < size:
-            raise EOFError("the record ends in the middle")
-        return found
+            return self._schema.write(self._fit(value))
+        except UnfitError as error:
+            raise UnfitError(clipped(str(error))) from None
+        except RecursionError as error:
+            raise UnfitError(brief(error)) from None
 
 
 class JsonCodec:
@@ -164,7 +117,7 @@ class JsonCodec:
         try:
             body = msgspec.json.encode(value)
         except (TypeError, ValueError, RecursionError) as error:
-            raise UnfitError(_brief(error)) from None
+            raise UnfitError(brief(error)) from None
         self._check(read_json(body))
         return body
 
@@ -180,7 +133,3 @@ def _path(parts: Iterable[str | int]) -> str:
 
 def _line(error: BaseException) -> str:
     return " ".join(str(error).split())
-
-
-def _brief(error: BaseException) -> str:
-    return clipped(f"{type(error).__name__}: {_line(error)}")

@@ -128,7 +128,7 @@ def own_schema(options: SourceOptions, schemas: Schemas) -> StructType:
 def names_of(options: SourceOptions, schemas: Schemas) -> list[str] | None:
     """The fields of a value, where the format knows them; None where anything may be in it."""
     if options.decoding.value_format == "avro":
-        return [field["name"] for field in avros.parse(schemas.reader)["fields"]]
+        return [field["name"] for field in avros.parse(schemas.reader).root["fields"]]
     if options.decoding.value_format == "protobuf":
         name = options.decoding.message_name
         return [field.name for field in protobufs.descriptor(schemas.reader, name).fields]

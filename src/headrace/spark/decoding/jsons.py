@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from ...schemas.errors import UnfitError
 from .decoded import Decoded, Misfit, shown
-from .values import Fit, MisfitError, fit_for, plain
+from .values import Fit, fit_for, plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,7 +127,7 @@ class JsonFormat:
             value = found.get(name)
             try:
                 values.append(fit(value))
-            except (MisfitError, RecursionError):
+            except (UnfitError, RecursionError):
                 values.append(None)
                 rescued[name] = value
         if not rescued:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ...documents import read_json
+from ...errors import ConfigurationError
+from ...schemas.codecs import AvroCodec, codecs_of
+from ...schemas.errors import NoSchemaError
+from ..decoding.limits import some_of
 from .layout import Layout
 from .options import ACCEPTED, ValueSchema
 
@@ -47,7 +49,7 @@ def encoder_of(layout: Layout, schema: ValueSchema | None = None) -> Encode:
         names = layout.value_names
         encode = encoder(schema, names)
     else:
-        encode = _avro(schema)
+        encode = _avro(schema, layout.value_names)
     return lambda batch: _each(encode, _dicts(batch, layout))
 
 
@@ -154,22 +156,20 @@ def _arrow(batch: pa.RecordBatch, layout: Layout) -> list[Payload]:
     return payloads
 
 
-def _avro(schema: ValueSchema) -> Callable[[Any], bytes]:
+def _avro(schema: ValueSchema, names: Iterable[str]) -> Callable[[Any], bytes]:
     try:
-        import fastavro
-    except ImportError:
+        codec = codecs_of("avro")(schema.text)
+    except NoSchemaError as error:
+        raise ACCEPTED.error(str(error)) from None
+    except ConfigurationError:
         raise ACCEPTED.error(
             'valueFormat=avro needs the package fastavro: pip install "headrace[avro]"'
         ) from None
-    try:
-        parsed = fastavro.parse_schema(read_json(schema.text))
-    except (ValueError, fastavro.schema.SchemaParseException, KeyError, TypeError) as error:
-        raise ACCEPTED.error(f"this is no Avro schema: {error!r}") from None
-
-    def encode(row: dict[str, Any]) -> bytes:
-        out = io.BytesIO()
-        out.write(schema.prefix)
-        fastavro.schemaless_writer(out, parsed, row)
-        return out.getvalue()
-
-    return encode
+    assert isinstance(codec, AvroCodec)
+    missing = [name for name in names if name not in codec.fields]
+    if missing:
+        raise ACCEPTED.error(
+            f"the Avro schema has no field {missing[0]!r}; there are: {some_of(codec.fields)}"
+        )
+    write, prefix = codec.write, schema.prefix
+    return lambda row: prefix + write(row) if prefix else write(row)
