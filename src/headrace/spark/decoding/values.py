@@ -145,21 +145,12 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
 
 
 def _string(value: Any) -> str:
-    """Text; of anything else the JSON text, as ``from_json`` gives it."""
-    if not isinstance(value, str):
-        if isinstance(value, bytes):
-            raise UnfitError
-        value = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=plain)
+    text: str = _is_a(value, str)
     try:
-        value.encode()
+        text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair
         raise UnfitError from None
-    return str(value)
-
-
-def plain(value: Any) -> Any:
-    """What ``json.dumps`` does not know, as something that it knows."""
-    return float(value) if isinstance(value, Decimal) else str(value)
+    return text
 
 
 def _binary(value: Any) -> bytes:
