@@ -113,6 +113,13 @@ def test_json_that_does_not_fit_names_the_field() -> None:
     assert codec.read(codec.write({"id": 5})) == {"id": 5}
 
 
+def test_json_has_no_nan_and_does_not_make_it_null() -> None:
+    codec = of_json({"type": "object"})
+    with pytest.raises(UnfitError, match=r"^\$\.a: nan is no number of JSON"):
+        codec.write({"b": None, "a": float("nan")})
+    assert codec.write({"b": None}) == b'{"b":null}'
+
+
 def test_a_json_schema_finds_those_it_refers_to_in_its_bundle_and_nowhere_else() -> None:
     text = json.dumps({"properties": {"customer": {"$ref": "customer.json"}}})
     codec = JsonCodec(bundled(text, {"customer.json": '{"type": "string"}'}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, Protocol
 
@@ -15,7 +16,16 @@ from .limits import clipped
 SchemaFormat = Literal["avro", "json"]
 FORMATS: Final = ("avro", "json")
 
-__all__ = ["FORMATS", "AvroCodec", "Codec", "JsonCodec", "SchemaFormat", "UnfitError", "codecs_of"]
+__all__ = [
+    "FORMATS",
+    "AvroCodec",
+    "Codec",
+    "JsonCodec",
+    "SchemaFormat",
+    "UnfitError",
+    "codecs_of",
+    "json_of",
+]
 
 
 class Codec(Protocol):
@@ -112,10 +122,8 @@ class JsonCodec:
 
     def write(self, value: Any) -> bytes:
         """JSON. Raises UnfitError."""
-        import msgspec
-
         try:
-            body = msgspec.json.encode(value)
+            body = json_of(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise UnfitError(brief(error)) from None
         self._check(read_json(body))
@@ -125,6 +133,33 @@ class JsonCodec:
         error = next(iter(self._validator.iter_errors(value)), None)
         if error is not None:
             raise UnfitError(clipped(f"{_path(error.instance_path)}: {error.message}"))
+
+
+def json_of(value: Any) -> bytes:
+    """A value as JSON, which has no NaN and no infinity: they would be null.
+
+    Raises UnfitError: there is one in it; TypeError: it cannot be JSON.
+    """
+    import msgspec
+
+    body = msgspec.json.encode(value)
+    if b"null" in body and (found := _not_finite(msgspec.to_builtins(value), ())) is not None:
+        raise UnfitError(f"{_path(found[0])}: {found[1]} is no number of JSON")
+    return body
+
+
+def _not_finite(
+    value: Any, path: tuple[str | int, ...]
+) -> tuple[tuple[str | int, ...], float] | None:
+    """Where a number is that is not finite, and which."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else (path, value)
+    parts: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, list | tuple):
+        parts = enumerate(value)
+    return next(filter(None, (_not_finite(one, (*path, key)) for key, one in parts)), None)
 
 
 def _path(parts: Iterable[str | int]) -> str:
