@@ -97,24 +97,26 @@ class _Fitter:
         cell = self._records[name] = []
         fields = [(one["name"], self.fit(one["type"])) for one in node["fields"]]
         defaults: dict[str, Any] = dict(self._defaults(node))
+        names = frozenset(each for each, _ in fields)
 
         def fit(value: Any) -> Any:
-            if not isinstance(value, Mapping):
+            if type(value) is not dict and not isinstance(value, Mapping):
                 raise unfit(value, f"record {name}")
-            made = dict(defaults)
-            field, seen = "", 0
+            made = {}
+            field, left = "", len(value)
             try:
                 for field, one in fields:
                     if field in value:
-                        seen += 1
                         made[field] = one(value[field])
-                    elif field not in made:
+                        left -= 1
+                    elif field in defaults:
+                        made[field] = defaults[field]
+                    else:
                         raise UnfitError("it is not there, and has no default")
             except UnfitError as error:
                 raise UnfitError(f"{name}.{field}: {error}") from None
-            if seen < len(value):
-                known_fields = dict(fields)
-                more = next(each for each in value if each not in known_fields)
+            if left:
+                more = next(each for each in value if each not in names)
                 raise UnfitError(f"record {name} has no field {short(more)}")
             return made
 
@@ -314,6 +316,8 @@ def _moment(logical: str, unit: int, epoch: dt.datetime) -> Convert:
             raise UnfitError(f"{value} is no {logical}: it has {'a' if is_local else 'no'} zone")
         since = value - epoch
         micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+        if unit == 1:
+            return micros
         whole, rest = divmod(micros, unit)
         if rest:
             raise UnfitError(f"{value} is no {logical}: it would be cut")

@@ -141,12 +141,13 @@ class JsonFormat:
         for name, fit in self._fits:
             value = found.get(name)
             try:
-                if name in self._texts and _lacks_text(value, self._texts[name]):
-                    value = _with_text(_members(text)[name], self._texts[name])
                 values.append(fit(value))
             except (UnfitError, RecursionError):
-                values.append(None)
-                rescued.append(name)
+                try:
+                    values.append(fit(self._with_text(name, value, text)))
+                except (UnfitError, RecursionError):
+                    values.append(None)
+                    rescued.append(name)
         if not rescued:
             return values, None
         if (alone := self._alone(payload)) is not None:
@@ -157,6 +158,13 @@ class JsonFormat:
         members = _members(text)
         kept = [f"{json.dumps(name, ensure_ascii=False)}:{members[name]}" for name in rescued]
         return values, Misfit(reason, "{" + ",".join(kept) + "}")
+
+    def _with_text(self, name: str, value: Any, text: str) -> Any:
+        """The field's value, with JSON's text where text is wanted. Raises UnfitError, RecursionError."""
+        kind = self._texts.get(name)
+        if kind is None or value is _TOO_DEEP:
+            raise UnfitError
+        return _with_text(_members(text)[name], kind)
 
     def _wanted(self, payload: bytes) -> dict[str, Any] | None:
         """The fields that are wanted of a document nested deeper than Python reads; None if it is none."""
@@ -187,9 +195,9 @@ class JsonFormat:
 def _loads(text: str) -> Any:
     """A JSON value, whose numbers are exact. Raises ValueError, RecursionError."""
     try:
-        return json.loads(text, parse_float=Decimal)
+        return _EXACT.decode(text)
     except (ValueError, InvalidOperation):  # perhaps by a number that Python does not make
-        return json.loads(text, parse_float=_number, parse_int=_number)
+        return _OF_ANY_NUMBER.decode(text)
 
 
 def _number(text: str) -> int | Decimal:
@@ -203,6 +211,8 @@ def _number(text: str) -> int | Decimal:
         return Decimal("Infinity" if float(text) else 0)
 
 
+_EXACT: Final = json.JSONDecoder(parse_float=Decimal)
+_OF_ANY_NUMBER: Final = json.JSONDecoder(parse_float=_number, parse_int=_number)
 _TOO_DEEP: Final = object()
 
 
@@ -240,22 +250,6 @@ def _members(text: str) -> dict[str, str]:
         if key := _KEY.match(part):
             found[json.loads(key[1])] = part[key.end() :].strip(_JSON_SPACE_TEXT)
     return found
-
-
-def _lacks_text(value: Any, kind: pa.DataType) -> bool:
-    """Whether something else than text is where a type has text."""
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_string(kind):
-        return value is not None and value is not _TOO_DEEP and not isinstance(value, str)
-    if types.is_struct(kind) and isinstance(value, dict):
-        return any(_lacks_text(value.get(one.name), one.type) for one in kind)
-    if types.is_list(kind) and isinstance(value, list):
-        return any(_lacks_text(one, kind.value_type) for one in value)
-    if types.is_map(kind) and isinstance(value, dict):
-        return any(_lacks_text(one, kind.item_type) for one in value.values())
-    return False
 
 
 def _with_text(text: str, kind: pa.DataType) -> Any:

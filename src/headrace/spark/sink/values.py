@@ -202,4 +202,4 @@ def _avro(schema: ValueSchema, names: Iterable[str]) -> Callable[[Any], bytes]:
             f"the Avro schema has no field {missing[0]!r}; there are: {some_of(codec.fields)}"
         )
     write, prefix = codec.write, schema.prefix
-    return lambda row: prefix + write(row) if prefix else write(row)
+    return (lambda row: prefix + write(row)) if prefix else write
