@@ -88,7 +88,7 @@ def test_what_avro_cannot_write_names_the_field() -> None:
     ("text", "said"),
     [
         (b"{", "cannot be read"),
-        (b'"long"', "no record"),
+        (b'"long"', "must be a record"),
         (b'{"type":"record","name":"A","fields":[{"name":"a","type":"B"}]}', "cannot be read"),
         (
             b'{"type":"record","name":"A","fields":[{"name":"a","type":{"type":"array","items":"null"}}]}',
@@ -111,6 +111,13 @@ def test_json_that_does_not_fit_names_the_field() -> None:
     with pytest.raises(UnfitError, match=r"^\$\.id: "):
         codec.write({"id": "five"})
     assert codec.read(codec.write({"id": 5})) == {"id": 5}
+
+
+def test_json_has_no_nan_and_does_not_make_it_null() -> None:
+    codec = of_json({"type": "object"})
+    with pytest.raises(UnfitError, match=r"^\$\.a: nan is no number of JSON"):
+        codec.write({"b": None, "a": float("nan")})
+    assert codec.write({"b": None}) == b'{"b":null}'
 
 
 def test_a_json_schema_finds_those_it_refers_to_in_its_bundle_and_nowhere_else() -> None:

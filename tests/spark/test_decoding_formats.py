@@ -19,6 +19,7 @@ from google.protobuf import descriptor_pb2, message_factory, timestamp_pb2
 from pyspark.sql import types as t
 
 from headrace.errors import ConfigurationError
+from headrace.schemas.errors import NoSchemaError
 from headrace.spark.decoding import avros, protobufs
 from headrace.spark.decoding.arrows import MESSAGE_ROWS_MAX, ArrowFormat
 from headrace.spark.decoding.columns import layout_of, source_schema
@@ -317,10 +318,6 @@ def test_avro_types_are_those_of_spark_s_own_reader(feed: Feed) -> None:
         ('"string"', "must be a record"),
         ('{"type":"record","name":"A","fields":[{"name":"x","type":"B"}]}', "cannot be read"),
         (
-            '{"type":"record","name":"A","fields":[{"name":"x","type":["int","string"]}]}',
-            "union of several",
-        ),
-        (
             '{"type":"record","name":"A","fields":[{"name":"x","type":["null","A"]}]}',
             "contains itself",
         ),
@@ -461,11 +458,55 @@ def test_protobuf_messages_are_read_by_their_descriptors(feed: Feed, tmp_path: P
 def test_protobuf_descriptors_may_lie_in_a_bucket_and_values_have_confluent_s_prefix(
     feed: Feed, bucket: Bucket
 ) -> None:
+    bucket.put("2", another_order_first())
     bucket.put("3", descriptor_set())
-    publish(feed, [b"\0\0\0\0\x03\x00" + order(id=1), b"\0\0\0\0\x03\x02\x04" + order(id=2), b"\0"])
+    second, first = b"\x02\x02", b"\0"
+    publish(
+        feed,
+        [
+            b"\0\0\0\0\x03" + second + order(id=1),
+            b"\0\0\0\0\x02" + first + order(id=2),  # by the schema that it was written with
+            b"\0\0\0\0\x02" + second + order(id=3),
+            b"\0\0\0\0\x03" + first + order(id=4),
+            b"\0\0\0\0\x03\x02\x0a" + order(id=5),
+            b"\0\0\0\0\x09" + second + order(id=6),
+            b"\0",
+        ],
+    )
     how = {"messageName": "shop.Order", "valueFormat": "protobuf", "schemaIdFrom": "confluent"}
-    rows = read(feed, schema(id="bigint"), schemaBucket=bucket.name, **how)
-    assert rows == [{"id": 1}, {"id": 2}, {"id": None}]
+    rows = read(feed, schema(id="bigint", _rescued="string"), schemaBucket=bucket.name, **how)
+    assert [row["id"] for row in rows] == [1, 2, None, None, None, None, None]
+    assert all(row["_rescued"] for row in rows[2:])
+
+
+def another_order_first() -> bytes:
+    """The file with its messages the other way round."""
+    files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set())
+    item, order = files.file[0].message_type
+    first, second = descriptor_pb2.DescriptorProto(), descriptor_pb2.DescriptorProto()
+    first.CopyFrom(order)
+    second.CopyFrom(item)
+    del files.file[0].message_type[:]
+    files.file[0].message_type.extend([first, second])
+    return bytes(files.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (b"\0", "the message is of type shop.Item, not shop.Order"),
+        (b"\x02\0", "of type shop.Item"),
+        (b"\x04\x02\0", "of type shop.Order.TagsEntry"),
+        (b"\x02\x04", "of no type of its schema"),
+        (b"\x01", "no path"),
+        (b"", "no path"),
+    ],
+)
+def test_a_message_of_another_type_is_a_misfit_and_says_of_which(path: bytes, said: str) -> None:
+    typed = protobufs.Typed(descriptor_set(), "shop.Order", None)
+    assert typed.take("1", b"\x02\x02rest") == b"rest"
+    with pytest.raises(NoSchemaError, match=said):
+        typed.take("1", path)
 
 
 def test_descriptors_that_do_not_help_are_explained(tmp_path: Path) -> None:

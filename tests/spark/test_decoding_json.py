@@ -114,12 +114,35 @@ def test_two_poisons_that_together_look_whole_do_not_shift_rows() -> None:
         (pa.int64(), '"1"', '{"a":"1"}'),
         (pa.float64(), "1", 1.0),
         (pa.float64(), "1e300", 1e300),
-        (pa.float64(), "1e999", float("inf")),
+        (pa.float64(), "1e999", '{"a":1e999}'),
+        (pa.float64(), "-1e99999999999999999999", '{"a":-1e99999999999999999999}'),
+        (pa.float64(), "1e-99999999999999999999", 0.0),
+        (pa.float64(), "9" * 5000, '{"a":' + "9" * 5000 + "}"),
+        (pa.float64(), '"Infinity"', float("inf")),
+        (pa.float32(), "1e39", '{"a":1e39}'),
+        (pa.float32(), "3.4028235e38", 3.4028234663852886e38),
+        (pa.list_(pa.float32()), "[1e39]", '{"a":[1e39]}'),
+        (pa.struct([("x", pa.float64())]), '{"x": 1e400}', '{"a":{"x": 1e400}}'),
         (pa.float64(), "true", '{"a":true}'),
         (pa.bool_(), "false", False),
         (pa.bool_(), "0", '{"a":0}'),
-        (pa.string(), "12.50", "12.5"),
-        (pa.string(), '{"b": [1, null]}', '{"b":[1,null]}'),
+        (pa.string(), "12.50", "12.50"),
+        (pa.string(), "12345678901234567.89", "12345678901234567.89"),
+        (pa.string(), "1e400", "1e400"),
+        (pa.string(), "9" * 5000, "9" * 5000),
+        (pa.string(), "true", "true"),
+        (pa.string(), '{"b": [1, null],\n "c,}": 1.10}', '{"b": [1, null],\n "c,}": 1.10}'),
+        (
+            pa.list_(pa.string()),
+            '["1.10", 1.10, null, [ ], "\\"]"]',
+            ["1.10", "1.10", None, "[ ]", '"]'],
+        ),
+        (
+            pa.struct([("x", pa.string()), ("y", pa.int8())]),
+            '{"y":1,"x":1.0}',
+            {"x": "1.0", "y": 1},
+        ),
+        (pa.map_(pa.string(), pa.string()), '{"k": 1.10, "l": []}', [("k", "1.10"), ("l", "[]")]),
         (pa.string(), '"ä"', "ä"),
         (pa.decimal128(10, 2), "1.25", Decimal("1.25")),
         (pa.decimal128(10, 2), '"1.25"', Decimal("1.25")),
@@ -206,3 +229,21 @@ def test_random_documents_decode_to_the_same_rows_whole_and_one_by_one() -> None
     assert form.one_by_one == len(documents) + 1
     for whole, one in zip(together.columns, single.columns, strict=True):
         assert one[:-1].equals(whole)
+
+
+@pytest.mark.parametrize("wanted", [pa.int64(), pa.map_(pa.string(), pa.int64()), pa.binary()])
+def test_what_nobody_asks_for_may_be_as_deep_or_long_as_it_likes(wanted: pa.DataType) -> None:
+    schema = pa.schema([("id", pa.int64()), ("a", wanted)])
+    for value in (
+        b"[" * 3000 + b"]" * 3000,
+        b'{"x":' * 100_000 + b"1" + b"}" * 100_000,
+        b"9" * 5000,
+    ):
+        found = decode(schema, b'{"id":1,"a":null,"x": %s, "s": "]}\\""}' % value)
+        assert (rows(found), found.misfits) == ([(1, None)], {})
+    broken = decode(schema, b'{"id":1,"x": %s}' % (b"[" * 3000 + b"]" * 2999))
+    assert list(broken.misfits) == [0]
+    deep = b"[" * 3000 + b"]" * 3000
+    itself = decode(schema, b'{"id":1,"a": %s}' % deep)
+    assert rows(itself) == [(1, None)]
+    assert itself.misfits[0].rescued == '{"a":' + deep.decode() + "}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf import descriptor_pb2, timestamp_pb2
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from headrace.spark.decoding.arrows import ArrowFormat
 from headrace.spark.decoding.jsons import JsonFormat
 from headrace.spark.sink.fitting import check_types
 from headrace.spark.sink.layout import Layout
+from headrace.spark.sink.options import ValueSchema
 from headrace.spark.sink.values import UnfitValue, encoder_of
 
 from .conftest import Feed
@@ -163,6 +165,88 @@ def test_what_python_cannot_hold_makes_a_bad_row_and_the_others_are_encoded() ->
         b'{"at":"1970-01-01T00:00:00"}',
         b'{"at":"1970-01-01T00:00:00.000001"}',
     )
+
+
+ZONES = ("America/New_York", "Asia/Kolkata", "Africa/Monrovia", "Australia/Lord_Howe", "UTC")
+INSTANTS = [
+    dt.datetime(1, 1, 1, tzinfo=dt.UTC),
+    dt.datetime(1883, 11, 18, 16, 59, 59, 999_999, dt.UTC),  # New York was at -4:56:02
+    dt.datetime(1971, 12, 31, 23, 59, 59, tzinfo=dt.UTC),  # Monrovia was at -0:44:30
+    dt.datetime(2024, 4, 6, 15, 0, tzinfo=dt.UTC),  # Lord Howe's clock goes back by half an hour
+    dt.datetime(9999, 12, 31, 23, 59, 59, 999_999, dt.UTC),
+]
+
+
+@pytest.mark.parametrize("name", ["json", "arrow", "avro", "protobuf"])
+def test_the_zone_of_the_session_never_enters_what_is_written(name: str) -> None:
+    epoch, micro = dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.timedelta(microseconds=1)
+    micros = [(each - epoch) // micro for each in INSTANTS]
+    written = set()
+    for zone in ZONES:
+        at = pa.timestamp("us", zone)
+        plain = (
+            pa.array(micros, pa.int64())
+            .cast(pa.timestamp("us"))
+            .cast(pa.timestamp("us", "UTC"))
+            .cast(at)
+        )
+        nested = pa.array([[{"at": each}] for each in micros], pa.list_(pa.struct([("at", at)])))
+        keyed = pa.array([[("k", each)] for each in micros], pa.map_(pa.string(), at))
+        batch = pa.record_batch({"at": plain, "nested": nested, "keyed": keyed})
+        layout = layout_for(name, batch.schema)
+        payloads = encoder_of(layout, ZONED_SCHEMAS.get(name))(batch)
+        assert [each for each in payloads if isinstance(each, UnfitValue)] == []
+        written.add(tuple(payloads))
+    assert len(written) == 1
+    if name == "json":
+        first = json.loads(next(iter(written))[0])
+        assert first == {
+            "at": "0001-01-01T00:00:00Z",
+            "nested": [{"at": "0001-01-01T00:00:00Z"}],
+            "keyed": {"k": "0001-01-01T00:00:00Z"},
+        }
+
+
+def layout_for(name: str, schema: pa.Schema) -> Layout:
+    every = tuple(range(len(schema)))
+    return Layout(name, -1, -1, -1, -1, -1, every, (), value_names=tuple(schema.names))  # type: ignore[arg-type]
+
+
+def zoned_schemas() -> dict[str, ValueSchema]:
+    at: Json = {"type": "long", "logicalType": "timestamp-micros"}
+    part = {"type": "record", "name": "Part", "fields": [{"name": "at", "type": at}]}
+    kinds = {
+        "at": at,
+        "nested": {"type": "array", "items": part},
+        "keyed": {"type": "map", "values": at},
+    }
+    record = {
+        "type": "record",
+        "name": "Row",
+        "fields": [{"name": name, "type": kind} for name, kind in kinds.items()],
+    }
+    files = descriptor_pb2.FileDescriptorSet()
+    timestamp_pb2.DESCRIPTOR.CopyToProto(files.file.add())
+    file = files.file.add(name="row.proto", package="p", syntax="proto3")
+    file.dependency.append(files.file[0].name)
+    time = ".google.protobuf.Timestamp"
+    file.message_type.add(name="Part").field.add(
+        name="at", number=1, type=11, type_name=time, label=1
+    )
+    row = file.message_type.add(name="Row")
+    row.field.add(name="at", number=1, type=11, type_name=time, label=1)
+    row.field.add(name="nested", number=2, type=11, type_name=".p.Part", label=3)
+    row.field.add(name="keyed", number=3, type=11, type_name=".p.Row.KeyedEntry", label=3)
+    entry = row.nested_type.add(name="KeyedEntry", options={"map_entry": True})
+    entry.field.add(name="key", number=1, type=9, label=1)
+    entry.field.add(name="value", number=2, type=11, type_name=time, label=1)
+    return {
+        "avro": ValueSchema(json.dumps(record).encode()),
+        "protobuf": ValueSchema(files.SerializeToString(), "p.Row"),
+    }
+
+
+ZONED_SCHEMAS = zoned_schemas()
 
 
 def test_types_that_json_cannot_hold_are_refused_before_a_row_is_written() -> None:

@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from decimal import Decimal
 from typing import Any, TypedDict
 
 import msgspec
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.client import JetStreamMessage
+from headrace.documents import read_json
 from headrace.errors import ConfigurationError
 from headrace.groups import GroupMessage
 from headrace.worker import Delivered, MisfitError
-from headrace.worker.typed import encoded, wants_of
+from headrace.worker.typed import encoded, takes_of, wants_of
 
 
 class Order(msgspec.Struct):
@@ -180,3 +184,46 @@ def test_a_result_becomes_a_payload() -> None:
     assert encoded(bytearray(b"x")) == b"x"
     with pytest.raises(ConfigurationError, match="cannot be published"):
         encoded(object())
+
+
+class Price(msgspec.Struct):
+    amount: float
+    more: dict[str, float] | None = None
+
+
+class RealPydantic(pydantic.BaseModel):
+    amount: float
+    more: str | None = None
+
+
+@pytest.mark.parametrize(
+    ("result", "where"),
+    [
+        ({"a": [None, math.nan]}, r"\$\.a\[1\]: nan is no number of JSON"),
+        (Price(1.5, {"x": math.inf}), r"\$\.more\.x: inf is no number"),
+        (math.inf, r"\$: inf is no number"),
+        (RealPydantic(amount=-math.inf), r"\$\.amount: -inf is no number"),
+    ],
+)
+def test_a_result_with_a_number_that_json_has_not_is_refused_not_made_null(
+    result: object, where: str
+) -> None:
+    with pytest.raises(MisfitError, match=where):
+        encoded(result)
+    assert encoded(RealPydantic(amount=0.5)) == b'{"amount":0.5,"more":null}'
+    assert encoded(Price(0.5)) == b'{"amount":0.5,"more":null}'
+
+
+def test_a_decimal_read_by_a_json_schema_has_all_digits_of_its_number() -> None:
+    class Exact(msgspec.Struct):
+        amount: Decimal
+
+    body = b'{"amount":12345678901234567.89}'
+
+    def handler(price: Exact) -> None: ...
+
+    handler.__annotations__["price"] = Exact
+    (take,) = takes_of(wants_of(handler), "json")
+    assert take is not None
+    value = read_json(body)
+    assert take(value, body) == Exact(Decimal("12345678901234567.89"))

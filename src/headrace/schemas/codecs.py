@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import io
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, Protocol
 
 from ..documents import DocumentError, read_json
 from ..errors import ConfigurationError
-from .avro_shape import schema_failures, shape_of
-from .errors import NoSchemaError
+from .avro_fitting import fitter
+from .avro_values import AvroSchema, brief
+from .errors import NoSchemaError, UnfitError
 from .limits import clipped
 
 SchemaFormat = Literal["avro", "json"]
 FORMATS: Final = ("avro", "json")
 
-
-class UnfitError(ValueError):
-    """A value does not fit its schema. The text begins with the field, where that is known."""
+__all__ = [
+    "FORMATS",
+    "AvroCodec",
+    "Codec",
+    "JsonCodec",
+    "SchemaFormat",
+    "UnfitError",
+    "codecs_of",
+    "json_of",
+]
 
 
 class Codec(Protocol):
@@ -56,67 +64,22 @@ class AvroCodec:
     """Of an Avro schema, as JSON; it has to be a record. Raises NoSchemaError: it cannot be read."""
 
     def __init__(self, text: bytes) -> None:
-        import fastavro
-
-        try:
-            self._schema: Any = fastavro.parse_schema(read_json(text))
-        except schema_failures() as error:
-            raise NoSchemaError(f"an Avro schema cannot be read: {clipped(str(error))}") from None
-        if not isinstance(self._schema, dict) or self._schema.get("type") != "record":
-            raise NoSchemaError("an Avro schema is no record")
-        try:
-            self._shape = shape_of(self._schema)
-        except ConfigurationError as error:
-            raise NoSchemaError(str(error)) from None
+        self._schema = AvroSchema(text)
+        self._fit = fitter(self._schema)
+        self.fields: list[str] = [one["name"] for one in self._schema.root["fields"]]
 
     def read(self, body: bytes) -> Any:
         """The record, as a dict. Raises UnfitError."""
-        from fastavro import schemaless_reader as quick
-        from fastavro._read_py import schemaless_reader as counting  # Python counts how deep it is
-
-        read: Any = quick if self._shape.is_shallow(len(body)) else counting
-        stream = ExactBytes(body)
-        try:
-            found = read(stream, self._schema, None)
-        except (
-            ValueError,
-            EOFError,
-            LookupError,
-            TypeError,
-            ArithmeticError,
-            MemoryError,
-            RecursionError,
-            AttributeError,
-        ) as error:
-            raise UnfitError(f"it is no such record: {_brief(error)}") from None
-        if (left := len(body) - stream.tell()) > 0:
-            raise UnfitError(f"{left} bytes are left after the record")
-        return found
+        return self._schema.read_native(body)
 
     def write(self, value: Any) -> bytes:
         """One record, without its schema. Raises UnfitError."""
-        import fastavro
-        from fastavro.validation import ValidationError
-
-        written = io.BytesIO()
         try:
-            fastavro.validate(value, self._schema, raise_errors=True)
-            fastavro.schemaless_writer(written, self._schema, value)
-        except ValidationError as error:
-            raise UnfitError(clipped("; ".join(map(str, error.errors)))) from None
-        except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as error:
-            raise UnfitError(_brief(error)) from None
-        return written.getvalue()
-
-
-class ExactBytes(io.BytesIO):
-    """Bytes that are there or not: a field that is skipped may otherwise be cut off unnoticed."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        found = super().read(size)
-        if size is not None and len(found) < size:
-            raise EOFError("the record ends in the middle")
-        return found
+            return self._schema.write(self._fit(value))
+        except UnfitError as error:
+            raise UnfitError(clipped(str(error))) from None
+        except RecursionError as error:
+            raise UnfitError(brief(error)) from None
 
 
 class JsonCodec:
@@ -159,12 +122,10 @@ class JsonCodec:
 
     def write(self, value: Any) -> bytes:
         """JSON. Raises UnfitError."""
-        import msgspec
-
         try:
-            body = msgspec.json.encode(value)
+            body = json_of(value)
         except (TypeError, ValueError, RecursionError) as error:
-            raise UnfitError(_brief(error)) from None
+            raise UnfitError(brief(error)) from None
         self._check(read_json(body))
         return body
 
@@ -174,13 +135,36 @@ class JsonCodec:
             raise UnfitError(clipped(f"{_path(error.instance_path)}: {error.message}"))
 
 
+def json_of(value: Any) -> bytes:
+    """A value as JSON, which has no NaN and no infinity: they would be null.
+
+    Raises UnfitError: there is one in it; TypeError: it cannot be JSON.
+    """
+    import msgspec
+
+    body = msgspec.json.encode(value)
+    if b"null" in body and (found := _not_finite(msgspec.to_builtins(value), ())) is not None:
+        raise UnfitError(f"{_path(found[0])}: {found[1]} is no number of JSON")
+    return body
+
+
+def _not_finite(
+    value: Any, path: tuple[str | int, ...]
+) -> tuple[tuple[str | int, ...], float] | None:
+    """Where a number is that is not finite, and which."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else (path, value)
+    parts: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, list | tuple):
+        parts = enumerate(value)
+    return next(filter(None, (_not_finite(one, (*path, key)) for key, one in parts)), None)
+
+
 def _path(parts: Iterable[str | int]) -> str:
     return "$" + "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in parts)
 
 
 def _line(error: BaseException) -> str:
     return " ".join(str(error).split())
-
-
-def _brief(error: BaseException) -> str:
-    return clipped(f"{type(error).__name__}: {_line(error)}")

@@ -1,4 +1,4 @@
-"""What can go wrong with a registry, apart from what is configured."""
+"""What can go wrong with schemas, apart from what is configured."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from ..errors import HeadraceError
 
 class NoSchemaError(ValueError):
     """A message does not say which schema it was written with, or nobody knows it."""
+
+
+class UnfitError(ValueError):
+    """A value does not fit its schema. The text begins with the field, where that is known."""
 
 
 class RegistryAwayError(HeadraceError):

@@ -261,7 +261,7 @@ class Worker:
                 "is DeadLetter(subject, …): what does not fit has to go somewhere"
             )
         if schema is not None:
-            takes_of(wants)
+            takes_of(wants, schema.format)
         return wants
 
 

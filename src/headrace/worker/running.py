@@ -137,7 +137,7 @@ class Running:
         reading = writing = None
         if source.schema is not None:
             lookup = self.lookups.of(source.schema, js)
-            reading = Reading(source.schema, lookup, takes_of(source.wants))
+            reading = Reading(source.schema, lookup, takes_of(source.wants, source.schema.format))
         if source.returns is not None:
             writing = Writing(source.returns, self.lookups.of(source.returns, js))
         handler = handler_of(

@@ -16,6 +16,7 @@ import msgspec
 
 from ..documents import DocumentError, read_json, read_typed
 from ..errors import ConfigurationError, HeadraceError
+from ..schemas.codecs import SchemaFormat, UnfitError, json_of
 
 __all__ = ["MisfitError", "Wants", "encoded", "wants_of"]
 
@@ -85,8 +86,8 @@ def wants_of(function: Callable[..., object]) -> Wants:
     return Wants(readers, tuple(kinds))
 
 
-def takes_of(wants: Wants) -> tuple[Take | None, ...]:
-    """What makes its arguments of values that were read by a schema; None for the message.
+def takes_of(wants: Wants, kind: SchemaFormat) -> tuple[Take | None, ...]:
+    """What makes its arguments of values that were read by a schema of this format; None for the message.
 
     Raises ConfigurationError: it takes what no schema gives.
     """
@@ -95,12 +96,13 @@ def takes_of(wants: Wants) -> tuple[Take | None, ...]:
             "a schema needs a handler that takes a value: a dict, or a model of msgspec or pydantic"
         )
     return tuple(
-        None if read is None else _take(kind)
-        for read, kind in zip(wants.readers, wants.kinds, strict=True)
+        None if read is None else _take(each, read if kind == "json" else None)
+        for read, each in zip(wants.readers, wants.kinds, strict=True)
     )
 
 
-def _take(kind: Any) -> Take:
+def _take(kind: Any, read: Read | None) -> Take:
+    """``read`` reads it from the bytes, where they are JSON: a number that is not a float need not be one."""
     if kind is bytes:
         return lambda _value, body: body
     if kind is str or (isinstance(kind, type) and hasattr(kind, "FromString")):
@@ -108,6 +110,8 @@ def _take(kind: Any) -> Take:
             f"a handler takes {kind!r}, and its messages have a schema; accepted are bytes, dict, list, "
             "dataclasses, TypedDicts, and models of msgspec and pydantic"
         )
+    if read is not None and kind not in _PLAIN and get_origin(kind) not in _PLAIN:
+        return lambda _value, body: read(body)
     validate = getattr(kind, "model_validate", None) if isinstance(kind, type) else None
 
     def take(value: Any, _body: bytes) -> Any:
@@ -197,18 +201,31 @@ def _misfit(kind: Any, error: Exception) -> MisfitError:
 
 
 def encoded(result: object) -> bytes:
-    """What a handler returned, as a payload. Raises ConfigurationError: it is nothing that can be one."""
+    """What a handler returned, as a payload.
+
+    Raises ConfigurationError: it is nothing that can be one; MisfitError: it has a number that JSON has not.
+    """
     if isinstance(result, bytes | bytearray | memoryview):
         return bytes(result)
     if isinstance(result, str):
         return result.encode()
     if (dump := getattr(result, "model_dump_json", None)) is not None:
-        return str(dump()).encode()
+        text = str(dump())
+        if "null" in text:  # so it may write NaN
+            _json_of(result.model_dump())  # type: ignore[attr-defined]
+        return text.encode()
     if (serialize := getattr(result, "SerializeToString", None)) is not None:
         return bytes(serialize())
     try:
-        return msgspec.json.encode(result)
+        return _json_of(result)
     except TypeError as error:
         raise ConfigurationError(
             f"what the handler returned cannot be published: {error}"
         ) from error
+
+
+def _json_of(result: object) -> bytes:
+    try:
+        return json_of(result)
+    except UnfitError as error:
+        raise MisfitError(f"what the handler returned cannot be published: {error}") from error

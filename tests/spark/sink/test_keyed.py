@@ -160,6 +160,25 @@ def test_other_columns_can_tell_the_order_and_without_any_it_is_that_of_tasks_an
     assert b'"last of all"' in values(bucket)["a"]
 
 
+def test_a_late_row_of_a_later_batch_does_not_replace_the_later_value(bucket: Bucket) -> None:
+    first = [("a", "late", 5), ("b", "kept", 5), ("c", None, 5)]
+    ordered = {"order": "sequence", "sinkId": "s"}
+    write(job(bucket, 0, **ordered), arrow(first))
+    second = [("a", "new", 6), ("b", "too late", 4), ("c", "too late", 4)]
+    done = write(job(bucket, 1, **ordered), arrow(second), batch=1)
+    assert (done.rows, done.late) == (3, 2)
+    assert values(bucket) == {"a": document(second[0]), "b": document(first[1])}
+    # Another sink that reads all again, and a row that ties.
+    other = {**ordered, "sinkId": "other"}
+    again = [("a", "late", 5), ("b", "tie", 5), ("c", "back", 6)]
+    assert write(job(bucket, 2, **other), arrow(again)).late == 1
+    expected = {"a": document(second[0]), "b": document(again[1]), "c": document(again[2])}
+    assert values(bucket) == expected
+    # Without the option the later batch wins.
+    write(job(bucket, 3, sinkId="other"), arrow(second[1:2]), batch=1)
+    assert values(bucket)["b"] == document(second[1])
+
+
 def test_tasks_that_write_the_same_keys_at_the_same_time_leave_the_later_rows(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from headrace.schemas.framing import id_of_header, split_confluent
 from headrace.spark.decoding import avros, protobufs
 from headrace.spark.sink import schemas
 from headrace.spark.sink.options import ValueSchema, parse_sink_options
-from headrace.spark.sink.protobufs import encoder, path_of
+from headrace.spark.sink.protobufs import encoder
 from headrace.spark.sink.schemas import with_schema
 from registry_server import RegistryServer
 
@@ -133,7 +133,9 @@ def everything() -> descriptor_pb2.FileDescriptorSet:
         ("real", 1, "", 1), ("text", 9, "", 1), ("raw", 12, "", 1), ("colour", 14, ".shop.All.Colour", 1),
         ("at", 11, ".google.protobuf.Timestamp", 1), ("part", 11, ".shop.All.Part", 1),
         ("numbers", 5, "", 3), ("parts", 11, ".shop.All.Part", 3), ("words", 11, ".shop.All.WordsEntry", 3),
+        ("single", 2, "", 1), ("this", 5, "", 1), ("that", 5, "", 1),
     )  # fmt: skip
+    kind.oneof_decl.add(name="choice")
     entry = kind.nested_type.add(name="WordsEntry")
     entry.options.map_entry = True
     entry.field.add(name="key", number=1, type=9, label=1)
@@ -142,6 +144,8 @@ def everything() -> descriptor_pb2.FileDescriptorSet:
         one = kind.field.add(name=name, number=number, type=how, label=label)
         if of:
             one.type_name = of
+        if name in ("this", "that"):
+            one.oneof_index = 0
     return files
 
 
@@ -164,6 +168,9 @@ ROWS = st.fixed_dictionaries(
         "numbers": st.lists(st.integers(-5, 5)),
         "parts": st.lists(PART),
         "words": st.dictionaries(st.text(), PART),
+        "single": st.floats(width=32, allow_nan=False),
+        "this": st.integers(-5, 5),
+        "that": st.none(),
     }
 )
 
@@ -209,8 +216,20 @@ def test_a_null_is_a_field_that_is_not_set() -> None:
         ({"part": {"y": 1}}, "shop.All.Part has no field 'y'"),
         ({"numbers": [1, None]}, "numbers is a list without nulls"),
         ({"words": {"a": None}}, "words is a map without nulls"),
-        ({"text": 5}, ""),
-        ({"flag": "yes"}, ""),
+        ({"text": 5}, "shop.All.text: 5 is no str"),
+        ({"text": b"a"}, "no str"),
+        ({"raw": "a"}, "'a' is no bytes"),
+        ({"flag": "yes"}, "no bool"),
+        ({"flag": 2}, "shop.All.flag: 2 is no bool"),
+        ({"small": True}, "True is no whole number"),
+        ({"small": 1.0}, "1.0 is no whole number"),
+        ({"huge": Decimal("1E+1000000")}, "no whole number of at most 64 bits"),
+        ({"colour": True}, "no whole number"),
+        ({"real": (1 << 53) + 1}, "would be rounded to the double"),
+        ({"single": 1e39}, "too large for 32 bits"),
+        ({"single": 0.1}, "would be rounded to the float"),
+        ({"at": dt.datetime(2024, 1, 1)}, "has no zone"),
+        ({"this": 1, "that": 2}, "shop.All holds one field of 'choice', not several"),
     ],
 )
 def test_a_value_that_does_not_fit_is_told(row: dict[str, Any], said: str) -> None:
@@ -239,7 +258,7 @@ def test_protobuf_by_a_file_and_a_row_that_does_not_fit(tmp_path: Path) -> None:
         small=[1], colour=["RED"]
     )
     schema_id, body = split_confluent(front.payloads[0])
-    assert (schema_id, protobufs.strip_indexes(body)) == ("9", rows.payloads[0])
+    assert (schema_id, protobufs.split_path(body)[1]) == ("9", rows.payloads[0])
     with pytest.raises(ConfigurationError, match=r"sink: message 'shop\.All' has no field 'price'"):
         Encoder({"price": "int"}, **own)
     with pytest.raises(
@@ -257,8 +276,8 @@ def test_the_path_to_a_message_is_confluent_s() -> None:
         ("shop.All.Part", b"\x04\x02\0"),
     ):
         kind = protobufs.descriptor(FILES, name)
-        assert path_of(kind) == path
-        assert protobufs.strip_indexes(path + b"rest") == b"rest"
+        assert protobufs.path_of(kind) == path
+        assert protobufs.split_path(path + b"rest") == (path, b"rest")
 
 
 def test_protobuf_of_a_registry(registry: RegistryServer) -> None:
@@ -278,7 +297,7 @@ def test_protobuf_of_a_registry(registry: RegistryServer) -> None:
     rows = Encoder({"small": "int"}, **PROTOBUF, **where).encode(small=[5])
     schema_id, body = split_confluent(rows.payloads[0])
     assert schema_id == "2"
-    assert read_protobuf(protobufs.strip_indexes(body))[0]["small"] == 5
+    assert read_protobuf(protobufs.split_path(body)[1])[0]["small"] == 5
 
 
 URL = {"schemaRegistry": "http://r", "schemaSubject": "s"}

@@ -15,6 +15,7 @@ from headrace.spark.sink.versions import (
     Version,
     Writing,
     judge,
+    order_id,
     read_version,
 )
 
@@ -34,6 +35,7 @@ VERSIONS = st.builds(
         st.integers(0, 2**40),
     ),
     st.just("00ff"),
+    st.sampled_from(["", order_id(["at"])]),
 )
 
 
@@ -128,7 +130,7 @@ def test_the_last_row_of_the_last_batch_is_left_whoever_writes_when(
 def test_a_task_writes_the_same_lines_and_judges_the_same_in_a_quicker_way(
     mine: Version, other: Version, is_same_sink: bool, exactly: bool, damage: str
 ) -> None:
-    writing = Writing(mine.sink, mine.batch, mine.plan, mine.place.partition)
+    writing = Writing(mine.sink, mine.batch, mine.plan, mine.place.partition, mine.by)
     assert writing.line(mine.place.order, mine.place.row, mine.digest) == mine.encode()
     if is_same_sink:
         other = other._replace(sink=mine.sink)
@@ -136,6 +138,38 @@ def test_a_task_writes_the_same_lines_and_judges_the_same_in_a_quicker_way(
     block = b"NATS/1.0\r\nX: Headrace-Version: a\r\n%b\r\n" % line
     if writing.is_later(block):
         assert judge(read_version(block), mine, exactly=exactly) is Verdict.STORE
-    elif not damage:
+    elif not damage and not mine.by:
         assert not is_same_sink or other.batch >= mine.batch
     assert writing.is_later(b"") and writing.is_later(b"NATS/1.0\r\nX: y\r\n\r\n")
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.booleans()), min_size=1),
+    st.booleans(),
+)
+def test_by_the_columns_of_the_order_a_late_row_never_replaces_a_later_one(
+    rows: list[tuple[int, int, bool]], exactly: bool
+) -> None:
+    """Batches, each with a row of the key, by one sink or the other."""
+    by = order_id(["at"])
+    stored: Version | None = None
+    for batch, (run, at, is_other) in enumerate(rows):
+        place = Place((at,), 0, 0)
+        mine = Version("ab"[is_other], batch, PlanId(run, "n"), place, f"{batch}", by)
+        verdict = judge(stored, mine, exactly=exactly)
+        if verdict is Verdict.STORE:
+            stored = mine
+        elif verdict is Verdict.LATE:
+            assert stored is not None and stored.place.order > mine.place.order
+    assert stored is not None
+    assert stored.place.order == (max(at for _, at, _ in rows),)
+
+
+def test_an_order_by_other_columns_is_compared_with_nothing() -> None:
+    plan, early, late = PlanId(1, "n"), Place((1,), 0, 0), Place((9,), 0, 0)
+    stored = Version("s", 1, plan, late, "a", order_id(["at"]))
+    for by in ("", order_id(["version"])):
+        assert judge(stored, Version("s", 2, plan, early, "b", by), exactly=False) is Verdict.STORE
+    same = Version("s", 2, plan, early, "b", order_id(["AT"]))
+    assert judge(stored, same, exactly=False) is Verdict.LATE
+    assert judge(stored._replace(by=""), same, exactly=False) is Verdict.STORE

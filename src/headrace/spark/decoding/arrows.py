@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,11 +73,131 @@ class ArrowFormat:
                 raise ValueError(f"column {field.name!r} is there more than once")
             if field.name in names:
                 at = names.index(field.name)
-                chunks = [batch.column(at).cast(field.type) for batch in batches]
+                if not _holds(reader.schema.field(at).type, field.type):
+                    said = reader.schema.field(at).type
+                    raise ValueError(f"field {field.name!r} is {said}, which is no {field.type}")
+                chunks = [_cast(batch.column(at), field.type) for batch in batches]
                 columns.append(pa.chunked_array(chunks, field.type))
             else:
                 columns.append(pa.nulls(count, field.type))
         return pa.Table.from_arrays(columns, schema=self._schema), count
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The column as this type, all of it equal. Raises ArrowInvalid, ValueError."""
+    if column.type == kind:
+        return column
+    made = column.cast(kind)
+    if _is_rounded(column, made):
+        raise ValueError("a double would be rounded to a float of 32 bits")
+    return made
+
+
+def _is_rounded(column: pa.Array, made: pa.Array) -> bool:
+    """Whether a double was made a float that is not equal: all else a cast says itself."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    types, kind = pa.types, made.type
+    if column.type == kind or types.is_null(column.type):
+        return False
+    if types.is_dictionary(column.type):
+        return _is_rounded(column.dictionary_decode(), made)
+    if types.is_float32(kind) and types.is_float64(column.type):
+        equal = pc.or_(pc.equal(made.cast(column.type), column), pc.is_nan(column))
+        return pc.all(equal).as_py() is False
+    if types.is_struct(kind):
+        names = [column.type.field(at).name for at in range(column.type.num_fields)]
+        there, parts = column.flatten(), made.flatten()
+        return any(
+            _is_rounded(there[names.index(one.name)], part)
+            for one, part in zip(kind, parts, strict=True)
+            if one.name in names
+        )
+    if types.is_map(kind):
+        return _is_rounded(column.keys, made.keys) or _is_rounded(column.items, made.items)
+    return types.is_list(kind) and _is_rounded(column.flatten(), made.flatten())
+
+
+def _holds(source: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether values of a type may be those of a column, if a cast says that they are equal.
+
+    A bare number is no time, and text no number: a cast would take them for one.
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    if source == kind or types.is_null(source):
+        return True
+    if types.is_dictionary(source):
+        return _holds(source.value_type, kind)
+    if types.is_struct(kind):
+        there = {one.name: one.type for one in source} if types.is_struct(source) else None
+        return there is not None and all(
+            _holds(there[one.name], one.type) for one in kind if one.name in there
+        )
+    if types.is_map(kind):
+        return (
+            types.is_map(source)
+            and _holds(source.key_type, kind.key_type)
+            and _holds(source.item_type, kind.item_type)
+        )
+    if types.is_list(kind):
+        is_list = types.is_list(source) or types.is_large_list(source)
+        return (is_list or types.is_fixed_size_list(source)) and _holds(
+            source.value_type, kind.value_type
+        )
+    return any(
+        all(is_a(one) for is_a, one in zip(pair, (source, kind), strict=True)) for pair in _pairs()
+    )
+
+
+def _pairs() -> list[tuple[Callable[[Any], bool], Callable[[Any], bool]]]:
+    """Types without parts, and those that may hold their values."""
+    import pyarrow as pa
+
+    types = pa.types
+
+    def is_text(kind: Any) -> bool:
+        return bool(
+            types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+        )
+
+    def is_bytes(kind: Any) -> bool:
+        return bool(
+            types.is_binary(kind)
+            or types.is_large_binary(kind)
+            or types.is_binary_view(kind)
+            or types.is_fixed_size_binary(kind)
+        )
+
+    def is_number(kind: Any) -> bool:
+        return bool(
+            types.is_integer(kind)
+            or types.is_floating(kind)
+            or types.is_decimal(kind)
+            or types.is_boolean(kind)
+        )
+
+    def is_time(kind: Any) -> bool:
+        return bool(types.is_timestamp(kind) or types.is_date(kind))
+
+    return [
+        (types.is_integer, types.is_integer),
+        (types.is_integer, types.is_floating),
+        (types.is_integer, types.is_decimal),
+        (types.is_floating, types.is_floating),
+        (types.is_decimal, types.is_decimal),
+        (types.is_boolean, types.is_boolean),
+        (is_number, types.is_string),
+        (is_text, types.is_string),
+        (is_text, types.is_binary),
+        (is_bytes, types.is_binary),
+        (is_bytes, types.is_string),
+        (types.is_timestamp, types.is_timestamp),
+        (types.is_date, types.is_date),
+        (is_time, types.is_integer),
+    ]
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

@@ -128,7 +128,7 @@ def own_schema(options: SourceOptions, schemas: Schemas) -> StructType:
 def names_of(options: SourceOptions, schemas: Schemas) -> list[str] | None:
     """The fields of a value, where the format knows them; None where anything may be in it."""
     if options.decoding.value_format == "avro":
-        return [field["name"] for field in avros.parse(schemas.reader)["fields"]]
+        return [field["name"] for field in avros.parse(schemas.reader).root["fields"]]
     if options.decoding.value_format == "protobuf":
         name = options.decoding.message_name
         return [field.name for field in protobufs.descriptor(schemas.reader, name).fields]
@@ -160,17 +160,20 @@ def format_of(
         from .jsons import JsonFormat
 
         return _Prefixed(JsonFormat(schema)) if confluent else JsonFormat(schema)
-    if name == "protobuf":
-
-        def message(payload: bytes, block: bytes) -> bytes:
-            return protobufs.strip_indexes(split_confluent(payload)[1]) if confluent else payload
-
-        return protobufs.protobuf_format(schema, schemas.reader, decoding.message_name, message)
     writers: SchemaBucket | SchemaRegistry | None = None
     if decoding.schema_bucket:
         writers = _bucket(options, connect, options.reconnect_timeout_s)
     elif decoding.registry.url:
         writers = _registry(options, options.reconnect_timeout_s)
+    if name == "protobuf":
+        take = protobufs.Typed(
+            schemas.reader, decoding.message_name, None if writers is None else writers.get
+        ).take
+
+        def message(payload: bytes, block: bytes) -> bytes:
+            return take(*split_confluent(payload)) if confluent else payload
+
+        return protobufs.protobuf_format(schema, schemas.reader, decoding.message_name, message)
 
     def record(payload: bytes, block: bytes) -> tuple[bytes | None, bytes]:
         if confluent:

@@ -8,12 +8,14 @@ whatever it was in one chunk with.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from decimal import Decimal
+import re
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
+from ...schemas.errors import UnfitError
 from .decoded import Decoded, Misfit, shown
-from .values import Fit, MisfitError, fit_for, plain
+from .values import Fit, fit_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 PIECE_ROWS: Final = 500  # of a chunk with a misfit, so many documents are tried together
 _BLOCK_BYTES_MIN: Final = 1024
 _JSON_SPACE: Final = b" \t\r\n"
+_JSON_SPACE_TEXT: Final = _JSON_SPACE.decode()
 
 
 class JsonFormat:
@@ -31,10 +34,16 @@ class JsonFormat:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
+        import pyarrow as pa
+
         self._schema = schema
         self._readable = _readable(schema)
         self._fits: list[tuple[str, Fit]] = [(field.name, fit_for(field.type)) for field in schema]
-        self._decimals = any(_has_decimal(field.type) for field in schema)
+        self._has_floats = any(_has(pa.types.is_floating, field.type) for field in schema)
+        self._texts = {
+            field.name: field.type for field in schema if _has(pa.types.is_string, field.type)
+        }
+        self._any: JsonFormat | None = None
         self.one_by_one = 0
 
     def decode(self, payloads: list[bytes], headers: list[bytes]) -> Decoded:
@@ -90,6 +99,8 @@ class JsonFormat:
             )
             if table.num_rows != len(payloads):
                 return None
+            if self._has_floats and any(map(_has_infinity, table.columns)):
+                return None  # of 1e400 it makes infinity
             if self._readable is not self._schema:
                 table = table.cast(self._schema)
         except pa.ArrowInvalid:
@@ -113,29 +124,58 @@ class JsonFormat:
 
     def _decode_one(self, payload: bytes) -> tuple[list[Any], Misfit | None]:
         try:
-            found = json.loads(payload.decode(), parse_float=Decimal if self._decimals else None)
-        except (ValueError, RecursionError):
+            text = payload.decode()
+            found = _loads(text)
+        except RecursionError:
+            found = self._wanted(payload)
+        except ValueError:
+            found = None
+        if found is None:
             if (alone := self._alone(payload)) is not None:
                 return alone, None
             return self._whole_misfit(payload, f"not a JSON document: {shown(payload)}")
         if not isinstance(found, dict):
             return self._whole_misfit(payload, f"not a JSON object: {shown(payload)}")
         values: list[Any] = []
-        rescued: dict[str, Any] = {}
+        rescued: list[str] = []
         for name, fit in self._fits:
             value = found.get(name)
             try:
                 values.append(fit(value))
-            except (MisfitError, RecursionError):
-                values.append(None)
-                rescued[name] = value
+            except (UnfitError, RecursionError):
+                try:
+                    values.append(fit(self._with_text(name, value, text)))
+                except (UnfitError, RecursionError):
+                    values.append(None)
+                    rescued.append(name)
         if not rescued:
             return values, None
         if (alone := self._alone(payload)) is not None:
             return alone, None
-        name = next(iter(rescued))
-        reason = f"field {name!r} is no {self._schema.field(name).type}: {shown(payload)}"
-        return values, Misfit(reason, _dump(rescued, payload))
+        reason = (
+            f"field {rescued[0]!r} is no {self._schema.field(rescued[0]).type}: {shown(payload)}"
+        )
+        members = _members(text)
+        kept = [f"{json.dumps(name, ensure_ascii=False)}:{members[name]}" for name in rescued]
+        return values, Misfit(reason, "{" + ",".join(kept) + "}")
+
+    def _with_text(self, name: str, value: Any, text: str) -> Any:
+        """The field's value, with JSON's text where text is wanted. Raises UnfitError, RecursionError."""
+        kind = self._texts.get(name)
+        if kind is None or value is _TOO_DEEP:
+            raise UnfitError
+        return _with_text(_members(text)[name], kind)
+
+    def _wanted(self, payload: bytes) -> dict[str, Any] | None:
+        """The fields that are wanted of a document nested deeper than Python reads; None if it is none."""
+        import pyarrow as pa
+
+        if self._any is None:
+            self._any = JsonFormat(pa.schema([("", pa.string())]))
+        if self._any.decode_together(pa.array([payload], pa.binary())) is None:
+            return None
+        members = _members(payload.decode())
+        return {name: _or_too_deep(members[name]) for name, _ in self._fits if name in members}
 
     def _alone(self, payload: bytes) -> list[Any] | None:
         """The values of a document that only Arrow's reader accepts; None if it does not."""
@@ -152,13 +192,83 @@ class JsonFormat:
         return [None] * len(self._fits), Misfit(reason, text)
 
 
-def _dump(rescued: dict[str, Any], payload: bytes) -> str:
+def _loads(text: str) -> Any:
+    """A JSON value, whose numbers are exact. Raises ValueError, RecursionError."""
     try:
-        text = json.dumps(rescued, separators=(",", ":"), ensure_ascii=False, default=plain)
-        text.encode()
-    except (ValueError, RecursionError):
-        return payload.decode(errors="backslashreplace")
-    return text
+        return _EXACT.decode(text)
+    except (ValueError, InvalidOperation):  # perhaps by a number that Python does not make
+        return _OF_ANY_NUMBER.decode(text)
+
+
+def _number(text: str) -> int | Decimal:
+    try:
+        return int(text)
+    except ValueError:  # no whole number, or one of very many digits
+        pass
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # by its exponent
+        return Decimal("Infinity" if float(text) else 0)
+
+
+_EXACT: Final = json.JSONDecoder(parse_float=Decimal)
+_OF_ANY_NUMBER: Final = json.JSONDecoder(parse_float=_number, parse_int=_number)
+_TOO_DEEP: Final = object()
+
+
+def _or_too_deep(text: str) -> Any:
+    try:
+        return _loads(text)
+    except RecursionError:
+        return _TOO_DEEP  # fits nothing
+
+
+_TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
+_KEY: Final = re.compile(r'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:', re.DOTALL)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The texts between the commas of a valid object or list, however deep it is."""
+    depth = begin = 0
+    for token in _TOKEN.finditer(text):
+        sign = token[0]
+        if sign in ("{", "["):
+            depth += 1
+            if depth == 1:
+                begin = token.end()
+        elif depth == 1 and sign in (",", "}", "]"):
+            yield text[begin : token.start()].strip(_JSON_SPACE_TEXT)
+            begin = token.end()
+        if sign in ("}", "]"):
+            depth -= 1
+
+
+def _members(text: str) -> dict[str, str]:
+    """The texts of an object's fields, byte for byte."""
+    found = {}
+    for part in _parts(text):
+        if key := _KEY.match(part):
+            found[json.loads(key[1])] = part[key.end() :].strip(_JSON_SPACE_TEXT)
+    return found
+
+
+def _with_text(text: str, kind: pa.DataType) -> Any:
+    """A value whose parts are their JSON texts where a type has text."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_string(kind) and text[:1] != '"' and text != "null":
+        return text
+    if types.is_struct(kind) and text[:1] == "{":
+        members = _members(text)
+        return {
+            one.name: _with_text(members[one.name], one.type) for one in kind if one.name in members
+        }
+    if types.is_list(kind) and text[:1] == "[":
+        return [_with_text(part, kind.value_type) for part in _parts(text) if part]
+    if types.is_map(kind) and text[:1] == "{":
+        return {key: _with_text(part, kind.item_type) for key, part in _members(text).items()}
+    return _loads(text)
 
 
 def _all_objects(payloads: pa.BinaryArray) -> bool:
@@ -217,9 +327,21 @@ def _readable_field(field: pa.Field) -> pa.Field:
     return field
 
 
-def _has_decimal(kind: pa.DataType) -> bool:
-    import pyarrow as pa
+def _has(is_one: Callable[[Any], bool], kind: pa.DataType) -> bool:
+    """Whether a type is one, or has one in it."""
+    return is_one(kind) or any(_has(is_one, kind.field(at).type) for at in range(kind.num_fields))
 
-    if pa.types.is_decimal(kind):
-        return True
-    return any(_has_decimal(kind.field(i).type) for i in range(kind.num_fields))
+
+def _has_infinity(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether there is one in it, however deep."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return bool(pc.any(pc.is_inf(column)).as_py())
+    if pa.types.is_struct(kind):
+        return any(map(_has_infinity, column.flatten()))
+    if pa.types.is_list(kind):
+        return _has_infinity(pc.list_flatten(column))
+    return False

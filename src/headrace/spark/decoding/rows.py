@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...errors import HeadraceError
+from ...schemas.errors import UnfitError
 from ...schemas.limits import clipped
 from .decoded import Decoded, Misfit
-from .values import Fit, MisfitError, fit_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,8 +17,45 @@ if TYPE_CHECKING:
 DecodeOne: TypeAlias = Callable[[bytes, bytes], Mapping[str, Any]]
 
 
+class Unfit:
+    """Stands where a column has no value, and says why."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+class Take:
+    """Makes the values of columns of one message.
+
+    Args:
+        fields: a column's name, where its value comes from (None: it is always the last), what makes it fit.
+    """
+
+    def __init__(
+        self, fields: Sequence[tuple[str, str | None, Callable[[Any], Any] | None, Any]]
+    ) -> None:
+        self._fields = fields
+
+    def __call__(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for name, source, convert, default in self._fields:
+            value = default if source is None else found[source]
+            if convert is not None:
+                try:
+                    value = convert(value)
+                except (UnfitError, RecursionError) as error:
+                    value = Unfit(str(error))
+            made[name] = value
+        return made
+
+
 class Rows:
-    """Decodes with ``decode_one(payload, headers)``, whose ``refused`` errors make a misfit."""
+    """Decodes with ``decode_one(payload, headers)``, whose ``refused`` errors make a misfit.
+
+    What it returns Arrow takes as it is, or not at all; it may have an ``Unfit``.
+    """
 
     def __init__(
         self, schema: pa.Schema, decode_one: DecodeOne, refused: tuple[type[Exception], ...]
@@ -26,7 +63,6 @@ class Rows:
         self._schema = schema
         self._decode_one = decode_one
         self._refused = refused
-        self._fits: list[Fit] = [fit_for(field.type) for field in schema]
 
     def decode(self, payloads: list[bytes], headers: list[bytes]) -> Decoded:
         rows: list[Mapping[str, Any]] = []
@@ -39,16 +75,12 @@ class Rows:
             except self._refused as error:
                 rows.append({})
                 misfits[number] = misfit(payload, f"{type(error).__name__}: {error}")
-        columns = [
-            self._column(field, fit, rows, payloads, misfits)
-            for field, fit in zip(self._schema, self._fits, strict=True)
-        ]
+        columns = [self._column(field, rows, payloads, misfits) for field in self._schema]
         return Decoded(columns, None, misfits)
 
     def _column(
         self,
         field: pa.Field,
-        fit: Fit,
         rows: Sequence[Mapping[str, Any]],
         payloads: list[bytes],
         misfits: dict[int, Misfit],
@@ -58,16 +90,26 @@ class Rows:
         values = [row.get(field.name) for row in rows]
         try:
             return pa.array(values, field.type)
-        except (pa.ArrowException, OverflowError, TypeError, ValueError):
-            fitted: list[Any] = []
+        except _refusals():
+            fitted: list[pa.Array] = []
         for number, value in enumerate(values):
-            try:
-                fitted.append(fit(value))
-            except MisfitError:
-                fitted.append(None)
-                reason = f"field {field.name!r} is no {field.type}"
-                misfits.setdefault(number, misfit(payloads[number], reason))
-        return pa.array(fitted, field.type)
+            why = value.reason if isinstance(value, Unfit) else ""
+            if not why:
+                try:
+                    fitted.append(pa.array([value], field.type))
+                    continue
+                except _refusals() as error:
+                    why = str(error)
+            fitted.append(pa.nulls(1, field.type))
+            reason = f"field {field.name!r} is no {field.type}: {why}"
+            misfits.setdefault(number, misfit(payloads[number], reason))
+        return pa.concat_arrays(fitted)
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    import pyarrow as pa
+
+    return pa.ArrowException, OverflowError, TypeError, ValueError
 
 
 def misfit(payload: bytes, reason: str) -> Misfit:

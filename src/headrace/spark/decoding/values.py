@@ -1,6 +1,8 @@
-"""Fits Python values into the types of columns, one value at a time: where a whole column does not fit.
+"""Fits Python values into the types of columns, one value at a time.
 
-The rules are those of Spark's ``from_json``, as far as the readers of whole columns have the same.
+``fit_for`` is for values of JSON, where a whole column does not fit: its rules are those of Spark's
+``from_json``, as far as the readers of whole columns have the same. ``taker`` is for formats whose values
+have types of their own.
 """
 
 from __future__ import annotations
@@ -10,8 +12,11 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
-from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ...schemas.avro_values import EXACTLY, fails, single, text_of_bytes
+from ...schemas.errors import UnfitError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,14 +24,10 @@ if TYPE_CHECKING:
 Fit: TypeAlias = Callable[[Any], Any]
 
 
-class MisfitError(ValueError):
-    """A value that a type cannot hold."""
-
-
 def fit_for(kind: pa.DataType) -> Fit:
     """A function that makes of a value one that Arrow takes for ``kind``; None stays None.
 
-    Raises (the function): MisfitError.
+    Raises (the function): UnfitError.
     """
     fit = _fit_for(kind)
     return lambda value: None if value is None else fit(value)
@@ -49,7 +50,7 @@ def _fit_for(kind: pa.DataType) -> Fit:
         bound = 1 << (kind.bit_width - 1)
         return lambda value: _integer(value, bound)
     if types.is_floating(kind):
-        return _floating
+        return _single if types.is_float32(kind) else _floating
     if types.is_decimal(kind):
         return lambda value: _decimal(value, kind.precision, kind.scale)
     if types.is_boolean(kind):
@@ -67,7 +68,7 @@ def _fit_for(kind: pa.DataType) -> Fit:
 
 def _is_a(value: Any, kind: Any) -> Any:
     if not isinstance(value, kind):
-        raise MisfitError
+        raise UnfitError
     return value
 
 
@@ -78,13 +79,13 @@ def _struct(value: Any, fields: list[tuple[str, Fit]]) -> dict[str, Any]:
 
 def _integer(value: Any, bound: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not -bound <= value < bound:
-        raise MisfitError
+        raise UnfitError
     return value
 
 
 def _number(value: Any) -> int | float | Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise MisfitError
+        raise UnfitError
     return value
 
 
@@ -104,46 +105,52 @@ def _floating(value: Any) -> float:
     if isinstance(value, str):
         found = _NOT_FINITE.get(value.lower())
         if found is None:
-            raise MisfitError
+            raise UnfitError
         return found
-    return float(_number(value))
+    number = _number(value)
+    try:
+        made = float(number)
+    except OverflowError:
+        raise UnfitError from None
+    if math.isinf(made) and not isinstance(number, float):
+        raise UnfitError  # of 1e400 nobody wants infinity
+    return made
 
 
-_EXACTLY: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+_SINGLE_MAX: Final = 3.4028235677973366e38
+"""From here on 32 bits have only infinity."""
+
+
+def _single(value: Any) -> float:
+    made = _floating(value)
+    if _SINGLE_MAX <= abs(made) < math.inf:
+        raise UnfitError
+    return made
 
 
 def _decimal(value: Any, precision: int, scale: int) -> Decimal:
     """Only what is exact: rounding money silently is nobody's wish."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
-        raise MisfitError
+        raise UnfitError
     try:
         number = Decimal(repr(value) if isinstance(value, float) else value)
-        _, digits, exponent = number.normalize(_EXACTLY).as_tuple()
+        _, digits, exponent = number.normalize(EXACTLY).as_tuple()
     except InvalidOperation:
-        raise MisfitError from None
+        raise UnfitError from None
     if not isinstance(exponent, int):
-        raise MisfitError
+        raise UnfitError
     if number and (-exponent > scale or len(digits) + exponent > precision - scale):
-        raise MisfitError
+        raise UnfitError
     return number
 
 
 def _string(value: Any) -> str:
-    """Text; of anything else the JSON text, as ``from_json`` gives it."""
-    if not isinstance(value, str):
-        if isinstance(value, bytes):
-            raise MisfitError
-        value = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=plain)
+    text: str = _is_a(value, str)
     try:
-        value.encode()
+        text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair
-        raise MisfitError from None
-    return str(value)
-
-
-def plain(value: Any) -> Any:
-    """What ``json.dumps`` does not know, as something that it knows."""
-    return float(value) if isinstance(value, Decimal) else str(value)
+        raise UnfitError from None
+    return text
 
 
 def _binary(value: Any) -> bytes:
@@ -153,7 +160,7 @@ def _binary(value: Any) -> bytes:
     try:
         return base64.b64decode(_is_a(value, str), validate=True)
     except ValueError:
-        raise MisfitError from None
+        raise UnfitError from None
 
 
 def _date(value: Any) -> date:
@@ -162,7 +169,7 @@ def _date(value: Any) -> date:
     try:
         return date.fromisoformat(_is_a(value, str))
     except ValueError:
-        raise MisfitError from None
+        raise UnfitError from None
 
 
 def _timestamp(value: Any) -> datetime:
@@ -171,8 +178,40 @@ def _timestamp(value: Any) -> datetime:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(_is_a(value, str))
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise MisfitError from None
+        raise UnfitError from None
 
 
 def _local_timestamp(value: Any) -> datetime:
     return _timestamp(value).replace(tzinfo=None)
+
+
+def taker(source: str, kind: pa.DataType) -> Fit | None:
+    """A function that makes of a format's value one that Arrow takes for ``kind`` as it is, or not at all.
+
+    None: Arrow does so without it. ``source`` is what the format calls the value: boolean, int, long, float,
+    double, string or bytes.
+
+    Raises (the function): UnfitError.
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_string(kind) and source not in ("string", "bytes"):
+        return lambda value: json.dumps(value)
+    if source in ("int", "long") and (types.is_integer(kind) or types.is_floating(kind)):
+        return None  # it looks whether they are exact
+    if source in ("int", "long", "float", "double") and types.is_decimal(kind):
+        return lambda value: _decimal(value, kind.precision, kind.scale)
+    if source in ("float", "double") and types.is_floating(kind):
+        return single if types.is_float32(kind) and source == "double" else None
+    if source == "boolean" and types.is_boolean(kind):
+        return None
+    if source == "bytes":
+        if types.is_string(kind):
+            return text_of_bytes
+        return None if types.is_binary(kind) else fails(f"bytes are no {kind}")
+    if source == "string" and not types.is_nested(kind):
+        if types.is_binary(kind):
+            return str.encode
+        return None if types.is_string(kind) else _fit_for(kind)
+    return fails(f"{source} is no {kind}")

@@ -30,13 +30,15 @@ PORTION_BYTES: Final = (
 
 
 class Writer(NamedTuple):
-    """Who writes: a partition of a run of a batch of a sink. ``exactly``: see ``versions.judge``."""
+    """Who writes: a partition of a run of a batch of a sink. ``exactly``: see ``versions.judge``; ``by``: see
+    ``Version``."""
 
     sink: str
     batch: int
     plan: PlanId
     partition: int
     exactly: bool
+    by: str = ""
 
 
 class KeyedPublisher:
@@ -51,6 +53,7 @@ class KeyedPublisher:
     Attributes:
         found_stored: keys whose value an earlier run, or a twin of this task, had stored.
         outrun: keys of which another sink has stored a value since this run of the batch began; they keep it.
+        late: keys that keep a value which is later by the columns of the order.
     """
 
     def __init__(
@@ -74,11 +77,12 @@ class KeyedPublisher:
         self._bad_rows = bad_rows
         self._good = b'{"stream":"%b"' % stream.encode()
         self._last = LastValues(stream, quiet_s, direct=direct)
-        self._lines = Writing(writer.sink, writer.batch, writer.plan, writer.partition)
+        self._lines = Writing(writer.sink, writer.batch, writer.plan, writer.partition, writer.by)
         self._keys_max = max(1, min(PORTION, PORTION_BYTES // max(1, mean_bytes)))
         self._refused = 0
         self.found_stored = 0
         self.outrun = 0
+        self.late = 0
 
     @property
     def rows(self) -> int:
@@ -170,10 +174,11 @@ class KeyedPublisher:
     def _is_to_be_stored(self, stored: Stored, entry: Entry, digest: str) -> bool:
         writer = self._writer
         place = Place(entry.order, writer.partition, entry.row)
-        mine = Version(writer.sink, writer.batch, writer.plan, place, digest)
+        mine = Version(writer.sink, writer.batch, writer.plan, place, digest, writer.by)
         verdict = judge(read_version(stored.headers), mine, exactly=writer.exactly)
         self.found_stored += verdict is Verdict.IS_STORED
         self.outrun += verdict is Verdict.OUTRUN
+        self.late += verdict is Verdict.LATE
         return verdict is Verdict.STORE
 
     def _is_done(self, subject: bytes, entry: Entry, reply: Reply, refused: list[BadRow]) -> bool:

@@ -130,8 +130,9 @@ SINK_OPTIONS: Final[tuple[Option, ...]] = (
         "subjects are made. Of a batch's rows with one key the last is stored; a null value deletes the key.",
         _columns),
     Option("order", "",
-        "With 'key': the columns that tell which row is the last: whole numbers, dates, timestamps. Default: "
-        "a column sequence, and without one the order of tasks and of their rows.", _columns),
+        "With 'key': the columns that tell which row is the last, in a batch and across batches: whole "
+        "numbers, dates, timestamps. Default: the later batch, and in it a column sequence, or the order of "
+        "tasks and of their rows.", _columns),
     Option("valueFormat", "",
         "The payload: raw takes the column data; json, arrow (an IPC stream of one row), avro and protobuf "
         "encode all columns but subject, headers, msg_id and ttl. Default: raw with a column data, otherwise "

@@ -8,11 +8,13 @@ from decimal import Decimal
 from typing import Any, Final
 
 from ...errors import ConfigurationError
+from ...schemas.avro_values import double, short, single
 from ..decoding.limits import some_of
-from ..decoding.protobufs import descriptor, is_map, is_repeated
+from ..decoding.protobufs import descriptor, is_map, is_repeated, path_of
 from .options import ACCEPTED, ValueSchema
 
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
+_WHOLE_MAX: Final = 1 << 64
 Put = Callable[[Any, Any], None]
 
 
@@ -47,37 +49,12 @@ def encoder(schema: ValueSchema, columns: Iterable[str]) -> Callable[[Mapping[st
     return encode
 
 
-def path_of(kind: Any) -> bytes:
-    """Confluent's path to a message in its file: a count and places, zigzag varints; 0 is the first one."""
-    from google.protobuf import descriptor_pb2
-
-    names: list[str] = []
-    file = descriptor_pb2.FileDescriptorProto()
-    kind.file.CopyToProto(file)
-    while kind is not None:
-        names.insert(0, kind.name)
-        kind = kind.containing_type
-    places: list[int] = []
-    among = file.message_type
-    for name in names:
-        places.append([each.name for each in among].index(name))
-        among = among[places[-1]].nested_type
-    return b"\0" if places == [0] else b"".join(map(_varint, (len(places), *places)))
-
-
-def _varint(number: int) -> bytes:
-    left, made = number << 1, bytearray()
-    while left > 0x7F:
-        made.append(0x80 | (left & 0x7F))
-        left >>= 7
-    return bytes((*made, left))
-
-
 class _Fields:
     """Sets the fields of messages by what each is; messages may lie in each other."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, Put]] = {}
+        self._oneofs: dict[str, list[tuple[str, list[str]]]] = {}
 
     def fill(self, message: Any, row: Mapping[str, Any]) -> None:
         """Raises ValueError or TypeError if a value does not fit."""
@@ -85,12 +62,23 @@ class _Fields:
         puts = self._known.get(kind.full_name)
         if puts is None:
             puts = self._known[kind.full_name] = {one.name: self._put(one) for one in kind.fields}
+            self._oneofs[kind.full_name] = [
+                (group.name, [one.name for one in group.fields])
+                for group in kind.oneofs
+                if len(group.fields) > 1
+            ]
         for name, value in row.items():
             if value is None:
                 continue
             if name not in puts:
                 raise ValueError(f"{kind.full_name} has no field {name!r}")
-            puts[name](message, value)
+            try:
+                puts[name](message, value)
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{kind.full_name}.{name}: {error}") from None
+        for group, names in self._oneofs[kind.full_name]:
+            if sum(row.get(name) is not None for name in names) > 1:
+                raise ValueError(f"{kind.full_name} holds one field of {group!r}, not several")
 
     def _put(self, field: Any) -> Put:
         name, fit = field.name, _fit(field)
@@ -106,6 +94,8 @@ class _Fields:
         if message.DESCRIPTOR.full_name == _TIMESTAMP:
             if not isinstance(value, datetime):
                 raise ValueError(f"a time is needed, not {type(value).__name__}")
+            if value.tzinfo is None:
+                raise ValueError(f"{value} has no zone, and {_TIMESTAMP} is an instant")
             message.FromDatetime(value)
             return
         if not isinstance(value, Mapping):
@@ -147,14 +137,30 @@ class _Fields:
 
 
 def _fit(field: Any) -> Callable[[Any], Any]:
-    """What brings a value into the form that the field takes: an enum's name, a whole decimal."""
-    if field.enum_type is None:
-        return _plain
+    """What brings a value into the form that the field takes; refuses what it would take for something else.
+
+    Raises (the function): ValueError.
+    """
+    if field.enum_type is not None:
+        return _enum(field)
+    if field.cpp_type == field.CPPTYPE_FLOAT:
+        return single
+    if field.cpp_type == field.CPPTYPE_DOUBLE:
+        return double
+    if field.cpp_type == field.CPPTYPE_BOOL:
+        return _boolean
+    if field.cpp_type == field.CPPTYPE_STRING:
+        kind = bytes if field.type == field.TYPE_BYTES else str
+        return lambda value: _is_a(value, kind)
+    return _whole
+
+
+def _enum(field: Any) -> Callable[[Any], Any]:
     numbers = {one.name: one.number for one in field.enum_type.values}
 
     def number_of(value: Any) -> Any:
         if not isinstance(value, str):
-            return value
+            return _whole(value)
         if value not in numbers:
             raise ValueError(f"{field.name} is {value!r}; there are: {some_of(list(numbers))}")
         return numbers[value]
@@ -162,9 +168,22 @@ def _fit(field: Any) -> Callable[[Any], Any]:
     return number_of
 
 
-def _plain(value: Any) -> Any:
+def _is_a(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{short(value)} is no {kind.__name__}")
+    return value
+
+
+def _boolean(value: Any) -> Any:
+    return _is_a(value, bool)
+
+
+def _whole(value: Any) -> int:
+    """A whole number; the field itself looks whether it is in its range."""
     if isinstance(value, Decimal):
-        if value != value.to_integral_value():
-            raise ValueError(f"{value} is no whole number")
+        if not value.is_finite() or not -_WHOLE_MAX < value < _WHOLE_MAX or int(value) != value:
+            raise ValueError(f"{value} is no whole number of at most 64 bits")
         return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{short(value)} is no whole number")
     return value

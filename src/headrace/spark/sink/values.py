@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ...documents import read_json
+from ...errors import ConfigurationError
+from ...schemas.codecs import AvroCodec, codecs_of
+from ...schemas.errors import NoSchemaError
+from ..decoding.limits import some_of
 from .layout import Layout
 from .options import ACCEPTED, ValueSchema
 
@@ -47,7 +49,7 @@ def encoder_of(layout: Layout, schema: ValueSchema | None = None) -> Encode:
         names = layout.value_names
         encode = encoder(schema, names)
     else:
-        encode = _avro(schema)
+        encode = _avro(schema, layout.value_names)
     return lambda batch: _each(encode, _dicts(batch, layout))
 
 
@@ -60,9 +62,39 @@ def _raw(column: pa.Array) -> list[Payload]:
     return [value or b"" for value in values] if column.null_count else values
 
 
+def _values(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
+    """The columns to encode, with all instants in UTC: Spark hands them over in the zone of its session."""
+    import pyarrow as pa
+
+    values = batch.select(list(layout.values))
+    kinds = [_in_utc(field.type) for field in values.schema]
+    if kinds == values.schema.types:
+        return values
+    columns = [column.cast(kind) for column, kind in zip(values.columns, kinds, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names=values.schema.names)
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_timestamp(kind):
+        return pa.timestamp(kind.unit, "UTC") if kind.tz else kind
+    if types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_in_utc(kind.value_type)))
+    if types.is_struct(kind):
+        return pa.struct([one.with_type(_in_utc(one.type)) for one in kind])
+    if types.is_map(kind):
+        return pa.map_(
+            kind.key_field.with_type(_in_utc(kind.key_type)),
+            kind.item_field.with_type(_in_utc(kind.item_type)),
+        )
+    return kind
+
+
 def _dicts(batch: pa.RecordBatch, layout: Layout) -> list[Any]:
     """The rows; why there is none in the place of one that Python cannot hold, such as a year after 9999."""
-    values = batch.select(list(layout.values))
+    values = _values(batch, layout)
     try:
         # Arrow has a quicker way where it need not look for maps.
         how: Any = "strict" if any(_holds_maps(field.type) for field in values.schema) else None
@@ -144,7 +176,7 @@ def _one(encode: Callable[[Any], bytes], row: dict[str, Any]) -> Payload:
 def _arrow(batch: pa.RecordBatch, layout: Layout) -> list[Payload]:
     import pyarrow as pa
 
-    values = batch.select(list(layout.values))
+    values = _values(batch, layout)
     payloads: list[Payload] = []
     for index in range(values.num_rows):
         out = pa.BufferOutputStream()
@@ -154,22 +186,20 @@ def _arrow(batch: pa.RecordBatch, layout: Layout) -> list[Payload]:
     return payloads
 
 
-def _avro(schema: ValueSchema) -> Callable[[Any], bytes]:
+def _avro(schema: ValueSchema, names: Iterable[str]) -> Callable[[Any], bytes]:
     try:
-        import fastavro
-    except ImportError:
+        codec = codecs_of("avro")(schema.text)
+    except NoSchemaError as error:
+        raise ACCEPTED.error(f"this is no Avro schema: {error}") from None
+    except ConfigurationError:
         raise ACCEPTED.error(
             'valueFormat=avro needs the package fastavro: pip install "headrace[avro]"'
         ) from None
-    try:
-        parsed = fastavro.parse_schema(read_json(schema.text))
-    except (ValueError, fastavro.schema.SchemaParseException, KeyError, TypeError) as error:
-        raise ACCEPTED.error(f"this is no Avro schema: {error!r}") from None
-
-    def encode(row: dict[str, Any]) -> bytes:
-        out = io.BytesIO()
-        out.write(schema.prefix)
-        fastavro.schemaless_writer(out, parsed, row)
-        return out.getvalue()
-
-    return encode
+    assert isinstance(codec, AvroCodec)
+    missing = [name for name in names if name not in codec.fields]
+    if missing:
+        raise ACCEPTED.error(
+            f"the Avro schema has no field {missing[0]!r}; there are: {some_of(codec.fields)}"
+        )
+    write, prefix = codec.write, schema.prefix
+    return (lambda row: prefix + write(row)) if prefix else write

@@ -123,5 +123,12 @@ def _say(messages: list[WriterCommitMessage | None], stream: str, which: str = "
             which,
             outrun,
         )
+    if late := sum(each.late for each in done):
+        _LOG.info(
+            "stream %r: %s%d keys keep a value that is later by the columns of 'order'",
+            stream,
+            which,
+            late,
+        )
     if found := sum(each.found for each in done):
         _LOG.info("stream %r: %s%d of %d rows were stored before", stream, which, found, rows)

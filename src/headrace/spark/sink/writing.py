@@ -22,6 +22,7 @@ from .options import ACCEPTED, SinkOptions
 from .rows import RowEncoder
 from .target import Target, target_of
 from .task import TaskIdentity
+from .versions import order_id
 from .window import WindowPublisher
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ _LOG: Final = logging.getLogger("headrace.spark")
 class Written:
     """What one task did. ``found`` of the ``rows`` were stored before it came to them.
 
-    With a key these are counts of keys; ``outrun`` of them keep a later value of another sink.
+    With a key these are counts of keys; ``outrun`` of them keep a later value of another sink, ``late`` of
+    them one that is later by the columns of the order.
     """
 
     partition: int
@@ -43,6 +45,7 @@ class Written:
     bad: int
     first_bad: str
     outrun: int = 0
+    late: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,9 @@ class _Writing:
         exactly = options.delivery == "exactlyonce"
         publisher = KeyedPublisher(
             options.stream,
-            KeyWriter(sink, self._batch or 0, job.plan, task.partition, exactly),
+            KeyWriter(
+                sink, self._batch or 0, job.plan, task.partition, exactly, order_id(options.order)
+            ),
             latest,
             self._links,
             self._patience,
@@ -166,6 +171,7 @@ class _Writing:
             self._bad.count,
             self._bad.first,
             publisher.outrun,
+            publisher.late,
         )
 
     def _check_same_stream(self) -> None:
