@@ -109,7 +109,7 @@ def _of_source(
             info = control.consumer_info(durable)
             if info is None or each.starting.kind == "latest":
                 continue  # with latest the durable itself says where the query goes on
-            begin = position(ends, each.stream, head.epoch, source, all_)
+            begin = position(ends, control, head, source, all_)
             if not begin:
                 begin = locate(control, each.starting, head, as_end=False)
             end = info.ack_floor.stream_seq or info.delivered.stream_seq
