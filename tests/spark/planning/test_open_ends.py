@@ -1,4 +1,4 @@
-"""What is done with a frame again sees what came meanwhile, though Spark keeps its plan; a job sees one end."""
+"""What is done with a frame again sees what came meanwhile, though Spark keeps its plan."""
 
 from __future__ import annotations
 
