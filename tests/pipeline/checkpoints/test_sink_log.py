@@ -205,7 +205,7 @@ def test_a_pipeline_that_was_moved_is_refused_with_the_command_that_leads_on(
     assert f"{there / 'out'} was moved, copied or mounted elsewhere" in said
     assert f"headrace pipeline relocate {moved} --query out" in said
     assert main(["pipeline", "relocate", str(moved), "--query", "out"]) == 0
-    assert f"out: 2 files are taken from {there / 'out'}" in capsys.readouterr().out
+    assert f"out: 2 files taken from {there / 'out'}" in capsys.readouterr().out
     assert main(["pipeline", "validate", "--no-server", str(moved)]) == 0
     left = Results(there / "out").file()
     tidy(read(moved).sinks["out"], str(there / "out"))

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ...pipeline import resets
+from ...quantities import counted
 from ..shared.output import Output
 from ..shared.verbs import offline
 from .file import FILE, PROFILE, opened
@@ -30,6 +31,10 @@ def relocate(output: Output, file: Path, profile: str, queries: tuple[str, ...])
         return 1
     for name, place, count in resets.relocate(declared, resets.chosen(declared, queries)):
         document = {"query": name, "path": place, "files": count}
-        what = f"{count} files are taken from {place}" if count else f"nothing was moved, {place}"
+        what = (
+            f"{counted(count, 'file')} taken from {place}"
+            if count
+            else f"nothing was moved, {place}"
+        )
         output.line(document, f"{name}: {what}")
     return 0

@@ -257,8 +257,8 @@ class _Case(NamedTuple):
         return self.declared.command("reset", "--query", self.sink.name, "--to", to)
 
     def _next(self) -> str:
-        """The sequence at which the query goes on, where there is one."""
-        if not is_local(self.generation.path):
+        """The sequence at which the query goes on, where there is one, and no state would be left behind."""
+        if not is_local(self.generation.path) or self.generation.keeps_state:
             return ""
         done = read_end(self.generation)
         if done is None or len(done.offsets) != 1 or not done.offsets[0]:
