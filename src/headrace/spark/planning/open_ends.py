@@ -16,6 +16,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +24,7 @@ from ...documents import read_json
 from ..links.control import Control, settled_head
 from ..links.link import Link
 from ..links.outages import Patience
-from ..offsets import DataLossError, Offset, reset_of
+from ..offsets import DataLossError, Offset, StreamHead, reset_of
 from .positions import locate
 from .slices import Slice
 
@@ -62,7 +63,7 @@ def with_open_ends(
         piece._replace(
             from_first=from_first and (whole or number == 0),
             to_last=to_last and (whole or number == last),
-            plan=plan,
+            plan=plan if to_last else "",
         )
         for number, piece in enumerate(pieces)
     ]
@@ -93,36 +94,48 @@ def as_it_is_now(
     patience = Patience(options.reconnect_timeout_s, f"stream {options.stream!r}")
     links: list[Link] = []
 
-    def look() -> Slice:
+    def move() -> Slice:
         links.append(connect())
-        return _moved(options, piece, Control(links[-1], options.stream), patience, job, home)
+        edges = _Edges(options, piece, Control(links[-1], options.stream), patience)
+        # A task that is at no edge has its part in the note: it may be the first one of its job.
+        end = _noted(home, piece.plan, job, edges.end) if piece.plan and job else 0
+        lo, hi, size = piece.lo, piece.hi, piece.size
+        if piece.to_last and end > hi:
+            size += (end - hi) * edges.head.mean_bytes
+            hi = end
+        if piece.from_first:
+            lo = min(max(lo, edges.head.first_seq - 1), hi)
+        return piece._replace(lo=lo, hi=hi, size=size, from_first=False, to_last=False, plan="")
 
     def let_go() -> None:
         while links:
             links.pop().close()
 
-    return patience.persist(look, let_go)
+    return patience.persist(move, let_go)
 
 
-def _moved(
-    options: SourceOptions, piece: Slice, control: Control, patience: Patience, job: str, home: Path
-) -> Slice:
-    planned = Offset(piece.end[0], piece.epoch, stored_ns=piece.end[1])
-    head, _ = settled_head(control, planned, patience)
-    if reason := reset_of(planned, head, options.stream, control.sameness(planned, head)):
-        raise DataLossError(f"{reason}. Load the frame anew")
-    lo, hi = piece.lo, piece.hi
-    if piece.to_last and job:
+class _Edges:
+    """Where a stream begins and ends, asked when somebody wants to know."""
 
-        def find() -> int:
-            return min(locate(control, options.ending, head, as_end=True), head.last_seq)
+    def __init__(
+        self, options: SourceOptions, piece: Slice, control: Control, patience: Patience
+    ) -> None:
+        self._options, self._piece = options, piece
+        self._control, self._patience = control, patience
 
-        hi = max(hi, _noted(home, piece.plan, job, find))
-    if piece.from_first:
-        lo = min(max(lo, head.first_seq - 1), hi)
-    size = piece.size + max(0, hi - piece.hi) * head.mean_bytes
-    # A read that goes on beyond what was planned is known by the planned end all the same.
-    return piece._replace(lo=lo, hi=hi, size=size, from_first=False, to_last=False)
+    @cached_property
+    def head(self) -> StreamHead:
+        """Raises DataLossError: the stream was made again since the task was planned."""
+        piece, control, stream = self._piece, self._control, self._options.stream
+        planned = Offset(piece.end[0], piece.epoch, stored_ns=piece.end[1])
+        head, _ = settled_head(control, planned, self._patience)
+        if reason := reset_of(planned, head, stream, control.sameness(planned, head)):
+            raise DataLossError(f"{reason}. Load the frame anew")
+        return head
+
+    def end(self) -> int:
+        head = self.head
+        return min(locate(self._control, self._options.ending, head, as_end=True), head.last_seq)
 
 
 def _noted(home: Path, plan: str, job: str, find: Callable[[], int]) -> int:

@@ -29,7 +29,7 @@ class Slice(NamedTuple):
     these ranges, first and last, in a query that takes a surplus. ``size``: about how many bytes it has
     (0: not known).
     ``from_first``, ``to_last``: a batch read's edge that moves with its stream's (see ``open_ends``);
-    ``plan`` names the plan that it is of.
+    ``plan`` names the plan that it is of, where the plan has an edge that moves to the last.
     """
 
     lo: int

@@ -62,17 +62,17 @@ def read_slice(
         options = options.of_group(piece.stream, piece.subjects)
     elif piece.stream:
         options = options.of(piece.stream)
-    if piece.route and can_route():
-        yield from _routed(options, columns, piece)
-        if not piece.to_last:
-            return
-        # What came since it was planned has another end for each task: each reads that for itself.
-        piece = piece._replace(lo=piece.hi, route="", from_first=False)
-    with POOL.lending(options.connection) as connect:
-        if piece.from_first or piece.to_last:
+    planned = piece
+    if piece.from_first or piece.plan:
+        with POOL.lending(options.connection) as connect:
             piece = as_it_is_now(options, piece, connect, job, home_of("edges"))
-            if piece.lo >= piece.hi:
-                return
+    if piece.route and can_route():
+        yield from _routed(options, columns, planned)
+        # What came since it was planned each task reads for itself.
+        piece = piece._replace(lo=planned.hi, route="")
+    if piece.lo >= piece.hi and (planned.plan or planned.route):
+        return
+    with POOL.lending(options.connection) as connect:
         yield from _read(options, columns, piece, connect)
 
 
@@ -174,7 +174,13 @@ def _routed(
 
     def read(part: Slice) -> Iterator[pa.RecordBatch]:
         whole = part._replace(
-            partitions=partitions, route="", tasks=0, shares=(), from_first=False, to_last=False
+            partitions=partitions,
+            route="",
+            tasks=0,
+            shares=(),
+            from_first=False,
+            to_last=False,
+            plan="",
         )
         return read_slice(options, everything, whole)
 
