@@ -16,9 +16,10 @@ import pytest
 
 from headrace.cli import main
 from headrace.pipeline.checking.refusals import refusal
-from headrace.pipeline.checkpoints.bindings import OF_CHECKPOINT, OF_RESULTS, SPARK_LOG
+from headrace.pipeline.checkpoints.bindings import OF_CHECKPOINT, OF_RESULTS
 from headrace.pipeline.checkpoints.checkpoint import Checkpoint, Start, checkpoint_of, exclusively
 from headrace.pipeline.checkpoints.numbers import Numbers
+from headrace.pipeline.checkpoints.sink_log import SPARK_LOG
 from headrace.pipeline.checkpoints.skipped import Skipped, read_skipped, skip
 from headrace.pipeline.checkpoints.totals import Batch, Totals
 from headrace.pipeline.declaring.reading import read

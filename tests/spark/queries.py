@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from headrace import sync
 from headrace.spark.batches.driver import Driver
 from headrace.spark.offsets import Offset
 from headrace.spark.options import parse_options
@@ -26,12 +29,26 @@ def made_again(feed: Feed, messages: int) -> None:
     feed.publish_numbers(1, messages)
 
 
+def copied(feed: Feed, folder: Path) -> Path:
+    """A backup of the stream as it is now."""
+    with sync.connect(feed.url) as connection:
+        connection.jetstream().stream(feed.name).backup(folder)
+    return folder
+
+
+def put_back(feed: Feed, folder: Path) -> None:
+    """The stream as it was: sequences and times are those of then, its creation is of now."""
+    feed.call(f"STREAM.DELETE.{feed.name}")
+    with sync.connect(feed.url) as connection:
+        connection.jetstream().restore_stream(folder)
+
+
 def latest_offset(one: Driver, start: Offset, max_rows: int | None) -> Offset:
     """The end of the next batch after ``start``, as a query of this stream alone finds it."""
     look = one.look(start)
     timeout_s = one._options.poll_timeout_s
     if look.is_idle and one._target is None and one.wait(look, timeout_s):
-        look = one.look(start, look)
+        look = one.look(start)
     return one.end(look, max_rows)
 
 

@@ -8,6 +8,7 @@ import os
 import random
 import socket
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -243,6 +244,33 @@ async def test_a_second_query_as_the_same_member_ends_the_first(place: Place) ->
         await asyncio.to_thread(first.batch)
     first.query.close()
     second.query.close()
+
+
+async def test_a_work_queue_that_was_put_back_is_read_on_behind_what_was_read(
+    place: Place, tmp_path: Path
+) -> None:
+    await make_elastic(place, ["spark"])
+    await place.publish(3)
+    await until_left(place, KEYS * 3)
+    engine = place.engine(maxOffsetsPerTrigger="20")
+    assert await asyncio.to_thread(engine.batch)
+    queue = await place.js.stream(f"{place.stream}-{GROUP}")
+    await queue.backup(
+        tmp_path / "older", consumers=False
+    )  # what the query has committed is not released yet
+    assert await asyncio.to_thread(engine.next_batch)
+    await queue.backup(tmp_path / "newer", consumers=False)
+    for folder in ("older", "newer"):
+        engine.query.close()
+        await queue.delete()
+        queue = await place.js.restore_stream(tmp_path / folder)
+        engine.raw["onStreamReset"] = "continue" if folder == "newer" else "fail"
+        engine.start()
+        if folder == "older":
+            assert await asyncio.to_thread(engine.read), "the batch that was planned runs again"
+    await run_until(engine, lambda: place.is_done)
+    place.check()
+    engine.query.close()
 
 
 async def test_a_work_queue_made_again_is_not_purged(place: Place) -> None:

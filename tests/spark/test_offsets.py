@@ -7,13 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigurationError
+from headrace.identity import Sameness
 from headrace.spark.offsets import (
     DataLossError,
     Offset,
     StreamHead,
-    check_epoch,
     check_range,
     read_offsets,
+    refusal,
+    reset_of,
     write_offsets,
 )
 
@@ -32,7 +34,7 @@ def test_an_offset_survives_spark_s_json_with_the_same_text(seq: int) -> None:
     assert again == Offset(seq, EPOCH)
     assert json.dumps(again.to_dict()) == text
     assert list(again.to_dict()) == sorted(again.to_dict())
-    full = Offset(seq, EPOCH, 1_700_000_000_000_000_000, 0)
+    full = Offset(seq, EPOCH, 1_700_000_000_000_000_000, 0, 1_600_000_000_000_000_000)
     assert Offset.from_dict(json.loads(json.dumps(full.to_dict()))) == full
     assert list(full.to_dict()) == sorted(full.to_dict())
 
@@ -46,8 +48,9 @@ def test_an_offset_survives_spark_s_json_with_the_same_text(seq: int) -> None:
         ({"seq": -1, "epoch": EPOCH, "v": 1}, "no valid sequence"),
         ({"seq": True, "epoch": EPOCH, "v": 1}, "no valid sequence"),
         ({"seq": 1, "v": 1, "epoch": 7}, "no valid stream epoch"),
-        ({"seq": 1, "epoch": EPOCH, "v": 1, "begin": -1}, "no valid time or begin"),
+        ({"seq": 1, "epoch": EPOCH, "v": 1, "begin": -1}, "no valid begin"),
         ({"seq": 1, "epoch": EPOCH, "v": 1, "since": -1}, "no valid time"),
+        ({"seq": 1, "epoch": EPOCH, "v": 1, "stored": "now"}, "no valid time"),
     ],
 )
 def test_something_else_in_the_checkpoint_is_refused(raw: object, said: str) -> None:
@@ -55,21 +58,39 @@ def test_something_else_in_the_checkpoint_is_refused(raw: object, said: str) -> 
         Offset.from_dict(raw)
 
 
-def test_a_stream_made_again_is_noticed() -> None:
-    with pytest.raises(DataLossError, match="not the one this query read before"):
-        check_epoch(Offset(5, "earlier"), head(1, 10), "S")
+@pytest.mark.parametrize(
+    ("offset", "same", "said"),
+    [
+        (Offset(5, EPOCH, stored_ns=7), Sameness.SAME, ""),
+        (Offset(5, "earlier", stored_ns=7), Sameness.SAME, ""),
+        (Offset(5, EPOCH, stored_ns=7), Sameness.GONE, ""),
+        (Offset(5, ""), Sameness.GONE, ""),
+        (Offset(5, "earlier", stored_ns=7), Sameness.GONE, "was made again (it was created at"),
+        (Offset(5, "earlier", stored_ns=7), Sameness.OTHER, "not the one this query read before"),
+        (Offset(5, EPOCH, stored_ns=7), Sameness.OTHER, "no message 5 stored at 1970-01-01T00:00"),
+        (Offset(11, EPOCH), Sameness.OTHER, "ends at sequence 10, before 11"),
+        (Offset(11, EPOCH), Sameness.OTHER, "restored from an older copy"),
+    ],
+)
+def test_a_query_goes_on_where_the_stream_has_its_message_or_its_creation_says_so(
+    offset: Offset, same: Sameness, said: str
+) -> None:
+    reason = reset_of(offset, head(1, 10), "S", same)
+    assert said in reason
+    assert bool(said) == bool(reason)
+    if reason:
+        leads = "onStreamReset=continue" in str(refusal(reason, offset, same))
+        assert leads == (bool(offset.stored_ns) or same is Sameness.GONE)
 
 
-def test_a_checkpoint_that_names_no_epoch_goes_on_with_the_stream_that_is_there() -> None:
-    old = Offset.from_dict({"seq": 5, "v": 1})
-    check_epoch(old, head(1, 10), "S")
-    with pytest.raises(DataLossError, match="restored from an older copy"):
-        check_epoch(old, head(1, 4), "S")
-
-
-def test_a_stream_restored_from_an_older_copy_is_noticed() -> None:
-    with pytest.raises(DataLossError, match="ends at sequence 10, before 11"):
-        check_epoch(Offset(11, EPOCH), head(1, 10), "S")
+@pytest.mark.parametrize("seq", [2**63, 2**64, 10**30])
+def test_a_sequence_that_no_stream_has_is_said_to_be_one(seq: int) -> None:
+    for raw in ({"seq": seq, "epoch": EPOCH, "v": 1}, {"seq": 1, "begin": seq, "v": 1}):
+        with pytest.raises(
+            ConfigurationError, match=f"{seq}, and no stream has one beyond"
+        ) as told:
+            Offset.from_dict(raw)
+        assert "headrace pipeline reset" in str(told.value)
 
 
 @given(st.tuples(sequences, sequences, sequences, sequences).map(sorted), st.booleans())
@@ -112,9 +133,9 @@ def test_the_mean_size_of_an_empty_stream_is_one() -> None:
 
 
 def test_offsets_name_their_streams_and_their_source_with_sorted_keys() -> None:
-    offset = Offset(7, "2026-01-01T00:00:00Z", 5, 3)
+    offset = Offset(7, "2026-01-01T00:00:00Z", 5, 3, 4)
     one = write_offsets({"S": offset}, ["S"], "orders")
-    assert list(one) == ["begin", "epoch", "seq", "since", "source", "stream", "v"]
+    assert list(one) == ["begin", "epoch", "seq", "since", "source", "stored", "stream", "v"]
     assert read_offsets(one, ["S", "T"], "orders", ["refunds"]) == {"S": offset}
     two = write_offsets({"S": offset, "T": offset}, ["S", "T"], "orders")
     assert list(two) == ["s", "source", "v"]

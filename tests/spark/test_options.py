@@ -86,7 +86,7 @@ def test_an_unknown_option_names_the_one_that_was_probably_meant(wrong: str, rig
         ("maxTasks", "many", "a whole number"),
         ("failOnDataLoss", "yes", "true or false"),
         ("splitBy", "key", "sequence or partition"),
-        ("onStreamReset", "newest", "fail, earliest or latest"),
+        ("onStreamReset", "newest", "fail, continue, earliest or latest"),
         ("onBadMessage", "ignore", "deadletter:<subject>"),
         ("onBadMessage", "skip:x", "deadletter:<subject>"),
         ("onBadMessage", "deadletter", "deadletter:<subject>"),
@@ -187,7 +187,7 @@ def test_a_stream_that_begins_at_latest_needs_a_durable_also_among_others() -> N
     ("given", "streaming", "rule"),
     [
         ({}, True, "fail"),
-        ({"failOnDataLoss": "false"}, True, "earliest"),
+        ({"failOnDataLoss": "false"}, True, "continue"),
         ({"failOnDataLoss": "false", "onStreamReset": "fail"}, True, "fail"),
         ({"onStreamReset": "Latest"}, True, "latest"),
         ({"onStreamReset": "latest"}, False, "fail"),

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from sim.spark.procs import Killed
 from waiting import until_here
 
 from .conftest import Feed
+from .queries import copied, put_back
 
 peers.package("pyspark")
 
@@ -372,6 +374,44 @@ def test_a_stream_that_was_made_again_is_not_taken_for_the_old_one(place: Place)
     place.make_consumer()
     with pytest.raises(DataLossError, match="is not the one this query read before"):
         driver.run_batch()
+
+
+@pytest.mark.parametrize("hook", ["after offset log", "after commit log"])
+def test_a_copy_that_was_put_back_goes_on_and_nothing_is_acknowledged_unread(
+    place: Place, tmp_path: Path, hook: str
+) -> None:
+    place.publish(50)
+    killed = place.driver(dies_at(hook))
+    with pytest.raises(Killed):
+        killed.run_batch()
+    killed.close()
+    put_back(place.feed, copied(place.feed, tmp_path / "copy"))
+    place.publish(10)
+    driver = place.driver()
+    while driver.run_batch():
+        pass
+    assert sorted(place.rows()) == sorted(place.all()[: 60 - MARK + 1])
+    assert place.pending() == (MARK - 1, 0)
+
+
+def test_where_messages_were_given_sequences_again_the_consumer_says_what_is_left(
+    place: Place, tmp_path: Path
+) -> None:
+    copy = copied(place.feed, tmp_path / "copy")
+    place.publish(50)
+    killed = place.driver(dies_at("after offset log"))
+    with pytest.raises(Killed):
+        killed.run_batch()
+    killed.close()
+    put_back(place.feed, copy)
+    place.publish(50)
+    with pytest.raises(DataLossError, match=r"is not the one this query read before.*=continue"):
+        place.driver().run_batch()
+    told = place.driver(onStreamReset="continue")
+    while told.run_batch():
+        pass
+    assert len(place.rows()) == 50 - MARK + 1
+    assert set(place.rows()) <= {f"m{number}" for number in range(51, 101)}
 
 
 def test_a_query_outlives_its_connection(place: Place) -> None:

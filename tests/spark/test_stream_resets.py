@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
+
 import pytest
 
 from headrace.errors import ConfigurationError
@@ -10,19 +13,148 @@ from headrace.spark.offsets import DataLossError, Offset
 from headrace.spark.options import parse_options
 
 from .conftest import Feed
-from .queries import driver, latest_offset, made_again, ranges, shown
+from .queries import copied, driver, latest_offset, made_again, put_back, ranges, shown
 from .virtual import Time
 
 
 def test_a_stream_made_again_is_never_mistaken_for_the_old_one(feed: Feed) -> None:
     feed.publish_numbers(1, 10)
     one = driver(feed)
-    start = one.initial_offset()
-    feed.call(f"STREAM.DELETE.{feed.name}")
-    feed.create()
-    feed.publish_numbers(1, 10)
+    old = latest_offset(one, one.initial_offset(), None)
+    made_again(feed, 10)
     with pytest.raises(DataLossError, match="not the one this query read before"):
-        latest_offset(one, start, None)
+        latest_offset(one, old, None)
+    one.close()
+    lax = driver(feed, onStreamReset="continue")  # which is what the error says
+    assert ranges(lax, old, latest_offset(lax, old, None)) == [(0, 10)]
+    lax.close()
+
+
+def test_a_copy_that_was_put_back_is_the_same_stream_and_that_is_said_once(
+    feed: Feed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    feed.publish_numbers(1, 10)
+    one = driver(feed, durable="d")
+    start = one.initial_offset()
+    middle = latest_offset(one, start, 6)
+    end = latest_offset(one, middle, None)
+    put_back(feed, copied(feed, tmp_path / "copy"))
+    other = feed.control.head()[0].epoch != end.epoch  # nats-server keeps the time of its creation
+    feed.publish_numbers(11, 20)
+    caplog.set_level(logging.WARNING, "headrace.spark")
+    for _ in range(2):
+        one.look(end)
+    assert sum("is the same one" in each for each in caplog.messages) == other
+    assert ranges(one, middle, end) == [(6, 10)], "the batch that ran when it was put back"
+    more = latest_offset(one, end, None)
+    assert ranges(one, end, more) == [(10, 20)]
+    again = driver(feed)
+    assert ranges(again, start, middle) == [(0, 6)]
+    assert ranges(again, end, more) == [(10, 20)]
+    assert latest_offset(again, more, None) == more
+    assert shown(feed, "d")[0] == 10
+    one.close()
+    again.close()
+
+
+def test_a_stream_that_gave_sequences_to_other_messages_is_refused_or_read_behind_what_was_read(
+    feed: Feed, tmp_path: Path
+) -> None:
+    feed.publish_numbers(1, 10)
+    copy = copied(feed, tmp_path / "copy")
+    feed.publish_numbers(11, 20)
+    strict, told = driver(feed), driver(feed, onStreamReset="continue")
+    start = strict.initial_offset()
+    first = latest_offset(strict, start, 8)
+    second = latest_offset(strict, first, 8)
+    third = latest_offset(strict, second, 8)
+    assert (first.seq, second.seq, third.seq) == (8, 16, 20)
+    put_back(feed, copy)
+    with pytest.raises(DataLossError, match="ends at sequence 10, before 16"):
+        latest_offset(strict, second, None)
+    feed.publish_numbers(111, 130)
+    with pytest.raises(DataLossError, match=r"no message 16 stored at.*onStreamReset=continue"):
+        latest_offset(strict, second, None)
+    with pytest.raises(DataLossError, match="no message 20 stored at"):
+        ranges(strict, second, third)
+    assert ranges(strict, start, first) == [(0, 8)], "what comes before is as it was"
+    # A batch that had begun has what is left of it, and the query goes on behind that.
+    assert ranges(told, first, second) == [(8, 10)]
+    assert ranges(told, second, third) == []
+    fourth = latest_offset(told, second, None)
+    assert ranges(told, second, fourth) == [(10, 30)]
+    assert latest_offset(told, fourth, None) == fourth
+    again = driver(feed)
+    assert ranges(again, second, fourth) == [(10, 30)], "with the option or without"
+    strict.close()
+    told.close()
+    again.close()
+
+
+def test_a_stream_that_only_lost_its_end_is_read_on_from_what_comes(
+    feed: Feed, tmp_path: Path
+) -> None:
+    feed.publish_numbers(1, 10)
+    copy = copied(feed, tmp_path / "copy")
+    feed.publish_numbers(11, 20)
+    told = driver(feed, onStreamReset="continue")
+    end = latest_offset(told, told.initial_offset(), None)
+    put_back(feed, copy)
+    first = latest_offset(told, end, None)
+    assert ranges(told, end, first) == []
+    feed.publish_numbers(111, 112)
+    assert ranges(told, first, latest_offset(told, first, None)) == [(10, 12)]
+    told.close()
+
+
+@pytest.mark.parametrize("kept", [7, 14])
+def test_where_the_message_read_last_is_gone_one_option_says_that_the_stream_is_the_same(
+    feed: Feed, tmp_path: Path, kept: int
+) -> None:
+    feed.publish_numbers(1, 20)
+    one = driver(feed, failOnDataLoss="true")
+    start = one.initial_offset()
+    end = latest_offset(one, start, 12)
+    assert end.seq == 12
+    feed.call(f"STREAM.PURGE.{feed.name}", {"seq": kept})
+    feed.call(f"STREAM.MSG.DELETE.{feed.name}", {"seq": 12})
+    assert latest_offset(one, end, None).seq == 20, "the same stream still goes on"
+    put_back(feed, copied(feed, tmp_path / "copy"))
+    elsewhere = end._replace(
+        epoch="2020-01-01T00:00:00Z"
+    )  # nats-server keeps the creation of a copy
+    with pytest.raises(
+        DataLossError, match=r"message 12, .*, is not there.*onStreamReset=continue"
+    ):
+        latest_offset(one, elsewhere, None)
+    lax = {"onStreamReset": "continue", "failOnDataLoss": "false"}
+    told = driver(feed, **lax)
+    more = latest_offset(told, elsewhere, None)
+    assert ranges(told, elsewhere, more) == [(max(12, kept - 1), 20)]
+    unnoted = elsewhere._replace(stored_ns=0)  # there was no message at its end
+    with pytest.raises(DataLossError, match=r"If it is the same one, set onStreamReset=continue"):
+        latest_offset(one, unnoted, None)
+    more = latest_offset(told, unnoted, None)
+    assert ranges(told, unnoted, more) == [(max(12, kept - 1), 20)]
+    one.close()
+    told.close()
+
+
+def test_where_no_time_was_noted_and_the_end_is_lost_no_option_helps(feed: Feed) -> None:
+    feed.publish_numbers(1, 10)
+    told = driver(feed, onStreamReset="continue")
+    ahead = Offset(15, told.initial_offset().epoch)
+    with pytest.raises(DataLossError, match=r"ends at sequence 10.*start again with a new") as said:
+        latest_offset(told, ahead, None)
+    assert "onStreamReset" not in str(said.value)
+    told.close()
+
+
+def test_a_query_that_has_read_nothing_begins_with_any_stream(feed: Feed) -> None:
+    one = driver(feed)
+    start = one.initial_offset()
+    made_again(feed, 10)
+    assert ranges(one, start, latest_offset(one, start, None)) == [(0, 10)]
     one.close()
 
 
@@ -71,17 +203,14 @@ def test_a_batch_that_is_gone_with_its_stream_is_empty_or_fails_as_told(feed: Fe
     end = latest_offset(one, start, None)
     made_again(feed, 60)
     assert ranges(one, start, end) == []
-    with pytest.raises(DataLossError, match="onStreamReset=earliest or latest"):
+    with pytest.raises(DataLossError, match="onStreamReset=continue"):
         ranges(strict, start, end)
     assert ranges(one, end, latest_offset(one, end, None)) == [(0, 60)]
     one.close()
     strict.close()
 
 
-@pytest.mark.parametrize("epoch_known", [True, False])
-def test_a_stream_made_again_while_a_query_waits_is_not_taken_for_the_old_one(
-    feed: Feed, epoch_known: bool
-) -> None:
+def test_a_stream_made_again_while_a_query_waits_is_not_taken_for_the_old_one(feed: Feed) -> None:
     feed.publish_numbers(1, 10)
 
     class Meddled(Driver):
@@ -94,8 +223,8 @@ def test_a_stream_made_again_while_a_query_waits_is_not_taken_for_the_old_one(
             {"stream": feed.name, "servers": feed.url, "onStreamReset": "earliest"}, streaming=True
         )
     )
-    old = one.initial_offset()._replace(seq=10)
-    first = latest_offset(one, old if epoch_known else old._replace(epoch=""), None)
+    old = one.end(one.look(one.initial_offset()), None)
+    first = latest_offset(one, old, None)
     assert ranges(one, old, first) == [(0, 20)]
     one.close()
 

@@ -1,10 +1,14 @@
-"""Beginning anew at another place: a new generation of checkpoints, nothing destroyed."""
+"""Beginning anew at another place of streams, and taking results where they were moved to.
+
+Neither destroys anything: a reset adds a generation of checkpoints.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 from ..api.times import format_time, parse_time
@@ -12,9 +16,10 @@ from ..errors import ConfigurationError
 from ..spark.links.control import Control
 from ..spark.links.link import Link
 from ..spark.options import SourceOptions
-from .checkpoints.bindings import has_content
+from .checkpoints.bindings import OF_CHECKPOINT, OF_RESULTS, has_content, read_binding
 from .checkpoints.checkpoint import Generation, Start, checkpoint_of, exclusively, suffix_of
-from .checkpoints.folders import folder_of
+from .checkpoints.folders import LocalFolder, folder_of, is_local
+from .checkpoints.sink_log import SinkLog
 from .graph import streaming_of
 from .lease.standby import holder_of
 from .model import WRITTEN_AS_FILES, Declared, Sink, Source
@@ -75,6 +80,32 @@ def reset(
             generation = checkpoint.add(each, number)
             added.append((sink, generation, _consequence(sink, generation)))
         return added
+
+
+def relocate(declared: Declared, sinks: Iterable[Sink]) -> list[tuple[str, str, int]]:
+    """Take results of this machine where they lie now. Returns each query with its folder, and how many
+    files were elsewhere by Spark's list.
+
+    Raises:
+        ConfigurationError: the pipeline runs, or the results are another's, or damaged.
+    """
+    done = []
+    with exclusively(declared):
+        for sink in sinks:
+            generation = checkpoint_of(declared, sink.name).current()
+            place = place_of_results(declared, sink, generation.suffix)
+            if not place or not is_local(place):
+                continue
+            ours = read_binding(LocalFolder(Path(generation.path)), OF_CHECKPOINT)
+            theirs = read_binding(LocalFolder(Path(place)), OF_RESULTS)
+            if theirs is not None and (ours is None or ours.id != theirs.id):
+                raise ConfigurationError(
+                    f"{place} has the results of {theirs}, whose checkpoint is not in "
+                    f"{generation.path}: move that, too"
+                )
+            count = SinkLog(Path(place), len(sink.partition_by)).relocate()
+            done.append((sink.name, place, count))
+    return done
 
 
 def streams_of(declared: Declared, sink: Sink) -> list[Source]:

@@ -1,8 +1,9 @@
 """Offsets and ranges of the Spark source, as plain values.
 
 A stream's sequences are one total order over all its subjects and partitions, so an offset is one number:
-the sequence of the last message read. A range is ``(start, end]``. Spark compares offsets as JSON *text*,
-so the dictionary's keys are always in the same (sorted) order.
+the sequence of the last message read. A range is ``(start, end]``. With it goes the time that message was
+stored at: by both the stream is known again, wherever it was copied or restored to (see ``identity``). Spark
+compares offsets as JSON *text*, so the dictionary's keys are always in the same (sorted) order.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
+from ..api.times import format_time
 from ..errors import ConfigurationError, HeadraceError
+from ..identity import MessageIdentity, Sameness
 
 OffsetDict: TypeAlias = dict[str, "int | str"]
 
 VERSION = 1
+SEQUENCE_MAX: Final = 2**63 - 1
 
 
 class DataLossError(HeadraceError):
@@ -22,12 +26,12 @@ class DataLossError(HeadraceError):
 
 
 class StreamHead(NamedTuple):
-    """A stream as planning needs it: its identity and the sequences it holds.
+    """A stream as planning needs it: the sequences it holds, and when.
 
-    ``epoch`` is the time of the stream's creation as the server writes it: a stream that was deleted and
-    created again under the same name has another one. An empty stream has ``first_seq == last_seq + 1``, or
-    0 and 0 if it never held a message. ``first_ns`` is when its first message was stored, ``now_ns`` the
-    server's time; 0 where the server does not tell.
+    ``epoch`` is the time of the stream's creation as the server writes it. It counts only where the message
+    by which a stream is known is gone. An empty stream has ``first_seq == last_seq + 1``, or 0 and 0 if it
+    never held a message. ``first_ns`` and ``last_ns`` are when its first and its last message were stored,
+    ``now_ns`` the server's time; 0 where the server does not tell.
     """
 
     epoch: str
@@ -37,6 +41,7 @@ class StreamHead(NamedTuple):
     bytes: int
     first_ns: int = 0
     now_ns: int = 0
+    last_ns: int = 0
 
     @property
     def mean_bytes(self) -> int:
@@ -45,18 +50,24 @@ class StreamHead(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """The last sequence read (0: nothing yet) of the stream created at ``epoch``.
+    """The last sequence read (0: nothing yet) of a stream, and what the stream is known by.
 
-    ``epoch`` is empty in checkpoints that do not name one; they are taken for the stream that is there.
-    ``since_ns``: every later message was stored at or after this time (0: not known). It tells messages
-    that aged from messages that were replaced; see ``loss``. ``begin``: the batch that ends here is the first
-    of a stream made again and begins after this sequence of it, wherever the batch before ended.
+    ``epoch``: when the stream was created. It is empty in checkpoints that do not name one; they are taken
+    for the stream that is there. ``since_ns``: every later message was stored at or after this time (0: not
+    known). It tells messages that aged from messages that were replaced; see ``loss``. ``begin``: the batch
+    that ends here is the first of a stream made again and begins after this sequence of it, wherever the
+    batch before ended. ``stored_ns``: when the message ``seq`` was stored; 0 where no message has it.
     """
 
     seq: int
     epoch: str
     since_ns: int = 0
     begin: int | None = None
+    stored_ns: int = 0
+
+    def identity(self, stream: str) -> MessageIdentity:
+        """The message read last."""
+        return MessageIdentity(stream, self.seq, self.stored_ns)
 
     def to_dict(self) -> OffsetDict:
         """The form Spark keeps in its checkpoint; keys sorted."""
@@ -64,6 +75,8 @@ class Offset(NamedTuple):
         raw |= {"epoch": self.epoch, "seq": self.seq}
         if self.since_ns:
             raw["since"] = self.since_ns
+        if self.stored_ns:
+            raw["stored"] = self.stored_ns
         raw["v"] = VERSION
         return raw
 
@@ -77,14 +90,16 @@ class Offset(NamedTuple):
             raise ConfigurationError(
                 f"the checkpoint's offset has version {version!r}; this release reads version {VERSION}"
             )
-        if not _is_count(seq):
+        if not is_sequence(seq):
             raise ConfigurationError(f"the checkpoint's offset has no valid sequence: {raw!r}")
         if not isinstance(epoch, str):
             raise ConfigurationError(f"the checkpoint's offset has no valid stream epoch: {raw!r}")
-        since, begin = raw.get("since", 0), raw.get("begin")
-        if not _is_count(since) or not (begin is None or _is_count(begin)):
-            raise ConfigurationError(f"the checkpoint's offset has no valid time or begin: {raw!r}")
-        return cls(seq, epoch, since, begin)
+        since, begin, stored = raw.get("since", 0), raw.get("begin"), raw.get("stored", 0)
+        if not _is_count(since) or not _is_count(stored):
+            raise ConfigurationError(f"the checkpoint's offset has no valid time: {raw!r}")
+        if not (begin is None or is_sequence(begin)):
+            raise ConfigurationError(f"the checkpoint's offset has no valid begin: {raw!r}")
+        return cls(seq, epoch, since, begin, stored)
 
 
 def read_offsets(
@@ -162,47 +177,88 @@ def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _made_again(epoch: str, head: StreamHead, stream: str) -> str:
-    """A sentence about why ``head`` is not the stream created at ``epoch``; "" if it is, or may be."""
-    if not epoch or epoch == head.epoch:
+def is_sequence(value: object) -> TypeGuard[int]:
+    """Whether it is a sequence, or 0. Raises ConfigurationError: it is larger than any stream has."""
+    if not _is_count(value):
+        return False
+    if value > SEQUENCE_MAX:
+        raise ConfigurationError(
+            f"the checkpoint's offset has the sequence {value}, and no stream has one beyond {SEQUENCE_MAX}: "
+            f"the file was changed or damaged. Put the checkpoint back from a copy, or {_ANEW}"
+        )
+    return True
+
+
+def reset_of(offset: Offset, head: StreamHead, stream: str, same: Sameness) -> str:
+    """A sentence about why the query cannot simply go on at this offset; "" if it can.
+
+    Args:
+        same: what was found of the message read last. Where that is gone, or was never noted, the stream
+            counts as the same one if it was created at the same time.
+    """
+    if same is Sameness.SAME:
         return ""
+    made_again = bool(offset.epoch) and offset.epoch != head.epoch
+    anew = f" (it was created at {head.epoch}, the one before at {offset.epoch})"
+    if same is Sameness.GONE:
+        if not made_again:
+            return ""
+        return (
+            f"stream {stream!r} was made again{anew}, and whether it is the same one cannot be told: message "
+            f"{offset.seq}, which this query read last, is not there any more"
+        )
+    if offset.seq > head.last_seq:
+        what = f"it ends at sequence {head.last_seq}, before {offset.seq} which this query already read"
+        how = (
+            "it was made again"
+            if made_again
+            else "it lost its end, or was restored from an older copy"
+        )
+    else:
+        what = f"it has no message {offset.seq} stored at {_time(offset.stored_ns)}, which it read last"
+        how = (
+            "it was made again"
+            if made_again
+            else "it lost its end and gave sequences to other messages, or was restored from an older copy"
+        )
     return (
-        f"stream {stream!r} is not the one this query read before: it was created at {head.epoch}, "
-        f"the one before at {epoch}"
+        f"stream {stream!r} is not the one this query read before: {what}; {how}"
+        f"{anew if made_again else ''}"
     )
 
 
-def check_same_stream(epoch: str, head: StreamHead, stream: str) -> None:
-    """Raise DataLossError if ``head`` is not the stream created at ``epoch``."""
-    if reason := _made_again(epoch, head, stream):
-        raise DataLossError(f"{reason}. Start again with a new checkpoint")
-
-
-def reset_of(offset: Offset, head: StreamHead, stream: str) -> str:
-    """A sentence about why ``head`` cannot be the stream of this offset; "" if it can."""
-    if reason := _made_again(offset.epoch, head, stream):
-        return reason
-    if offset.seq > head.last_seq:
-        return (
-            f"stream {stream!r} ends at sequence {head.last_seq}, before {offset.seq} which this query "
-            "already read: it was restored from an older copy"
+def refusal(reason: str, offset: Offset, same: Sameness) -> DataLossError:
+    """The error of a query that does not go on by itself, with what leads on and is right for any query."""
+    anew = "start again with a new checkpoint (headrace pipeline reset --to earliest begins a new generation)"
+    if offset.stored_ns:
+        text = (
+            "Set onStreamReset=continue to go on with the messages stored after that one: none is read "
+            f"twice, and state is kept. To read all that is there as new, {anew}"
         )
-    return ""
+    elif same is Sameness.GONE:
+        text = (
+            f"If it is the same one, set onStreamReset=continue to go on after {offset.seq}, and state is "
+            f"kept; if it is not, {anew}"
+        )
+    else:
+        text = (
+            f"When message {offset.seq} was stored is not known, so neither is what of the stream was read: "
+            f"{anew}"
+        )
+    return DataLossError(f"{reason}. {text}")
 
 
-def check_epoch(offset: Offset, head: StreamHead, stream: str) -> None:
-    """Raise DataLossError if ``head`` cannot be the stream of this offset."""
-    if reason := _made_again(offset.epoch, head, stream):
+def check_unchanged(epoch: str, head: StreamHead, stream: str) -> None:
+    """Raise DataLossError if a stream was made again since a read of it was planned."""
+    if epoch and epoch != head.epoch:
         raise DataLossError(
-            f"{reason}. If it was made again, set onStreamReset=earliest or latest to go on with it; if the "
-            "query read another stream before, or its sources in another order, start again with a new "
-            "checkpoint"
+            f"stream {stream!r} was made again at {head.epoch}, while the one made at {epoch} was read: "
+            "read it again"
         )
-    if reason := reset_of(offset, head, stream):
-        raise DataLossError(
-            f"{reason}. Set onStreamReset=earliest or latest to go on with the stream that is there now, or "
-            "start again with a new checkpoint"
-        )
+
+
+def _time(at_ns: int) -> str:
+    return format_time(at_ns) if at_ns else "a time that was not noted"
 
 
 def check_range(
@@ -211,11 +267,9 @@ def check_range(
     """The sequences ``(lo, hi]`` to read for a batch, after a check for removed messages.
 
     Raises:
-        DataLossError: the stream is another one; or messages at the start of the range were removed (age,
-            size or purge) and ``fail_on_loss`` is set. Without it the rest is read.
+        DataLossError: messages at the start of the range were removed (age, size or purge) and
+            ``fail_on_loss`` is set. Without it the rest is read.
     """
-    check_epoch(start, head, stream)
-    check_epoch(end, head, stream)
     if start.seq >= end.seq:
         if start.seq > end.seq and fail_on_loss:
             raise DataLossError(

@@ -36,7 +36,7 @@ from .ending import is_announced
 from .error_text import in_one_sentence
 from .options import SourceOptions, parse_options
 from .planning.slices import Slice
-from .tasks.read_slice import read_slice
+from .tasks.read_slice import current_job, read_slice
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,7 +131,8 @@ class JetStreamBatchReader(DataSourceReader):
         # For an empty list Spark would create one partition without a value.
         if isinstance(partition, SlicePartition):
             with in_one_sentence():
-                yield from read_slice(self._options, self._columns, partition.piece)
+                piece, job = partition.piece, current_job()
+                yield from read_slice(self._options, self._columns, piece, job)
 
 
 class JetStreamStreamReader(HandingOver, DataSourceStreamReader, SupportsTriggerAvailableNow):

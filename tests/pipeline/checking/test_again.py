@@ -103,7 +103,8 @@ def test_a_checkpoint_that_is_gone_is_noticed_by_the_durable_and_asked_for(
     for verb, status in (("once", MISTAKEN), ("validate", 1)):
         assert main(["pipeline", verb, str(query.file)]) == status, "before Java is started"
         assert said in capsys.readouterr().err
-    command = said.rpartition("begin behind them: headrace ")[2].split()
+    assert "or begin behind them, if the query keeps no state: headrace" in said
+    command = said.rpartition("keeps no state: headrace ")[2].split()
     assert main([*command, "--force"]) == 0
     assert query.refusal() == "", "a reset is an answer"
 
@@ -122,6 +123,20 @@ def test_a_checkpoint_that_is_an_older_copy_is_noticed(query: Query) -> None:
     said = query.refusal()
     assert "its checkpoint is an older copy" in said
     assert "the query would go on after 4: 6 messages again" in said
+
+
+@pytest.mark.parametrize("keeps_state", [True, False])
+def test_only_a_query_without_state_is_told_to_begin_behind_what_it_wrote(
+    query: Query, keeps_state: bool
+) -> None:
+    query.runs(4, 10)
+    for kind in ("offsets", "commits"):
+        (query.folder / kind / "1").unlink()
+    if keeps_state:
+        (query.folder / "state" / "0").mkdir(parents=True)
+    said = query.refusal()
+    assert "6 messages again" in said
+    assert ("begin behind them: headrace pipeline reset" in said) is not keeps_state
 
 
 def test_a_query_that_read_nothing_or_begins_where_its_durable_stands_is_not_asked(

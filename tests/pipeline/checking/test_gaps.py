@@ -34,8 +34,9 @@ def test_messages_that_the_next_run_would_miss_are_told_with_the_commands_that_l
         (folder / kind).mkdir(parents=True)
     (folder / "commits" / "0").write_text("v1\n{}")
 
-    def ends_at(sequence: int, epoch: str = "") -> None:
-        end = json.dumps({"epoch": epoch, "seq": sequence, "stream": stream, "v": 1})
+    def ends_at(sequence: int, epoch: str = "", stored: int = 0) -> None:
+        noted = {"epoch": epoch, "seq": sequence, "stored": stored, "stream": stream, "v": 1}
+        end = json.dumps(noted)
         (folder / "offsets" / "0").write_text(f"v1\n{{}}\n{end}")
 
     ends_at(3)
@@ -56,4 +57,8 @@ def test_messages_that_the_next_run_would_miss_are_told_with_the_commands_that_l
     assert gaps(declared) == []
     ends_at(6, "2001-01-01T00:00:00Z")
     (problem,) = gaps(declared)
+    assert "whether it is the same one cannot be told" in problem.text
+    ends_at(8, "2001-01-01T00:00:00Z", 1)
+    (problem,) = gaps(declared)
     assert "is not the one this query read before" in problem.text
+    assert gaps(read(write(text.replace("servers", 'onStreamReset = "continue", servers')))) == []

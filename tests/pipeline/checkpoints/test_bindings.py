@@ -13,11 +13,11 @@ from headrace.errors import ConfigurationError
 from headrace.pipeline.checkpoints.bindings import (
     OF_CHECKPOINT,
     OF_RESULTS,
-    SPARK_LOG,
     bind,
     check_results,
 )
 from headrace.pipeline.checkpoints.checkpoint import Generation, Start, checkpoint_of
+from headrace.pipeline.checkpoints.sink_log import SPARK_LOG
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared
 from headrace.pipeline.options import place_of_results

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli import main
 from headrace.errors import ConfigurationError
 from headrace.pipeline.checkpoints.checkpoint import (
     Start,
@@ -167,3 +168,42 @@ def test_sums_know_what_they_do_not_know(tmp_path: Path) -> None:
     totals = Totals(before)
     totals.add(Batch("q", 1, 10, 0.5, rows_out=8, late=1))
     assert (totals.rows, totals.rows_out, totals.late) == (20, None, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("offsets", "batch 2 is planned anew"), ("commits", "batch 2 runs again")],
+)
+def test_a_log_that_was_cut_off_is_told_with_what_to_delete(
+    declared: Declared, kind: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(checkpoint_of(declared, "out").current().path)
+    batches = {"offsets": 3, "commits": 2 if kind == "offsets" else 3}
+    for each, count in batches.items():
+        (folder / each).mkdir(parents=True)
+        for number in range(count):
+            (folder / each / str(number)).write_text("v1\n{}\n-")
+    (folder / kind / "2").write_text("")
+    (folder / kind / ".2.crc").write_text("sum of the whole file")
+    assert main(["pipeline", "validate", "--no-server", str(declared.file)]) != 0
+    told = capsys.readouterr().err
+    assert f"{folder / kind / '2'} is empty: a power cut or a full disk cut it off" in told
+    assert said in told
+    command = told.partition(f"{said}: ")[2].strip().splitlines()[0]
+    subprocess.run(command, shell=True, check=True)
+    found = read_end(checkpoint_of(declared, "out").current())
+    assert found is not None
+    assert found.batch == 1
+    assert interrupted(checkpoint_of(declared, "out").current()) == (
+        None if kind == "offsets" else 2
+    )
+    assert not (folder / kind / ".2.crc").exists()
+
+
+def test_an_end_that_was_lost_after_its_batch_is_not_to_be_deleted(declared: Declared) -> None:
+    generation = checkpoint_of(declared, "out").current()
+    for kind in ("offsets", "commits"):
+        (Path(generation.path) / kind).mkdir(parents=True)
+        (Path(generation.path) / kind / "0").write_text("" if kind == "offsets" else "v1\n{}")
+    with pytest.raises(ConfigurationError, match="put the checkpoint back from a copy"):
+        read_end(generation)

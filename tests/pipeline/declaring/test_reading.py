@@ -342,3 +342,10 @@ rehearse = true
         (11, "view 'tenfold' has no python to rehearse"),
         (16, "sink 'out' has no python to rehearse"),
     ]
+
+
+def test_a_mark_that_an_editor_put_before_the_file_is_read_over(write: Write) -> None:
+    file = write(ORDERS)
+    before = read(file)
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert read(file) == before

@@ -96,8 +96,20 @@ def test_messages_that_are_gone_before_they_were_read_are_told(
 
 def test_a_position_in_a_stream_made_again_is_none(pipeline_file: Path) -> None:
     declared = read(pipeline_file)
-    pretend(declared, "out", {0: {"epoch": "2020-01-01T00:00:00Z", "seq": 6, "v": 1}}, planned=0)
+    end = {"epoch": "2020-01-01T00:00:00Z", "seq": 6, "stored": 1_577_836_801_000_000_000, "v": 1}
+    pretend(declared, "out", {0: end}, planned=0)
     assert status_of(declared)[0].waiting == 10
+
+
+def test_a_position_in_a_copy_that_was_put_back_is_where_it_was(
+    pipeline_file: Path, url: str, stream: str
+) -> None:
+    declared = read(pipeline_file)
+    with sync.connect(url) as connection:
+        stored_ns = connection.jetstream().stream(stream).get_message(6).timestamp_ns
+    end = {"epoch": "2020-01-01T00:00:00Z", "seq": 6, "stored": stored_ns, "v": 1}
+    pretend(declared, "out", {0: end}, planned=0)
+    assert status_of(declared)[0].waiting == 4
 
 
 def test_only_messages_of_the_querys_subjects_wait(pipeline_file: Path, stream: str) -> None:

@@ -74,7 +74,7 @@ KEYED_SABOTAGES: dict[str, tuple[Breaks, int]] = {
 
 SABOTAGES: dict[str, tuple[Breaks, dict[str, Any], int]] = {
     "no fence of markers": (_no_fence_of_markers, {}, 15),
-    "nobody waits": (_nobody_waits, {"recut": 0.9, "faults": 12, "slots": 6}, 15),
+    "nobody waits": (_nobody_waits, {"recut": 0.9, "faults": 12, "slots": 6}, 111),
     "nothing is compared": (_nothing_is_compared, {}, 2),
     "a later run is not minded": (_a_later_run_is_not_minded, {"faults": 14, "recut": 0.0}, 3),
 }

@@ -23,6 +23,9 @@ pipeline = LazyGroup(
             "show what each query reads: positions, subjects, markers", "pipeline.explain:explain"
         ),
         "reset": Verb("begin again at another place; nothing is destroyed", "pipeline.reset:reset"),
+        "relocate": Verb(
+            "take results that were moved where they lie now", "pipeline.relocate:relocate"
+        ),
         "replay": Verb(
             "run a range through a query again, into results of its own", "pipeline.run:replay"
         ),

@@ -69,10 +69,11 @@ def check_again(declared: Declared, sink: Sink, generation: Generation) -> Probl
         "put the checkpoint back",
         f"or write the rows again: {declared.command('run', '--again')} (or once)",
     ]
-    if len(repeats) == 1:
+    if len(repeats) == 1 and generation.keeps_state is not True:
         to = str(repeats[0].end + 1)
         behind = declared.command("reset", "--query", sink.name, "--to", to)
-        leads.append(f"or begin behind them: {behind}")
+        which = "" if generation.keeps_state is False else ", if the query keeps no state"
+        leads.append(f"or begin behind them{which}: {behind}")
     text = f"query {sink.name!r} ran before, and its checkpoint {gone}: {'; '.join(records)}"
     return Problem(sink.place, f"{text}. To go on: {'; '.join(leads)}")
 
@@ -109,7 +110,7 @@ def _of_source(
             info = control.consumer_info(durable)
             if info is None or each.starting.kind == "latest":
                 continue  # with latest the durable itself says where the query goes on
-            begin = position(ends, each.stream, head.epoch, source, all_)
+            begin = position(ends, control, head, source, all_)
             if not begin:
                 begin = locate(control, each.starting, head, as_end=False)
             end = info.ack_floor.stream_seq or info.delivered.stream_seq

@@ -13,8 +13,10 @@ from ...errors import ConfigurationError, HeadraceError
 from ...groups import ElasticGroup, StaticGroup, elastic, static
 from ...groups.errors import GroupNotFoundError
 from ...groups.lag import measure
+from ...identity import Sameness
 from ...spark.links.control import Control
 from ...spark.links.link import Link, tls_context
+from ...spark.offsets import Offset, StreamHead
 from ...spark.options import Connection, SourceOptions
 from ...spark.planning.lag_counts import counted_subjects
 from ...subjects import SubjectFilter
@@ -153,7 +155,7 @@ def _state(
     head, config = control.head()
     subjects = counted_subjects(options, config)
     spaces = () if options.include_markers else marker_spaces(declared, control.stream, subjects)
-    sequence = position(ends, control.stream, head.epoch, source, all_)
+    sequence = position(ends, control, head, source, all_)
     after = max(sequence, head.first_seq - 1)
     if after >= head.last_seq:
         waiting = 0
@@ -177,19 +179,28 @@ def _state(
     )
 
 
-def position(ends: list[Any], stream: str, epoch: str, source: Source, all_: list[Source]) -> int:
-    """How far a query has read this stream in one of its sources.
+def position(
+    ends: list[Any], control: Control, head: StreamHead, source: Source, all_: list[Source]
+) -> int:
+    """How far a query has read this stream in one of its sources; 0 if it has read another one.
 
-    Offsets name the source and the streams, or have the time of the stream's creation. A source that is not
-    there any more was renamed.
+    Offsets name the source and the streams. A source that is not there any more was renamed.
+
+    Raises:
+        ConfigurationError: an offset is damaged.
     """
+    stream = control.stream
     others = {each.name for each in all_ if each is not source}
     for end in ends:
         if end.get("source") in others or end.get("stream", stream) != stream:
             continue
-        offset = end.get("s", {}).get(stream) if "s" in end else end
-        if offset and offset.get("epoch") in ("", epoch):
-            return int(offset["seq"])
+        raw = end.get("s", {}).get(stream) if "s" in end else end
+        if not raw:
+            continue
+        offset = Offset.from_dict({**raw, "v": end.get("v")})
+        same = control.sameness(offset, head)
+        if same is not Sameness.OTHER or offset.stored_ns:
+            return control.place(offset, head, same)
     return 0
 
 

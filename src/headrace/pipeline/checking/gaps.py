@@ -9,7 +9,7 @@ from ...errors import ConfigurationError, HeadraceError
 from ...spark.links.control import Control
 from ...spark.links.link import Link
 from ...spark.loss import may_be_loss
-from ...spark.offsets import DataLossError, check_epoch, read_offsets
+from ...spark.offsets import DataLossError, read_offsets, refusal, reset_of
 from ..checkpoints.checkpoint import checkpoint_of, read_end
 from ..graph import quarantined, sources_of
 from ..model import Declared, Sink, Source
@@ -66,15 +66,14 @@ def _check(source: Source, text: str) -> None:
         for stream, offset in read_offsets(read_json(text), options.streams).items():
             if stream not in options.streams:
                 raise ConfigurationError("a stream that is not read any more")
-            head, config = Control(link, stream).head()
-            if options.on_stream_reset == "fail":
-                check_epoch(offset, head, stream)
-            is_same = offset.epoch in ("", head.epoch) and offset.seq <= head.last_seq
-            if (
-                is_same
-                and head.first_seq > offset.seq + 1
-                and may_be_loss(config, head, offset.since_ns)
-            ):
+            control = Control(link, stream)
+            head, config = control.head()
+            same = control.sameness(offset, head)
+            if reason := reset_of(offset, head, stream, same):
+                if options.on_stream_reset == "fail":
+                    raise refusal(reason, offset, same)
+                continue
+            if head.first_seq > offset.seq + 1 and may_be_loss(config, head, offset.since_ns):
                 raise DataLossError(
                     f"stream {stream!r} begins at sequence {head.first_seq} now; up to "
                     f"{head.first_seq - 1 - offset.seq} messages from {offset.seq + 1} on were removed "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ...errors import ConfigurationError
 from ..checkpoints.bindings import check_results
-from ..checkpoints.checkpoint import Generation, checkpoint_of
+from ..checkpoints.checkpoint import Generation, checkpoint_of, read_end, read_log
+from ..checkpoints.folders import is_local
 from ..graph import quarantined, sources_of
 from ..model import Declared, Sink
 from ..options import place_of_results
@@ -24,12 +26,24 @@ def refusals(declared: Declared, *, again: bool = False) -> list[Problem]:
 def refusal(declared: Declared, sink: Sink, *, again: bool = False) -> Problem | None:
     """Why a query would not start; None if it would."""
     generation = checkpoint_of(declared, sink.name).current()
-    if problem := _check_starts(declared, sink, generation):
+    if problem := _check_starts(declared, sink, generation) or _check_logs(sink, generation):
         return problem
     place = place_of_results(declared, sink, generation.suffix)
     if place and (problem := check_results(declared, sink, generation, place)):
         return problem
     return None if again else check_again(declared, sink, generation)
+
+
+def _check_logs(sink: Sink, generation: Generation) -> Problem | None:
+    """A log in the checkpoint that Spark could not read."""
+    if not is_local(generation.path):
+        return None
+    try:
+        read_log(generation, "offsets")
+        read_end(generation)
+    except ConfigurationError as error:
+        return Problem(sink.place, str(error))
+    return None
 
 
 def _check_starts(declared: Declared, sink: Sink, generation: Generation) -> Problem | None:

@@ -22,14 +22,13 @@ from ..model import Declared, Sink
 from ..problems import Problem
 from .checkpoint import Generation, checkpoint_of, read_end
 from .folders import Folder, LocalFolder, folder_of, is_local
+from .sink_log import SPARK_LOG, SinkLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OF_CHECKPOINT: Final = "headrace.json"
 OF_RESULTS: Final = "_headrace.json"
-SPARK_LOG: Final = "_spark_metadata"
-
 _BATCH: Final = re.compile(r"(\d+)(?:\.compact)?")
 
 
@@ -118,6 +117,8 @@ def check_results(
     case = _Case(declared, sink, generation, results.shown, at)
     if theirs is not None and (ours is None or ours.id != theirs.id):
         return case.of_another(theirs)
+    if is_local(place) and (root := SinkLog(Path(place), len(sink.partition_by)).root()):
+        return case.moved(root)
     if not at.is_right:
         return case.behind() if at.written < at.finished else case.ahead()
     if theirs is None and at.planned < 0 and has_content(results):
@@ -140,6 +141,12 @@ def bind(
     binding = Binding(id_, declared.name, sink.name, generation.number)
     if read_binding(results, OF_RESULTS) != binding:
         results.write(OF_RESULTS, binding.text)
+
+
+def tidy(sink: Sink, place: str) -> None:
+    """Remove what a batch that was killed has left in a folder of results of this machine."""
+    if is_local(place):
+        SinkLog(Path(place), len(sink.partition_by)).remove_leftovers()
 
 
 def identify(
@@ -170,6 +177,15 @@ class _Case(NamedTuple):
             f"{self.place} has the results of {theirs}, and query {self.sink.name!r} of pipeline "
             f"{self.declared.name!r} has {has}: Spark would skip the batches whose numbers are there",
             *self._moves(theirs),
+            self._apart(),
+        )
+
+    def moved(self, root: Path) -> Problem:
+        return self._problem(
+            f"{self.place} was moved, copied or mounted elsewhere: Spark's list of its files has them in "
+            f"{root}, and readers would not find them here",
+            f"take them where they lie: {self.declared.command('relocate', '--query', self.sink.name)}",
+            f"put the folder back to {root}",
             self._apart(),
         )
 
@@ -241,8 +257,8 @@ class _Case(NamedTuple):
         return self.declared.command("reset", "--query", self.sink.name, "--to", to)
 
     def _next(self) -> str:
-        """The sequence at which the query goes on, where there is one."""
-        if not is_local(self.generation.path):
+        """The sequence at which the query goes on, where there is one, and no state would be left behind."""
+        if not is_local(self.generation.path) or self.generation.keeps_state:
             return ""
         done = read_end(self.generation)
         if done is None or len(done.offsets) != 1 or not done.offsets[0]:

@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -76,6 +77,13 @@ class Generation:
     def is_new(self) -> bool:
         """Whether no batch of it was planned; never below a URL, which is not looked at."""
         return "://" not in self.path and _newest(self, "offsets") < 0
+
+    @property
+    def keeps_state(self) -> bool | None:
+        """Whether the query keeps state; None if no batch of it has ended here to tell."""
+        if "://" in self.path or _newest(self, "commits") < 0:
+            return None
+        return (Path(self.path) / "state").is_dir()
 
     @property
     def suffix(self) -> str:
@@ -175,7 +183,7 @@ def read_log(generation: Generation, kind: Literal["offsets", "commits"]) -> Log
     """The newest batch in Spark's log of planned (``offsets``) or finished (``commits``) batches.
 
     Raises:
-        ConfigurationError: the log is not of a version that is known here.
+        ConfigurationError: the log is cut off, or not of a version that is known here.
     """
     number = _newest(generation, kind)
     return _entry(Path(generation.path) / kind / str(number)) if number >= 0 else None
@@ -206,11 +214,23 @@ def interrupted(generation: Generation) -> int | None:
 
 def _entry(file: Path) -> LogEntry:
     lines = file.read_text(encoding="utf-8").splitlines()
-    if not lines or lines[0] != _VERSION:
-        found = lines[0] if lines else "nothing"
-        raise ConfigurationError(f"{file} is of version {found!r}; known is {_VERSION!r}")
+    if not lines:
+        raise ConfigurationError(
+            f"{file} is empty: a power cut or a full disk cut it off. {_way_on(file)}"
+        )
+    if lines[0] != _VERSION:
+        raise ConfigurationError(f"{file} is of version {lines[0]!r}; known is {_VERSION!r}")
     offsets = tuple("" if line == "-" else line for line in lines[2:])
     return LogEntry(int(file.name), offsets)
+
+
+def _way_on(file: Path) -> str:
+    """What to do about an empty file: one in ``offsets`` is written before a batch, in ``commits`` after."""
+    if file.parent.name == "offsets" and (file.parent.with_name("commits") / file.name).exists():
+        return "Its batch was finished, and where it ended is lost: put the checkpoint back from a copy"
+    becomes = "is planned anew" if file.parent.name == "offsets" else "runs again"
+    files = shlex.join(["rm", "-f", str(file), str(file.with_name(f".{file.name}.crc"))])
+    return f"Delete it, and batch {file.name} {becomes}: {files}"
 
 
 def write_atomically(file: Path, text: str) -> None:

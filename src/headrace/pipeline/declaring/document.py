@@ -97,7 +97,7 @@ def read_toml(
 ) -> Document:
     """Read a TOML file. Raises PipelineError: it cannot be read, or is no TOML."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")  # editors put a mark before it
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise PipelineError([Problem(Place(file), f"cannot be read: {reason}")]) from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import HeadraceError
 from ...spark.options.pipeline import Use
-from ..checkpoints.bindings import bind, check_results
+from ..checkpoints.bindings import bind, check_results, tidy
 from ..checkpoints.checkpoint import Generation, losses_of
 from ..checkpoints.fingerprints import Fingerprint, mixture, note, noted, of_frame
 from ..checkpoints.skipped import Skipped, read_skipped
@@ -285,6 +285,7 @@ def _checked(
         raise PipelineError([mixed])
     if place:
         bind(declared, sink, generation, place, spark)
+        tidy(sink, place)
     if before is None:
         note(generation, now, spark)
     return frame, now

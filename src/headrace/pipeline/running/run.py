@@ -16,10 +16,11 @@ from ...errors import ConfigurationError
 from ..checking import backlog
 from ..checking.refusals import refusal
 from ..checking.replay_edges import partial_windows, refuse_only_for_streams
-from ..checkpoints.bindings import SPARK_LOG, newest
+from ..checkpoints.bindings import newest
 from ..checkpoints.checkpoint import Start, checkpoint_of, exclusively, interrupted, notes_of
 from ..checkpoints.fingerprints import plan_of
 from ..checkpoints.folders import LocalFolder, is_local
+from ..checkpoints.sink_log import SPARK_LOG
 from ..checkpoints.totals import Totals
 from ..failures.findings import Verdict
 from ..failures.java import VARIABLE, JavaLost

@@ -15,14 +15,15 @@ from typing import Final, NamedTuple
 
 from ...api.streams import StreamConfig
 from ...errors import HeadraceError
+from ...identity import Sameness
 from ..links.control import Control, StreamMissingError, settled_head
 from ..links.link import Link
 from ..links.outages import Patience
 from ..links.retried_calls import Calls
 from ..loss import compacts, may_be_loss, stored_after
 from ..lost_messages import Loss, tell
-from ..offsets import Offset, StreamHead, check_epoch, check_range, reset_of
-from ..options import LATEST, SourceOptions
+from ..offsets import Offset, StreamHead, check_range, refusal, reset_of
+from ..options import CONTINUE, LATEST, SourceOptions
 from ..planning.lag_counts import counted_subjects
 from ..planning.positions import locate
 from ..planning.slices import Slice, end_of_batch
@@ -102,6 +103,10 @@ class Driver:
         )
         self._progress_started = False
         self._lost: set[Loss] = set()
+        self._said_of = ""  # the creation of the stream that was said to be the same one made again
+        self._ended: Offset | None = (
+            None  # the end of the newest batch, which was found in the stream
+        )
 
     def initial_offset(self) -> Offset:
         """Where a new query begins; the same answer on every call."""
@@ -114,26 +119,27 @@ class Driver:
         head, _ = self._call(lambda control: control.head())
         self._target = Offset(head.last_seq, head.epoch)
 
-    def look(self, start: Offset, before: Look | None = None) -> Look:
+    def look(self, start: Offset) -> Look:
         """What the stream has after ``start``, which is committed: progress is shown there.
 
-        ``before`` is an earlier look, which knows the stream's epoch if ``start`` does not.
-
         Raises:
-            DataLossError: the stream is not the one ``start`` belongs to, and ``onStreamReset`` is fail.
+            DataLossError: the stream is not the one ``start`` belongs to, or that cannot be told, and
+                ``onStreamReset`` is fail.
         """
-        known = start
-        if before is not None and not start.epoch:
-            known = start._replace(epoch=before.head.epoch)
-        head, config = self._head_for(known)
-        if self._is_reset(known, head):
-            self._tell(Loss(self._options.stream, known.seq + 1, 0, 0))
-            return self._begin_anew(head, config)
+        head, config = self._head_for(start)
+        same = self._sameness(start, head)
+        if self._is_reset(start, head, same):
+            if same is Sameness.OTHER:
+                self._tell(Loss(self._options.stream, start.seq + 1, 0, 0))
+            return self._begin_anew(start, head, config, same)
+        if self.latest is not None and self.latest.epoch != head.epoch:
+            self._forget()
         self._show_progress(start, config)
         since_ns = self._since(start, head)
         last = head.last_seq if self._target is None else min(head.last_seq, self._target.seq)
         last = max(last, start.seq)
-        self.latest = Offset(last, head.epoch)
+        stored_ns = head.last_ns if last == head.last_seq else 0
+        self.latest = Offset(last, head.epoch, stored_ns=stored_ns)
         return Look(start, last, head, config, since_ns)
 
     def wait(self, look: Look, timeout_s: float) -> bool:
@@ -171,13 +177,16 @@ class Driver:
         """The end of a batch with at most so many messages; the start itself if there are none."""
         start, head = look.start, look.head
         end = self._end(start.seq, look.last, head, look.config, max_rows)
-        if look.anew:
-            since_ns = stored_after(head, end) if _needs_time(look.config) else 0
-            return Offset(end, head.epoch, since_ns, start.seq)
-        if end == start.seq:
+        if end == start.seq and not look.anew:
             return start  # the same text, or Spark would make an empty batch of it
+        begin = None
         since_ns = head.now_ns if end == head.last_seq else look.since_ns
-        return Offset(end, head.epoch, since_ns if _needs_time(look.config) else 0)
+        if look.anew:
+            begin, since_ns = start.seq, stored_after(head, end)
+        stored_ns = self._call(lambda control: control.stored_ns(end, head))
+        since_ns = since_ns if _needs_time(look.config) else 0
+        self._ended = Offset(end, head.epoch, since_ns, begin, stored_ns)
+        return self._ended
 
     def plan(
         self,
@@ -190,10 +199,17 @@ class Driver:
         """The tasks of the batch ``(start, end]``, so many if other streams leave that many."""
         head, config = self._head_for(end)
         options = self._options
-        if self._is_reset(end, head):
-            return []  # the batch is gone with its stream; the next one begins the new stream
+        is_known = end == self._ended and end.epoch == head.epoch and end.seq <= head.last_seq
+        same = Sameness.SAME if is_known else self._sameness(end, head)
         if end.begin is not None:
-            start = Offset(end.begin, end.epoch)
+            start = end._replace(seq=end.begin)
+        if self._is_reset(end, head, same):
+            if options.on_stream_reset != CONTINUE:
+                return []  # the batch is gone with its stream; the next one begins the new stream
+            # What is left of the batch: the query goes on behind it.
+            begin = min(start.seq, self._place(start, head, self._sameness(start, head)))
+            end = end._replace(seq=min(end.seq, self._place(end, head, same)), stored_ns=0)
+            start = start._replace(seq=min(begin, end.seq))
         since_ns = self._since(start, head)
         is_loss = may_be_loss(config, head, since_ns)
         fail = options.fail_on_data_loss and is_loss
@@ -214,6 +230,7 @@ class Driver:
                 config,
                 max_tasks=max_tasks,
                 min_tasks=min_tasks,
+                end=(end.seq, end.stored_ns),
             )
         )
 
@@ -268,31 +285,61 @@ class Driver:
                 seq = min(shown, head.last_seq)
             else:
                 self._progress.show(control, seq)
-        return Offset(seq, head.epoch, stored_after(head, seq) if _needs_time(config) else 0)
+        since_ns = stored_after(head, seq) if _needs_time(config) else 0
+        return Offset(seq, head.epoch, since_ns, stored_ns=control.stored_ns(seq, head))
 
     def _head_for(self, offset: Offset) -> tuple[StreamHead, StreamConfig]:
         patience = self._patience(0.0, "")
         return self._call(lambda control: settled_head(control, offset, patience))
 
-    def _is_reset(self, offset: Offset, head: StreamHead) -> bool:
-        """Whether this offset belongs to another stream, and the query goes on with this one."""
-        if self._options.on_stream_reset == "fail":
-            check_epoch(offset, head, self._options.stream)
-        reason = reset_of(offset, head, self._options.stream)
-        if reason:
-            _LOG.warning("%s; going on with %s of it", reason, self._options.on_stream_reset)
-        return bool(reason)
+    def _sameness(self, offset: Offset, head: StreamHead) -> Sameness:
+        return self._call(lambda control: control.sameness(offset, head))
 
-    def _begin_anew(self, head: StreamHead, config: StreamConfig) -> Look:
+    def _place(self, offset: Offset, head: StreamHead, same: Sameness) -> int:
+        if same is Sameness.OTHER and not offset.stored_ns:
+            raise refusal(reset_of(offset, head, self._options.stream, same), offset, same)
+        return self._call(lambda control: control.place(offset, head, same))
+
+    def _is_reset(self, offset: Offset, head: StreamHead, same: Sameness) -> bool:
+        """Whether this offset belongs to another stream, or nobody knows, and the query goes on with this
+        one. Raises DataLossError: it does not.
+        """
+        stream, rule = self._options.stream, self._options.on_stream_reset
+        reason = reset_of(offset, head, stream, same)
+        if not reason:
+            if offset.seq and offset.epoch not in ("", head.epoch, self._said_of):
+                self._said_of = offset.epoch
+                _LOG.warning(
+                    "stream %r was made again at %s and is the same one: it has message %d, which the query "
+                    "read last; the query goes on after it",
+                    stream,
+                    head.epoch,
+                    offset.seq,
+                )
+            return False
+        if rule == "fail":
+            raise refusal(reason, offset, same)
+        _LOG.warning("%s; going on as onStreamReset=%s says", reason, rule)
+        return True
+
+    def _begin_anew(
+        self, start: Offset, head: StreamHead, config: StreamConfig, same: Sameness
+    ) -> Look:
         """The first look at a stream that took the place of the one read before."""
-        from_end = self._options.on_stream_reset == LATEST
-        begin = head.last_seq if from_end else max(0, head.first_seq - 1)
-        self._known, self._tail, self._progress_started = (0, 0), None, False
+        rule = self._options.on_stream_reset
+        begin = head.last_seq if rule == LATEST else max(0, head.first_seq - 1)
+        if rule == CONTINUE:
+            begin = self._place(start, head, same)
+        self._forget()
         if self._target is not None:
             self._target = Offset(head.last_seq, head.epoch)
         self._show_progress(Offset(begin, head.epoch), config)
         self.latest = Offset(head.last_seq, head.epoch)
         return Look(Offset(begin, head.epoch), head.last_seq, head, config, 0, anew=True)
+
+    def _forget(self) -> None:
+        """Forget what was known of a stream that is there no more, and what was made for it."""
+        self._known, self._tail, self._progress_started = (0, 0), None, False
 
     def _end(
         self, seq: int, last: int, head: StreamHead, config: StreamConfig, max_rows: int | None

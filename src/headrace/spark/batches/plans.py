@@ -55,6 +55,7 @@ def plan_tasks(
     *,
     max_tasks: int | None = None,
     min_tasks: int | None = None,
+    end: tuple[int, int] = (0, 0),
 ) -> list[Slice]:
     """Split ``(lo, hi]``, stored at or after ``since_ns``, as the options say, without a gap at its start.
 
@@ -89,6 +90,7 @@ def plan_tasks(
             epoch=head.epoch,
             stream=options.stream,
             size=piece.width * head.mean_bytes,
+            end=end,
         )
         for piece in slices
     ]
@@ -119,9 +121,18 @@ def plan_batch(options: SourceOptions) -> list[Slice]:
             for each, bounds in zip(options.each(), found, strict=True)
             for piece in with_open_ends(
                 _pieces(each, bounds, max(1, most[each.stream]), max(1, least[each.stream])),
-                Slice(bounds.hi, bounds.hi, (), bounds.since_ns, bounds.head.epoch, each.stream),
+                Slice(
+                    bounds.hi,
+                    bounds.hi,
+                    (),
+                    bounds.since_ns,
+                    bounds.head.epoch,
+                    each.stream,
+                    end=bounds.end,
+                ),
                 each,
                 bounds.head.last_seq,
+                secrets.token_hex(16),
             )
         ]
     finally:
@@ -129,7 +140,10 @@ def plan_batch(options: SourceOptions) -> list[Slice]:
 
 
 class _Bounds(NamedTuple):
-    """What a batch read takes of a stream: the sequences ``(lo, hi]``, as ``plan_tasks`` wants them."""
+    """What a batch read takes of a stream: the sequences ``(lo, hi]``, as ``plan_tasks`` wants them.
+
+    ``end``: what the stream is known by, as in a ``Slice``.
+    """
 
     lo: int
     hi: int
@@ -137,12 +151,24 @@ class _Bounds(NamedTuple):
     control: Control
     head: StreamHead
     config: StreamConfig
+    end: tuple[int, int]
 
 
 def _pieces(options: SourceOptions, bounds: _Bounds, most: int, least: int) -> list[Slice]:
     if bounds.hi <= bounds.lo:
         return []
-    return plan_tasks(options, *bounds, max_tasks=most, min_tasks=least)
+    return plan_tasks(
+        options,
+        bounds.lo,
+        bounds.hi,
+        bounds.since_ns,
+        bounds.control,
+        bounds.head,
+        bounds.config,
+        max_tasks=most,
+        min_tasks=least,
+        end=bounds.end,
+    )
 
 
 def _bounds(options: SourceOptions, control: Control) -> _Bounds:
@@ -157,7 +183,8 @@ def _bounds(options: SourceOptions, control: Control) -> _Bounds:
         lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
         if is_loss and lo > start.seq:
             tell(Loss(options.stream, start.seq + 1, lo, lo - start.seq))
-    return _Bounds(lo, max(lo, hi), since_ns, control, head, config)
+    hi = max(lo, hi)
+    return _Bounds(lo, hi, since_ns, control, head, config, (hi, control.stored_ns(hi, head)))
 
 
 def check_streams(options: SourceOptions) -> None:

@@ -123,7 +123,7 @@ class Query:
             self.lag.show(looks)
         idle = all(look.is_idle for look in looks.values())
         if idle and not self._frozen and self._wait(looks):
-            looks = self._look(starts, looks)
+            looks = self._look(starts)
         if limited and not self._frozen and self._too_few(looks):
             return start
         rows = self._rows(looks, self._options.pace if limited else Pace())
@@ -187,14 +187,9 @@ class Query:
         for driver in self.drivers.values():
             driver.close()
 
-    def _look(
-        self, starts: Mapping[str, Offset], before: Mapping[str, Look] | None = None
-    ) -> dict[str, Look]:
+    def _look(self, starts: Mapping[str, Offset]) -> dict[str, Look]:
         return {
-            name: driver.look(
-                starts[name] if name in starts else driver.initial_offset(),
-                before[name] if before else None,
-            )
+            name: driver.look(starts[name] if name in starts else driver.initial_offset())
             for name, driver in self.drivers.items()
         }
 

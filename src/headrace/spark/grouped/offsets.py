@@ -7,12 +7,15 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ...errors import ConfigurationError
+from ..offsets import Offset, is_sequence
 
 VERSION = 1
 
 
 class GroupOffset(NamedTuple):
     """The last sequence read of each partition, in the stream created at ``epoch``.
+
+    ``stored_ns``: when the message at the highest of them was stored (0: no message has that sequence).
 
     A partition that is not named was not the query's: all that is there of it is still to be read.
     ``begins``: where the batch that ends here begins in a partition, if not where the batch before ended;
@@ -22,11 +25,27 @@ class GroupOffset(NamedTuple):
     epoch: str
     positions: Mapping[int, int]
     begins: Mapping[int, int] = MappingProxyType({})
+    stored_ns: int = 0
+
+    @property
+    def highest(self) -> Offset:
+        """What the stream is known by: the highest position."""
+        last = max(self.positions.values(), default=0)
+        return Offset(last, self.epoch, stored_ns=self.stored_ns)
+
+    def up_to(self, sequence: int) -> GroupOffset:
+        """No position beyond a sequence; others are not what they were in this stream."""
+        return self._replace(
+            positions={p: min(position, sequence) for p, position in self.positions.items()},
+            begins={p: min(position, sequence) for p, position in self.begins.items()},
+            stored_ns=0,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The form Spark keeps in its checkpoint; keys sorted, as Spark compares the text."""
         raw: dict[str, Any] = {"b": _written(self.begins)} if self.begins else {}
-        return raw | {"epoch": self.epoch, "p": _written(self.positions), "v": VERSION}
+        raw |= {"epoch": self.epoch, "p": _written(self.positions)}
+        return raw | ({"stored": self.stored_ns} if self.stored_ns else {}) | {"v": VERSION}
 
     @classmethod
     def from_dict(cls, raw: object) -> GroupOffset:
@@ -41,9 +60,11 @@ class GroupOffset(NamedTuple):
                 f"the checkpoint's offset has version {version!r}; this release reads version {VERSION}"
             )
         found, begins = _read(positions), _read(raw.get("b", {}))
-        if not isinstance(epoch, str) or found is None or begins is None:
+        stored = raw.get("stored", 0)
+        is_time = isinstance(stored, int) and not isinstance(stored, bool) and stored >= 0
+        if not isinstance(epoch, str) or found is None or begins is None or not is_time:
             raise ConfigurationError(f"the checkpoint's offset is damaged: {raw!r}")
-        return cls(epoch, found, begins)
+        return cls(epoch, found, begins, stored)
 
 
 def _written(positions: Mapping[int, int]) -> dict[str, int]:
@@ -54,8 +75,7 @@ def _read(raw: object) -> dict[int, int] | None:
     if not isinstance(raw, dict):
         return None
     for partition, position in raw.items():
-        is_count = isinstance(position, int) and not isinstance(position, bool) and position >= 0
-        if not (isinstance(partition, str) and partition.isdecimal() and is_count):
+        if not (isinstance(partition, str) and partition.isdecimal() and is_sequence(position)):
             return None
     return {int(partition): position for partition, position in raw.items()}
 

@@ -21,13 +21,14 @@ from ...api.streams import PurgeRequest, PurgeResponse, StreamConfig
 from ...errors import ConfigurationError, JetStreamApiError
 from ...groups.member.config import Settings, plans
 from ...groups.record.records import StaticGroup, first_of
+from ...identity import Sameness
 from ..links.control import Control
 from ..links.link import Link
 from ..links.retried_calls import Calls
 from ..loss import may_be_loss, stored_after
 from ..lost_messages import Loss, tell
-from ..offsets import Offset, StreamHead, check_range, check_same_stream
-from ..options import SourceOptions
+from ..offsets import Offset, StreamHead, check_range, refusal, reset_of
+from ..options import CONTINUE, SourceOptions
 from ..options.group import GroupOptions
 from ..planning.slices import ROUTED_BYTES_MAX, Slice
 from .holding import Holding, names_of
@@ -129,7 +130,7 @@ class GroupQuery:
 
     def _plan(self, control: Control, start: GroupOffset, end: GroupOffset) -> list[Slice]:
         head, config = control.head()
-        check_same_stream(end.epoch, head, self._stream)
+        start, end = self._placed(control, start, head), self._placed(control, end, head)
         group = read_record(control.link, self._options.stream, self._group)
         holding = self._holding_of(control, group)
         missing = sorted(set(end.positions) - set(holding.floors))
@@ -167,6 +168,7 @@ class GroupQuery:
                     stream=self._stream,
                     subjects=group.filter_subjects(piece.partitions),
                     size=(hi - lo) * head.mean_bytes,
+                    end=(end.highest.seq, end.stored_ns),
                 )
             )
         return _together([piece for piece in slices if piece.lo < piece.hi], group)
@@ -182,7 +184,7 @@ class GroupQuery:
     def _between_batches(self, control: Control, committed: GroupOffset) -> bool:
         """Release what is committed, then give back and take. Whether the query has all that is its own."""
         head, config = control.head()
-        check_same_stream(committed.epoch, head, self._stream)
+        committed = self._placed(control, committed, head)
         group = read_record(control.link, self._options.stream, self._group)
         holding = self._holding_of(control, group)
         wanted = plans(group, member_of(group, self._group))
@@ -263,6 +265,8 @@ class GroupQuery:
         """The end of the next batch; None if no partition has a message for it."""
         assert self._holding is not None
         head, _ = control.head()
+        was = committed.positions
+        committed = self._placed(control, committed, head)
         last = head.last_seq if self._frozen_at is None else min(head.last_seq, self._frozen_at)
         floors = self._holding.floors
         starts = {p: max(committed.positions.get(p, 0), floors[p]) for p in floors}
@@ -274,8 +278,22 @@ class GroupQuery:
             return None
         hi = min(last, lo + self._at_most(head)) if limited else last
         ends = {p: max(hi, start) for p, start in starts.items()}
-        begins = {p: s for p, s in starts.items() if s != committed.positions.get(p, 0)}
-        return GroupOffset(head.epoch, ends, begins)
+        begins = {p: s for p, s in starts.items() if s != was.get(p, 0)}
+        stored_ns = control.stored_ns(max(ends.values(), default=0), head)
+        return GroupOffset(head.epoch, ends, begins, stored_ns)
+
+    def _placed(self, control: Control, offset: GroupOffset, head: StreamHead) -> GroupOffset:
+        """An offset as it is in the stream that is there. Raises DataLossError: in another one it is none."""
+        known = offset.highest
+        same = control.sameness(known, head)
+        reason = reset_of(known, head, self._stream, same)
+        if not reason:
+            return offset
+        untold = same is Sameness.OTHER and not known.stored_ns
+        if self._options.on_stream_reset != CONTINUE or untold:
+            raise refusal(reason, known, same)
+        self._say(f"{reason}; the query goes on after what it has read")
+        return offset.up_to(control.place(known, head, same))
 
     def _at_most(self, head: StreamHead) -> int:
         pace = self._options.pace

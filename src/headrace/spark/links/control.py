@@ -18,12 +18,14 @@ from ...api.messages import (
 from ...api.streams import StreamConfig, StreamInfo, StreamInfoRequest, StreamNamesResponse
 from ...api.times import parse_time
 from ...errors import (
+    AuthorizationError,
     ConfigurationError,
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
     TimeoutError_,
 )
+from ...identity import MessageIdentity, Sameness, compare
 from ..offsets import Offset, StreamHead
 from .link import Link, Reply
 from .outages import Patience
@@ -57,8 +59,8 @@ def settled_head(
     fresh = patience.fresh(SETTLE_S, f"the leader of stream {control.stream!r} to catch up")
     while True:
         head, config = control.head()
-        same = offset.epoch in ("", head.epoch)
-        if not same or offset.seq <= head.last_seq or config.num_replicas < REPLICATED:
+        created_then = offset.epoch in ("", head.epoch)
+        if offset.seq <= head.last_seq or config.num_replicas < REPLICATED or not created_then:
             return head, config
         try:
             fresh.pause(_BehindError(f"it ends at {head.last_seq}, {offset.seq} was read"))
@@ -77,6 +79,7 @@ class Control:
         self.link = link
         self.stream = stream
         self._resets = link.info.api_lvl >= _RESET_LEVEL
+        self._may_get = True
 
     def stream_info(self) -> StreamInfo:
         """The stream's configuration and state.
@@ -130,8 +133,67 @@ class Control:
             state.bytes,
             first_ns=max(0, parse_time(state.first_ts)),
             now_ns=parse_time(info.ts) if info.ts else 0,
+            last_ns=max(0, parse_time(state.last_ts)) if state.messages else 0,
         )
         return head, info.config
+
+    def sameness(self, offset: Offset, head: StreamHead) -> Sameness:
+        """Whether the stream has the message that was read last at an offset, by its time.
+
+        Asks the server unless the head tells; of a user who may not get messages nothing can be told.
+        """
+        remembered = offset.identity(self.stream)
+        last = MessageIdentity(self.stream, head.last_seq, head.last_ns)
+        if offset.stored_ns and remembered == last:
+            return Sameness.SAME
+        found = None
+        if offset.stored_ns and 0 < offset.seq <= head.last_seq and head.messages:
+            found = self._identity(offset.seq)
+        return compare(remembered, found, last)
+
+    def stored_ns(self, sequence: int, head: StreamHead) -> int:
+        """When this very message was stored, in ns since the epoch; 0 if none has the sequence."""
+        if sequence <= 0 or not head.messages:
+            return 0
+        if sequence == head.last_seq:
+            return head.last_ns
+        found = self._identity(sequence)
+        return found.timestamp_ns if found is not None and found.sequence == sequence else 0
+
+    def place(self, offset: Offset, head: StreamHead, same: Sameness) -> int:
+        """Up to which sequence the stream that is there was read by whoever stands at an offset.
+
+        Times never go back within a stream: what was stored after the message read last was not read.
+        """
+        if same is Sameness.SAME or (same is Sameness.GONE and not offset.stored_ns):
+            return offset.seq
+        by_time = self._last_stored(offset.stored_ns, head)
+        return by_time if same is Sameness.OTHER else min(offset.seq, by_time)
+
+    def _identity(self, sequence: int) -> MessageIdentity | None:
+        """The first message at a sequence or after it, as the leader sees it."""
+        if not self._may_get:
+            return None
+        try:
+            message = self._next(sequence, ">")
+        except AuthorizationError:
+            self._may_get = False
+            return None
+        if message is None:
+            return None
+        return MessageIdentity(self.stream, message.seq, parse_time(message.time))
+
+    def _last_stored(self, at_ns: int, head: StreamHead) -> int:
+        """A sequence up to which all was stored at or before a time, and all after it later."""
+        low, high = max(0, head.first_seq - 1), head.last_seq
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = self._next(middle, ">")
+            if found is not None and parse_time(found.time) <= at_ns:
+                low = found.seq
+            else:
+                high = middle - 1
+        return low
 
     def next_stored(self, sequence: int, pattern: str = ">") -> int:
         """The first sequence from ``sequence`` on whose subject matches, as the leader sees it; 0 if there
@@ -154,6 +216,10 @@ class Control:
         except JetStreamApiError as error:
             if error.err_code == _MESSAGE_NOT_FOUND:
                 return None
+            if error.err_code == _STREAM_NOT_FOUND:
+                raise StreamMissingError(
+                    f"jetstream source: the server has no stream {self.stream!r} any more"
+                ) from error
             raise
         return answer.message
 

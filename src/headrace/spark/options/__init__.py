@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from .connection import Connection
 from .positions import LATEST, StartPosition
-from .source import Pace, PartitionRule, SourceOptions, parse_options
+from .source import CONTINUE, Pace, PartitionRule, SourceOptions, parse_options
 
 __all__ = [
+    "CONTINUE",
     "LATEST",
     "Connection",
     "Pace",

@@ -41,7 +41,8 @@ from .values import (
 
 PARTITIONS_MAX: Final = 65_536  # of a group
 SplitBy = Literal["sequence", "partition"]
-OnStreamReset = Literal["fail", "earliest", "latest"]
+OnStreamReset = Literal["fail", "continue", "earliest", "latest"]
+CONTINUE: Final = "continue"
 
 
 class PartitionRule(NamedTuple):
@@ -175,9 +176,11 @@ SOURCE_OPTIONS: Final[tuple[Option, ...]] = (
     Option("failOnDataLoss", "true",
         "Fail when messages were removed before they were read; false: continue without them.", flag),
     Option("onStreamReset", "",
-        "What a streaming query does when its stream was deleted and created again, or restored from an "
-        "older copy: fail, or go on with the new one from earliest or latest. Default: fail, or earliest "
-        "with failOnDataLoss=false. A batch read always fails.", one_of("fail", EARLIEST, LATEST)),
+        "What a streaming query does when its stream has not the message that the query read last, or when "
+        "that is gone from a stream that was made again: fail; continue with the messages stored after that "
+        "one, none read twice; or read from the earliest or the latest message that is there. Default: fail, "
+        "or continue with failOnDataLoss=false. A batch read always fails.",
+        one_of("fail", CONTINUE, EARLIEST, LATEST)),
     Option("onBadMessage", "fail",
         "What to do with a message that makes no row (a subject that is not UTF-8, a malformed header): "
         "fail, skip, or deadletter:<subject>, which publishes it to that subject of a stream.",
@@ -203,8 +206,8 @@ SOURCE_OPTIONS: Final[tuple[Option, ...]] = (
     Option("pollTimeout", "250ms", "How long an idle query waits before it polls again.", seconds),
     Option("readTimeout", "30s", "Fail a task that receives nothing for this long.", seconds),
     Option("reconnectTimeout", "2m",
-        "How long a running query and its tasks wait for a server that is away, and with "
-        "onStreamReset=earliest or latest for a stream that was deleted.", seconds),
+        "How long a running query and its tasks wait for a server that is away, and where onStreamReset is "
+        "not fail for a stream that was deleted.", seconds),
     Option("rowsPerBatch", "10000", "Rows per Arrow batch handed to Spark.", at_least(1)),
 )
 # fmt: on
@@ -297,7 +300,7 @@ def _reset_rule(values: Mapping[str, Any], streaming: bool | None) -> OnStreamRe
     if streaming is False:
         return "fail"
     rule: OnStreamReset | Literal[""] = values["onStreamReset"]
-    return rule or ("fail" if values["failOnDataLoss"] else "earliest")
+    return rule or ("fail" if values["failOnDataLoss"] else "continue")
 
 
 def _check_together(

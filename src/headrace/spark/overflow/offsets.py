@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import ConfigurationError
+from ..offsets import Offset, is_sequence
 
 VERSION = 1
 
@@ -28,13 +29,21 @@ class Run(NamedTuple):
 class OverflowOffset(NamedTuple):
     """The batch of this number (0: there was none yet), in the stream created at ``epoch``.
 
-    ``prefix``: what the ack subjects of its messages begin with.
+    ``prefix``: what the ack subjects of its messages begin with. ``stored_ns``: when the last message of the
+    batch was stored.
     """
 
     epoch: str
     number: int = 0
     prefix: str = ""
     runs: tuple[Run, ...] = ()
+    stored_ns: int = 0
+
+    @property
+    def last(self) -> Offset:
+        """What the stream is known by: the last message of the batch."""
+        sequence = self.runs[-1].last if self.runs else 0
+        return Offset(sequence, self.epoch, stored_ns=self.stored_ns)
 
     @property
     def messages(self) -> int:
@@ -64,6 +73,7 @@ class OverflowOffset(NamedTuple):
             "epoch": self.epoch,
             "m": runs,
             "n": self.number,
+            "stored": self.stored_ns,
             "v": VERSION,
         }
 
@@ -81,16 +91,17 @@ class OverflowOffset(NamedTuple):
         runs = _read(raw["m"])
         prefix, epoch, number = raw.get("a"), raw.get("epoch"), raw.get("n")
         texts = isinstance(prefix, str) and isinstance(epoch, str)
-        if runs is None or not texts or not _is_count(number):
+        stored = raw.get("stored", 0)
+        if runs is None or not texts or not _is_count(number) or not _is_count(stored):
             raise ConfigurationError(f"the checkpoint's offset is damaged: {raw!r}")
-        return cls(str(epoch), int(number or 0), str(prefix), runs)
+        return cls(str(epoch), int(number or 0), str(prefix), runs, stored)
 
 
 def _read(raw: object) -> tuple[Run, ...] | None:
     if not isinstance(raw, list):
         return None
     for one in raw:
-        if not (isinstance(one, list) and len(one) == 3 and all(map(_is_count, one))):
+        if not (isinstance(one, list) and len(one) == 3 and all(map(is_sequence, one))):
             return None
     return tuple(Run(*one) for one in raw)
 

@@ -7,14 +7,16 @@ acknowledged: the server hands it out again when ``ack_wait`` is over.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ...api.consumers import ConsumerInfo
+from ...identity import Sameness
 from ..links.control import Control
 from ..links.link import Link
 from ..links.retried_calls import Calls
-from ..offsets import check_same_stream
+from ..offsets import StreamHead, refusal, reset_of
 from ..options import SourceOptions
 from ..options.overflow import OverflowOptions
 from ..planning.slices import Slice
@@ -22,6 +24,8 @@ from .consumer import acknowledge, the_consumer
 from .keeping import Keeper
 from .offsets import OverflowOffset, runs_of, share_out
 from .pulling import Pull
+
+_LOG: Final = logging.getLogger("headrace.spark")
 
 BATCH_MAX: Final = 10_000  # messages, unless the query says otherwise
 KEPT_PER_ACK_WAIT: Final = 3
@@ -106,9 +110,8 @@ class OverflowQuery:
     def plan(self, start: dict[str, Any], end: dict[str, Any]) -> list[Slice]:
         """The tasks of the batch that ends at ``end``."""
         batch = OverflowOffset.from_dict(end)
-        head = self._call(lambda control: control.head()[0])
-        check_same_stream(batch.epoch, head, self._stream)
-        if not batch.runs:
+        head = self._call(lambda control: self._head_of(control, batch))
+        if head is None or not batch.runs:
             return []
         self._hold(batch)
         options = self._options
@@ -122,9 +125,10 @@ class OverflowQuery:
             Slice(
                 share[0][0] - 1,
                 share[-1][1],
-                epoch=batch.epoch,
+                epoch=head.epoch,
                 stream=self._stream,
                 runs=share,
+                end=(batch.last.seq, batch.stored_ns),
             )
             for share in shares
         ]
@@ -151,11 +155,26 @@ class OverflowQuery:
         """Acknowledge what is committed; of an earlier run, too, which may not have come to it."""
         if self._acknowledged >= committed.number:
             return
-        check_same_stream(committed.epoch, control.head()[0], self._stream)
-        acknowledge(control, committed, self._meet(control))
+        info = self._meet(control)
+        if self._head_of(control, committed) is not None:
+            acknowledge(control, committed, info)
         self._acknowledged = committed.number
         if self._keeper is not None:
             self._keeper.release()
+
+    def _head_of(self, control: Control, batch: OverflowOffset) -> StreamHead | None:
+        """The stream that has the batch, or may have had it; None if another one has its place: then the
+        consumer still hands out what nobody has acknowledged. Raises DataLossError: the query is to fail.
+        """
+        head = control.head()[0]
+        same = control.sameness(batch.last, head)
+        reason = reset_of(batch.last, head, self._stream, same)
+        if not reason:
+            return head
+        if self._options.on_stream_reset == "fail":
+            raise refusal(reason, batch.last, same)
+        _LOG.warning("%s; going on with what its consumer hands out", reason)
+        return head if same is Sameness.GONE else None
 
     def _take(self, control: Control, committed: OverflowOffset) -> OverflowOffset | None:
         """The next batch; None if the server hands out nothing."""
@@ -166,11 +185,13 @@ class OverflowQuery:
         deliveries, prefix = self._pull.found()
         if not deliveries:
             return None
-        epoch = control.head()[0].epoch
+        head = control.head()[0]
+        stored_ns = control.stored_ns(max(deliveries), head)
         self._pull.forget()
         if self._left is not None:
             self._left -= len(deliveries)
-        return OverflowOffset(epoch, committed.number + 1, prefix, runs_of(deliveries))
+        number, runs = committed.number + 1, runs_of(deliveries)
+        return OverflowOffset(head.epoch, number, prefix, runs, stored_ns)
 
     def _most(self, info: ConsumerInfo) -> int:
         """How many messages the next batch has at most. Workers need some of what may be under way."""

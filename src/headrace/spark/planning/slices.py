@@ -21,13 +21,15 @@ class Slice(NamedTuple):
     """One task: the sequences ``(lo, hi]``, and of them only these partitions (empty: all).
 
     ``since_ns``: every message of the batch was stored at or after this time (0: not known). ``epoch``: when
-    the stream that was planned for was created. ``stream``: its name. ``route`` names the batch whose
+    the stream that was planned for was created; ``end``: the sequence of the last message of the batch, and
+    when it was stored, in ns (0: not known). ``stream``: its name. ``route`` names the batch whose
     ``tasks`` tasks read the range together (see ``tasks.routing``); "" where each reads for itself.
     ``shares``: the partitions of each of those tasks, where they are those of a group.
     ``subjects``: only these, in a query that is a member of a group. ``runs``: only the sequences in
     these ranges, first and last, in a query that takes a surplus. ``size``: about how many bytes it has
     (0: not known).
-    ``from_first``, ``to_last``: a batch read's edge that moves with its stream's (see ``open_ends``).
+    ``from_first``, ``to_last``: a batch read's edge that moves with its stream's (see ``open_ends``);
+    ``plan`` names the plan that it is of, where the plan has an edge that moves to the last.
     """
 
     lo: int
@@ -44,6 +46,8 @@ class Slice(NamedTuple):
     size: int = 0
     from_first: bool = False
     to_last: bool = False
+    end: tuple[int, int] = (0, 0)
+    plan: str = ""
 
     @property
     def width(self) -> int:

@@ -32,7 +32,7 @@ from ..links.link import Link
 from ..links.outages import Patience, may_pass
 from ..loss import can_lose, may_be_loss
 from ..lost_messages import lost_before, lost_in_task
-from ..offsets import DataLossError, Offset, StreamHead, check_epoch, reset_of
+from ..offsets import DataLossError, Offset, StreamHead, reset_of
 from .direct_gets import DirectGets
 from .message_gets import MessageGets
 
@@ -68,6 +68,12 @@ class ReadPlan(NamedTuple):
     fail_on_reset: bool = True  # False: of a stream made again before the first row, read none
     reconnect_timeout_s: float = 120.0  # how long to wait for a server that is away
     losses: str = ""  # the file in which lost messages are noted; "" for none
+    end: tuple[int, int] = (0, 0)  # of the batch: its last sequence, and when that was stored (ns)
+
+    @property
+    def offset(self) -> Offset:
+        """What the stream must have: the last message of the batch, or of the range if that is not told."""
+        return Offset(self.end[0] or self.hi, self.epoch, stored_ns=self.end[1])
 
 
 def read_range(
@@ -200,8 +206,8 @@ class _RangeReader(ConsumerReader):
     def _attempt(self) -> Iterator[Chunk | PayloadChunk]:
         plan = self._plan
         self._control = control = Control(self._connect(), plan.stream)
-        head, config = settled_head(control, Offset(plan.hi, plan.epoch), self._patience)
-        if self._is_reset(head):
+        head, config = settled_head(control, plan.offset, self._patience)
+        if self._is_reset(control, head, is_first=True):
             return
         self._limited = can_lose(config)
         if config.retention == "workqueue":
@@ -236,26 +242,30 @@ class _RangeReader(ConsumerReader):
         """``_is_reset``, by a new look. What was asked for by the stream's name before it is of the same
         stream.
         """
-        end = Offset(self._plan.hi, self._plan.epoch)
-        return self._is_reset(settled_head(control, end, self._patience)[0])
+        head = settled_head(control, self._plan.offset, self._patience)[0]
+        return self._is_reset(control, head)
 
-    def _is_reset(self, head: StreamHead) -> bool:
+    def _is_reset(self, control: Control, head: StreamHead, *, is_first: bool = False) -> bool:
         """Whether the range is gone with its stream, and that is accepted. Raises DataLossError if it is not.
 
         Called before the read, before the first row is passed on and after it: a read by name may begin in
-        one stream and end in another.
+        one stream and end in another. A server cannot give a sequence anew without a new link or a new
+        stream, so only the ``is_first`` look on a link asks for the message in any case.
         """
-        plan = self._plan
-        if not plan.epoch:
+        plan, end = self._plan, self._plan.offset
+        is_there = plan.epoch == head.epoch and end.seq <= head.last_seq
+        if not plan.epoch or (is_there and not is_first):
             return False
-        end = Offset(plan.hi, plan.epoch)
-        reason = reset_of(end, head, plan.stream)
+        same = control.sameness(end, head)
+        reason = reset_of(end, head, plan.stream, same)
         if not reason:
             return False
-        if plan.fail_on_reset:
-            check_epoch(end, head, plan.stream)
-        if self._last > plan.lo:
-            raise DataLossError(f"{reason}. It happened during a read; start the query again")
+        # With the time of its last message it is told whether some of the batch is there all the same.
+        is_left = bool(end.stored_ns) and control.place(end, head, same) > plan.lo
+        if plan.fail_on_reset or self._last > plan.lo or is_left:
+            raise DataLossError(
+                f"{reason}. It happened while a batch was read; start the query again"
+            )
         _LOG.warning("%s; %d sequences were not read", reason, plan.hi - plan.lo)
         return True
 

@@ -22,7 +22,7 @@ from ..delivered.rows import Chunk, is_deletion
 from ..links.control import Control
 from ..links.link import Link
 from ..links.outages import Patience, may_pass
-from ..offsets import Offset, check_epoch
+from ..offsets import check_unchanged
 from .reader import (
     CHUNK_BYTES,
     EPHEMERAL_INACTIVE_S,
@@ -90,7 +90,7 @@ class _SnapshotReader(ConsumerReader):
         plan = self._plan
         self._control = control = Control(self._connect(), plan.stream)
         head, config = control.head()
-        check_epoch(Offset(0, plan.epoch), head, plan.stream)
+        check_unchanged(plan.epoch, head, plan.stream)
         if config.retention == "workqueue":
             raise ConfigurationError(
                 f"jetstream source: stream {plan.stream!r} is a work queue, of which each message counts; "
@@ -116,7 +116,7 @@ class _SnapshotReader(ConsumerReader):
                 self._bytes += len(frame[5])
                 if len(self._rows) >= plan.rows_per_chunk or self._bytes >= CHUNK_BYTES:
                     yield self._cut()
-        check_epoch(Offset(0, plan.epoch), control.head()[0], plan.stream)
+        check_unchanged(plan.epoch, control.head()[0], plan.stream)
         if self._rows:
             yield self._cut()
 
@@ -133,7 +133,7 @@ class _SnapshotReader(ConsumerReader):
         """
         head = control.head()[0]
         # The consumer ends with its stream: all it delivers is of the one that is there now.
-        check_epoch(Offset(0, self._plan.epoch), head, self._plan.stream)
+        check_unchanged(self._plan.epoch, head, self._plan.stream)
         end = head.last_seq
         is_through = (
             False  # whether the first messages have come, and ``end`` was asked for after that

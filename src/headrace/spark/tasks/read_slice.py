@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...api.streams import StreamConfig
 from ...subjects import is_subset
@@ -30,31 +30,49 @@ from ..reading.snapshot import SnapshotPlan, read_snapshot
 from ..set_aside import Aside, Kind, file_beside, tell
 from .bad_messages import BadMessages
 from .batch_builder import BatchBuilder, Selection
-from .routing import can_route, home_of_routes, routed
+from .routing import can_route, home_of, routed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
+EXECUTION_ID: Final = "spark.sql.execution.id"
+"""Local property of the tasks of one use of a frame, or of one micro-batch."""
+
+
+def current_job() -> str:
+    """What the task of this process is part of: a use of a frame; "" where there is no task."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        return ""
+    execution = context.getLocalProperty(EXECUTION_ID)
+    return f"execution {execution}" if execution else f"stage {context.stageId()}"
+
+
 def read_slice(
-    options: SourceOptions, columns: Sequence[str | Wanted] | Layout, piece: Slice
+    options: SourceOptions,
+    columns: Sequence[str | Wanted] | Layout,
+    piece: Slice,
+    job: str = "",
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task."""
+    """The rows of one task. ``job``: what it is part of; see ``open_ends``."""
     if options.group is not None:
         options = options.of_group(piece.stream, piece.subjects)
     elif piece.stream:
         options = options.of(piece.stream)
+    planned = piece
+    if piece.from_first or piece.plan:
+        with POOL.lending(options.connection) as connect:
+            piece = as_it_is_now(options, piece, connect, job, home_of("edges"))
     if piece.route and can_route():
-        yield from _routed(options, columns, piece)
-        if not piece.to_last:
-            return
-        # What came since it was planned has another end for each task: each reads that for itself.
-        piece = piece._replace(lo=piece.hi, route="", from_first=False)
+        yield from _routed(options, columns, planned)
+        # What came since it was planned each task reads for itself.
+        piece = piece._replace(lo=planned.hi, route="")
+    if piece.lo >= piece.hi and (planned.plan or planned.route):
+        return
     with POOL.lending(options.connection) as connect:
-        if piece.from_first or piece.to_last:
-            piece = as_it_is_now(options, piece, connect)
-            if piece.lo >= piece.hi:
-                return
         yield from _read(options, columns, piece, connect)
 
 
@@ -141,6 +159,7 @@ def _range_plan(options: SourceOptions, piece: Slice) -> ReadPlan:
         options.on_stream_reset == "fail",
         options.reconnect_timeout_s,
         options.use.losses,
+        piece.end,
     )
 
 
@@ -155,11 +174,17 @@ def _routed(
 
     def read(part: Slice) -> Iterator[pa.RecordBatch]:
         whole = part._replace(
-            partitions=partitions, route="", tasks=0, shares=(), from_first=False, to_last=False
+            partitions=partitions,
+            route="",
+            tasks=0,
+            shares=(),
+            from_first=False,
+            to_last=False,
+            plan="",
         )
         return read_slice(options, everything, whole)
 
-    yield from routed(piece, read, home_of_routes())
+    yield from routed(piece, read, home_of("routes"))
 
 
 def _snapshot_plan(options: SourceOptions, piece: Slice) -> SnapshotPlan:

@@ -45,10 +45,11 @@ def can_route() -> bool:
     return fcntl is not None
 
 
-def home_of_routes() -> Path:
-    """Where files go: Spark's own directory for such, otherwise the system's temporary one."""
+def home_of(what: str) -> Path:
+    """Where files of a kind go: Spark's own directory for such, otherwise the system's temporary one."""
     area = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
-    return Path(area) / f"headrace-routes-{os.getuid()}"
+    user = os.getuid() if hasattr(os, "getuid") else ""
+    return Path(area) / f"headrace-{what}-{user}"
 
 
 def routed(piece: Slice, read: Read, home: Path) -> Iterator[pa.RecordBatch]:
