@@ -353,7 +353,6 @@ WRONG = {
     "admin_token": ["serve", "--host", "0.0.0.0"],
     "none.toml": ["serve", "--config", "none.toml"],
     "port": ["serve", "--port", "70000"],
-    "did not answer": ["status", "--url", "http://127.0.0.1:9"],
 }
 """What is said of what cannot be done."""
 

@@ -100,7 +100,7 @@ async def test_it_answers_over_tls_and_takes_another_certificate_while_it_runs(
         plain = url.replace(
             "https", "http"
         )  # where nobody shows a certificate the file is not read
-        assert await asyncio.to_thread(main, ["jobs", "status", "--url", plain]) == 1
+        assert await asyncio.to_thread(main, ["jobs", "status", "--url", plain]) == 3
         assert "HEADRACE_JOBS_CA_FILE" not in capsys.readouterr().err
         signal.raise_signal(signal.SIGTERM)
         await task

@@ -36,12 +36,11 @@ def speak(carry_out: Call, args: Args) -> int:
         except JobsError as error:
             if error.status:
                 raise
-            raise Failure(
-                f"{args.url}: {error}",
+            steps = (
                 "headrace jobs serve    runs the service",
                 "--url, or HEADRACE_JOBS_URL, says where it is",
-                status=UNREACHABLE,
-            ) from error
+            )
+            raise Failure(f"{args.url}: {error}", *steps, status=UNREACHABLE) from error
     if answer is None:
         return 0  # it was a dry run, and said what it would do
     if isinstance(answer, str | Table):
