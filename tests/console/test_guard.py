@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+import peers
 
 PASSWORD = "correct horse"
 
@@ -119,3 +122,30 @@ async def test_a_body_that_is_no_object_is_refused(world: Any, body: bytes) -> N
     )
     assert response.status_code == 400
     assert response.json()["code"] == "not_json"
+
+
+async def test_what_another_site_s_page_sends_to_the_numbers_is_no_guess_at_the_password(
+    make_world: Callable[..., Any],
+) -> None:
+    """Ten of them would keep everybody out for a minute."""
+    world = await make_world(password=PASSWORD)
+    basic = {"authorization": "Basic " + base64.b64encode(b":wrong").decode()}
+    for _ in range(20):
+        answer = await world.http.get("/metrics", headers={**basic, "sec-fetch-site": "cross-site"})
+        assert answer.status_code == 403
+    told = {"authorization": "Basic " + base64.b64encode(f":{PASSWORD}".encode()).decode()}
+    assert (await world.http.get("/metrics", headers=told)).status_code == 200
+
+
+async def test_where_things_are_and_as_whom_is_not_told_to_browsers(
+    make_world: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    port = peers.free_port()
+    away = f"http://ann:s3cret@127.0.0.1:{port}"
+    world = await make_world(jobs=away, monitoring=away)
+    for path in ("/api/jobs", "/api/accounts"):
+        answer = await world.http.get(path)
+        assert answer.status_code == 503, path
+        assert "s3cret" not in answer.text
+        assert str(port) not in answer.text
+    assert "s3cret" not in caplog.text

@@ -127,14 +127,20 @@ async def test_an_object_is_uploaded_to_another_server(
 
 
 @OURS
+def port_of(caplog: pytest.LogCaptureFixture) -> int:
+    """Where the server is that the log says is away; nobody else is told."""
+    line = next(each for each in caplog.messages if each.startswith("away cannot be reached: "))
+    assert SECRET not in line
+    return int(line.rpartition(":")[0].rpartition(":")[2])
+
+
 async def test_a_server_that_is_away_is_said_asked_once_and_comes_back(
-    several: Callable[..., Any], tmp_path: Path, js: JetStream
+    several: Callable[..., Any], tmp_path: Path, js: JetStream, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = await several()
     told = await world.get("/at/away/overview", 503)
-    assert told["message"].startswith("away cannot be reached: ")
-    assert SECRET not in str(told)
-    port = int(told["message"].rpartition(":")[0].rpartition(":")[2])
+    assert told["message"] == "away cannot be reached; the console's log says why"
+    port = port_of(caplog)
     process = peers.start_headrace(tmp_path, flags=("--user", "bob", "--pass", SECRET), port=port)
     try:
 
@@ -144,7 +150,8 @@ async def test_a_server_that_is_away_is_said_asked_once_and_comes_back(
 
         await until(is_back, "it is not tried again", within=60)
         seen = (await world.get("/at/away/overview"))["server"]
-        assert (seen["connected"], seen["url"]) == (True, f"127.0.0.1:{port}")
+        assert seen["connected"]
+        assert str(port) not in str(seen)
     finally:
         process.stop()
 
@@ -225,13 +232,13 @@ async def test_a_server_is_chosen_in_the_sidebar_and_its_page_writes_there(
 
 @OURS
 async def test_a_page_says_that_its_server_is_away_and_shows_it_when_it_is_there(
-    several: Callable[..., Any], page: Any, tmp_path: Path
+    several: Callable[..., Any], page: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from playwright.async_api import expect
 
     world = await several()
-    told = await world.get("/at/away/overview", 503)
-    port = int(told["message"].rpartition(":")[0].rpartition(":")[2])
+    await world.get("/at/away/overview", 503)
+    port = port_of(caplog)
     await page.goto(f"{world.console.url}/#/@away/streams")
     away = page.get_by_text("away cannot be reached").first
     await away.wait_for()
@@ -279,12 +286,14 @@ def test_the_command_shows_contexts_each_with_its_own_login(
     with running(environ, "--context", "home", *asked, "--contexts") as console:
         assert titles(console) == ["home", "lab"]
         seen = httpx2.get(f"{console}/api/at/lab/overview", timeout=60, verify=False).json()
-        assert seen["server"]["url"] == f"{elsewhere.host}:{elsewhere.port}"
+        assert str(elsewhere.port) not in str(seen["server"])
     with running({**environ, "NATS_URL": server.url}, *asked, "--also", "lab") as console:
         # The variable leads to the first server, and to no other.
-        assert titles(console) == [f"127.0.0.1:{server.port}", "lab"]
+        first, second = titles(console)
+        assert str(server.port) not in first
+        assert second == "lab"
         seen = httpx2.get(f"{console}/api/at/lab/overview", timeout=60, verify=False).json()
-        assert seen["server"]["url"] == f"{elsewhere.host}:{elsewhere.port}"
+        assert str(elsewhere.port) not in str(seen["server"])
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for wrong, why in (
         (("--also", "lob"), "did you mean 'lab'?"),

@@ -130,6 +130,8 @@ SEARCHES = {
     "path=customer.vip&text=true&header=kind:%20k0": [n + 1 for n in range(0, 60, 6)],
     "path=lines.0&text=41": [42],
     "path=lines.7": [],
+    "path=lines&text=41": [],
+    "path=customer&text=n": [],
     "path=customer&from=58": [58, 59, 60],
     "header=Kind: k2&from=55": [57, 60],
     "header=none": [],

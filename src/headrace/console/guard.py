@@ -110,8 +110,9 @@ class Guard:
                 return 413, "too_large", f"at most {most} bytes are accepted"
             if self._read_only and path not in _OPEN:
                 return 403, "read_only", "this console was started with --read-only"
-        # To look at something may cost the server, too, as a stream that is followed.
-        if path.startswith(_API) and foreign:
+        # To look at something may cost the server, too, as a stream that is followed; and what another
+        # site's page sends is no guess at the password, which would keep everybody out.
+        if path.startswith(_CLOSED) and foreign:
             return 403, "foreign_request", "this is answered to the console's own pages"
         if self._logins is None or not path.startswith(_CLOSED) or path in _OPEN:
             return None

@@ -148,9 +148,10 @@ class _Other:
                 self._stack = stack.pop_all()
         except (HeadraceError, OSError) as error:
             self._failed_at = clock()
-            text = f"{self._server.name} cannot be reached: {str(error) or type(error).__name__}"
-            _LOG.warning("%s", text)
-            raise RefusedError(503, "server_away", text) from error
+            # Addresses and files of credentials are for the log: browsers are not told.
+            text = f"{self._server.name} cannot be reached"
+            _LOG.warning("%s: %s", text, str(error) or type(error).__name__)
+            raise RefusedError(503, "server_away", f"{text}; the console's log says why") from error
         except BaseException:
             self._failed_at = clock()
             raise

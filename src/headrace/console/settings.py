@@ -17,7 +17,7 @@ class Settings:
     """Where a console listens, and what it may look at.
 
     Attributes:
-        name: what the pages call the server, where they show several; "" for its address.
+        name: what the pages call the server, where they show several; "" for its own name.
         host, port: where to listen; port 0 takes a free one.
         password: what a browser has to give first; required unless ``host`` is this machine's loopback.
         monitoring: the URL of the server's monitoring port, for the page of connections; without it the

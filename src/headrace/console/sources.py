@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Self, TypeVar
 
@@ -20,7 +21,9 @@ Monitoring = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """``VARZ``, ``CONNZ``, ``JSZ`` or ``ACCSTATZ`` and its options; the document. Raises HeadraceError."""
 
 T = TypeVar("T")
+_LOG: Final = logging.getLogger("headrace.console")
 _ACCOUNTS: Final = "ACCSTATZ"
+_MONITORING: Final = "the server's monitoring"
 
 HTTP_TIMEOUT_S: Final = 5.0
 FOLLOWERS_MAX: Final = 100
@@ -94,7 +97,7 @@ class Sources:
         if self.settings.jobs_token:
             headers["Authorization"] = f"Bearer {self.settings.jobs_token}"
         url = self.settings.jobs.rstrip("/") + path
-        response = await self._request(method, url, headers=headers, **keywords)
+        response = await self._request("the job service", method, url, headers=headers, **keywords)
         if response.status_code >= 400:
             raise _unavailable(_said(response))
         return _document(response.content, "the job service") if response.content else {}
@@ -102,12 +105,12 @@ class Sources:
     async def _over_http(self, page: str, options: dict[str, Any]) -> dict[str, Any]:
         url = f"{self.settings.monitoring.rstrip('/')}/{page.lower()}"
         said = {name: _query(value) for name, value in options.items()}
-        response = await self._request("GET", url, params=said)
+        response = await self._request(_MONITORING, "GET", url, params=said)
         if response.status_code >= 400:
-            raise _unavailable(f"{url} answered {response.status_code}")
-        found = _document(response.content, url)
+            raise _unavailable(f"{_MONITORING} answered {response.status_code}")
+        found = _document(response.content, _MONITORING)
         if not isinstance(found, dict):
-            raise _unavailable(f"{url} answered no JSON object")
+            raise _unavailable(f"{_MONITORING} answered no JSON object")
         return found
 
     async def _system(self, page: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -133,7 +136,8 @@ class Sources:
             raise _unavailable("what the server answered is not a JSON object")
         return found
 
-    async def _request(self, method: str, url: str, **keywords: Any) -> Any:
+    async def _request(self, who: str, method: str, url: str, **keywords: Any) -> Any:
+        """Ask over HTTP. Where it is, and as whom, is for the log: browsers are not told."""
         import httpx2
 
         if self._http is None:
@@ -142,7 +146,8 @@ class Sources:
         try:
             return await self._http.request(method, url, **keywords)
         except httpx2.HTTPError as error:
-            raise _unavailable(f"{url}: {type(error).__name__} {error}".strip()) from error
+            _LOG.warning("%s cannot be asked: %s %s", who, type(error).__name__, error)
+            raise _unavailable(f"{who} does not answer; the console's log says why") from error
 
 
 def understood(read: Callable[[], T], who: str) -> T:

@@ -160,9 +160,9 @@ class Watcher:
             if stream in ("", owner)
         ]
 
-    def address(self) -> str:
-        """Where the server is, without who we are there."""
-        return self._connection.server.rpartition("//")[2].rpartition("@")[2]
+    def name(self) -> str:
+        """The server's own name for itself."""
+        return self._connection.server_info.said_name or "this server"
 
     def _server(self) -> dict[str, Any]:
         info = self._connection.server_info
@@ -171,7 +171,6 @@ class Watcher:
             "version": info.version,
             "headrace": info.headrace,
             "cluster": info.cluster,
-            "url": self.address(),
             "connected": self._connection.is_connected,
         }
 

@@ -21,6 +21,7 @@ FOUND_MAX: Final = 200
 JSON_BYTES_MAX: Final = 1024 * 1024  # a longer payload is not read as JSON
 _TEXT_MAX: Final = 1000
 _AT_ONCE: Final = 500
+_WORDS: Final = {True: "true", False: "false", None: "null"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Test = Callable[[StreamMessage], bool]
@@ -122,8 +123,9 @@ def _at(payload: bytes, steps: list[str], text: str) -> bool:
             return False
     if not text:
         return True
-    shown = {True: "true", False: "false", None: "null"} if isinstance(value, bool | None) else {}
-    return text == shown.get(value, str(value))
+    if isinstance(value, dict | list):
+        return False  # a text is no list and no object
+    return text == (_WORDS[value] if isinstance(value, bool | None) else str(value))
 
 
 ROUTES: Final = (("GET", "/api/streams/{stream}/search", search),)

@@ -20,7 +20,7 @@ async def look(sources: Sources, request: Request) -> Any:
     servers: Servers = request.app.state.servers
     settings = sources.settings
     locked = logins is not None and not logins.knows(request.cookies.get(COOKIE, ""))
-    shown = [("", settings.name or sources.watcher.address())]
+    shown = [("", settings.name or sources.watcher.name())]
     shown += [(name, name) for name in servers.names()]
     return {
         "version": __version__,

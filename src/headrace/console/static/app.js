@@ -169,7 +169,7 @@ function App() {
       ${several && html`<${Chosen} servers=${session.servers} server=${server} here=${here} />`}
       ${PAGES.map(([name, title]) => html`<a key=${name} href=${page(name)} aria-current=${name === here ? "page" : undefined}>${title}</a>`)}
       <div class="foot">
-        ${there && html`<p><span class=${live.connected && there.connected ? "good" : "bad"}>●</span> ${there.name || there.url}<br />${there.headrace ? html`Headrace ${there.headrace}<br />compatible with nats-server ${there.version}` : html`nats-server ${there.version}`}${there.cluster ? html`<br />cluster ${there.cluster}` : ""}</p>`}
+        ${there && html`<p><span class=${live.connected && there.connected ? "good" : "bad"}>●</span> ${there.name || "this server"}<br />${there.headrace ? html`Headrace ${there.headrace}<br />compatible with nats-server ${there.version}` : html`nats-server ${there.version}`}${there.cluster ? html`<br />cluster ${there.cluster}` : ""}</p>`}
         <p><button onClick=${toggle}>${theme === "dark" ? "Light" : "Dark"}</button> <button onClick=${() => setHelp(true)} aria-label="Keys">?</button></p>
         ${session.has_password && html`<p><button onClick=${leave}>Log out</button></p>`}
         <p>console ${session.version}${session.read_only ? ", read-only" : ""}</p>
