@@ -9,8 +9,7 @@ import pytest
 
 from headrace.jobs.models import ConsumerSettings
 from headrace.jobs.push.intake import StreamIntake
-from headrace.jobs.service.push.joined import PushNotes
-from headrace.jobs.service.push.results import Written
+from headrace.jobs.service.push.results import PushNotes, Written
 from headrace.jobs.streams.source import _job
 from headrace.jobs.streams.waiting import Entry
 
@@ -38,8 +37,8 @@ def message(seq: int, key: str) -> Any:
     )
 
 
-async def nothing_claimed(claim: Any) -> list[Any]:
-    return []
+async def nothing_claimed(claim: Any) -> tuple[Any, list[Any]]:
+    return None, []
 
 
 async def test_what_was_taken_is_called_though_the_database_failed_in_between() -> None:
@@ -49,11 +48,11 @@ async def test_what_was_taken_is_called_though_the_database_failed_in_between() 
     database = Database()
     runtime: Any = SimpleNamespace(
         database=database,
-        claim_to_push=nothing_claimed,
+        claim=nothing_claimed,
         streams=None,
         clock=SimpleNamespace(monotonic_ns=lambda: 0),
     )
-    intake = StreamIntake(runtime, consumer, "push", lambda tx: None, None, lambda: True)
+    intake = StreamIntake(runtime, consumer, "push", lambda tx: None, lambda: True)
     for seq, key in ((1, ""), (2, "busy"), (3, "free")):
         came = message(seq, key)
         job = _job("p", came)
@@ -85,11 +84,11 @@ async def test_a_success_behind_a_failure_is_stored_though_the_definition_knows_
     )
     runtime: Any = SimpleNamespace(
         database=SimpleNamespace(write=write),
-        claim_to_push=nothing_claimed,
+        claim=nothing_claimed,
         streams=None,
         clock=SimpleNamespace(monotonic_ns=lambda: 0),
     )
-    intake = Storing(runtime, consumer, "push", lambda tx: None, None, lambda: True)
+    intake = Storing(runtime, consumer, "push", lambda tx: None, lambda: True)
     job: Any = SimpleNamespace(seq=-1, ordering_key=None)
     for ok in (True, False, True, True, False, True):
         call: Any = SimpleNamespace(job=job, ok=ok)

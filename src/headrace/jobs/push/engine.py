@@ -167,17 +167,15 @@ class PushEngine:
                 raise lanes.TakenError
 
         succeeds = len(self._nodes) > 1
-        node = self._runtime.node
         intake = None
         if consumer.stream is not None:
             part = f"stream of {consumer.channel_id}/{consumer.consumer_id}"
-            intake = StreamIntake(self._runtime, consumer, part, check, node, self._is_known)
+            intake = StreamIntake(self._runtime, consumer, part, check, self._is_known)
         lane = Lane(
             self._runtime,
             consumer,
             self._sender,
             check,
-            node=node,
             succeeds=succeeds,
             intake=intake,
         )

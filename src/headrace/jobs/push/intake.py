@@ -10,10 +10,10 @@ from .. import limits
 from ..models import ClaimedJob, Consumer
 from ..policy import push_lease_s
 from ..runtime.runtime import Runtime
+from ..service.leases.claiming import Claim
 from ..service.leases.leases import Result
 from ..service.push import results as push_results
-from ..service.push.joined import PushClaim, PushNotes, note_all
-from ..service.push.results import Called, Written
+from ..service.push.results import Called, PushNotes, Written, note_all
 from ..service.streamed import failures
 from ..states import State
 from ..store import Tx
@@ -50,12 +50,11 @@ class Intake(Protocol):
 
 
 class TableIntake:
-    """Jobs of the database alone. ``check`` and ``node``: see :class:`.lane.Lane`."""
+    """Jobs of the database alone. ``check``: see :class:`.lane.Lane`."""
 
-    def __init__(self, runtime: Runtime, check: Callable[[Tx], None], node: str | None) -> None:
+    def __init__(self, runtime: Runtime, check: Callable[[Tx], None]) -> None:
         self._runtime = runtime
         self._check = check
-        self._node = node
 
     def start(self, wake: Callable[[], None]) -> None:
         """The bell wakes the lane."""
@@ -68,14 +67,19 @@ class TableIntake:
 
     async def claim(self, consumer: Consumer, n: int) -> list[ClaimedJob]:
         """Up to ``n`` jobs, leased."""
+
+        def who(tx: Tx) -> Consumer:
+            self._check(tx)
+            return consumer
+
         lease_s = push_lease_s(consumer.settings.timeout_s)
-        return await self._runtime.claim_to_push(
-            PushClaim(consumer, n, lease_s, self._check, self._node)
-        )
+        return (await self._runtime.claim(Claim(who, n, lease_s)))[1]
 
     async def store(self, notes: PushNotes) -> Written:
         """Store the results, together with those of other lanes."""
-        written: Written = await self._runtime.database.write_together(note_all, notes)
+        written: Written = await self._runtime.database.write_together(
+            note_all, notes, weight=len(notes.calls)
+        )
         return written
 
     def lose(self, job: ClaimedJob) -> None:
@@ -98,11 +102,10 @@ class StreamIntake:
         consumer: Consumer,
         part: str,
         check: Callable[[Tx], None],
-        node: str | None,
         is_ours: Callable[[], bool],
     ) -> None:
         self._runtime = runtime
-        self._table = TableIntake(runtime, check, node)
+        self._table = TableIntake(runtime, check)
         self._check = check
         self._is_ours = is_ours
         self._source = StreamSource(runtime, consumer, part, self._woken)

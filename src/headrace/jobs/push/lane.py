@@ -20,9 +20,8 @@ from ..models import ClaimedJob, Consumer
 from ..runtime.bell import Ear
 from ..runtime.parts import reason_of
 from ..runtime.runtime import Runtime
-from ..service.push.joined import PushNotes
 from ..service.push.lanes import TakenError
-from ..service.push.results import Called
+from ..service.push.results import Called, PushNotes
 from ..store import Tx
 from .attempt import call_endpoint, unexpected
 from .breaker import Breaker, Bucket
@@ -39,7 +38,7 @@ class Lane:
     """See the module. ``run`` until cancelled or ``stop``.
 
     ``check`` raises :class:`~..service.push.lanes.TakenError` in the transaction of a claim, if this
-    process may not push; ``node`` is that process. With ``succeeds``, another process has pushed to the
+    process may not push. With ``succeeds``, another process has pushed to the
     consumer until now, so its rate begins with nothing saved. ``intake`` is where its jobs are, if not in
     the database alone.
     """
@@ -51,7 +50,6 @@ class Lane:
         sender: Sender,
         check: Callable[[Tx], None] = lambda _: None,
         *,
-        node: str | None = None,
         succeeds: bool = False,
         intake: Intake | None = None,
     ) -> None:
@@ -65,7 +63,7 @@ class Lane:
         self._throttled_until_s = 0.0
         self.consumer = consumer
         self._breaker = Breaker(consumer.settings.breaker)
-        self._intake = intake or TableIntake(runtime, check, node)
+        self._intake = intake or TableIntake(runtime, check)
         self._bucket = Bucket(consumer.settings.rate_per_s, self._now_s(), empty=succeeds)
 
     def refresh(self, consumer: Consumer) -> None:

@@ -124,24 +124,25 @@ def _stored(tx: Tx, consumer: Consumer, message: ClaimedJob, now: int) -> int:
         headers=message.headers,
         ordering_key=message.ordering_key,
     )
-    row = tx.one(
-        "insert_message",
-        channel_seq=consumer.channel_seq,
-        producer_seq=None,
-        message_id=message.message_id,
-        payload=message.payload,
-        content_type=message.content_type,
-        priority=0,
-        ordering_key=message.ordering_key,
-        headers=msgspec.json.encode(message.headers).decode(),
-        digest=digest_of(as_new),
-        status=102,
-        now=now,
-        dispatched_us=now,
-        scheduled_us=None,
-    )
+    (channel_seq, message_id) = consumer.channel_seq, message.message_id
+    shown = {
+        "place": 0,
+        "channel_seq": channel_seq,
+        "producer_seq": None,
+        "message_id": message_id,
+        "at": 0,
+        "size": len(message.payload),
+        "content_type": message.content_type,
+        "priority": 0,
+        "ordering_key": message.ordering_key,
+        "headers": msgspec.json.encode(message.headers).decode(),
+        "digest": digest_of(as_new),
+        "scheduled_us": None,
+    }
+    items = msgspec.json.encode([shown]).decode()
+    row = tx.one("insert_messages", items=items, payloads=message.payload, now=now)
     if row is None:
-        row = tx.one("get_message", channel_seq=consumer.channel_seq, message_id=message.message_id)
+        row = tx.one("get_message", channel_seq=channel_seq, message_id=message_id)
     if row is None:
         raise AssertionError("a message that is neither new nor there")
     return int(row["seq"])

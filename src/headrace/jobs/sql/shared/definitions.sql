@@ -142,9 +142,6 @@ SELECT seq, moves_to FROM consumer WHERE removed_us IS NOT NULL ORDER BY seq;
 -- The first failure after a success.
 UPDATE consumer SET failing_since_us = :now WHERE seq = :seq AND failing_since_us IS NULL;
 
--- name: mark_consumer_well
-UPDATE consumer SET failing_since_us = NULL WHERE seq = :seq AND failing_since_us IS NOT NULL;
-
 -- name: failing_since
 SELECT failing_since_us FROM consumer WHERE seq = :seq;
 
@@ -158,7 +155,7 @@ FROM consumer JOIN channel ON channel.seq = consumer.channel_seq
 WHERE consumer.kind = 'push' AND consumer.paused = 0 AND consumer.disabled_us IS NULL
 AND consumer.removed_us IS NULL;
 
--- name: definitions_stamp
+-- name: definitions_stamp, by any plan
 -- Any change of a consumer makes another row: what push lanes go by has to be read again.
 SELECT count(*) AS consumers, max(updated_us) AS newest_us, sum(updated_us & 1073741823) AS versions,
     count(disabled_us) AS disabled, count(failing_since_us) AS failing, count(removed_us) AS removed,
