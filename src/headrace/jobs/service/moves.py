@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -35,8 +34,7 @@ CANCELLED: Final = "cancelled"
 _ENDS_A_CLAIM: Final = frozenset({Event.RETRY, Event.RELEASE, Event.EXHAUST, Event.BURY})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(msgspec.Struct, frozen=True, kw_only=True):
     """One job, the event that happens to it, and its parameters."""
 
     row: Row
@@ -100,12 +98,12 @@ def _moved(tx: Tx, move: Move, now: int, opened: set[tuple[int, str]]) -> _Store
     cancelled_us, error = row["cancelled_us"], move.error
     if cancelled_us is not None and move.event in _ENDS_A_CLAIM:
         # It was to be cancelled while it ran, and was not completed.
-        move = replace(move, event=Event.CANCEL, due_us=None)
+        move = msgspec.structs.replace(move, event=Event.CANCEL, due_us=None)
     if move.event is Event.CANCEL:
         cancelled_us, error = now if cancelled_us is None else cancelled_us, CANCELLED
     elif move.event in {Event.REVIVE, Event.REQUEUE, Event.REPLAY}:
         cancelled_us = None
-    rule = follow(State(row["state"]), move.event)
+    rule = follow(row["state"], move.event)
     inflight = rule.target is State.INFLIGHT
     due_us = move.due_us if move.due_us is not None else now
     hold = Hold.READY
