@@ -47,14 +47,18 @@ ON CONFLICT DO NOTHING RETURNING seq;
 UPDATE channel SET name = :name, token_hash = :token_hash, updated_us = :updated WHERE seq = :seq;
 
 -- name: insert_consumer
+-- Its secrets follow, in the same transaction: they are sealed for the number of the row.
 INSERT INTO consumer (
-    channel_seq, consumer_id, name, token, previous_token, callback_url, kind, max_retries, settings,
-    secrets, created_us, updated_us
+    channel_seq, consumer_id, name, token, callback_url, kind, max_retries, settings, secrets,
+    created_us, updated_us
 ) VALUES (
-    :channel_seq, :consumer_id, :name, :token, :previous_token, :callback_url, :kind, :max_retries,
-    :settings, :secrets, :now, :now
+    :channel_seq, :consumer_id, :name, '', :callback_url, :kind, :max_retries, :settings, '[]',
+    :now, :now
 )
 ON CONFLICT DO NOTHING RETURNING seq;
+
+-- name: put_secrets
+UPDATE consumer SET token = :token, previous_token = :previous_token, secrets = :secrets WHERE seq = :seq;
 
 -- name: update_consumer
 UPDATE consumer SET
