@@ -19,7 +19,7 @@ from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions.consumers import find_consumer
 from headrace.jobs.service.leases import leases
 from headrace.jobs.service.leases.leases import Held
-from headrace.jobs.store import open_database, sqlite
+from headrace.jobs.store import Tx, open_database, sqlite
 from headrace.jobs.store.postgres import BY_INDEX, migrate
 from headrace.jobs.store.queries import any_plan_queries, load_queries
 from jobs_world import World, claim_of, end_of
@@ -162,3 +162,38 @@ def read(url: str) -> dict[str, int]:
     """How many rows the server has read, of each table and of each index."""
     with psycopg.connect(url) as connection:
         return dict(connection.execute(READ.encode()).fetchall())
+
+
+async def test_counting_goes_through_a_table_as_the_server_thinks_best_and_claims_by_an_index(
+    database_url: str,
+) -> None:
+    """Settings are those of a statement, whichever stood before it in its transaction."""
+    database = open_database(database_url, threads=1)
+    await database.start()
+
+    def settings_after(tx: Tx, query: str, **values: int) -> list[str]:
+        tx.all(query, **values)
+        cursor = tx._cursor  # type: ignore[attr-defined]
+        rows = [
+            cursor.execute(f"SHOW {name}").fetchone()[name]
+            for name in ("enable_seqscan", "enable_hashjoin", "plan_cache_mode")
+        ]
+        return [str(row) for row in rows]
+
+    def mixed(tx: Tx) -> list[list[str]]:
+        ready = {"consumer_seq": 1, "version": 1, "n": 1, "bytes": 1}
+        return [
+            settings_after(tx, "ready_jobs", **ready),
+            settings_after(tx, "job_counts"),
+            settings_after(tx, "message_counts", channel_seq=1),
+            settings_after(tx, "ready_jobs", **ready),
+        ]
+
+    by_index, any_plan = ["off", "off", "force_generic_plan"], ["on", "on", "auto"]
+    try:
+        for _ in range(2):
+            assert await database.write(mixed) == [by_index, any_plan, any_plan, by_index]
+        told = await database.read(lambda tx: settings_after(tx, "whole_count_job"))
+        assert told == any_plan
+    finally:
+        await database.close()

@@ -236,11 +236,19 @@ async def test_a_postgres_that_went_away_is_503_and_comes_back() -> None:
         server.start()
         database = open_database(server.url(), threads=2)
         await database.start()
+
+        def write(tx: Tx) -> int:
+            return tx.run("put_meta", key="k", value="v")
+
+        await database.write(write)
         await asyncio.to_thread(server.kill)
-        with pytest.raises(DatabaseUnavailableError):
-            await database.write(lambda tx: tx.run("put_meta", key="k", value="v"))
+        for _ in range(3):  # those who find no connection are told so, too, and wait for nobody
+            answers = await asyncio.gather(
+                *(database.write(write) for _ in range(6)), return_exceptions=True
+            )
+            assert {type(answer) for answer in answers} == {DatabaseUnavailableError}
         await asyncio.to_thread(server.start)
-        await database.write(lambda tx: tx.run("put_meta", key="k", value="v"))
+        assert await asyncio.gather(*(database.write(write) for _ in range(6))) == [1] * 6
         await database.close()
     finally:
         server.remove()

@@ -36,6 +36,8 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 _LOG: Final = logging.getLogger("headrace.jobs")
+# What the pool warns of is told to each request that meets it, and by the part that waits for the database.
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 _CHANNEL: Final = "headrace_jobs"
 _MIGRATION_LOCK: Final = 0x68656164  # any number, the same for all processes
 _TRIES: Final = 5
