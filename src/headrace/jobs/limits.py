@@ -152,5 +152,7 @@ CONNECTIONS_MAX: Final = (
 DESCRIPTORS_KEPT: Final = 512  # open files that connections leave for push, database and logs
 REQUEST_HEAD_S: Final = 10.0  # if the head has not arrived by then, the connection is closed
 REQUEST_BODY_S: Final = 60.0  # the same for the body, counted from the head
-WRITES_PENDING_MAX: Final = 10_000  # SQLite: more queued writes: 503
+WRITES_PENDING_MAX: Final = (
+    10_000  # more queued operations of a kind, and with SQLite more writes: 503
+)
 WRITES_PER_COMMIT_MAX: Final = 256

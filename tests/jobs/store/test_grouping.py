@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headrace.jobs import limits
 from headrace.jobs.errors import DatabaseUnavailableError, JobsError
 from headrace.jobs.store import Database, Outcome, Tx, open_database, postgres
 from headrace.jobs.store.grouping import GroupWriter
@@ -186,6 +187,29 @@ async def test_much_that_is_asked_at_once_is_shared_out_among_transactions() -> 
     assert results == asked
     assert sum(sizes) == sum(asked)
     assert all(size <= 256 or size == 500 for size in sizes), sizes
+
+
+async def test_more_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WRITES_PENDING_MAX", 5)
+    go_on = asyncio.Event()
+
+    def numbers(tx: Tx, items: Sequence[int]) -> list[Outcome]:
+        return [Outcome(value=item) for item in items]
+
+    async def write(work: Callable[[Tx], Any]) -> Any:
+        await go_on.wait()
+        return work(NO_TX)
+
+    grouping = GroupWriter(write)
+    asked = [asyncio.create_task(grouping.write(numbers, 0))]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # the first is under way
+    asked += [asyncio.create_task(grouping.write(numbers, number)) for number in range(1, 8)]
+    await asyncio.sleep(0)
+    go_on.set()
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    assert results[:6] == [0, 1, 2, 3, 4, 5]
+    assert {getattr(result, "code", None) for result in results[6:]} == {"busy"}
 
 
 async def test_of_many_new_jobs_other_processes_are_told_together(

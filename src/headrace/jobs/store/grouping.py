@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
+from .. import limits
 from ..errors import DatabaseUnavailableError
 from .base import GroupWork, Outcome, Tx, resolve
 
@@ -76,10 +77,15 @@ class GroupWriter:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def write(self, work: GroupWork, item: Any, weight: int = 1) -> Any:
-        """What became of ``item``, when its transaction is durable. Cancelling leaves the group as it is."""
+        """What became of ``item``, when its transaction is durable. Cancelling leaves the group as it is.
+
+        Raises :class:`DatabaseUnavailableError` where too many wait already.
+        """
         kind = self._kinds.get(work)
         if kind is None:
             kind = self._kinds[work] = _Kind(work)
+        if len(kind.waiting) >= limits.WRITES_PENDING_MAX:
+            raise DatabaseUnavailableError("too many operations are waiting for it", "busy")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         kind.waiting.append(_Operation(item, weight, future))
