@@ -47,7 +47,9 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     keeps_lease: bool = False  # so that its end is recognised when it is reported again
 
 
-class _Stored(msgspec.Struct, kw_only=True):
+class _Stored(msgspec.Struct, kw_only=True, array_like=True):
+    """A job as it is from now on, in the order in which ``store_jobs`` takes it."""
+
     seq: int
     state: int
     hold: int

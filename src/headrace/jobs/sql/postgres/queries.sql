@@ -166,20 +166,19 @@ AND job.cancelled_us IS NULL
 ORDER BY job.seq LIMIT :n FOR UPDATE OF job SKIP LOCKED;
 
 -- name: store_jobs
+-- Each of :items is a list, in the order of what is set here: names would take longer to read than to store.
 UPDATE job SET
-    state = item.state, hold = item.hold, retries = item.retries, claims = item.claims,
-    due_us = item.due_us, lease = item.lease, lease_started_us = item.lease_started_us,
-    lease_expires_us = item.lease_expires_us, extra_s = item.extra_s, last_error = item.last_error,
-    cancelled_us = item.cancelled_us, changed_us = :now
+    state = (item.value ->> 1)::smallint, hold = (item.value ->> 2)::smallint,
+    retries = (item.value ->> 3)::integer, claims = (item.value ->> 4)::integer,
+    due_us = (item.value ->> 5)::bigint, lease = item.value ->> 6,
+    lease_started_us = (item.value ->> 7)::bigint, lease_expires_us = (item.value ->> 8)::bigint,
+    extra_s = (item.value ->> 9)::integer, last_error = item.value ->> 10,
+    cancelled_us = (item.value ->> 11)::bigint, changed_us = :now
 FROM (
-    SELECT * FROM json_to_recordset(:items::json) AS item (
-        seq bigint, state smallint, hold smallint, retries integer, claims integer, due_us bigint,
-        lease text, lease_started_us bigint, lease_expires_us bigint, extra_s integer, last_error text,
-        cancelled_us bigint
-    )
-    LIMIT json_array_length(:items::json)
+    SELECT value FROM jsonb_array_elements(:items::jsonb) AS items (value)
+    LIMIT jsonb_array_length(:items::jsonb)
 ) AS item
-WHERE job.seq = item.seq;
+WHERE job.seq = (item.value ->> 0)::bigint;
 
 -- name: delete_dead
 -- ANY(ARRAY(…)), here and below: as a part of a join the inner query may be asked again, and then

@@ -163,16 +163,21 @@ AND job.cancelled_us IS NULL
 ORDER BY job.seq LIMIT :n;
 
 -- name: store_jobs
+-- Each of :items is a list, in the order of what is set here: names would take longer to read than to store.
 UPDATE job SET
-    state = json_extract(item.value, '$.state'), hold = json_extract(item.value, '$.hold'),
-    retries = json_extract(item.value, '$.retries'), claims = json_extract(item.value, '$.claims'),
-    due_us = json_extract(item.value, '$.due_us'), lease = json_extract(item.value, '$.lease'),
-    lease_started_us = json_extract(item.value, '$.lease_started_us'),
-    lease_expires_us = json_extract(item.value, '$.lease_expires_us'),
-    extra_s = json_extract(item.value, '$.extra_s'),
-    last_error = json_extract(item.value, '$.last_error'),
-    cancelled_us = json_extract(item.value, '$.cancelled_us'), changed_us = :now
-FROM json_each(:items) AS item WHERE job.seq = json_extract(item.value, '$.seq');
+    state = json_extract(item.value, '$[1]'),
+    hold = json_extract(item.value, '$[2]'),
+    retries = json_extract(item.value, '$[3]'),
+    claims = json_extract(item.value, '$[4]'),
+    due_us = json_extract(item.value, '$[5]'),
+    lease = json_extract(item.value, '$[6]'),
+    lease_started_us = json_extract(item.value, '$[7]'),
+    lease_expires_us = json_extract(item.value, '$[8]'),
+    extra_s = json_extract(item.value, '$[9]'),
+    last_error = json_extract(item.value, '$[10]'),
+    cancelled_us = json_extract(item.value, '$[11]'),
+    changed_us = :now
+FROM json_each(:items) AS item WHERE job.seq = json_extract(item.value, '$[0]');
 
 -- name: delete_dead
 DELETE FROM job WHERE seq IN (
