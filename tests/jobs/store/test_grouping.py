@@ -189,6 +189,23 @@ async def test_much_that_is_asked_at_once_is_shared_out_among_transactions() -> 
     assert all(size <= 256 or size == 500 for size in sizes), sizes
 
 
+async def test_one_that_asks_again_at_once_waits_for_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.jobs.store.grouping._PATIENCE_S", 3600.0)
+
+    def numbers(tx: Tx, items: Sequence[int]) -> list[Outcome]:
+        return [Outcome(value=item) for item in items]
+
+    async def write(work: Callable[[Tx], Any]) -> Any:
+        await asyncio.sleep(0)
+        return work(NO_TX)
+
+    grouping = GroupWriter(write)
+    async with asyncio.timeout(20):
+        assert [await grouping.write(numbers, n) for n in range(50)] == list(range(50))
+
+
 async def test_more_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "WRITES_PENDING_MAX", 5)
     go_on = asyncio.Event()

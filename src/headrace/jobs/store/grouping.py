@@ -110,7 +110,11 @@ class GroupWriter:
             left, kind.waiting, kind.weight = kind.waiting, [], 0
             for operation in left:
                 resolve(operation.future, None, error)
-        if not kind.groups and not kind.waiting:
+        if kind.groups:
+            return
+        if kind.waiting:  # it came between the last look and here
+            self._begin(kind)
+        else:
             self._kinds.pop(kind.work, None)
 
     def _waited(self, kind: _Kind) -> None:
