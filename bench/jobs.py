@@ -20,7 +20,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +30,9 @@ from headrace.jobs.client import AsyncJobsClient, JobsClient  # noqa: E402
 from headrace.jobs.models import NewMessage, Options  # noqa: E402
 from headrace.jobs.runtime.runtime import Runtime  # noqa: E402
 from headrace.jobs.service.definitions import channels, consumers, definitions, producers  # noqa: E402
-from headrace.jobs.service.leases import leases  # noqa: E402
-from headrace.jobs.service.leases.leases import Held  # noqa: E402
-from headrace.jobs.service.publishing import publishing  # noqa: E402
+from headrace.jobs.service.leases.claiming import Claim  # noqa: E402
+from headrace.jobs.service.leases.leases import Endings, Held, completed  # noqa: E402
+from headrace.jobs.service.publishing.publishing import Publication  # noqa: E402
 from headrace.jobs.store import Tx, open_database  # noqa: E402
 from jobs_databases import NAMES, databases  # noqa: E402
 
@@ -136,13 +135,10 @@ async def claim_and_complete(runtime: Runtime, jobs: int) -> tuple[float, list[f
     durations, done, begun = [], 0, time.perf_counter()
     while done < jobs:
         start = time.perf_counter()
-        claimed = await runtime.claim(consumer, BATCH, 30)
+        _, claimed = await runtime.claim(Claim(lambda _: consumer, BATCH, 30))
         durations.append(time.perf_counter() - start)
-        held = [Held(job.seq, job.lease) for job in claimed]
-        now = runtime.now_us()
-        results = await runtime.database.write(
-            partial(leases.complete, consumer=consumer, items=held, now=now)
-        )
+        ended = [completed(Held(job.seq, job.lease)) for job in claimed]
+        _, results = await runtime.end(Endings(lambda _: consumer, ended, runtime.random))
         assert all(result.code == "ok" for result in results)
         done += len(claimed)
     return done / (time.perf_counter() - begun), durations
@@ -307,24 +303,16 @@ async def _publish(address: str, messages: int) -> float:
 
 
 async def bench_broadcast(url: str, name: str, messages: int) -> None:
-    """Messages taken in process, each with its fan-out in its own durable transaction, 64 at once."""
+    """Messages taken in process, each with its fan-out, 64 at once."""
     async with running(url) as runtime:
-        channel, _ = await define(runtime)
+        await define(runtime)
         left = iter(range(messages))
+        message = NewMessage(payload=b"{}")
+        wanted = Publication("c", "ct", "p", "pt", [message], [False], runtime.options)
 
         async def send() -> None:
             for _ in left:
-                message, now = NewMessage(payload=b"{}"), runtime.now_us()
-                await runtime.database.write(
-                    partial(
-                        publishing.broadcast,
-                        channel_seq=channel,
-                        producer_seq=None,
-                        message=message,
-                        now=now,
-                        replay=False,
-                    )
-                )
+                await runtime.publish(wanted)
 
         begun = time.perf_counter()
         await asyncio.gather(*(send() for _ in range(64)))

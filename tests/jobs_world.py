@@ -8,12 +8,16 @@ from typing import Any
 import httpx2
 
 from headrace.clock import ManualClock
+from headrace.jobs.models import ClaimedJob, Consumer
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service.leases import expiring
+from headrace.jobs.service.leases import expiring, leases
+from headrace.jobs.service.leases.claiming import Claim
+from headrace.jobs.service.leases.leases import Ending, Result
 from headrace.jobs.service.publishing import publishing
+from headrace.jobs.store import Tx
 
-__all__ = ["FILLED", "PRODUCER", "PULL", "World"]
+__all__ = ["FILLED", "PRODUCER", "PULL", "World", "claim_of", "end_of"]
 
 PRODUCER = {
     "X-Broker-Channel-Token": "ct",
@@ -32,6 +36,19 @@ FILLED = {
 }
 """A value for each name in the paths of the service's endpoints."""
 PULL = {"X-Broker-Channel-Token": "ct", "X-Broker-Consumer-Token": "kt"}
+
+
+async def claim_of(
+    runtime: Runtime, consumer: Consumer, n: int, lease_s: float
+) -> list[ClaimedJob]:
+    """Up to ``n`` jobs, leased without a look at who asks."""
+    return (await runtime.claim(Claim(lambda _: consumer, n, lease_s)))[1]
+
+
+def end_of(tx: Tx, consumer: Consumer, endings: list[Ending], now: int) -> list[Result]:
+    """End jobs without a look at who asks."""
+    (results,) = leases.end(tx, [(consumer, endings, lambda: 0.5)], now)
+    return results
 
 
 @dataclass

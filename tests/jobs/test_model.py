@@ -18,11 +18,12 @@ from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions import channels, consumers, definitions
 from headrace.jobs.service.finding import finding, page_reads
 from headrace.jobs.service.leases import expiring, leases, legacy
-from headrace.jobs.service.leases.leases import Failure, Held
-from headrace.jobs.service.publishing import publishing
+from headrace.jobs.service.leases.leases import Held
 from headrace.jobs.service.replaying import deadletters
+from headrace.jobs.service.storing import Fresh, store_messages
 from headrace.jobs.states import State
 from headrace.jobs.store import Tx, open_database
+from jobs_world import claim_of, end_of
 
 MAX_RETRIES = 2
 LEASE_S = 10
@@ -131,11 +132,8 @@ class History:
 
     async def publish(self, priority: int, now: int) -> None:
         message = NewMessage(payload=b"x", priority=priority)
-        await self.write(
-            lambda tx: publishing.broadcast(
-                tx, self.consumer.channel_seq, None, message, now, replay=False
-            )
-        )
+        fresh = Fresh(self.consumer.channel_seq, None, message, filtered=False)
+        await self.write(lambda tx: store_messages(tx, [fresh], now))
         rows = await self.runtime.database.read(
             lambda tx: legacy.list_queued(tx, self.consumer, 100)
         )
@@ -143,7 +141,7 @@ class History:
             self.jobs.setdefault(row["seq"], Job(row["seq"], priority))
 
     async def claim(self, n: int) -> None:
-        claimed = await self.runtime.claim(self.consumer, n, LEASE_S)
+        claimed = await claim_of(self.runtime, self.consumer, n, LEASE_S)
         ready = [
             j for j in self.jobs.values() if j.state is State.QUEUED and j.due <= self.now + 1e-9
         ]
@@ -159,17 +157,17 @@ class History:
             job.old_leases[-1] if what == "stale" and job.old_leases else job.lease or "none",
         )
         holds = job.state is State.INFLIGHT and job.lease == held.lease
+
+        def end(tx: Tx, ending: leases.Ending) -> list[leases.Result]:
+            return end_of(tx, self.consumer, [ending], now)
+
         verbs = {
-            "complete": lambda tx: leases.complete(tx, self.consumer, [held], now),
-            "stale": lambda tx: leases.complete(tx, self.consumer, [held], now),
-            "release": lambda tx: leases.release(tx, self.consumer, [held], 3, now),
+            "complete": lambda tx: end(tx, leases.completed(held)),
+            "stale": lambda tx: end(tx, leases.completed(held)),
+            "release": lambda tx: end(tx, leases.released(held, 3)),
             "beat": lambda tx: leases.heartbeat(tx, self.consumer, [held], LEASE_S, now),
-            "fail": lambda tx: leases.fail(
-                tx, self.consumer, [Failure(held, "no")], now, lambda: 0.5
-            ),
-            "bury": lambda tx: leases.fail(
-                tx, self.consumer, [Failure(held, "no", dead=True)], now, lambda: 0.5
-            ),
+            "fail": lambda tx: end(tx, leases.failed(held, "no")),
+            "bury": lambda tx: end(tx, leases.failed(held, "no", dead=True)),
         }
         (result,) = await self.write(verbs[what])
         if holds and what == "beat" and job.cancelled:

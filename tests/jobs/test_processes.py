@@ -18,8 +18,8 @@ RACER = """
 import asyncio, sys
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions import consumers
-from headrace.jobs.service.leases import leases
-from headrace.jobs.service.leases.leases import Held
+from headrace.jobs.service.leases.claiming import Claim
+from headrace.jobs.service.leases.leases import Endings, Held, completed
 from headrace.jobs.store import open_database
 async def main(url):
     runtime = Runtime(open_database(url, threads=2))
@@ -28,12 +28,11 @@ async def main(url):
     print("ready", flush=True)
     sys.stdin.readline()
     while True:
-        jobs = await runtime.claim(consumer, 7, 30)
+        jobs = (await runtime.claim(Claim(lambda _: consumer, 7, 30)))[1]
         if not jobs:
             break
-        held = [Held(job.seq, job.lease) for job in jobs]
-        now = runtime.now_us()
-        results = await runtime.database.write(lambda tx: leases.complete(tx, consumer, held, now))
+        done = [completed(Held(job.seq, job.lease)) for job in jobs]
+        _, results = await runtime.end(Endings(lambda _: consumer, done, runtime.random))
         for job, result in zip(jobs, results):
             print(job.seq, job.attempt, result.code)
     await runtime.close()

@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,8 @@ from headrace.jobs.runtime import runtime as runtime_module
 from headrace.jobs.runtime.parts import Parts
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.server.server import tell_of_loop
-from headrace.jobs.service.push import joined as joined_push
 from headrace.jobs.service.push import results as push_results
-from headrace.jobs.service.push.results import Called, Written
+from headrace.jobs.service.push.results import Called
 from headrace.jobs.service.removal.retention import Keep
 from headrace.jobs.store import Tx
 from jobs_endpoint import Endpoint, answer
@@ -35,6 +34,7 @@ from waiting import until
 
 DAY = 86_400.0
 ODD_DATE = "99999999999 Jan 01 12:30"
+OTHERS = '{"origin": "another", "consumers": [%d]}'
 
 
 @pytest.fixture
@@ -142,15 +142,14 @@ def _sum(world: World, name: str) -> float:
 async def test_a_result_that_cannot_be_stored_holds_back_no_other(
     pushing: World, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = push_results.write
+    attempt = push_results._attempt
 
-    def picky(tx: Tx, consumer: Any, calls: Sequence[Called], *rest: Any, **more: Any) -> Written:
-        if any(call.excerpt == "odd" for call in calls):
+    def picky(call: Called) -> dict[str, Any]:
+        if call.excerpt == "odd":
             raise ValueError("no such text can be stored")
-        return write(tx, consumer, calls, *rest, **more)
+        return attempt(call)
 
-    monkeypatch.setattr(push_results, "write", picky)
-    monkeypatch.setattr(joined_push.note_all, "parts", lambda *_: [])
+    monkeypatch.setattr(push_results, "_attempt", picky)
     endpoint.respond = lambda call: answer(
         500 if call.body == b"bad" else 200, b"odd" if call.body != b"good" else b""
     )
@@ -273,15 +272,15 @@ def test_a_part_is_tried_again_after_longer_and_longer_pauses(clock: ManualClock
     assert reset == [1, 2, 4, 5, 5]
 
 
-@pytest.mark.parametrize("payload", ["[1, 2", '{"a": 1}', '["x"]', "[" * 5000, "[1]"])
+@pytest.mark.parametrize("payload", ["[1, 2", '{"a": 1}', '["x"]', "[" * 5000, OTHERS % 1])
 async def test_a_notice_of_a_stranger_wakes_everybody_and_ends_nothing(
     postgres_url: str, payload: str, service_on_postgres: Callable[[str], Any]
 ) -> None:
     async with service_on_postgres(postgres_url) as (heard, notify):
         await notify(payload)
         await until(lambda: heard)
-        assert heard.pop() == ([1] if payload == "[1]" else [])
-        await notify("[2]")
+        assert heard.pop() == ([1] if payload == OTHERS % 1 else [])
+        await notify(OTHERS % 2)
         await until(lambda: heard)
         assert heard.pop() == [2]
 

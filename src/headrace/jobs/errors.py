@@ -41,12 +41,12 @@ class JobsError(HeadraceError):
 
 
 class DatabaseUnavailableError(JobsError):
-    """The database did not answer, or the connection broke. The outcome of a write is unknown."""
+    """The database did not answer, is ``busy``, or the connection broke. A write may have happened."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, code: str = "database_unavailable") -> None:
         super().__init__(
             503,
-            "database_unavailable",
+            code,
             f"the database did not answer ({reason}); the request may be repeated",
             retry_after_s=1.0,
         )

@@ -19,6 +19,8 @@ METADATA_BYTES_MAX: Final = 16 * 1024  # more bytes of them: 400
 SUBJECT_CHARS_MAX: Final = 1024  # a longer subject: 400
 FILTER_PATTERNS_MAX: Final = 64  # more patterns of subjects, or of a header, in a filter: 400
 FILTER_PATTERN_CHARS_MAX: Final = 1024  # a longer pattern, or name of a header, in a filter: 400
+FILTER_PATTERNS_TOTAL_MAX: Final = 128  # more patterns in a filter in all: 400
+SETTINGS_BYTES_MAX: Final = 16 * 1024  # more JSON of settings, with filter, of a consumer: 400
 FILTER_HEADERS_MAX: Final = 16  # more headers in a filter: 400
 PRIORITY_MAX: Final = 2**31 - 1  # a larger priority: 400
 
@@ -140,5 +142,7 @@ CONNECTIONS_MAX: Final = (
     # is closed; if none waits, the new one is answered 503
 )
 DESCRIPTORS_KEPT: Final = 512  # open files that connections leave for push, database and logs
-WRITES_PENDING_MAX: Final = 10_000  # SQLite: more queued writes: 503
+WRITES_PENDING_MAX: Final = (
+    10_000  # more queued operations of a kind, and with SQLite more writes: 503
+)
 WRITES_PER_COMMIT_MAX: Final = 256

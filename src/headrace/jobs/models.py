@@ -85,6 +85,14 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     def check(self) -> None:
         """Reject invalid settings: 400, with the field."""
+        size = len(msgspec.json.encode(self))
+        if size > limits.SETTINGS_BYTES_MAX:
+            most = limits.SETTINGS_BYTES_MAX
+            raise bad_request(
+                "settings_too_large",
+                f"settings, with their filter, have at most {most} bytes as JSON; these have {size}",
+                "settings",
+            )
         self.retry.check()
         self.breaker.check()
         self.filter.check()

@@ -17,7 +17,7 @@ are on disk and on the wire (`job-status`), so they never change.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 from .errors import JobsError
@@ -53,7 +53,7 @@ class Hold(IntEnum):
     BLOCKED = 2  # until the unfinished jobs before it, with the same ordering key, are finished
 
 
-class Event(Enum):
+class Event(StrEnum):
     """The events of a job's life."""
 
     CLAIM = "claim"
@@ -68,7 +68,7 @@ class Event(Enum):
     REQUEUE = "requeue"  # requeued from the dead letters, with all its retries
 
 
-class Count(Enum):
+class Count(StrEnum):
     """How an event changes the retry count."""
 
     KEEP = "keep"
@@ -77,7 +77,9 @@ class Count(Enum):
 
     def after(self, retries: int) -> int:
         """The new count."""
-        return {Count.KEEP: retries, Count.ADD: retries + 1, Count.RESET: 0}[self]
+        if self is Count.KEEP:
+            return retries
+        return retries + 1 if self is Count.ADD else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class Rule:
     count: Count = Count.KEEP
 
 
-TRANSITIONS: Final[dict[tuple[State, Event], Rule]] = {
+TRANSITIONS: Final[dict[tuple[int, Event], Rule]] = {
     (State.QUEUED, Event.CLAIM): Rule(State.INFLIGHT),
     (State.INFLIGHT, Event.COMPLETE): Rule(State.DELIVERED),
     (State.INFLIGHT, Event.BURY): Rule(State.DEAD),
@@ -113,11 +115,11 @@ _ASKED: Final = {
 }
 
 
-def follow(state: State, event: Event) -> Rule:
+def follow(state: int, event: Event) -> Rule:
     """The state after ``event`` in ``state``; 400 ``invalid_transition`` if the event is not allowed."""
     rule = TRANSITIONS.get((state, event))
     if rule is None:
-        raise _invalid(f"a job that is {state.name} cannot {event.value}")
+        raise _invalid(f"a job that is {State(state).name} cannot {event.value}")
     return rule
 
 

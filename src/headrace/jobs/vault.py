@@ -1,7 +1,8 @@
 """What is secret at rest: sealed with the first of several keys, opened with whichever sealed it.
 
-A sealed text is ``sealed:<key>:<base64 of nonce and ciphertext>``, AES-256-GCM. What has another shape is
-plain: from before there were keys, or where there are none.
+A sealed text is ``sealed:<key>:<base64 of nonce and ciphertext>``, AES-256-GCM, with its place in the
+database as associated data: whoever can write there cannot move it to another row or column. What has another
+shape is plain: from before there were keys, or where there are none.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ _BEGIN: Final = "sealed:"
 _SEALED: Final = re.compile(r"sealed:([0-9a-f]{8}):[A-Za-z0-9+/]+=*\Z")
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
-_PURPOSE: Final = b"headrace jobs consumer"
+_PURPOSE: Final = "headrace jobs"
 _OPENED_MAX: Final = 4096
 _KEYS_MAX: Final = 16
 
 
 class Vault:
     """Seals and opens. ``keys`` are base64 of 32 bytes each; none: what is sealed stays plain.
+
+    A text is opened in its ``place`` alone, which is its table, row and column.
 
     Raises ConfigurationError for a text that is no key, and if the package is not installed.
     """
@@ -59,7 +62,7 @@ class Vault:
         """Whether the text is as :meth:`seal` would leave it now."""
         return stored is None or self._first is None or sealed_with(stored) == self._first
 
-    def seal(self, text: str) -> str:
+    def seal(self, text: str, place: str) -> str:
         """The text as it is stored. 400 for one that could not be told from a sealed one."""
         if self._first is None:
             if _SEALED.match(text):
@@ -68,11 +71,11 @@ class Vault:
                 )
             return text
         nonce = self._random(_NONCE_BYTES)
-        sealed = self._ciphers[self._first].encrypt(nonce, text.encode(), _PURPOSE)
+        sealed = self._ciphers[self._first].encrypt(nonce, text.encode(), _bound(place))
         return f"{_BEGIN}{self._first}:{base64.b64encode(nonce + sealed).decode()}"
 
-    def _open(self, stored: str) -> str:
-        """The text that was stored. 503 if its key is not here, or it was changed since."""
+    def _open(self, stored: str, place: str) -> str:
+        """The text that was stored. 503 if its key is not here, or if it was changed or moved since."""
         name = sealed_with(stored)
         if name is None:
             return stored
@@ -83,14 +86,20 @@ class Vault:
 
         try:
             raw = base64.b64decode(stored.rpartition(":")[2], validate=True)
-            opened: bytes = cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], _PURPOSE)
+            opened: bytes = cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], _bound(place))
         except (InvalidTag, ValueError):
-            raise _unreadable("what is stored was changed since it was encrypted") from None
+            raise _unreadable(
+                "what is stored was changed since it was encrypted, or moved here from another row"
+            ) from None
         return opened.decode()
 
 
 PLAIN: Final = Vault()
 """Without keys."""
+
+
+def _bound(place: str) -> bytes:
+    return f"{_PURPOSE} {place}".encode()
 
 
 def sealed_with(stored: str) -> str | None:

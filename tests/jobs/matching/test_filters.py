@@ -16,7 +16,9 @@ from headrace.jobs.client import AsyncJobsClient, OutgoingMessage
 from headrace.jobs.config.seeds import Seeds, apply_seeds
 from headrace.jobs.http import create_app
 from headrace.jobs.matching.filters import SUBJECT, MessageFilter, compiled, fits
+from headrace.jobs.matching.patterns import fits_one
 from headrace.jobs.models import NewMessage, Options
+from headrace.jobs.service import storing
 from headrace.jobs.service.publishing import publishing
 from jobs_contract import ContractTransport
 from jobs_world import PRODUCER, World
@@ -136,6 +138,8 @@ async def test_what_a_stream_feeds_is_filtered_by_the_subject_it_had(world: Worl
         ({"headers": {"X": ["1"], "x": ["2"]}}, "filter.headers"),
         ({"headers": {" ": ["1"]}}, "filter.headers"),
         ({"headers": {f"X{number}": ["1"] for number in range(17)}}, "filter.headers"),
+        ({"headers": {f"X{number}": ["1"] * 43 for number in range(3)}}, "filter"),
+        ({"headers": {"X": ["y" * 1000] * 17}}, "settings"),
         ({"headers": {"X": "1"}}, "settings"),
         ({"subject": ["a"]}, "filter.subject"),
     ],
@@ -147,6 +151,34 @@ async def test_a_filter_that_means_nothing_is_refused_by_its_field(
     assert refused["field"] == field
     await world.broadcast()
     assert len(await world.queued()) == 1
+
+
+async def test_filters_are_read_once_for_all_of_a_batch(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with keys and unique messages: reading large settings for each would hold up all who write."""
+    await world.set_filter(headers={"X-Kind": ["paid"]})
+    read: list[int] = []
+    of_channel = storing._consumers
+    monkeypatch.setattr(
+        storing, "_consumers", lambda tx, seq: (read.append(seq), of_channel(tx, seq))[1]
+    )
+    messages = [
+        {
+            "payload": f"{number}",
+            "ordering_key": f"k{number % 7}",
+            "headers": {"X-Kind": "paid" if number % 2 else "open"},
+            "unique": {"by": ["payload"]},
+        }
+        for number in (*range(60), 3)
+    ]
+    answer = await world.http.post(
+        "/v2/channel/c/messages/batch", json={"messages": messages}, headers=PRODUCER
+    )
+    assert answer.status_code == 201, answer.text
+    assert [one["jobs"] for one in answer.json()["messages"]] == [0, 1] * 30 + [0]
+    assert answer.json()["messages"][-1]["duplicate"]
+    assert len(read) == 1
 
 
 @pytest.mark.one_database
@@ -234,6 +266,13 @@ def test_a_pattern_fits_what_its_expression_matches(pattern: str, value: str) ->
     expression = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
     assert fits(pattern, value) == (expression.fullmatch(value) is not None)
     assert fits(pattern, value) == fnmatch.fnmatchcase(value, pattern)
+
+
+@given(st.lists(st.text("ab*", max_size=4), max_size=6), st.text("ab", max_size=6))
+def test_one_of_some_patterns_fits_where_one_of_them_alone_does(
+    patterns: list[str], value: str
+) -> None:
+    assert fits_one(patterns)(value) == any(fits(pattern, value) for pattern in patterns)
 
 
 def test_a_hostile_pattern_takes_no_time() -> None:

@@ -19,7 +19,7 @@ from headrace.jobs.push.lane import Lane
 from headrace.jobs.push.sender import Sender
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions.consumers import find_consumer
-from headrace.jobs.service.push.joined import PushClaim
+from headrace.jobs.service.leases.claiming import Claim
 from headrace.jobs.signature import WebhookVerificationError, verify
 from headrace.jobs.store import Tx
 from jobs_endpoint import Call, Endpoint, answer
@@ -247,14 +247,14 @@ async def test_a_lane_whose_claim_was_by_an_old_definition_claims_again_when_it_
 
     runtime = world.runtime
     claims: list[int] = []
-    claim = runtime.claim_to_push
+    claim = runtime.claim
 
-    async def counted(wanted: PushClaim) -> list[ClaimedJob]:
-        jobs = await claim(wanted)
+    async def counted(wanted: Claim) -> tuple[Consumer, list[ClaimedJob]]:
+        consumer, jobs = await claim(wanted)
         claims.append(len(jobs))
-        return jobs
+        return consumer, jobs
 
-    monkeypatch.setattr(runtime, "claim_to_push", counted)
+    monkeypatch.setattr(runtime, "claim", counted)
     before = await runtime.database.read(found)
     changed = await world.http.patch(
         "/v2/channel/c/consumer/h", json={"settings": {"concurrency": 1}}

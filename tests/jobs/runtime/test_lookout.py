@@ -19,7 +19,7 @@ from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions import consumers
 from headrace.jobs.service.definitions.consumers import ConsumerChange
-from headrace.jobs.service.publishing.joined import Publication, publish_one
+from headrace.jobs.service.publishing.publishing import Publication, publish_all
 from headrace.jobs.store import Tx, open_database, postgres
 from jobs_contract import ContractTransport
 from jobs_world import World
@@ -31,12 +31,14 @@ WAITERS = 100
 def silent(tx: Tx, publication: Publication) -> None:
     """A job that nobody rings for, as another process puts it into a SQLite file."""
     tx.ring = lambda consumers: None  # type: ignore[method-assign]
-    publish_one(tx, publication)
+    publish_all(tx, [publication])
 
 
 @pytest.fixture
 def publication(world: World) -> Publication:
-    return Publication("c", "ct", "p", "pt", NewMessage(payload=b"x"), False, world.runtime.options)
+    return Publication(
+        "c", "ct", "p", "pt", [NewMessage(payload=b"x")], [False], world.runtime.options
+    )
 
 
 @asynccontextmanager

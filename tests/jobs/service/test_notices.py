@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -131,7 +132,8 @@ async def test_a_consumer_that_is_disabled_and_enabled_is_told_of(told: World) -
 
     def gone(tx: Any) -> Any:
         consumer = find_consumer(tx, "c", "h")
-        return push_results.write(tx, consumer, [], tx.now_us(), lambda: 0.5, gone=True)
+        call: Any = SimpleNamespace(ok=False)
+        return push_results._judge(tx, consumer, [call], tx.now_us(), gone=True)
 
     await told.runtime.database.write(gone)
     about = {"channel": "c", "consumer": "h"}
@@ -148,11 +150,11 @@ async def test_nothing_is_told_when_what_it_tells_is_undone(told: World) -> None
     seq, lease = int(job["id"]), job["lease"]
 
     def undone(tx: Any) -> None:
-        from headrace.jobs.service.leases.leases import Failure, Held, fail
+        from headrace.jobs.service.leases.leases import Held, end, failed
 
         consumer = find_consumer(tx, "c", "k")
-        failure = Failure(Held(seq, lease), "no", dead=True)
-        fail(tx, consumer, [failure], tx.now_us(), lambda: 0.5)
+        failure = failed(Held(seq, lease), "no", dead=True)
+        end(tx, [(consumer, [failure], lambda: 0.5)], tx.now_us())
         raise RuntimeError("undone")
 
     with pytest.raises(RuntimeError, match="undone"):

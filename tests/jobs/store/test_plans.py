@@ -19,11 +19,10 @@ from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions.consumers import find_consumer
 from headrace.jobs.service.leases import leases
 from headrace.jobs.service.leases.leases import Held
-from headrace.jobs.store import open_database, sqlite
-from headrace.jobs.store.direct import SETTINGS, Statement
-from headrace.jobs.store.postgres import migrate
-from headrace.jobs.store.queries import load_queries
-from jobs_world import World
+from headrace.jobs.store import Tx, open_database, sqlite
+from headrace.jobs.store.postgres import BY_INDEX, migrate
+from headrace.jobs.store.queries import any_plan_queries, load_queries
+from jobs_world import World, claim_of, end_of
 from waiting import until
 
 pytestmark = pytest.mark.one_database
@@ -31,12 +30,13 @@ pytestmark = pytest.mark.one_database
 STATEMENTS = [
     name
     for name, text in load_queries("postgres").items()
-    if re.search(r"\b(job|message)\b", text) and not name.startswith("whole_")
+    if re.search(r"\b(job|message)\b", text)
+    and not name.startswith("whole_")
+    and name not in any_plan_queries()
 ]
 OF_NAMED = [name for name, text in load_queries("sqlite").items() if "json_each" in text]
 SCAN = re.compile(r"(?:Seq Scan|Index (?:Only )?Scan(?: Backward)? using (\w+)) on (\w+)")
 LARGE = {"job", "message"}
-LARGE_WHERE_ALL_GO = LARGE | {"channel", "consumer", "producer"}
 OF_FEW = {"message_waiting", "job_leased"}
 """Indexes that have only those rows that are asked for."""
 BATCH, ROUNDS = 20, 40
@@ -81,21 +81,27 @@ def database_url(postgres: postgres_server.PostgresServer) -> Iterator[str]:
     postgres.drop("new")
 
 
+def numbered(text: str) -> tuple[bytes, int]:
+    """A query with numbered values, and how many it has."""
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
+    numbers = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", text)
+    return numbers.encode(), len(names)
+
+
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_no_statement_is_planned_to_look_for_some_rows_among_all(
     name: str, postgres: postgres_server.PostgresServer
 ) -> None:
-    statement = Statement(name)
-    nothing = ", ".join(["null"] * len(statement.values))
+    text, count = numbered(load_queries("postgres")[name])
+    nothing = ", ".join(["null"] * count)
     with psycopg.connect(postgres.url("unused")) as connection:
-        connection.execute(SETTINGS)
-        connection.execute(b"PREPARE one AS " + statement.text)
+        connection.execute(BY_INDEX)
+        connection.execute(b"PREPARE one AS " + text)
         execute = f"EXPLAIN EXECUTE one ({nothing})" if nothing else "EXPLAIN EXECUTE one"
         lines = [row[0] for row in connection.execute(execute.encode()).fetchall()]
-    large = LARGE_WHERE_ALL_GO if name.endswith("_briefly") else LARGE
     for line, following in pairwise([*lines, ""]):
         found = SCAN.search(line)
-        if found and found[2] in large and found[1] not in OF_FEW:
+        if found and found[2] in LARGE and found[1] not in OF_FEW:
             assert "Index Cond" in following, "\n".join(lines)
 
 
@@ -129,12 +135,16 @@ async def test_a_new_database_is_as_quick_with_many_jobs_as_with_none(
     with psycopg.connect(database_url, autocommit=True) as adding:
         for number in range(ROUNDS):
             adding.execute(ADD.format(round=number, count=ADDED).encode())
-            jobs = [Held(job.seq, job.lease) for job in await runtime.claim(consumer, BATCH, 30)]
+            jobs = [
+                Held(job.seq, job.lease) for job in await claim_of(runtime, consumer, BATCH, 30)
+            ]
             assert len(jobs) == BATCH
-            for work in (partial(leases.heartbeat, lease_s=30), leases.complete):
-                done = await database.write(
-                    partial(work, consumer=consumer, items=jobs, now=runtime.now_us())
-                )
+            endings = [leases.completed(job) for job in jobs]
+            for work in (
+                partial(leases.heartbeat, items=jobs, lease_s=30),
+                partial(end_of, endings=endings),
+            ):
+                done = await database.write(partial(work, consumer=consumer, now=runtime.now_us()))
                 assert {result.code for result in done} == {"ok"}
     await runtime.close()
 
@@ -152,3 +162,38 @@ def read(url: str) -> dict[str, int]:
     """How many rows the server has read, of each table and of each index."""
     with psycopg.connect(url) as connection:
         return dict(connection.execute(READ.encode()).fetchall())
+
+
+async def test_counting_goes_through_a_table_as_the_server_thinks_best_and_claims_by_an_index(
+    database_url: str,
+) -> None:
+    """Settings are those of a statement, whichever stood before it in its transaction."""
+    database = open_database(database_url, threads=1)
+    await database.start()
+
+    def settings_after(tx: Tx, query: str, **values: int) -> list[str]:
+        tx.all(query, **values)
+        cursor = tx._cursor  # type: ignore[attr-defined]
+        rows = [
+            cursor.execute(f"SHOW {name}").fetchone()[name]
+            for name in ("enable_seqscan", "enable_hashjoin", "plan_cache_mode")
+        ]
+        return [str(row) for row in rows]
+
+    def mixed(tx: Tx) -> list[list[str]]:
+        ready = {"consumer_seq": 1, "version": 1, "n": 1, "bytes": 1}
+        return [
+            settings_after(tx, "ready_jobs", **ready),
+            settings_after(tx, "job_counts"),
+            settings_after(tx, "message_counts", channel_seq=1),
+            settings_after(tx, "ready_jobs", **ready),
+        ]
+
+    by_index, any_plan = ["off", "off", "force_generic_plan"], ["on", "on", "auto"]
+    try:
+        for _ in range(2):
+            assert await database.write(mixed) == [by_index, any_plan, any_plan, by_index]
+        told = await database.read(lambda tx: settings_after(tx, "whole_count_job"))
+        assert told == any_plan
+    finally:
+        await database.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import sqlite3
 from pathlib import Path
@@ -13,9 +12,9 @@ import psycopg
 import pytest
 
 import postgres_server
+from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError, StoreFormatError
 from headrace.jobs.errors import DatabaseUnavailableError, JobsError
-from headrace.jobs.states import TRANSITIONS, Event, State
 from headrace.jobs.store import Database, Tx, open_database, sqlite
 from headrace.jobs.store.queries import load_migrations, load_queries
 
@@ -27,8 +26,7 @@ def test_both_dialects_have_the_same_queries_with_the_same_values() -> None:
     # SQLite's clock is the machine's: no query asks for it, and its steps are followed.
     steps = {"move_leases", "move_pauses", "move_leads"}
     # SQLite finds out by any write that its disk is full, and asks it without travelling.
-    own = {"take_room", *(name for name in shared[1] if name.endswith("_briefly"))}
-    assert set(shared[0]) - steps == set(shared[1]) - own
+    assert set(shared[0]) - steps == set(shared[1]) - {"take_room"}
     for name in set(shared[0]) - steps:
         values = [
             set(re.findall(r"(?<![:\w]):([a-z_]+)", shared[0][name])),
@@ -108,6 +106,64 @@ async def test_a_refused_write_undoes_itself_and_no_other(database: Database) ->
     assert await database.read(lambda tx: tx.one("get_meta", key="good")) is not None
 
 
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("odd"), StopIteration(), SystemExit(3), asyncio.CancelledError(), MemoryError()],
+)
+async def test_whatever_a_write_raises_is_its_own_answer_and_the_next_ones_are_written(
+    database: Database, error: BaseException
+) -> None:
+    def odd(tx: Tx) -> None:
+        tx.run("put_meta", key="odd", value="v")
+        raise error
+
+    writes = [lambda tx: tx.run("put_meta", key="a", value="v"), odd]
+    writes.append(lambda tx: tx.run("put_meta", key="b", value="v"))
+
+    async def answer(work: Any) -> Any:
+        try:
+            return await database.write(work)
+        except BaseException as met:
+            return type(met)
+
+    async with asyncio.timeout(20):
+        answers = await asyncio.gather(*map(answer, writes))
+    expected = RuntimeError if isinstance(error, StopIteration) else type(error)
+    assert answers == [1, expected, 1]
+    assert await database.read(lambda tx: tx.one("get_meta", key="odd")) is None
+    assert await database.read(lambda tx: tx.one("get_meta", key="b")) is not None
+
+
+async def test_a_row_that_nobody_can_read_fails_writes_and_does_not_end_the_writer(
+    tmp_path: Path,
+) -> None:
+    database = open_database(f"sqlite:///{tmp_path / 'jobs.db'}", clock=ManualClock())
+    await database.start()
+    await database.write(lambda tx: tx.run("put_meta", key="k", value="v"))
+    follow = database._steady.follow  # type: ignore[attr-defined]
+
+    def broken(connection: Any) -> None:
+        raise ValueError("the row of the clock is odd")
+
+    async with asyncio.timeout(20):
+        database._steady.follow = broken  # type: ignore[attr-defined]
+        with pytest.raises(ValueError, match="odd"):
+            await database.write(lambda tx: tx.run("put_meta", key="k", value="w"))
+        database._steady.follow = follow  # type: ignore[attr-defined]
+        assert await database.write(lambda tx: tx.run("put_meta", key="k", value="w")) == 1
+        await database.close()
+
+
+async def test_what_is_written_while_a_database_closes_is_answered(database: Database) -> None:
+    async with asyncio.timeout(20):
+        closing = asyncio.create_task(database.close())
+        await asyncio.sleep(0)
+        writing = database.write(lambda tx: tx.run("put_meta", key="k", value="v"))
+        (result,) = await asyncio.gather(writing, return_exceptions=True)
+        assert result == 1 or isinstance(result, DatabaseUnavailableError)
+        await closing
+
+
 async def test_a_read_cannot_write(database: Database) -> None:
     with pytest.raises(DatabaseUnavailableError):
         await database.read(lambda tx: tx.run("put_meta", key="k", value="v"))
@@ -180,26 +236,27 @@ async def test_a_postgres_that_went_away_is_503_and_comes_back() -> None:
         server.start()
         database = open_database(server.url(), threads=2)
         await database.start()
+
+        def write(tx: Tx) -> int:
+            return tx.run("put_meta", key="k", value="v")
+
+        await database.write(write)
         await asyncio.to_thread(server.kill)
-        with pytest.raises(DatabaseUnavailableError):
-            await database.write(lambda tx: tx.run("put_meta", key="k", value="v"))
+        for _ in range(3):  # those who find no connection are told so, too, and wait for nobody
+            answers = await asyncio.gather(
+                *(database.write(write) for _ in range(6)), return_exceptions=True
+            )
+            assert {type(answer) for answer in answers} == {DatabaseUnavailableError}
         await asyncio.to_thread(server.start)
-        await database.write(lambda tx: tx.run("put_meta", key="k", value="v"))
+        assert await asyncio.gather(*(database.write(write) for _ in range(6))) == [1] * 6
         await database.close()
     finally:
         server.remove()
 
 
 HOT: dict[str, dict[str, Any]] = {
-    "claim_jobs": {
-        "each": False,
-        "consumer_seq": 1,
-        "version": 4,
-        "n": 10,
-        "lease": "l",
-        "now": 5,
-        "expires": 6,
-    },
+    "ready_jobs": {"consumer_seq": 1, "version": 4, "n": 10, "bytes": 9},
+    "load_jobs": {"seqs": "[1]"},
     "promote_due": {"consumer_seq": 1, "now": 5, "n": 10},
     "messages_of": {"seqs": "[1]", "bytes": 10},
     "list_queued": {"consumer_seq": 1, "n": 25},
@@ -232,7 +289,6 @@ HOT: dict[str, dict[str, Any]] = {
         "until_us": 9,
         "n": 1,
     },
-    "complete_jobs": {"consumer_seq": 1, "items": json.dumps([{"seq": 1, "lease": "l"}]), "now": 5},
 }
 
 
@@ -246,7 +302,7 @@ async def test_no_hot_query_of_sqlite_scans_or_sorts_a_table(name: str, tmp_path
     text = "\n".join(plan)
     assert not re.search(r"SCAN (job|message|consumer|channel)\b(?! USING)", text), text
     if name in {
-        "claim_jobs",
+        "ready_jobs",
         "page_jobs_of_state_after",
         "list_queued",
         "list_queued_sizes",
@@ -312,7 +368,7 @@ def test_no_hot_query_of_postgres_scans_or_sorts_a_table(name: str, planned_url:
         )
     assert not re.search(r"Seq Scan on (job|message)\b", plan), plan
     expected = {
-        "claim_jobs": "job_queued",
+        "ready_jobs": "job_queued",
         "load_expired": "job_leased",
         "due_messages": "message_waiting",
         "page_jobs_of_state_after": "job_by_state",
@@ -322,20 +378,16 @@ def test_no_hot_query_of_postgres_scans_or_sorts_a_table(name: str, planned_url:
     assert expected.get(name, "") in plan, plan
 
 
-def test_the_quick_statements_move_jobs_as_the_table_says() -> None:
-    for name, event in (("claim_jobs", Event.CLAIM), ("complete_jobs", Event.COMPLETE)):
-        ((source, _), rule) = next(
-            (key, rule) for key, rule in TRANSITIONS.items() if key[1] is event
-        )
-        for dialect in DIALECTS:
-            query = load_queries(dialect)[name]
-            assert (
-                f"state = {int(rule.target)}" in query.split("WHERE")[0]
-                or f"SET\n    state = {int(rule.target)}" in query
-            )
-            assert re.search(rf"state( \+ 0)? = {int(source)}", query)
-    fan_out = load_queries("sqlite")["fan_out"]
-    assert str(int(State.QUEUED)) in fan_out
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_one_statement_alone_changes_the_state_of_jobs(dialect: Any) -> None:
+    """What becomes of a job is decided by the table of states, and by nothing in SQL."""
+    changing = [
+        name
+        for name, text in load_queries(dialect).items()
+        if (found := re.search(r"UPDATE job SET(.*?)(FROM|WHERE|$)", text, re.S))
+        and re.search(r"(^|,)\s*state = ", found[1])
+    ]
+    assert changing == ["store_jobs"]
 
 
 async def test_a_new_file_of_sqlite_is_its_owners_alone_and_an_open_one_is_told(

@@ -11,7 +11,7 @@ from ...errors import InvalidSubjectError
 from ...subjects import SubjectFilter, check_subject
 from .. import limits
 from ..errors import JobsError, bad_request
-from .patterns import fits_parts
+from .patterns import fits_one, fits_parts
 from .payloads import check_paths, fitting_paths
 
 __all__ = ["SUBJECT", "MessageFilter", "Takes", "checked_subject", "compiled", "fits"]
@@ -61,6 +61,10 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                 raise _invalid("one or more patterns are accepted; `*` is any value", field)
             _check_list(patterns, limits.FILTER_PATTERNS_MAX, field)
         check_paths(self.payload, "filter.payload")
+        count = sum(map(len, (self.subjects, *self.headers.values(), *self.payload.values())))
+        if count > limits.FILTER_PATTERNS_TOTAL_MAX:
+            most = limits.FILTER_PATTERNS_TOTAL_MAX
+            raise _invalid(f"at most {most} patterns in all; these are {count}", "filter")
 
 
 def checked_subject(subject: str, field: str) -> str:
@@ -89,10 +93,7 @@ def compiled(wanted: MessageFilter) -> Takes:
         if wanted.subjects
         else None
     )
-    by_header = [
-        (name.lower(), [pattern.split(_ANY) for pattern in patterns])
-        for name, patterns in wanted.headers.items()
-    ]
+    by_header = [(name.lower(), fits_one(patterns)) for name, patterns in wanted.headers.items()]
 
     by_payload = fitting_paths(wanted.payload) if wanted.payload else None
 
@@ -101,9 +102,9 @@ def compiled(wanted: MessageFilter) -> Takes:
             subject = headers.get(SUBJECT.lower())
             if subject is None or not by_subject(subject.encode()):
                 return False
-        for name, patterns in by_header:
+        for name, fits in by_header:
             value = headers.get(name)
-            if value is None or not any(fits_parts(parts, value) for parts in patterns):
+            if value is None or not fits(value):
                 return False
         return by_payload is None or by_payload(document())
 

@@ -2,9 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
-__all__ = ["fits_parts"]
+__all__ = ["fits_one", "fits_parts"]
+
+_ANY: Final = "*"
+
+
+def fits_one(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """Tells of a value whether it is like one of these patterns.
+
+    Most are a whole value, a beginning or an end: of those, any number costs about as much as one.
+    """
+    whole: set[str] = set()
+    beginnings: list[str] = []
+    ends: list[str] = []
+    others: list[list[str]] = []
+    for pattern in patterns:
+        parts = pattern.split(_ANY)
+        if len(parts) == 1:
+            whole.add(pattern)
+        elif len(parts) == 2 and not parts[1]:
+            beginnings.append(parts[0])
+        elif len(parts) == 2 and not parts[0]:
+            ends.append(parts[1])
+        else:
+            others.append(parts)
+    begins, finishes = tuple(beginnings), tuple(ends)
+
+    def fits(value: str) -> bool:
+        if value in whole or value.startswith(begins) or value.endswith(finishes):
+            return True
+        return any(fits_parts(parts, value) for parts in others)
+
+    return fits
 
 
 def fits_parts(parts: Sequence[str], value: str) -> bool:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from ...documents import DocumentError, read_json
 from .. import limits
 from ..errors import bad_request
 from .paths import MISSING, parse_path, value_at
-from .patterns import fits_parts
+from .patterns import fits_one
 
 __all__ = ["Patterns", "check_paths", "document_of", "fitting_paths", "read_paths"]
 
 Patterns = Mapping[str, Sequence[str]]
 """By path, such as ``$.order.id``, the patterns of which one has to be like the value (``*`` is any text)."""
-
-_ANY: Final = "*"
 
 
 def check_paths(wanted: Patterns, field: str) -> None:
@@ -64,16 +62,13 @@ def fitting_paths(wanted: Patterns) -> Callable[[Any], bool]:
     Texts are compared as they are, numbers, ``true``, ``false`` and ``null`` as JSON writes them. What is not
     there fits nothing, and neither do objects and lists.
     """
-    each = [
-        (parse_path(path, "payload"), [pattern.split(_ANY) for pattern in patterns])
-        for path, patterns in wanted.items()
-    ]
+    each = [(parse_path(path, "payload"), fits_one(patterns)) for path, patterns in wanted.items()]
 
     def fits(document: Any) -> bool:
-        for path, patterns in each:
+        for path, fits_value in each:
             value = MISSING if document is MISSING else value_at(document, path)
             text = _text_of(value)
-            if text is None or not any(fits_parts(parts, text) for parts in patterns):
+            if text is None or not fits_value(text):
                 return False
         return True
 

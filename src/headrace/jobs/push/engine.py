@@ -158,8 +158,7 @@ class PushEngine:
                 raise lanes.TakenError
 
         succeeds = len(self._nodes) > 1
-        node = self._runtime.node
-        lane = Lane(self._runtime, consumer, self._sender, check, node=node, succeeds=succeeds)
+        lane = Lane(self._runtime, consumer, self._sender, check, succeeds=succeeds)
         task = asyncio.create_task(lane.run(), name=f"push-{seq}")
         task.add_done_callback(self._ended)
         self._lanes[seq] = (lane, task)

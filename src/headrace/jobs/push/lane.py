@@ -21,9 +21,9 @@ from ..policy import push_lease_s
 from ..runtime.bell import Ear
 from ..runtime.parts import reason_of
 from ..runtime.runtime import Runtime
-from ..service.push.joined import PushClaim, PushNotes, note_all
+from ..service.leases.claiming import Claim
 from ..service.push.lanes import TakenError
-from ..service.push.results import Called, Written
+from ..service.push.results import Called, PushNotes, Written, note_all
 from ..store import Tx
 from .attempt import call_endpoint, unexpected
 from .breaker import Breaker, Bucket
@@ -39,8 +39,8 @@ class Lane:
     """See the module. ``run`` until cancelled or ``stop``.
 
     ``check`` raises :class:`~..service.push.lanes.TakenError` in the transaction of a claim, if this
-    process may not push; ``node`` is that process. With ``succeeds``, another process has pushed to the
-    consumer until now, so its rate begins with nothing saved.
+    process may not push. With ``succeeds``, another process has pushed to the consumer until now, so its
+    rate begins with nothing saved.
     """
 
     def __init__(
@@ -50,7 +50,6 @@ class Lane:
         sender: Sender,
         check: Callable[[Tx], None] = lambda _: None,
         *,
-        node: str | None = None,
         succeeds: bool = False,
     ) -> None:
         self._runtime = runtime
@@ -64,7 +63,6 @@ class Lane:
         self.consumer = consumer
         self._breaker = Breaker(consumer.settings.breaker)
         self._check = check
-        self._node = node
         self._bucket = Bucket(consumer.settings.rate_per_s, self._now_s(), empty=succeeds)
 
     def refresh(self, consumer: Consumer) -> None:
@@ -157,10 +155,14 @@ class Lane:
         return None  # the bell rings for the next one
 
     async def _claim(self, n: int) -> list[ClaimedJob]:
-        lease_s = push_lease_s(self.consumer.settings.timeout_s)
-        return await self._runtime.claim_to_push(
-            PushClaim(self.consumer, n, lease_s, self._check, self._node)
-        )
+        consumer = self.consumer
+
+        def who(tx: Tx) -> Consumer:
+            self._check(tx)
+            return consumer
+
+        lease_s = push_lease_s(consumer.settings.timeout_s)
+        return (await self._runtime.claim(Claim(who, n, lease_s)))[1]
 
     def _free(self) -> int:
         if self._stopping or self._now_s() < self._throttled_until_s:
@@ -281,7 +283,9 @@ class Lane:
 
     async def _write(self, notes: PushNotes) -> None:
         consumer, runtime = self.consumer, self._runtime
-        written: Written = await runtime.database.write_together(note_all, notes)
+        written: Written = await runtime.database.write_together(
+            note_all, notes, weight=len(notes.calls)
+        )
         runtime.count_results(consumer, "delivered", written.delivered)
         runtime.count_results(consumer, "failed", written.failed)
         if written.disabled is not None:

@@ -14,15 +14,16 @@ from ...clock import Clock, SystemClock
 from .. import limits
 from ..errors import DatabaseUnavailableError, JobsError
 from ..metrics import Metrics
-from ..models import ClaimedJob, Consumer, Options
+from ..models import ClaimedJob, Consumer, Options, Published
 from ..service.auditing import PerMinute
 from ..service.definitions import sealing
 from ..service.finding.page_reads import Cursors
-from ..service.leases import claiming, leases
-from ..service.leases.joined import Caller, ClaimOne, claim_all
+from ..service.leases import leases
+from ..service.leases.claiming import Claim, claim_all
+from ..service.leases.leases import Endings, end_all
 from ..service.processes import make_once
-from ..service.push.joined import PushClaim, push_claim_all
-from ..store import Database, Tx
+from ..service.publishing.publishing import Publication, publish_all
+from ..store import Database
 from . import counting
 from .bell import Bell
 from .keyring import Keyring
@@ -129,43 +130,25 @@ class Runtime:
         """
         return self.clock.now_ns() // 1000
 
-    async def claim(
-        self,
-        consumer: Consumer,
-        n: int,
-        lease_s: float,
-        check: Callable[[Tx], None] | None = None,
-    ) -> list[ClaimedJob]:
-        """Claim ready jobs, without waiting; none if ``check`` raises."""
+    async def claim(self, wanted: Claim) -> Claimed:
+        """Claim ready jobs, without waiting; what others ask at the same time goes with it."""
         begun = self.clock.monotonic_ns()
+        claimed: Claimed = await self.database.write_together(claim_all, wanted, weight=wanted.n)
+        self._count_claimed(begun, *claimed)
+        return claimed
 
-        def work(tx: Tx) -> list[ClaimedJob]:
-            if check is not None:
-                check(tx)
-            return claiming.claim(tx, consumer, n, lease_s, tx.now_us())
+    async def publish(self, wanted: Publication) -> list[Published]:
+        """Store messages, together with those that others publish at the same time; see ``publish_all``."""
+        published: list[Published] = await self.database.write_together(
+            publish_all, wanted, weight=wanted.weight
+        )
+        return published
 
-        jobs = await self.database.write(work)
-        self._count_claimed(begun, consumer, jobs)
-        return jobs
-
-    async def claim_to_push(self, wanted: PushClaim) -> list[ClaimedJob]:
-        """The same for a push lane; what others ask at the same time goes with it."""
-        begun = self.clock.monotonic_ns()
-        jobs: list[ClaimedJob] = await self.database.write_together(push_claim_all, wanted)
-        self._count_claimed(begun, wanted.consumer, jobs)
-        return jobs
-
-    async def claim_for(self, caller: Caller, n: int, lease_s: float) -> Claimed:
-        """The same for a worker, and its consumer; what other workers ask at the same time goes with it."""
-        if (
-            n > 1
-        ):  # enough for a transaction of its own; who asks is looked up beside the one that writes
-            asking = await self.database.read(caller.consumer)
-            return asking, await self.claim(asking, n, lease_s)
-        begun = self.clock.monotonic_ns()
-        consumer, jobs = await self.database.write_together(claim_all, ClaimOne(caller, lease_s))
-        self._count_claimed(begun, consumer, jobs)
-        return consumer, jobs
+    async def end(self, wanted: Endings) -> tuple[Consumer, list[leases.Result]]:
+        """End leased jobs, together with what others ask at the same time."""
+        ended: tuple[Consumer, list[leases.Result]]
+        ended = await self.database.write_together(end_all, wanted, weight=len(wanted.jobs))
+        return ended
 
     def _count_claimed(self, begun_ns: int, consumer: Consumer, jobs: list[ClaimedJob]) -> None:
         if jobs:
@@ -212,11 +195,9 @@ class Runtime:
 
     async def give_back(self, consumer: Consumer, jobs: Sequence[ClaimedJob]) -> None:
         """Let others have these jobs, which nobody knows of; if the database is away, after their leases."""
-        held = [leases.Held(job.seq, job.lease) for job in jobs]
+        endings = [leases.released(leases.Held(job.seq, job.lease), 0.0) for job in jobs]
         try:
-            results = await self.database.write(
-                lambda tx: leases.release(tx, consumer, held, 0.0, tx.now_us())
-            )
+            _, results = await self.end(Endings(lambda _: consumer, endings, self.random))
         except JobsError as error:
             _LOG.warning(
                 "%d jobs of a client that left wait for their leases: %s", len(jobs), error

@@ -1,15 +1,16 @@
-"""Carries out the decisions of the state machine: the one place where single jobs change state.
+"""Carries out the decisions of the state machine: the one place where jobs change state.
 
-Claims and completions in batches have their own statements. Everything else loads the rows under a lock,
-calls :mod:`..states`, and stores the result.
+Whoever moves jobs, one or many, loads their rows under a lock; :mod:`..states` says what becomes of each, and
+one statement stores all of them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from .. import limits
 from ..errors import JobsError
@@ -24,7 +25,7 @@ __all__ = [
     "finish_keys",
     "load",
     "lock_keys",
-    "record_outcomes",
+    "note_attempts",
     "storable",
 ]
 
@@ -33,8 +34,7 @@ CANCELLED: Final = "cancelled"
 _ENDS_A_CLAIM: Final = frozenset({Event.RETRY, Event.RELEASE, Event.EXHAUST, Event.BURY})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(msgspec.Struct, frozen=True, kw_only=True):
     """One job, the event that happens to it, and its parameters."""
 
     row: Row
@@ -47,8 +47,9 @@ class Move:
     keeps_lease: bool = False  # so that its end is recognised when it is reported again
 
 
-@dataclass(slots=True, kw_only=True)
-class _Stored:
+class _Stored(msgspec.Struct, kw_only=True, array_like=True):
+    """A job as it is from now on, in the order in which ``store_jobs`` takes it."""
+
     seq: int
     state: int
     hold: int
@@ -63,26 +64,35 @@ class _Stored:
     cancelled_us: int | None
 
 
-def apply_moves(tx: Tx, moves: Sequence[Move], now: int) -> list[State]:
-    """Carry out ``moves`` (rows of ``load_jobs``, locked). Returns the new state of each."""
+def apply_moves(tx: Tx, moves: Sequence[Move], now: int, *, outcomes: bool = True) -> list[State]:
+    """Carry out ``moves`` (rows of ``load_jobs``, locked). Returns the new state of each.
+
+    ``outcomes``: whether one of the consumers may want those of its jobs recorded.
+    """
     if not moves:
         return []
-    lock_keys(tx, (move.row for move in moves))
+    # A ready job has its key already, and keeps it while it is handed out.
+    lock_keys(tx, (move.row for move in moves if not _takes_ready(move)))
     opened: set[tuple[int, str]] = set()  # keys of which one of these is handed out again
     stored = [_moved(tx, move, now, opened) for move in moves]
-    tx.run("store_jobs", items=json.dumps([asdict(item) for item in stored]), now=now)
+    tx.run("store_jobs", items=msgspec.json.encode(stored).decode(), now=now)
     finished = [
-        move.row
-        for move, item in zip(moves, stored, strict=True)
-        if State(item.state) in {State.DELIVERED, State.DEAD}
+        move.row for move, item in zip(moves, stored, strict=True) if item.state in TERMINAL
     ]
-    finish_keys(tx, finished, now)
-    record_outcomes(tx, [row["seq"] for row in finished], now)
+    if finished:
+        finish_keys(tx, finished, now)
+        if outcomes:
+            tx.run("insert_outcomes", seqs=json.dumps([row["seq"] for row in finished]), now=now)
     told = ((item.seq, _told(move, item)) for move, item in zip(moves, stored, strict=True))
     tell_of_jobs(tx, {seq: kind for seq, kind in told if kind is not None}, now)
     back = {item.seq for item in stored if item.state == State.QUEUED}
-    tx.ring(sorted({move.row["consumer_seq"] for move in moves if move.row["seq"] in back}))
+    if back:
+        tx.ring(sorted({move.row["consumer_seq"] for move in moves if move.row["seq"] in back}))
     return [State(item.state) for item in stored]
+
+
+def _takes_ready(move: Move) -> bool:
+    return move.event is Event.CLAIM and move.row["hold"] == Hold.READY
 
 
 def _moved(tx: Tx, move: Move, now: int, opened: set[tuple[int, str]]) -> _Stored:
@@ -90,18 +100,23 @@ def _moved(tx: Tx, move: Move, now: int, opened: set[tuple[int, str]]) -> _Store
     cancelled_us, error = row["cancelled_us"], move.error
     if cancelled_us is not None and move.event in _ENDS_A_CLAIM:
         # It was to be cancelled while it ran, and was not completed.
-        move = replace(move, event=Event.CANCEL, due_us=None)
+        move = msgspec.structs.replace(move, event=Event.CANCEL, due_us=None)
     if move.event is Event.CANCEL:
         cancelled_us, error = now if cancelled_us is None else cancelled_us, CANCELLED
     elif move.event in {Event.REVIVE, Event.REQUEUE, Event.REPLAY}:
         cancelled_us = None
-    rule = follow(State(row["state"]), move.event)
+    rule = follow(row["state"], move.event)
     inflight = rule.target is State.INFLIGHT
     due_us = move.due_us if move.due_us is not None else now
     hold = Hold.READY
     if rule.target is State.QUEUED:
         hold = _hold(tx, row, due_us, now, opened)
-    elif inflight and row["ordering_key"] is not None and _key_is_busy(tx, row):
+    elif (
+        inflight
+        and row["ordering_key"] is not None
+        and not _takes_ready(move)
+        and _key_is_busy(tx, row)
+    ):
         raise JobsError(
             400,
             "key_busy",
@@ -191,10 +206,10 @@ def finish_keys(tx: Tx, finished: Iterable[Row], now: int) -> None:
             tx.ring([consumer_seq])
 
 
-def record_outcomes(tx: Tx, seqs: Sequence[int], now: int) -> None:
-    """Record the outcomes of these jobs, for consumers that want them published."""
-    if seqs:
-        tx.run("insert_outcomes", seqs=json.dumps(seqs), now=now)
+def note_attempts(tx: Tx, attempts: Sequence[dict[str, Any]]) -> None:
+    """Add to the attempts of jobs; each is a row of that table."""
+    if attempts:
+        tx.run("insert_attempts", items=json.dumps(attempts))
 
 
 def storable(text: str) -> str:

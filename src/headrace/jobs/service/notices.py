@@ -7,17 +7,15 @@ channel that gets notices has no such channel itself: no notice is about the job
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from .. import ids
 from ..matching.filters import SUBJECT
-from ..models import NewMessage, digest_of, rfc3339
+from ..models import NewMessage, rfc3339
 from ..store import Row, Tx
-from .filtering import Fanned, fan_out_filtered
+from .storing import Fresh, store_messages
 
 __all__ = ["FAILING_FROM", "tell_of_consumer", "tell_of_jobs"]
 
@@ -74,56 +72,14 @@ def _store(
     """Store one message for each row, in the channel ``target_seq``."""
     if not rows:
         return
-    messages = [_message(kind, what, now) for kind, what in told]
-    shown, at = [], 0
-    for place, (row, message) in enumerate(zip(rows, messages, strict=True)):
-        size = len(message.payload)
-        shown.append(
-            {
-                "place": place,
-                "channel_seq": row["target_seq"],
-                "producer_seq": None,
-                "message_id": ids.new_message_id(),
-                "at": at,
-                "size": size,
-                "content_type": message.content_type,
-                "priority": 0,
-                "headers": json.dumps(message.headers),
-                "digest": digest_of(message),
-                "scheduled_us": None,
-            }
-        )
-        at += size
-    payloads = b"".join(message.payload for message in messages)
-    made = tx.all("insert_messages", items=json.dumps(shown), payloads=payloads, now=now)
-    places = {one["message_id"]: one["place"] for one in shown}
-    seqs = {places[row["message_id"]]: int(row["seq"]) for row in made}
-    _fan_out(tx, rows, messages, seqs, now)
-
-
-def _fan_out(
-    tx: Tx, rows: Sequence[Row], messages: Sequence[NewMessage], seqs: Mapping[int, int], now: int
-) -> None:
-    filtered = [
-        Fanned(
-            seq,
-            rows[place]["target_seq"],
-            0,
-            messages[place].headers,
-            payload=messages[place].payload,
-        )
-        for place, seq in seqs.items()
-        if rows[place]["target_filtered"]
-    ]
-    fan_out_filtered(tx, filtered, now)
-    plain = [
-        {"seq": seq, "channel_seq": rows[place]["target_seq"], "priority": 0}
-        for place, seq in seqs.items()
-        if not rows[place]["target_filtered"]
-    ]
-    if plain:
-        made = tx.all("fan_out_messages", items=json.dumps(plain), now=now)
-        tx.ring(sorted(Counter(row["consumer_seq"] for row in made)))
+    store_messages(
+        tx,
+        [
+            Fresh(row["target_seq"], None, _message(kind, what, now), bool(row["target_filtered"]))
+            for row, (kind, what) in zip(rows, told, strict=True)
+        ],
+        now,
+    )
 
 
 def _message(kind: str, what: dict[str, Any], now: int) -> NewMessage:

@@ -3,17 +3,6 @@
 from __future__ import annotations
 
 from .base import Database, Outcome, Row, Tx
-from .brief import Brief, Done, NotRememberedError, Part
 from .open import open_database
 
-__all__ = [
-    "Brief",
-    "Database",
-    "Done",
-    "NotRememberedError",
-    "Outcome",
-    "Part",
-    "Row",
-    "Tx",
-    "open_database",
-]
+__all__ = ["Database", "Outcome", "Row", "Tx", "open_database"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from ..vault import Vault
 
-__all__ = ["Database", "GroupWork", "Outcome", "Row", "Tx", "Work"]
+__all__ = ["Database", "GroupWork", "Outcome", "Row", "Tx", "carried_out", "resolve"]
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 
@@ -59,18 +61,34 @@ class Tx(Protocol):
         ...
 
 
-Work = Callable[[Tx], T]
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one request of a group: a value, or the error that its client gets."""
+    """What became of one operation of a group: a value, or the error that its client gets."""
 
     value: Any = None
     error: BaseException | None = None
 
 
 GroupWork = Callable[[Tx, Sequence[Any]], Sequence[Outcome]]
+"""Carries out some operations of one kind; returns the outcome of each, in their order."""
+
+
+def resolve(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    """Tell whoever waits for ``future`` its outcome, unless they wait no more."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)
+
+
+def carried_out(work: Callable[[A], T], argument: A) -> T:
+    """What ``work`` returns for ``argument``; a StopIteration, which no future takes, is a RuntimeError."""
+    try:
+        return work(argument)
+    except StopIteration as error:
+        raise RuntimeError("an operation raised StopIteration") from error
 
 
 class Database(Protocol):
@@ -88,11 +106,12 @@ class Database(Protocol):
         """Run ``work`` in a transaction; returns when it is durable."""
         ...
 
-    async def write_together(self, work: GroupWork, item: Any, /) -> Any:
+    async def write_together(self, work: GroupWork, item: Any, /, weight: int = 1) -> Any:
         """The outcome of ``item`` in ``work``, which gets it with others of its kind, in one transaction.
 
         ``work`` returns an outcome for each of its items, in their order. A refused item must leave the
-        others alone. If ``work`` raises, nothing is stored, and it is called again for each item alone.
+        others alone. If ``work`` raises, nothing is stored, and it is called again for fewer of them, in the
+        end for each alone, which then gets what was raised. ``weight``: how many rows the item is about.
         """
         ...
 

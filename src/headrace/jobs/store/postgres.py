@@ -1,50 +1,54 @@
-"""PostgreSQL: a pool of threads with a connection each, and one connection that listens.
+"""PostgreSQL: threads that take connections of a pool, and one connection that listens.
 
 A transaction that loses a deadlock or a serialisation conflict runs again. A broken connection is replaced
-on the next use; its transaction ends with 503, because the outcome is unknown.
+by the pool; its transaction ends with 503, because the outcome is unknown.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
-import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import secrets
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, Final, TypeVar
 
+import msgspec
 import psycopg
 from psycopg import errors as pg_errors
-from psycopg.rows import dict_row
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from ...clock import Clock
 from ...errors import ConfigurationError, StoreFormatError
 from ..errors import DatabaseUnavailableError
 from ..vault import PLAIN, Vault
-from .base import GroupWork, Row, Tx
-from .brief import Done, Part
-from .direct import SETTINGS, Direct, StatementError
-from .queries import load_migrations, load_queries
-from .together import Together
+from .base import GroupWork, Row, Tx, carried_out
+from .grouping import GroupWriter
+from .queries import any_plan_queries, load_migrations, load_queries
 
-__all__ = ["PostgresDatabase", "migrate"]
+__all__ = ["ANY_PLAN", "BY_INDEX", "PostgresDatabase", "migrate"]
 
 A = TypeVar("A")
 T = TypeVar("T")
 
 _LOG: Final = logging.getLogger("headrace.jobs")
+# What the pool warns of is told to each request that meets it, and by the part that waits for the database.
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 _CHANNEL: Final = "headrace_jobs"
 _MIGRATION_LOCK: Final = 0x68656164  # any number, the same for all processes
 _TRIES: Final = 5
 _LISTEN_CHECK_S: Final = 10.0
 _RECONNECT_S: Final = 0.5
 _ROOM_BYTES: Final = 2 << 20
-_BRIEF: Final = tuple(name for name in load_queries("postgres") if name.endswith("_briefly"))
-_DIRECT_MAX: Final = 2  # connections for them
-_MEMORY_MAX: Final = 10_000
+_CONNECT_S: Final = 5.0
+_GIVE_UP_S: Final = (
+    0.001  # the pool does not try again by itself: whoever needs a connection lets it
+)
+_LOOK_S: Final = 0.1  # so often those who wait for one look whether none could be made
 _ANNOUNCE_S: Final = 0.02  # between two notices: each is a transaction
 # ForeignKeyViolation: a consumer that another transaction deleted meanwhile is not there the second time.
 _CONFLICTS: Final = (
@@ -62,20 +66,51 @@ _BEGIN: Final = b"BEGIN" + _CLOCK
 _BEGIN_READING: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" + _CLOCK
 
 
+_TO_INDEXES: Final = {
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+    **dict.fromkeys(
+        ("enable_seqscan", "enable_bitmapscan", "enable_sort"),
+        "off",
+    ),
+    **dict.fromkeys(("enable_hashjoin", "enable_mergejoin"), "off"),
+}
+BY_INDEX: Final = "; ".join(
+    f"SET LOCAL {name} TO {value}" for name, value in _TO_INDEXES.items()
+).encode()
+"""Statements about a few rows, by keys, are planned once: planning takes as long as the statement. The plan
+has to be told so: it may be made for tables that are empty, and be kept while they grow, as the server
+counts rows once a minute at most.
+"""
+ANY_PLAN: Final = "; ".join(f"SET LOCAL {name} TO DEFAULT" for name in _TO_INDEXES).encode()
+"""Statements that count, or go through much of a table, are planned each time as the server thinks best."""
+
+
 @cache
-def _queries() -> Mapping[str, bytes]:
-    return {name: text.encode() for name, text in load_queries("postgres").items()}
+def _queries() -> Mapping[str, tuple[bytes, bool]]:
+    """Each query, and whether it may have any plan."""
+    free = any_plan_queries()
+    texts = load_queries("postgres").items()
+    return {name: (text.encode(), name in free) for name, text in texts}
+
+
+class _Notice(msgspec.Struct):
+    """What one process tells the others: who it is, and which consumers have new jobs."""
+
+    origin: str
+    consumers: list[int]
 
 
 class _PostgresTx:
     """The queries on one connection."""
 
-    def __init__(self, cursor: psycopg.Cursor[dict[str, Any]], now_us: int, vault: Vault) -> None:
+    def __init__(self, cursor: psycopg.Cursor[DictRow], now_us: int, vault: Vault) -> None:
         self._cursor = cursor
+        self._any_plan = False
         self.vault = vault
         self._now_us = now_us
         self._queries = _queries()
-        self.known: dict[Hashable, Any] = {}
+        self._known: dict[Hashable, Any] = {}
         self.rung: set[int] = set()
 
     def all(self, query: str, /, **values: Any) -> Sequence[Row]:
@@ -88,22 +123,31 @@ class _PostgresTx:
         return self._execute(query, values).rowcount
 
     def run_many(self, query: str, rows: Sequence[Mapping[str, Any]], /) -> None:
-        self._cursor.executemany(self._queries[query], rows)
+        self._cursor.executemany(self._planned(query), rows)
 
     def now_us(self) -> int:
         return self._now_us
 
     def once(self, key: Hashable, made: Callable[[], T], /) -> T:
-        if key not in self.known:
-            self.known[key] = made()
-        found: T = self.known[key]
+        if key not in self._known:
+            self._known[key] = made()
+        found: T = self._known[key]
         return found
 
     def ring(self, consumers: Sequence[int], /) -> None:
         self.rung.update(consumers)
 
-    def _execute(self, query: str, values: dict[str, Any]) -> psycopg.Cursor[dict[str, Any]]:
-        return self._cursor.execute(self._queries[query], values)
+    def _execute(self, query: str, values: dict[str, Any]) -> psycopg.Cursor[DictRow]:
+        text = self._planned(query)
+        return self._cursor.execute(text, values, prepare=False if self._any_plan else None)
+
+    def _planned(self, query: str) -> bytes:
+        """The query's text, after the settings of the transaction are those for its plan."""
+        text, any_plan = self._queries[query]
+        if any_plan is not self._any_plan:
+            self._cursor.execute(ANY_PLAN if any_plan else BY_INDEX, prepare=False)
+            self._any_plan = any_plan
+        return text
 
 
 class PostgresDatabase:
@@ -117,18 +161,30 @@ class PostgresDatabase:
         self._url = url
         self._vault = vault
         self._clock = clock
-        self._threads = threads
         self._hear: Callable[[Sequence[int]], None] = lambda _: None
-        self._pool: ThreadPoolExecutor | None = None
-        self._local = threading.local()
-        # With the server's number of each.
-        self._connections: dict[psycopg.Connection[dict[str, Any]], int] = {}
+        self._threads = threads
+        self._executor: ThreadPoolExecutor | None = None
+        self._pool: ConnectionPool[psycopg.Connection[DictRow]] = ConnectionPool(
+            url,
+            connection_class=psycopg.Connection[DictRow],
+            kwargs={
+                "autocommit": True,
+                "row_factory": dict_row,
+                "connect_timeout": round(_CONNECT_S),
+            },
+            configure=_configure,
+            min_size=1,
+            max_size=threads,
+            open=False,
+            reconnect_timeout=_GIVE_UP_S,
+            reconnect_failed=self._not_connected,
+            name="jobs",
+        )
+        self._connects_failed = 0
         self._listener: asyncio.Task[None] | None = None
-        self._memory: dict[Hashable, Any] = {}
-        self._directs: list[Direct] = []
-        self._connecting: asyncio.Task[None] | None = None
-        self._together = Together(self.write, self._run_briefly, self._memory)
+        self._grouping = GroupWriter(self.write)
         self._lacked_room = False
+        self._origin = secrets.token_hex(4)
         self._unannounced: set[int] = set()
         self._announcing: asyncio.Task[None] | None = None
 
@@ -143,14 +199,10 @@ class PostgresDatabase:
 
     def _fill(self, size: int) -> None:
         """Take so many bytes of the disk and give them back."""
-        connection = self._connection()
-        with connection.cursor() as cursor:
+        with self._connection() as connection, connection.cursor() as cursor:
             cursor.execute(b"BEGIN", prepare=False)
-            try:
-                cursor.execute(_queries()["take_room"], {"rows": size // 1000}, prepare=False)
-            finally:
-                if not connection.closed and not connection.broken:
-                    connection.rollback()
+            cursor.execute(_queries()["take_room"][0], {"rows": size // 1000}, prepare=False)
+            connection.rollback()
 
     def place(self) -> str:
         parts = psycopg.conninfo.conninfo_to_dict(self._url)
@@ -164,7 +216,8 @@ class PostgresDatabase:
         except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
             # The server's text names host and user; the URL, which may contain a password, is not shown.
             raise ConfigurationError(f"PostgreSQL cannot be used: {_first_line(error)}") from error
-        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="jobs-sql")
+        await asyncio.to_thread(self._pool.open)
+        self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="jobs-sql")
         listening = asyncio.Event()
         self._listener = asyncio.create_task(self._listen(listening), name="jobs-listen")
         await listening.wait()
@@ -176,69 +229,25 @@ class PostgresDatabase:
             self._listener = None
         if self._announcing is not None:
             await asyncio.gather(self._announcing, return_exceptions=True)
-        if self._connecting is not None:
-            await asyncio.gather(self._connecting, return_exceptions=True)
-        for direct in self._directs:
-            direct.close()
-        self._directs.clear()
-        if self._pool is not None:
-            await asyncio.to_thread(self._pool.shutdown)
-            self._pool = None
-        for connection in self._connections:
-            connection.close()
-        self._connections.clear()
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            await asyncio.to_thread(executor.shutdown)
+        await asyncio.to_thread(self._pool.close)
 
     async def write(self, work: Callable[[Tx], T], /) -> T:
         return await self._submit(self._write, work)
 
-    async def write_together(self, work: GroupWork, item: Any, /) -> Any:
-        return await self._together.write(work, item)
+    async def write_together(self, work: GroupWork, item: Any, /, weight: int = 1) -> Any:
+        return await self._grouping.write(work, item, weight)
 
     async def read(self, work: Callable[[Tx], T], /) -> T:
         return await self._submit(self._read, work)
 
-    async def _run_briefly(self, parts: Sequence[Part]) -> list[Done] | None:
-        """Run these statements in one transaction. None if that has done nothing, for whatever reason."""
-        direct = self._free_direct()
-        if direct is None:
-            return None
-        now = None if self._clock is None else self._clock.now_ns() // 1000
-        try:
-            found = await direct.run([(part.query, {**part.values, "now": now}) for part in parts])
-        except StatementError:
-            return None  # the ordinary way meets the same, and knows what to do
-        except _UNAVAILABLE as error:
-            raise DatabaseUnavailableError(_why(error)) from error
-        done = [part.read(rows) for part, rows in zip(parts, found, strict=True)]
-        if rung := {consumer for one in done for consumer in one.rung}:
-            self._rang(rung)
-        return done
-
-    def _free_direct(self) -> Direct | None:
-        """A connection for statements that nobody uses. If there is none, one more is made meanwhile."""
-        self._directs = [direct for direct in self._directs if not direct.is_lost]
-        free = next((direct for direct in self._directs if not direct.is_busy), None)
-        is_connecting = self._connecting is not None and not self._connecting.done()
-        if free is None and len(self._directs) < _DIRECT_MAX and not is_connecting:
-            self._connecting = asyncio.create_task(self._connect_direct(), name="jobs-connect")
-        return free
-
-    async def _connect_direct(self) -> None:
-        if self._pool is None or not psycopg.Pipeline.is_supported():
-            return
-        try:
-            direct = await Direct.connect(lambda: _connect(self._url), _BRIEF)
-        except psycopg.Error as error:
-            _LOG.warning("one more connection to PostgreSQL was not made: %s", _why(error))
-            await asyncio.sleep(_RECONNECT_S)
-        else:
-            self._directs.append(direct)
-
     async def _submit(self, run: Callable[[A], T], argument: A) -> T:
-        if self._pool is None:
+        if self._executor is None:
             raise DatabaseUnavailableError("it is closed")
         try:
-            return await self._loop.run_in_executor(self._pool, run, argument)
+            return await self._loop.run_in_executor(self._executor, run, argument)
         except _UNAVAILABLE as error:
             raise DatabaseUnavailableError(_why(error)) from error
 
@@ -247,7 +256,7 @@ class PostgresDatabase:
         while True:
             tries += 1
             try:
-                result, rung, known = self._transaction(_BEGIN, work)
+                result, rung = self._transaction(_BEGIN, work)
             except _CONFLICTS:
                 if tries == _TRIES:
                     raise
@@ -255,7 +264,6 @@ class PostgresDatabase:
             except pg_errors.DiskFull:
                 self._lacked_room = True
                 raise
-            self._remember(known)
             if rung:
                 # From here, not from whoever waits for the result: that may have been cancelled meanwhile.
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -265,29 +273,15 @@ class PostgresDatabase:
     def _read(self, work: Callable[[Tx], T]) -> T:
         return self._transaction(_BEGIN_READING, work)[0]
 
-    def _remember(self, known: Mapping[Hashable, Any]) -> None:
-        """Keep what a transaction looked up, for statements that make sure of it."""
-        if len(self._memory) > _MEMORY_MAX:
-            self._memory.clear()
-        self._memory.update((key, value) for key, value in known.items() if value is not None)
+    def _transaction(self, begin: bytes, work: Callable[[Tx], T]) -> tuple[T, set[int]]:
+        """Three answers of the server, and those of ``work``. Returns what it rang, too."""
+        with self._connection() as connection, connection.cursor() as cursor:
+            tx = _PostgresTx(cursor, self._begin(cursor, begin), self._vault)
+            result = carried_out(work, tx)
+            cursor.execute(b"COMMIT", prepare=False)
+        return result, tx.rung
 
-    def _transaction(
-        self, begin: bytes, work: Callable[[Tx], T]
-    ) -> tuple[T, set[int], dict[Hashable, Any]]:
-        """Three answers of the server, and those of ``work``. Returns what it rang and looked up, too."""
-        connection = self._connection()
-        with connection.cursor() as cursor:
-            try:
-                tx = _PostgresTx(cursor, self._begin(cursor, begin), self._vault)
-                result = work(tx)
-                cursor.execute(b"COMMIT", prepare=False)
-            except BaseException:
-                if not connection.closed and not connection.broken:
-                    connection.rollback()
-                raise
-        return result, tx.rung, tx.known
-
-    def _begin(self, cursor: psycopg.Cursor[dict[str, Any]], begin: bytes) -> int:
+    def _begin(self, cursor: psycopg.Cursor[DictRow], begin: bytes) -> int:
         """Begin a transaction and ask the server's clock, in one message. Returns the time."""
         cursor.execute(begin, prepare=False)
         cursor.nextset()
@@ -309,7 +303,8 @@ class PostgresDatabase:
 
     async def _announce(self) -> None:
         while self._unannounced:
-            payload, self._unannounced = _payload(self._unannounced), set()
+            payload = _payload(self._origin, self._unannounced)
+            self._unannounced = set()
             try:
                 await self._submit(self._notify, payload)
             except DatabaseUnavailableError as error:
@@ -317,25 +312,41 @@ class PostgresDatabase:
             await asyncio.sleep(_ANNOUNCE_S)
 
     def _notify(self, payload: str) -> None:
-        self._connection().execute(_queries()["notify"], {"payload": payload})
+        with self._connection() as connection:
+            connection.execute(_queries()["notify"][0], {"payload": payload})
 
-    def _connection(self) -> psycopg.Connection[dict[str, Any]]:
-        """This thread's connection, or a new one if it broke."""
-        connection: psycopg.Connection[dict[str, Any]] | None = getattr(
-            self._local, "connection", None
-        )
-        if connection is not None and not connection.closed and not connection.broken:
-            return connection
-        if connection is not None:
-            self._connections.pop(connection, None)
-            connection.close()
-        connection = _connect(self._url)
-        self._local.connection = connection
-        self._connections[connection] = connection.info.backend_pid
-        return connection
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[psycopg.Connection[DictRow]]:
+        """A connection of the pool. Its transaction is rolled back if this ends by an error.
+
+        Raises ``psycopg.OperationalError`` if one cannot be made, after some seconds at the latest.
+        """
+        failed, until_s = self._connects_failed, time.monotonic() + _CONNECT_S
+        while True:
+            try:
+                connection = self._pool.getconn(timeout=_LOOK_S)
+            except PoolTimeout:
+                if self._connects_failed != failed or time.monotonic() > until_s:
+                    raise
+            else:
+                break
+        try:
+            yield connection
+        except BaseException:
+            if not connection.closed and not connection.broken:
+                connection.rollback()
+            raise
+        finally:
+            self._pool.putconn(connection)
+
+    def _not_connected(self, _: ConnectionPool[psycopg.Connection[DictRow]]) -> None:
+        """The pool has tried to make a connection, and could not."""
+        self._connects_failed += 1
 
     def _migrate(self) -> None:
-        with _connect(self._url) as connection:
+        with psycopg.connect(
+            self._url, autocommit=True, row_factory=dict_row, connect_timeout=round(_CONNECT_S)
+        ) as connection:
             migrate(connection)
 
     async def _listen(self, listening: asyncio.Event) -> None:
@@ -350,10 +361,9 @@ class PostgresDatabase:
                     self._hear(())
                     while True:
                         async for notice in connection.notifies(timeout=_LISTEN_CHECK_S):
-                            if (
-                                notice.pid not in self._connections.values()
-                            ):  # our own were heard at once
-                                self._hear(_rung(notice.payload))
+                            origin, consumers = _rung(notice.payload)
+                            if origin != self._origin:  # our own were heard at once
+                                self._hear(consumers)
                         await connection.execute("SELECT 1")
             except Exception as error:
                 # Whatever it was: without a listener each new job would wait for the next poll.
@@ -366,7 +376,7 @@ class PostgresDatabase:
                 await asyncio.sleep(_RECONNECT_S)
 
 
-def migrate(connection: psycopg.Connection[dict[str, Any]]) -> None:
+def migrate(connection: psycopg.Connection[DictRow]) -> None:
     """Bring the schema up to date; raises :class:`StoreFormatError` if it is of a later version."""
     migrations = load_migrations("postgres")
     with connection.transaction():
@@ -391,17 +401,9 @@ def migrate(connection: psycopg.Connection[dict[str, Any]]) -> None:
                 )
 
 
-def _connect(url: str) -> psycopg.Connection[dict[str, Any]]:
-    """A connection whose plans go along indexes, whatever the tables had when they were made."""
-    connection: psycopg.Connection[dict[str, Any]] = psycopg.connect(
-        url, autocommit=True, row_factory=dict_row, connect_timeout=5
-    )
-    try:
-        connection.execute(SETTINGS)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+def _configure(connection: psycopg.Connection[DictRow]) -> None:
+    """The settings of a connection's life; statements that need others set them for a transaction."""
+    connection.execute(BY_INDEX.replace(b"SET LOCAL", b"SET"))
 
 
 def _first_line(error: Exception) -> str:
@@ -414,17 +416,16 @@ def _why(error: psycopg.Error) -> str:
     return f"{type(error).__name__}: {sentence}" if sentence else type(error).__name__
 
 
-def _rung(payload: str) -> list[int]:
-    """The consumers of a notice. Anybody may send one: what cannot be read wakes everybody up."""
+def _rung(payload: str) -> tuple[str | None, list[int]]:
+    """From whom a notice is, and of which consumers. Anybody may send one: what cannot be read is of all."""
     try:
-        found = json.loads(payload)
-    except (ValueError, RecursionError):
-        return []
-    is_list = isinstance(found, list) and all(type(seq) is int for seq in found)
-    return found if is_list else []
+        found = msgspec.json.decode(payload, type=_Notice)
+    except (msgspec.MsgspecError, RecursionError):
+        return None, []
+    return found.origin, found.consumers
 
 
-def _payload(consumers: set[int]) -> str:
+def _payload(origin: str, consumers: set[int]) -> str:
     """The payload of a notice; PostgreSQL limits it to 8000 bytes, and an empty list means all waiters."""
-    text = json.dumps(sorted(consumers), separators=(",", ":"))
-    return text if len(text) < 7900 else "[]"
+    text = msgspec.json.encode(_Notice(origin, sorted(consumers))).decode()
+    return text if len(text) < 7900 else msgspec.json.encode(_Notice(origin, [])).decode()

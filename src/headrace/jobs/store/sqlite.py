@@ -16,16 +16,16 @@ import sqlite3
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ...clock import Clock, SystemClock
 from ...errors import ConfigurationError, StoreFormatError
 from .. import limits
-from ..errors import DatabaseUnavailableError, JobsError
+from ..errors import DatabaseUnavailableError
 from ..vault import PLAIN, Vault
-from .base import GroupWork, Row, Tx
+from .base import GroupWork, Row, Tx, carried_out, resolve
+from .grouping import GroupWriter
 from .moved_clock import Steady
 from .queries import load_migrations, load_queries
 from .tables import FROZEN
@@ -40,16 +40,8 @@ _READERS: Final = 2
 _STOP: Final = object()
 
 
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """A request that is done with others of its kind, in the transaction in which they all are anyway."""
-
-    work: GroupWork
-    item: Any
-
-
-_Job = Callable[[Tx], Any] | _Shared
-_Write = tuple[_Job, asyncio.Future[Any]]
+_Write = tuple[Callable[[Tx], Any], asyncio.Future[Any]]
+_Result = tuple[asyncio.Future[Any], Any, BaseException | None]
 
 
 class _SqliteTx:
@@ -108,6 +100,7 @@ class SqliteDatabase:
         self._hear: Callable[[Sequence[int]], None] = lambda _: None
         self._writes: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._waiting = 0
+        self._grouping = GroupWriter(self.write)
         self._writer: threading.Thread | None = None
         self._readers: ThreadPoolExecutor | None = None
         self._local = threading.local()
@@ -145,10 +138,10 @@ class SqliteDatabase:
         self._writer.start()
 
     async def close(self) -> None:
-        if self._writer is not None:
+        writer, self._writer = self._writer, None  # what comes now is refused: nobody would take it
+        if writer is not None:
             self._writes.put(_STOP)
-            await asyncio.to_thread(self._writer.join)
-            self._writer = None
+            await asyncio.to_thread(writer.join)
         if self._readers is not None:
             await asyncio.to_thread(self._readers.shutdown)
             self._readers = None
@@ -157,20 +150,11 @@ class SqliteDatabase:
         self._read_connections.clear()
 
     async def write(self, work: Callable[[Tx], T], /) -> T:
-        result: T = await self._put(work)
-        return result
-
-    async def _put(self, work: _Job) -> Any:
         if self._writer is None:
             raise DatabaseUnavailableError("it is closed")
         if self._waiting >= limits.WRITES_PENDING_MAX:
-            raise JobsError(
-                503,
-                "busy",
-                "too many writes are waiting for the disk; try again",
-                retry_after_s=1.0,
-            )
-        future: asyncio.Future[Any] = self._loop.create_future()
+            raise DatabaseUnavailableError("too many writes are waiting for the disk", "busy")
+        future: asyncio.Future[T] = self._loop.create_future()
         self._waiting += 1
         self._writes.put((work, future))
         try:
@@ -178,8 +162,8 @@ class SqliteDatabase:
         finally:
             self._waiting -= 1
 
-    async def write_together(self, work: GroupWork, item: Any, /) -> Any:
-        return await self._put(_Shared(work, item))
+    async def write_together(self, work: GroupWork, item: Any, /, weight: int = 1) -> Any:
+        return await self._grouping.write(work, item, weight)
 
     async def read(self, work: Callable[[Tx], T], /) -> T:
         if self._readers is None:
@@ -198,7 +182,7 @@ class SqliteDatabase:
         try:
             connection.execute("BEGIN")
             try:
-                return work(_SqliteTx(connection, self._clock, self._vault))
+                return carried_out(work, _SqliteTx(connection, self._clock, self._vault))
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.DatabaseError as error:
@@ -251,89 +235,60 @@ class SqliteDatabase:
                 if stopping:
                     return
 
-    def _commit(self, connection: sqlite3.Connection, todo: list[Any]) -> Callable[[], None]:
-        """Run a batch in one transaction. Returns a function that wakes its waiters."""
-        results: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+    def _commit(self, connection: sqlite3.Connection, todo: Sequence[_Write]) -> Callable[[], None]:
+        """Run a batch in one transaction. Returns a function that wakes its waiters.
+
+        Whatever is raised is the outcome of some of these writes: the thread has to go on with the next ones.
+        """
+        results: list[_Result] = []
         rung: set[int] = set()
         try:
+            if connection.in_transaction:  # the disk has refused to roll back the last one
+                connection.execute("ROLLBACK")
             self._steady.follow(connection)
             connection.execute("BEGIN IMMEDIATE")
-            for group in _grouped(todo):
-                results += self._run(connection, group, rung)
+            results = [self._run(connection, write, rung) for write in todo]
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except BaseException as error:
             with contextlib.suppress(sqlite3.Error):  # the disk may refuse this, too
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-            failure = DatabaseUnavailableError(str(error))
-            failure.__cause__ = error
+            failure = error
+            if isinstance(error, sqlite3.Error):
+                failure = DatabaseUnavailableError(str(error))
+                failure.__cause__ = error
             results = [(future, None, failure) for _, future in todo]
             rung = set()
 
         def settle() -> None:
             for future, value, problem in results:
-                if future.cancelled():
-                    continue
-                if problem is None:
-                    future.set_result(value)
-                else:
-                    future.set_exception(problem)
+                resolve(future, value, problem)
             if rung:
                 self._hear(sorted(rung))
 
         return settle
 
-    def _run(
-        self, connection: sqlite3.Connection, group: Sequence[_Write], rung: set[int]
-    ) -> list[tuple[asyncio.Future[Any], Any, BaseException | None]]:
-        """Run one write, or those that share their statements: all of them, or else each for itself."""
-        group = [write for write in group if not write[1].cancelled()]
-        if not group:
-            return []
-        first = group[0][0]
+    def _run(self, connection: sqlite3.Connection, write: _Write, rung: set[int]) -> _Result:
+        """Run one write; if it raises, it alone is rolled back, and gets what it has raised."""
+        work, future = write
+        if future.cancelled():
+            return future, None, None
         connection.execute("SAVEPOINT one")
         tx = _SqliteTx(connection, self._clock, self._vault)
         try:
-            if isinstance(first, _Shared):
-                items = [work.item for work, _ in group if isinstance(work, _Shared)]
-                outcomes = first.work(tx, items)
-                results = [
-                    (future, outcome.value, outcome.error)
-                    for (_, future), outcome in zip(group, outcomes, strict=True)
-                ]
-            else:
-                results = [(group[0][1], first(tx), None)]
-        except Exception as error:
+            value = carried_out(work, tx)
+        except BaseException as error:
             if _is_unavailable(error):
                 raise
             connection.execute("ROLLBACK TO one")
             connection.execute("RELEASE one")
-            if len(group) == 1:
-                return [(group[0][1], None, error)]
-            return [found for one in group for found in self._run(connection, [one], rung)]
+            return future, None, error
         connection.execute("RELEASE one")
         rung |= tx.rung
-        return results
+        return future, value, None
 
 
-def _grouped(writes: Sequence[_Write]) -> list[list[_Write]]:
-    """The writes in their order; those of one kind that share their statements stand with the first."""
-    groups: list[list[_Write]] = []
-    shared: dict[GroupWork, list[_Write]] = {}
-    for write in writes:
-        work = write[0]
-        if isinstance(work, _Shared):
-            if (group := shared.get(work.work)) is not None:
-                group.append(write)
-                continue
-            shared[work.work] = group = [write]
-            groups.append(group)
-        else:
-            groups.append([write])
-    return groups
-
-
-def _is_unavailable(error: Exception) -> bool:
+def _is_unavailable(error: BaseException) -> bool:
     """Whether the file or its disk is to blame, and not a statement or its values."""
     if isinstance(error, sqlite3.IntegrityError) and str(error) == FROZEN:
         return True

@@ -12,13 +12,14 @@ import pytest
 
 from headrace.jobs.http import create_app
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service.leases.joined import Caller
+from headrace.jobs.service.leases.claiming import Caller, Claim
 from headrace.web.asgi import AsgiServer
 from headrace.web.connections import ConnectionLimits
 from jobs_world import PULL, World
 from waiting import until
 
 CALLER = Caller("c", "k", "ct", "kt")
+ONE = Claim(CALLER.consumer, 1, 600.0)
 CLAIM = "/v2/channel/c/consumer/k/jobs/claim"
 
 
@@ -27,16 +28,16 @@ class Held:
 
     def __init__(self, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done, self.go = asyncio.Event(), asyncio.Event()
-        claim_for = runtime.claim_for
+        claim = runtime.claim
 
-        async def held_back(*asked: Any) -> Any:
-            answer = await claim_for(*asked)
+        async def held_back(asked: Claim) -> Any:
+            answer = await claim(asked)
             if answer[1]:
                 self.done.set()
                 await self.go.wait()
             return answer
 
-        monkeypatch.setattr(runtime, "claim_for", held_back)
+        monkeypatch.setattr(runtime, "claim", held_back)
 
 
 async def is_ready(world: World) -> bool:
@@ -67,7 +68,9 @@ async def test_a_claim_of_a_waiting_caller_that_is_cancelled_is_given_back(
     runtime, held = world.runtime, Held(world.runtime, monkeypatch)
     seq = (await runtime.database.read(CALLER.consumer)).seq
     waiting = asyncio.create_task(
-        runtime.claim_or_wait(lambda: runtime.claim_for(CALLER, many, 600.0), seq, 60.0, stays)
+        runtime.claim_or_wait(
+            lambda: runtime.claim(Claim(CALLER.consumer, many, 600.0)), seq, 60.0, stays
+        )
     )
     await until(lambda: seq in runtime.bell.consumers(), "nobody waits")
     await world.broadcast()
@@ -93,7 +96,7 @@ async def test_another_one_who_waits_has_the_job_at_once(
     seq = (await runtime.database.read(CALLER.consumer)).seq
 
     def wait_for_one() -> asyncio.Task[Any]:
-        again = lambda: runtime.claim_for(CALLER, 1, 600.0)  # noqa: E731
+        again = lambda: runtime.claim(ONE)  # noqa: E731
         return asyncio.create_task(runtime.claim_or_wait(again, seq, 60.0, stays))
 
     leaving = wait_for_one()
@@ -115,7 +118,7 @@ async def test_a_service_that_ends_gives_back_before_its_database_is_closed(
     await ending.start()
     held = Held(ending, monkeypatch)
     await world.broadcast()
-    again = lambda: ending.claim_for(CALLER, 1, 600.0)  # noqa: E731
+    again = lambda: ending.claim(ONE)  # noqa: E731
     waiting = asyncio.create_task(ending.claim_or_wait(again, 1, 60.0, stays))
     async with asyncio.timeout(60):
         await held.done.wait()

@@ -127,8 +127,9 @@ async def test_without_the_key_nothing_begins_and_nothing_is_lost(
     await again.runtime.close()
 
 
+@pytest.mark.parametrize("rotated", [False, True])
 async def test_one_secret_that_was_tampered_with_stops_its_consumer_only(
-    start: Callable[..., Runtime], clock: ManualClock
+    start: Callable[..., Runtime], clock: ManualClock, rotated: bool
 ) -> None:
     world = await told(start(OLD), clock, define=True)
     await world.consumer("other", type="pull", token="kt")
@@ -146,6 +147,9 @@ async def test_one_secret_that_was_tampered_with_stops_its_consumer_only(
             was_secrets=first["secrets"],
         )
     )
+    if rotated:
+        await world.runtime.close()
+        world = await told(start(NEW, OLD), clock)
     await world.broadcast()
     refused = await world.lease("claim", 503)
     assert refused["code"] == "secret_unreadable"
@@ -153,23 +157,46 @@ async def test_one_secret_that_was_tampered_with_stops_its_consumer_only(
     await world.runtime.close()
 
 
+@pytest.mark.parametrize("column", ["token", "secrets"])
+async def test_a_secret_that_was_moved_to_another_consumer_opens_nowhere_but_at_its_own(
+    start: Callable[..., Runtime], clock: ManualClock, column: str
+) -> None:
+    world = await told(start(OLD), clock, define=True)
+    await world.consumer("other", type="pull", token="kt")
+    (first, second) = await stored(world.runtime)
+    moved = {**first, column: second[column]}
+    await world.runtime.database.write(
+        lambda tx: tx.run(
+            "put_secrets",
+            **{name: moved[name] for name in ("seq", "token", "previous_token", "secrets")},
+        )
+    )
+    refused = await world.lease("claim", 503)
+    assert refused["code"] == "secret_unreadable"
+    assert "moved here from another row" in refused["message"]
+    assert await world.claim(consumer="other") == []
+    await world.runtime.close()
+
+
 @given(st.text(), st.integers(0, 3))
 def test_what_was_sealed_is_opened_with_each_key_that_has_it(text: str, others: int) -> None:
     keys = [OLD, *(base64.b64encode(secrets.token_bytes(32)).decode() for _ in range(others))]
-    sealed = Vault(keys[:1]).seal(text)
-    assert Vault(keys[::-1]).open(sealed) == text
-    assert sealed != Vault(keys[:1]).seal(text)
+    sealed = Vault(keys[:1]).seal(text, "here")
+    assert Vault(keys[::-1]).open(sealed, "here") == text
+    assert sealed != Vault(keys[:1]).seal(text, "here")
     with pytest.raises(JobsError):
-        PLAIN.open(sealed)
+        PLAIN.open(sealed, "here")
+    with pytest.raises(JobsError, match="moved here from another row"):
+        Vault(keys).open(sealed, "there")
 
 
 def test_without_keys_a_text_that_looks_sealed_is_refused_and_one_that_only_begins_so_is_plain() -> (
     None
 ):
     with pytest.raises(JobsError, match="look like an encrypted one"):
-        PLAIN.seal(Vault([OLD]).seal("kt"))
+        PLAIN.seal(Vault([OLD]).seal("kt", "here"), "here")
     for text in ("sealed:", "sealed:orders", "sealed:0123:abc", "sealed:XXXXXXXX:abc"):
-        assert PLAIN.open(PLAIN.seal(text)) == text
+        assert PLAIN.open(PLAIN.seal(text, "here"), "here") == text
 
 
 def test_what_is_no_key_is_refused_in_words(tmp_path: Path) -> None:

@@ -22,10 +22,11 @@ from headrace.jobs.runtime.bell import Ear
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions import consumers
 from headrace.jobs.service.leases import leases
-from headrace.jobs.service.publishing import accepting, publishing
+from headrace.jobs.service.publishing import accepting
 from headrace.jobs.service.removal.retention import Keep
+from headrace.jobs.service.storing import Fresh, store_messages
 from headrace.jobs.store import Tx, open_database
-from jobs_world import PULL, World, held
+from jobs_world import PULL, World, claim_of, end_of, held
 from waiting import elapse, until
 
 DAY_S = 86_400.0
@@ -291,10 +292,10 @@ async def test_a_claim_that_began_before_a_change_takes_nothing_by_the_old_defin
         patched = await world.http.patch("/v2/channel/c/consumer/k", json=change)
         assert patched.status_code == 200
     await world.broadcast()
-    assert await world.runtime.claim(before, 8, 30) == []
+    assert await claim_of(world.runtime, before, 8, 30) == []
     back = {"paused": False, "enable": True}
     assert (await world.http.patch("/v2/channel/c/consumer/k", json=back)).status_code == 200
-    assert len(await world.runtime.claim(await database.read(found), 8, 30)) == 1
+    assert len(await claim_of(world.runtime, await database.read(found), 8, 30)) == 1
 
 
 @pytest.mark.parametrize(
@@ -448,13 +449,13 @@ async def test_leases_follow_the_databases_clock_whatever_the_processes_think(
             await publish(slow)
             consumer = await slow.database.read(lambda tx: consumers.find_consumer(tx, "c", "k"))
             before = await slow.database.read(lambda tx: tx.now_us())
-            (job,) = await claimer.claim(consumer, 1, 30.0)
+            (job,) = await claim_of(claimer, consumer, 1, 30.0)
             after = await slow.database.read(lambda tx: tx.now_us())
             assert before + 30_000_000 <= job.deadline_us <= after + 30_000_000
             await Maintenance(other, Keep()).tick()
-            held = [leases.Held(job.seq, job.lease)]
+            held = [leases.completed(leases.Held(job.seq, job.lease))]
             done = await other.database.write(
-                lambda tx: leases.complete(tx, consumer, held, tx.now_us())  # noqa: B023
+                lambda tx: end_of(tx, consumer, held, tx.now_us())  # noqa: B023
             )
             assert [result.code for result in done] == ["ok"], "nobody took it away meanwhile"
     finally:
@@ -467,9 +468,8 @@ async def publish(runtime: Runtime) -> None:
 
     def write(tx: Tx) -> None:
         allowed = accepting.publisher(tx, "c", "ct", "p", "pt")
-        publishing.broadcast(
-            tx, allowed["channel_seq"], allowed["producer_seq"], message, tx.now_us(), replay=False
-        )
+        fresh = Fresh(allowed["channel_seq"], allowed["producer_seq"], message, filtered=False)
+        store_messages(tx, [fresh], tx.now_us())
 
     await runtime.database.write(write)
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from headrace.jobs.models import ClaimedJob, Consumer
 from headrace.jobs.service.definitions.consumers import find_consumer
-from headrace.jobs.service.push import results as push_results
-from headrace.jobs.service.push.results import Called
+from headrace.jobs.service.push.results import Called, PushNotes, note_all
 from jobs_world import World
 
 LIMIT_S = 100
@@ -58,9 +57,9 @@ async def noted(world: World, consumer: Consumer, *, ok: bool) -> str | None:
     """Why the consumer is disabled by a call that was made by this definition."""
 
     def write(tx: Any) -> str | None:
-        call = called(ok=ok)
-        now = tx.now_us()
-        return push_results.write(tx, consumer, [call], now, lambda: 0.5, gone=False).disabled
+        (outcome,) = note_all(tx, [PushNotes(consumer, [called(ok=ok)], lambda: 0.5)])
+        disabled: str | None = outcome.value.disabled
+        return disabled
 
     return await world.runtime.database.write(write)
 

@@ -15,7 +15,8 @@ from ...errors import bad_request
 from ...models import ClaimedJob, Consumer, payload_fields, rfc3339
 from ...runtime.runtime import Runtime
 from ...service.leases import leases
-from ...service.leases.joined import Caller, Completion, complete_all
+from ...service.leases.claiming import Caller, Claim
+from ...service.leases.leases import Ending, Endings
 from ...store import Tx
 from .. import shapes
 from ..request.access import key_of
@@ -45,7 +46,7 @@ async def claim(runtime: Runtime, request: Request) -> Response:
 
     async def again() -> tuple[Consumer, list[ClaimedJob]]:
         # The consumer is looked up each time: its token or type may change while a client waits.
-        return await runtime.claim_for(caller, body.max, lease_s)
+        return await runtime.claim(Claim(caller.consumer, body.max, lease_s))
 
     consumer, jobs = await again()
     if jobs and has_left(request.scope):  # while its jobs were claimed
@@ -86,50 +87,31 @@ async def heartbeat(runtime: Runtime, request: Request) -> Response:
     for item in body.jobs:
         if item.progress is not None:
             progress.check(item.progress)
-    return await _carry_out(
-        runtime,
-        request,
-        body.jobs,
-        None,
-        lambda tx, consumer, named: leases.heartbeat(
-            tx, consumer, [_beaten(item, tx.now_us()) for item in named], lease_s, tx.now_us()
-        ),
-    )
+    caller = _caller(request)
+
+    async def beat(named: Sequence[shapes.BeatBody]) -> tuple[Consumer, list[leases.Result]]:
+        def write(tx: Tx) -> tuple[Consumer, list[leases.Result]]:
+            consumer, now = caller.holder(tx), tx.now_us()
+            held = [_beaten(item, now) for item in named]
+            return consumer, leases.heartbeat(tx, consumer, held, lease_s, now) if held else []
+
+        return await runtime.database.write(write)
+
+    return await _answer(runtime, body.jobs, None, beat)
 
 
 async def complete(runtime: Runtime, request: Request) -> Response:
     body = await read_json(request, shapes.CompleteBody)
-    caller = _caller(request)
-
-    if len(body.jobs) > 1:  # enough for a transaction of its own
-        return await _carry_out(
-            runtime,
-            request,
-            body.jobs,
-            "delivered",
-            lambda tx, consumer, named: leases.complete(tx, consumer, _held(named), tx.now_us()),
-        )
-
-    async def ask(named: Sequence[shapes.HeldBody]) -> tuple[Consumer, list[leases.Result]]:
-        completion = Completion(caller, tuple(_held(named)))
-        done: tuple[Consumer, list[leases.Result]]
-        done = await runtime.database.write_together(complete_all, completion)
-        return done
-
-    return await _answer(runtime, body.jobs, "delivered", ask)
+    return await _end(
+        runtime, request, body.jobs, "delivered", lambda item: leases.completed(_held(item))
+    )
 
 
 async def release(runtime: Runtime, request: Request) -> Response:
     body = await read_json(request, shapes.ReleaseBody)
     delay_s = seconds_between(body.delay_seconds, 0, limits.RETRY_DELAY_S_MAX, "delay_seconds")
-    return await _carry_out(
-        runtime,
-        request,
-        body.jobs,
-        "released",
-        lambda tx, consumer, named: leases.release(
-            tx, consumer, _held(named), delay_s, tx.now_us()
-        ),
+    return await _end(
+        runtime, request, body.jobs, "released", lambda item: leases.released(_held(item), delay_s)
     )
 
 
@@ -139,20 +121,16 @@ async def fail(runtime: Runtime, request: Request) -> Response:
         if item.retry_in_seconds is not None:
             seconds_between(item.retry_in_seconds, 0, limits.RETRY_DELAY_S_MAX, "retry_in_seconds")
 
-    def work(
-        tx: Tx, consumer: Consumer, named: Sequence[shapes.FailureBody]
-    ) -> list[leases.Result]:
-        failures = [
-            leases.Failure(one, item.reason, retry_in_s=item.retry_in_seconds, dead=item.dead)
-            for one, item in zip(_held(named), named, strict=True)
-        ]
-        return leases.fail(tx, consumer, failures, tx.now_us(), runtime.random)
+    def ending(item: shapes.FailureBody) -> Ending:
+        return leases.failed(
+            _held(item), item.reason, retry_in_s=item.retry_in_seconds, dead=item.dead
+        )
 
-    return await _carry_out(runtime, request, body.jobs, "failed", work)
+    return await _end(runtime, request, body.jobs, "failed", ending)
 
 
-def _held(items: Sequence[shapes.HeldBody | shapes.FailureBody]) -> list[leases.Held]:
-    return [leases.Held(ids.job_number(item.id), item.lease) for item in items]
+def _held(item: shapes.HeldBody | shapes.FailureBody) -> leases.Held:
+    return leases.Held(ids.job_number(item.id), item.lease)
 
 
 def _beaten(item: shapes.BeatBody, now: int) -> leases.Held:
@@ -169,22 +147,20 @@ def _refusal(item: shapes.HeldBody | shapes.FailureBody) -> leases.Result | None
     return None
 
 
-async def _carry_out(
+async def _end(
     runtime: Runtime,
     request: Request,
     items: Sequence[Item],
-    outcome: str | None,
-    work: Callable[[Tx, Consumer, Sequence[Item]], list[leases.Result]],
+    outcome: str,
+    ending: Callable[[Item], Ending],
 ) -> Response:
-    """Carry out the items that name a job, in a transaction of their own."""
+    """End the items that name a job; what others ask at the same time goes with it."""
     caller = _caller(request)
 
     async def ask(named: Sequence[Item]) -> tuple[Consumer, list[leases.Result]]:
-        def write(tx: Tx) -> tuple[Consumer, list[leases.Result]]:
-            consumer = caller.holder(tx)
-            return consumer, work(tx, consumer, named) if named else []
-
-        return await runtime.database.write(write)
+        return await runtime.end(
+            Endings(caller.holder, [ending(item) for item in named], runtime.random)
+        )
 
     return await _answer(runtime, items, outcome, ask)
 

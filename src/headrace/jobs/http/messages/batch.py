@@ -14,11 +14,10 @@ from ... import ids, limits
 from ...errors import JobsError, bad_request
 from ...matching.filters import SUBJECT, checked_subject
 from ...matching.unique import key_of
-from ...models import RESERVED_HEADERS, RESERVED_PREFIXES, NewMessage, Published
+from ...models import RESERVED_HEADERS, RESERVED_PREFIXES, NewMessage
 from ...runtime.runtime import Runtime
-from ...service.publishing import accepting, publishing
-from ...service.publishing.joined import store_plain
-from ...store import Row, Tx
+from ...service.publishing import accepting
+from ...service.publishing.publishing import MessageRefusedError, Publication
 from .. import shapes
 from ..request import access
 from ..request.endpoint import PRODUCER_TOKENS, Endpoint, reply
@@ -60,34 +59,13 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
         message_of(f"messages[{number}]", given) for number, given in enumerate(body.messages)
     ]
 
-    def write(tx: Tx) -> list[Published]:
-        allowed = accepting.publisher(tx, channel_id, *tokens, granted=granted)
-        now = tx.now_us()
-        for number, message in enumerate(messages):
-            with At(f"messages[{number}]"):
-                accepting.check_message(message, runtime.options, now)
-        if all(message.ordering_key is None and message.unique is None for message in messages):
-            return _stored(tx, allowed, messages, [given.idempotent for given in body.messages])
-        seq = allowed["channel_seq"]
-        publishing.lock_all(tx, seq, messages)
-        published = []
-        for number, message in enumerate(messages):
-            with At(f"messages[{number}]"):
-                replay = body.messages[number].idempotent
-                published.append(
-                    publishing.broadcast(
-                        tx,
-                        seq,
-                        allowed["producer_seq"],
-                        message,
-                        now,
-                        replay=replay,
-                        filtered=bool(allowed["filtered"]),
-                    )
-                )
-        return published
-
-    published = await runtime.database.write(write)
+    replays = [given.idempotent for given in body.messages]
+    publication = Publication(channel_id, *tokens, messages, replays, runtime.options, granted)
+    try:
+        published = await runtime.publish(publication)
+    except MessageRefusedError as refused:
+        with At(f"messages[{refused.number}]"):
+            raise refused.error from None
     new = [one for one in published if not one.replayed]
     if new:
         runtime.metrics.add("jobs_published_total", len(new), channel=channel_id)
@@ -97,19 +75,6 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
         for one in published
     ]
     return reply(shapes.PublishedBatch(shown), 201 if new else 200)
-
-
-def _stored(
-    tx: Tx, allowed: Row, messages: list[NewMessage], replays: list[bool]
-) -> list[Published]:
-    """Store messages without keys by a few statements for all of them; the first that is refused is told."""
-    published = []
-    for number, outcome in enumerate(store_plain(tx, allowed, messages, replays, tx.now_us())):
-        if outcome.error is not None:
-            with At(f"messages[{number}]"):
-                raise outcome.error
-        published.append(outcome.value)
-    return published
 
 
 class At:

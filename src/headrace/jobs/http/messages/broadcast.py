@@ -17,7 +17,7 @@ from ...matching.unique import key_of as key_of_message
 from ...models import RESERVED_HEADERS, RESERVED_PREFIXES, NewMessage, Published
 from ...runtime.runtime import Runtime
 from ...service.publishing import accepting
-from ...service.publishing.joined import Publication, publish_all, publish_one
+from ...service.publishing.publishing import MessageRefusedError, Publication
 from .. import shapes
 from ..request.access import key_of
 from ..request.endpoint import PRODUCER_TOKENS, Endpoint, Parameter, reply
@@ -78,22 +78,19 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
     except JobsError as error:
         message, replay = error, False  # told only to those who may publish
 
-    publication = Publication(channel_id, *tokens, message, replay, runtime.options, granted)
-    published = await _store(runtime, publication)
+    messages = message if isinstance(message, JobsError) else [message]
+    publication = Publication(channel_id, *tokens, messages, [replay], runtime.options, granted)
+    try:
+        (stored,) = await runtime.publish(publication)
+    except MessageRefusedError as refused:
+        raise refused.error from None
+    return _counted(runtime, channel_id, stored)
+
+
+def _counted(runtime: Runtime, channel_id: str, published: Published) -> Published:
     if not published.replayed:
         runtime.metrics.add("jobs_published_total", channel=channel_id)
         runtime.metrics.add("jobs_enqueued_total", published.jobs, channel=channel_id)
-    return published
-
-
-async def _store(runtime: Runtime, publication: Publication) -> Published:
-    message = publication.message
-    if isinstance(message, NewMessage) and (
-        message.ordering_key or message.unique or len(message.payload) > _SMALL_BYTES
-    ):
-        # It locks its keys until the end, or is a transaction's worth by itself.
-        return await runtime.database.write(lambda tx: publish_one(tx, publication))
-    published: Published = await runtime.database.write_together(publish_all, publication)
     return published
 
 

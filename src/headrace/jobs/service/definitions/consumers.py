@@ -13,10 +13,11 @@ from ... import ids, limits
 from ...errors import JobsError, bad_request, forbidden, not_found
 from ...models import Consumer, ConsumerSettings, Kind
 from ...store import Row, Tx
-from ..filtering import note_filters
 from ..notices import tell_of_consumer
+from ..storing import note_filters
 from .channels import find_channel
 from .definitions import Change, Precondition, next_version
+from .sealing import open_sealed, seal
 
 __all__ = [
     "DEFINITIONS",
@@ -100,22 +101,23 @@ def put_consumer(
     if row is None or row["seq"] is None:
         kind = cast(Kind, change.kind or "push")
         _check_callback(kind, change.callback_url or "")
-        token, seal = change.token or ids.new_token(), tx.vault.seal
         made = tx.one(
             "insert_consumer",
             channel_seq=channel.seq,
             consumer_id=consumer_id,
             name=change.name or consumer_id,
-            token=seal(token),
-            previous_token=seal(change.previous_token) if change.previous_token else None,
             callback_url=change.callback_url or "",
             kind=kind,
             max_retries=max_retries if change.max_retries is None else change.max_retries,
             settings=_encode(change.settings or defaults).decode(),
-            secrets=seal(_encode(change.secrets or (new_secret(),)).decode()),
             now=now,
         )
         if made is not None:
+            token, secrets = change.token or ids.new_token(), change.secrets or (new_secret(),)
+            previous = change.previous_token or None
+            tx.run(
+                "put_secrets", seq=made["seq"], **_sealed(tx, made["seq"], token, previous, secrets)
+            )
             if change.settings is not None:
                 note_filters(tx, channel.seq)
             tx.ring([made["seq"], DEFINITIONS])
@@ -162,18 +164,17 @@ def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int
     kind = cast(Kind, change.kind or present.kind)
     callback_url = present.callback_url if change.callback_url is None else change.callback_url
     _check_callback(kind, callback_url)
-    previous, seal = _previous_token(present, change), tx.vault.seal
+    secrets = change.secrets or present.secrets
+    token, previous = change.token or present.token, _previous_token(present, change)
     tx.run(
         "update_consumer",
         seq=present.seq,
         name=change.name or present.name,
-        token=seal(change.token or present.token),
-        previous_token=None if previous is None else seal(previous),
+        **_sealed(tx, present.seq, token, previous, secrets),
         callback_url=callback_url,
         kind=kind,
         max_retries=present.max_retries if change.max_retries is None else change.max_retries,
         settings=_encode(change.settings or present.settings).decode(),
-        secrets=seal(_encode(change.secrets or present.secrets).decode()),
         paused=int(present.paused if change.paused is None else change.paused),
         disabled_us=None if change.enable else present.disabled_us,
         disabled_reason=None if change.enable else present.disabled_reason,
@@ -185,6 +186,14 @@ def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int
     if change.enable and present.disabled_us is not None:
         tell_of_consumer(tx, present.seq, "enabled", None, now)
     tx.ring([present.seq, DEFINITIONS])
+
+
+def _sealed(
+    tx: Tx, seq: int, token: str, previous: str | None, secrets: tuple[str, ...]
+) -> dict[str, str | None]:
+    """The secrets of a consumer as its row has them."""
+    texts = {"token": token, "previous_token": previous, "secrets": _encode(secrets).decode()}
+    return {column: seal(tx, seq, column, text) for column, text in texts.items()}
 
 
 def count_dying(tx: Tx, present: Consumer, change: ConsumerChange) -> int:
@@ -267,7 +276,10 @@ def not_pulled() -> JobsError:
 
 def consumer_of(tx: Tx, row: Row) -> Consumer:
     """A row of the table, joined with its channel's id."""
-    opened = tx.vault.open
+
+    def opened(column: str) -> str | None:
+        return open_sealed(tx, row["seq"], column, row[column])
+
     return Consumer(
         seq=row["seq"],
         channel_seq=row["channel_seq"],
@@ -283,9 +295,9 @@ def consumer_of(tx: Tx, row: Row) -> Consumer:
         disabled_reason=row["disabled_reason"],
         failing_since_us=row["failing_since_us"],
         updated_us=row["updated_us"],
-        token=opened(row["token"]),
-        previous_token=None if row["previous_token"] is None else opened(row["previous_token"]),
-        secrets=msgspec.json.decode(opened(row["secrets"]), type=tuple[str, ...]),
+        token=opened("token") or "",
+        previous_token=opened("previous_token"),
+        secrets=msgspec.json.decode(opened("secrets") or "[]", type=tuple[str, ...]),
     )
 
 

@@ -1,14 +1,15 @@
-"""Before a process serves: all that is secret can be opened, and is sealed with the first key."""
+"""Secrets of consumers: sealed for their row and column, with the first key before a process serves."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from ... import limits
+from ...errors import JobsError
 from ...store import Row, Tx
 from ...vault import foreign, sealed_with
 
-__all__ = ["check_keys", "seal_some"]
+__all__ = ["check_keys", "open_sealed", "seal", "seal_some"]
 
 _SECRET = ("token", "previous_token", "secrets")
 
@@ -35,10 +36,13 @@ def seal_some(tx: Tx, after: int) -> tuple[int, int | None]:
     for row in rows:
         if all(tx.vault.is_current(text) for text in _texts(row)):
             continue
-        sealed = {
-            name: None if row[name] is None else tx.vault.seal(tx.vault.open(row[name]))
-            for name in _SECRET
-        }
+        try:
+            sealed = {
+                name: seal(tx, row["seq"], name, open_sealed(tx, row["seq"], name, row[name]))
+                for name in _SECRET
+            }
+        except JobsError:
+            continue  # it was tampered with: its consumer alone is refused, whenever it is used
         # Whoever changed it meanwhile has sealed it by that.
         changed += tx.run(
             "reseal_consumer",
@@ -49,6 +53,20 @@ def seal_some(tx: Tx, after: int) -> tuple[int, int | None]:
             **sealed,
         )
     return changed, rows[-1]["seq"] if len(rows) == limits.SWEEP_ROWS else None
+
+
+def seal(tx: Tx, seq: int, column: str, text: str | None) -> str | None:
+    """A secret of the consumer ``seq`` as it is stored in ``column``, where alone it can be opened."""
+    return None if text is None else tx.vault.seal(text, _place(seq, column))
+
+
+def open_sealed(tx: Tx, seq: int, column: str, stored: str | None) -> str | None:
+    """What is stored in this column of the consumer ``seq``; 503 if it is not what was stored there."""
+    return None if stored is None else tx.vault.open(stored, _place(seq, column))
+
+
+def _place(seq: int, column: str) -> str:
+    return f"consumer {seq} {column}"
 
 
 def _texts(row: Row) -> list[str]:

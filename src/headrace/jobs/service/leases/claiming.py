@@ -3,119 +3,159 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from ... import ids, limits
+from ...errors import JobsError
 from ...models import ClaimedJob, Consumer
-from ...store import Row, Tx
+from ...states import Event
+from ...store import Outcome, Row, Tx
+from ..definitions.consumers import authorised_consumer, authorised_pull_consumer
+from ..moves import Move, apply_moves
 
-__all__ = ["claim", "claim_each", "claimed_job"]
+__all__ = ["Caller", "Claim", "Who", "claim_all", "consumers_of"]
 
 _SECOND_US: Final = 1_000_000
 _NO_LIMIT: Final = 2**62
 
+Who = Callable[[Tx], Consumer]
+"""Finds the consumer whose jobs are meant; raises JobsError for who may not have them."""
 
-def claim(tx: Tx, consumer: Consumer, n: int, lease_s: float, now: int) -> list[ClaimedJob]:
-    """Lease up to ``n`` ready jobs: highest priority first, and within a priority the oldest.
 
-    Together they have about ``CLAIM_BYTES_MAX`` of payload at most: fewer than ``n`` may be given where more
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who says to be a worker of which consumer."""
+
+    channel_id: str
+    consumer_id: str
+    channel_token: str
+    consumer_token: str
+    granted: bool = False
+
+    def consumer(self, tx: Tx) -> Consumer:
+        """The consumer; see :func:`..definitions.consumers.authorised_pull_consumer` for what is refused."""
+        return authorised_pull_consumer(tx, *self._named(), granted=self.granted)
+
+    def holder(self, tx: Tx) -> Consumer:
+        """The consumer of leased jobs. One that became a push consumer finishes those that it has."""
+        return authorised_consumer(tx, *self._named(), granted=self.granted)
+
+    def _named(self) -> tuple[str, str, str, str]:
+        return self.channel_id, self.consumer_id, self.channel_token, self.consumer_token
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Somebody wants up to ``n`` jobs of a consumer, for ``lease_s`` seconds."""
+
+    who: Who
+    n: int
+    lease_s: float
+
+
+def consumers_of(tx: Tx, who: Sequence[Who]) -> tuple[dict[int, Outcome], dict[int, Consumer]]:
+    """The outcomes of those who are refused, and the consumers of the others, by place."""
+    outcomes, consumers = {}, {}
+    for place, find in enumerate(who):
+        try:
+            consumers[place] = find(tx)
+        except JobsError as error:
+            outcomes[place] = Outcome(error=error)
+    return outcomes, consumers
+
+
+def claim_all(tx: Tx, claims: Sequence[Claim]) -> list[Outcome]:
+    """Lease ready jobs: for each claim its consumer, and up to ``n`` jobs.
+
+    The highest priority goes first, and within a priority the oldest; who came first gets the first. The jobs
+    of one claim have about ``CLAIM_BYTES_MAX`` of payload at most: fewer than ``n`` may be given where more
     are ready.
 
-    Nothing is claimed if the definition has changed since ``consumer`` was read: ``n`` may be by a limit that
+    Nothing is claimed if the definition has changed since the consumer was read: ``n`` may be by a limit that
     no longer holds, and the consumer may be paused. Whoever changes it rings for those who wait for its jobs.
     """
-    lease, expires = ids.new_lease(), _expires(now, lease_s)
-    leased = _lease(tx, consumer, n, lease, expires, now, each=False)
-    if not leased:
-        return []
-    rows, messages = _carried(tx, leased)
-    return [claimed_job(row, messages[row["message_seq"]], lease, expires) for row in rows]
-
-
-def claim_each(
-    tx: Tx, consumer: Consumer, clients: int, lease_s: float, now: int
-) -> list[ClaimedJob]:
-    """The same for so many clients that want one job each: a lease for each, and whatever its bytes."""
-    lease, expires = ids.new_lease(), _expires(now, lease_s)
-    rows = _lease(tx, consumer, clients, lease, expires, now, each=True)
-    messages = _messages(tx, rows, _NO_LIMIT) if rows else {}
-    return [
-        claimed_job(row, messages[row["message_seq"]], f"{lease}.{row['seq']}", expires)
+    now = tx.now_us()
+    outcomes, consumers = consumers_of(tx, [claim.who for claim in claims])
+    groups: dict[tuple[int, int], list[int]] = {}
+    for place, consumer in consumers.items():
+        groups.setdefault((consumer.seq, consumer.updated_us), []).append(place)
+    given: dict[int, list[Row]] = {}
+    for places in groups.values():
+        given |= _share(tx, consumers[places[0]], {place: claims[place].n for place in places}, now)
+    leases = {place: ids.new_lease() for place in given}
+    ends = {place: now + round(claims[place].lease_s * _SECOND_US) for place in given}
+    moves = [
+        Move(row=row, event=Event.CLAIM, lease=leases[place], lease_expires_us=ends[place])
+        for place, rows in given.items()
         for row in rows
     ]
+    apply_moves(tx, moves, now)
+    payloads = _payloads(tx, [move.row for move in moves])
+    for place, rows in given.items():
+        lease, end = leases[place], ends[place]
+        jobs = [_claimed(row, payloads, lease, end) for row in rows]
+        outcomes[place] = Outcome((consumers[place], jobs))
+    return [outcomes[place] for place in range(len(claims))]
 
 
-def _lease(
-    tx: Tx, consumer: Consumer, n: int, lease: str, expires: int, now: int, *, each: bool
-) -> list[Row]:
-    """The jobs, leased. With ``each`` the lease is followed by a dot and the job's number."""
+def _share(tx: Tx, consumer: Consumer, wanted: dict[int, int], now: int) -> dict[int, list[Row]]:
+    """The ready jobs of a consumer that each claim gets, by its place. ``wanted``: how many at most."""
+    given: dict[int, list[Row]] = {place: [] for place in wanted}
     if consumer.paused or consumer.disabled_us is not None:
-        return []
+        return given
     tx.run("promote_due", consumer_seq=consumer.seq, now=now, n=limits.SWEEP_ROWS)
-    rows = tx.all(
-        "claim_jobs",
-        consumer_seq=consumer.seq,
-        version=consumer.updated_us,
-        n=n,
-        lease=lease,
-        each=each,
-        now=now,
-        expires=expires,
+    n = sum(wanted.values())
+    rows = iter(
+        tx.all(
+            "ready_jobs",
+            consumer_seq=consumer.seq,
+            version=consumer.updated_us,
+            n=n,
+            bytes=limits.CLAIM_BYTES_MAX // n if n > 1 else _NO_LIMIT,
+        )
     )
-    return sorted(rows, key=lambda row: (-row["priority"], row["seq"]))
+    for place, most in wanted.items():
+        total = 0
+        while len(given[place]) < most and total < limits.CLAIM_BYTES_MAX:
+            row = next(rows, None)
+            if row is None:
+                return given
+            given[place].append(row)
+            total += row["size"]
+    return given
 
 
-def _expires(now: int, lease_s: float) -> int:
-    return now + round(lease_s * _SECOND_US)
+def _payloads(tx: Tx, rows: Sequence[Row]) -> dict[int, bytes]:
+    """The payloads that were too large to be read with their jobs, by the number of the message."""
+    missing = [row["message_seq"] for row in rows if row["payload"] is None]
+    if not missing:
+        return {}
+    found = tx.all("messages_of", seqs=json.dumps(missing), bytes=_NO_LIMIT)
+    return {row["seq"]: row["payload"] for row in found}
 
 
-def _carried(tx: Tx, rows: Sequence[Row]) -> tuple[Sequence[Row], dict[int, Row]]:
-    """The first of these jobs whose payloads one answer carries, at least one, with their messages.
-
-    The others are given back. Where none is above its share of the bytes, all are carried, and nobody has to
-    add them up.
-    """
-    share = limits.CLAIM_BYTES_MAX // len(rows) if len(rows) > 1 else _NO_LIMIT
-    messages = _messages(tx, rows, share)
-    if all(message["payload"] is not None for message in messages.values()):
-        return rows, messages
-    sizes = {row["seq"]: row["size"] for row in tx.all("sizes_of", seqs=_message_seqs(rows))}
-    total, count = 0, 0
-    while count < len(rows) and total < limits.CLAIM_BYTES_MAX:
-        total += sizes[rows[count]["message_seq"]]
-        count += 1
-    if count < len(rows):
-        tx.run("unclaim_jobs", seqs=json.dumps([row["seq"] for row in rows[count:]]))
-    return rows[:count], _messages(tx, rows[:count], _NO_LIMIT)
-
-
-def _messages(tx: Tx, rows: Sequence[Row], bytes_each: int) -> dict[int, Row]:
-    """The messages of jobs, by number; without the payloads that have more bytes."""
-    found = tx.all("messages_of", seqs=_message_seqs(rows), bytes=bytes_each)
-    return {row["seq"]: row for row in found}
-
-
-def _message_seqs(rows: Sequence[Row]) -> str:
-    return json.dumps([row["message_seq"] for row in rows])
-
-
-def claimed_job(row: Row, message: Row, lease: str, expires: int) -> ClaimedJob:
-    """A job that was leased, with its message."""
+def _claimed(row: Row, payloads: dict[int, bytes], lease: str, expires: int) -> ClaimedJob:
+    payload = row["payload"]
     return ClaimedJob(
         seq=row["seq"],
         lease=lease,
         deadline_us=expires,
-        attempt=row["claims"],
+        attempt=row["claims"] + 1,
         retries=row["retries"],
         priority=row["priority"],
         created_us=row["created_us"],
         message_seq=row["message_seq"],
-        message_id=message["message_id"],
-        payload=message["payload"],
-        content_type=message["content_type"],
-        headers=msgspec.json.decode(message["headers"], type=dict[str, str]),
+        message_id=row["message_id"],
+        payload=payloads[row["message_seq"]] if payload is None else payload,
+        content_type=row["content_type"],
+        headers=_headers(row["headers"]),
         ordering_key=row["ordering_key"],
     )
+
+
+def _headers(text: str) -> dict[str, str]:
+    return {} if text == "{}" else msgspec.json.decode(text, type=dict[str, str])

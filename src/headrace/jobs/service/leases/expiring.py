@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ... import limits
 from ...states import State, failure_event
-from ...store import Tx
-from ..moves import Move, apply_moves
+from ...store import Row, Tx
+from ..moves import Move, apply_moves, note_attempts
 
 __all__ = ["Swept", "expire_leases"]
 
@@ -35,19 +36,7 @@ def expire_leases(tx: Tx, now: int) -> Swept:
         for row in rows
     ]
     states = apply_moves(tx, moves, now)
-    for row in rows:
-        started = row["lease_started_us"]
-        tx.run(
-            "insert_attempt",
-            job_seq=row["seq"],
-            number=row["claims"],
-            kind="expired",
-            started_us=started,
-            duration_us=max(0, row["lease_expires_us"] - started),
-            status=0,
-            error="the lease expired",
-            excerpt=None,
-        )
+    note_attempts(tx, [_attempt(row) for row in rows])
     found: dict[tuple[str, str], list[State]] = {}
     for row, state in zip(rows, states, strict=True):
         found.setdefault((row["channel_id"], row["consumer_id"]), []).append(state)
@@ -55,3 +44,17 @@ def expire_leases(tx: Tx, now: int) -> Swept:
         (row["channel_id"], row["consumer_id"]) for row in rows if row["cancelled_us"] is not None
     )
     return Swept(len(rows), found, cancelled)
+
+
+def _attempt(row: Row) -> dict[str, Any]:
+    started = row["lease_started_us"]
+    return {
+        "job_seq": row["seq"],
+        "number": row["claims"],
+        "kind": "expired",
+        "started_us": started,
+        "duration_us": max(0, row["lease_expires_us"] - started),
+        "status": 0,
+        "error": "the lease expired",
+        "excerpt": None,
+    }

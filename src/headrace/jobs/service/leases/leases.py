@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -17,22 +17,24 @@ from ...errors import bad_request
 from ...models import Consumer, rfc3339
 from ...policy import retry_delay_s
 from ...states import Event, State, failure_event
-from ...store import Row, Tx
-from ..moves import Move, apply_moves, finish_keys, load, lock_keys, record_outcomes, storable
-from ..notices import FAILING_FROM, tell_of_jobs
+from ...store import Outcome, Row, Tx
+from ..moves import Move, apply_moves, load, note_attempts, storable
+from .claiming import Who, consumers_of
 
 __all__ = [
-    "Failure",
+    "Ending",
+    "Endings",
     "Held",
     "Result",
     "check_batch",
-    "complete",
+    "completed",
     "deadline_text",
     "describe",
-    "fail",
+    "end",
+    "end_all",
+    "failed",
     "heartbeat",
-    "named_leases",
-    "release",
+    "released",
 ]
 
 _SECOND_US: Final = 1_000_000
@@ -47,17 +49,60 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A leased job that failed.
+class Ending:
+    """How a leased job ends: made by :func:`completed`, :func:`failed` and :func:`released`.
 
-    ``retry_in_s`` overrides the consumer's schedule; ``retry_after_s`` may lengthen it; ``dead`` gives up.
+    Attributes:
+        held: the job.
+        event: COMPLETE, RELEASE, BURY, or RETRY, which is EXHAUST if no retry is left.
+        due_s: when it may be handed out again; None: at once, or when the consumer's schedule says.
+        retry_after_s: what lengthens that schedule.
+        noted: whether a failure is added to the job's attempts.
     """
 
     held: Held
-    reason: str
-    retry_in_s: float | None = None
+    event: Event
+    reason: str | None = None
+    due_s: float | None = None
     retry_after_s: float | None = None
-    dead: bool = False
+    noted: bool = True
+
+
+def completed(held: Held) -> Ending:
+    """The job was done."""
+    return Ending(held, Event.COMPLETE)
+
+
+def failed(
+    held: Held,
+    reason: str,
+    *,
+    retry_in_s: float | None = None,
+    retry_after_s: float | None = None,
+    dead: bool = False,
+    noted: bool = True,
+) -> Ending:
+    """The job failed.
+
+    ``retry_in_s`` overrides the consumer's schedule; ``retry_after_s`` may lengthen it; ``dead`` gives up.
+    ``noted`` adds an attempt to the job; push says more about its own.
+    """
+    event = Event.BURY if dead else Event.RETRY
+    return Ending(held, event, reason, retry_in_s, retry_after_s, noted)
+
+
+def released(held: Held, delay_s: float) -> Ending:
+    """The job is given back undone; this does not count as a retry."""
+    return Ending(held, Event.RELEASE, due_s=delay_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """Somebody says how the jobs of a consumer end, each named once. ``random`` is for delays of retries."""
+
+    who: Who
+    jobs: Sequence[Ending]
+    random: Callable[[], float]
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -72,27 +117,117 @@ class Result(msgspec.Struct, frozen=True):
     cancelled: bool = False  # the claim ended, and so did the job
 
 
-def complete(tx: Tx, consumer: Consumer, items: Sequence[Held], now: int) -> list[Result]:
-    """Complete leased jobs. Completing again under the same lease is ``ok`` again."""
-    rows = tx.all("complete_jobs", consumer_seq=consumer.seq, items=_items(items), now=now)
-    done = {row["seq"] for row in rows}
-    if any(row["ordering_key"] is not None for row in rows):
-        finished = list(load(tx, done).values())
-        lock_keys(tx, finished)
-        finish_keys(tx, finished, now)
-    if consumer.settings.outcomes:
-        record_outcomes(tx, sorted(done), now)
-    tell_of_jobs(
-        tx, {row["seq"]: "recovered" for row in rows if row["retries"] >= FAILING_FROM}, now
+def end_all(tx: Tx, items: Sequence[Endings]) -> list[Outcome]:
+    """End leased jobs: for each its consumer and the results, in the order of its jobs."""
+    outcomes, consumers = consumers_of(tx, [item.who for item in items])
+    places = list(consumers)
+    results = end(
+        tx,
+        [(consumers[place], items[place].jobs, items[place].random) for place in places],
+        tx.now_us(),
     )
-    left = [item for item in items if item.seq not in done]
-    states = _states(tx, left)
+    for place, found in zip(places, results, strict=True):
+        outcomes[place] = Outcome((consumers[place], found))
+    return [outcomes[place] for place in range(len(items))]
+
+
+def end(
+    tx: Tx, asked: Sequence[tuple[Consumer, Sequence[Ending], Callable[[], float]]], now: int
+) -> list[list[Result]]:
+    """End leased jobs of some consumers; the results of each, in the order of its jobs.
+
+    Completing and failing again under the same lease is ``ok`` again, with the first result, until the job is
+    claimed again.
+    """
+    rows = load(tx, (ending.held.seq for _, endings, _ in asked for ending in endings))
+    moves: dict[int, tuple[Ending, Move]] = {}
+    for consumer, endings, random in asked:
+        for ending in endings:
+            row = rows.get(ending.held.seq)
+            if row is not None and row["seq"] not in moves and _holds(consumer, ending.held, row):
+                moves[row["seq"]] = ending, _move(consumer, ending, row, now, random)
+    wanted = any(consumer.settings.outcomes for consumer, _, _ in asked)
+    states = dict(
+        zip(
+            moves,
+            apply_moves(tx, [move for _, move in moves.values()], now, outcomes=wanted),
+            strict=True,
+        )
+    )
+    note_attempts(
+        tx,
+        [
+            _attempt(ending, move.row, now)
+            for ending, move in moves.values()
+            if ending.reason is not None and ending.noted
+        ],
+    )
+    done = {id(ending) for ending, _ in moves.values()}
+    # One that was named by another, too, is looked at as it is by now.
+    left = _states(
+        tx, [one.held for _, endings, _ in asked for one in endings if id(one) not in done]
+    )
     return [
-        Result(item.seq, 200, "ok", State.DELIVERED)
-        if item.seq in done
-        else _refused(consumer, item, states.get(item.seq), State.DELIVERED)
-        for item in items
+        [
+            _ended(moves[one.held.seq][1], states[one.held.seq])
+            if id(one) in done
+            else _ended_before(consumer, one, left.get(one.held.seq))
+            for one in endings
+        ]
+        for consumer, endings, _ in asked
     ]
+
+
+def _move(
+    consumer: Consumer, ending: Ending, row: Row, now: int, random: Callable[[], float]
+) -> Move:
+    event, due_s = ending.event, ending.due_s
+    if event is Event.RETRY:
+        event = failure_event(row["retries"], consumer.max_retries)
+        if event is Event.RETRY and due_s is None:
+            retries, after_s = row["retries"] + 1, ending.retry_after_s
+            due_s = retry_delay_s(consumer.settings.retry, retries, random, after_s)
+    is_queued = event in {Event.RETRY, Event.RELEASE}
+    return Move(
+        row=row,
+        event=event,
+        due_us=now + round((due_s or 0.0) * _SECOND_US) if is_queued else None,
+        error=ending.reason,
+        keeps_lease=event is not Event.RELEASE,  # so that its end is known when it is said again
+    )
+
+
+def _ended(move: Move, state: State) -> Result:
+    due_us = move.due_us if state is State.QUEUED else None
+    is_cancelled = state is State.DEAD and move.row["cancelled_us"] is not None
+    return Result(move.row["seq"], 200, "ok", state, due_us, cancelled=is_cancelled)
+
+
+def _ended_before(consumer: Consumer, ending: Ending, row: Row | None) -> Result:
+    """The result of an ending that was reported before, or a refusal."""
+    if ending.event is Event.COMPLETE:
+        return _refused(consumer, ending.held, row, State.DELIVERED)
+    if ending.event is not Event.RELEASE:
+        for state in (State.QUEUED, State.DEAD):
+            result = _refused(consumer, ending.held, row, state)
+            if result.repeated and row is not None:
+                due_us = row["due_us"] if state is State.QUEUED else None
+                return msgspec.structs.replace(result, due_us=due_us)
+    return _refused(consumer, ending.held, row, None)
+
+
+def _attempt(ending: Ending, row: Row, now: int) -> dict[str, Any]:
+    """A failure as a row of the attempts of its job."""
+    return {
+        "job_seq": row["seq"],
+        "number": row["claims"],
+        "kind": "pull",
+        "started_us": row["lease_started_us"],
+        "duration_us": max(0, now - row["lease_started_us"]),
+        "status": 0,
+        "error": None if ending.reason is None else storable(ending.reason),
+        "excerpt": None,
+    }
 
 
 def heartbeat(
@@ -124,111 +259,6 @@ def heartbeat(
         else:
             results.append(_refused(consumer, item, row, None))
     return results
-
-
-def fail(
-    tx: Tx,
-    consumer: Consumer,
-    failures: Sequence[Failure],
-    now: int,
-    random: Callable[[], float],
-    *,
-    note: bool = True,
-) -> list[Result]:
-    """Fail leased jobs: they are retried when due, or given up for good.
-
-    Failing again under the same lease is ``ok`` again, with the first result, until the job is claimed again.
-    ``note`` records an attempt for each; push records more about its own attempts.
-    """
-    rows = load(tx, (failure.held.seq for failure in failures))
-    moves: dict[int, Move] = {}
-    for failure in failures:
-        row = rows.get(failure.held.seq)
-        if row is not None and _holds(consumer, failure.held, row):
-            moves[failure.held.seq] = _failed(consumer, failure, row, now, random)
-    states = dict(zip(moves, apply_moves(tx, list(moves.values()), now), strict=True))
-    for failure in failures:
-        if note and failure.held.seq in moves:
-            _note_failure(tx, failure, moves[failure.held.seq].row, now)
-    return [
-        _ended(moves[failure.held.seq], states[failure.held.seq])
-        if failure.held.seq in moves
-        else _failed_before(consumer, failure.held, rows.get(failure.held.seq))
-        for failure in failures
-    ]
-
-
-def _failed(
-    consumer: Consumer, failure: Failure, row: Row, now: int, random: Callable[[], float]
-) -> Move:
-    event = Event.BURY if failure.dead else failure_event(row["retries"], consumer.max_retries)
-    if event is not Event.RETRY:
-        return Move(row=row, event=event, error=failure.reason, keeps_lease=True)
-    delay = failure.retry_in_s
-    if delay is None:
-        delay = retry_delay_s(
-            consumer.settings.retry, row["retries"] + 1, random, failure.retry_after_s
-        )
-    return Move(
-        row=row,
-        event=event,
-        due_us=now + round(delay * _SECOND_US),
-        error=failure.reason,
-        keeps_lease=True,
-    )
-
-
-def _ended(move: Move, state: State) -> Result:
-    due_us = move.due_us if state is State.QUEUED else None
-    return Result(move.row["seq"], 200, "ok", state, due_us, cancelled=_is_cancelled(move, state))
-
-
-def _is_cancelled(move: Move, state: State) -> bool:
-    return state is State.DEAD and move.row["cancelled_us"] is not None
-
-
-def _failed_before(consumer: Consumer, held: Held, row: Row | None) -> Result:
-    """The result of a failure that was reported before, or a refusal."""
-    for state in (State.QUEUED, State.DEAD):
-        result = _refused(consumer, held, row, state)
-        if result.repeated and row is not None:
-            due_us = row["due_us"] if state is State.QUEUED else None
-            return msgspec.structs.replace(result, due_us=due_us)
-    return _refused(consumer, held, row, None)
-
-
-def _note_failure(tx: Tx, failure: Failure, row: Row, now: int) -> None:
-    tx.run(
-        "insert_attempt",
-        job_seq=row["seq"],
-        number=row["claims"],
-        kind="pull",
-        started_us=row["lease_started_us"],
-        duration_us=max(0, now - row["lease_started_us"]),
-        status=0,
-        error=storable(failure.reason),
-        excerpt=None,
-    )
-
-
-def release(
-    tx: Tx, consumer: Consumer, items: Sequence[Held], delay_s: float, now: int
-) -> list[Result]:
-    """Return leased jobs undone; this does not count as a retry."""
-    rows = load(tx, (item.seq for item in items))
-    due_us = now + round(delay_s * _SECOND_US)
-    moves = {
-        item.seq: Move(row=rows[item.seq], event=Event.RELEASE, due_us=due_us)
-        for item in items
-        if item.seq in rows and _holds(consumer, item, rows[item.seq])
-    }
-    states = dict(zip(moves, apply_moves(tx, list(moves.values()), now), strict=True))
-    return [
-        _ended(moves[item.seq], states[item.seq])
-        if item.seq in moves
-        else _refused(consumer, item, rows.get(item.seq), None)
-        for item in items
-    ]
 
 
 def check_batch(count: int) -> None:
@@ -279,12 +309,6 @@ def _states(tx: Tx, items: Sequence[Held]) -> dict[int, Row]:
         return {}
     rows = tx.all("states_of", seqs=json.dumps(sorted({item.seq for item in items})))
     return {row["seq"]: row for row in rows}
-
-
-def named_leases(items: Sequence[Held]) -> dict[str, str]:
-    """The values ``seqs`` and ``leases`` of a statement for held jobs."""
-    leases = {str(item.seq): item.lease for item in items}
-    return {"seqs": "{" + ",".join(leases) + "}", "leases": json.dumps(leases)}
 
 
 def _items(items: Sequence[Held]) -> str:

@@ -1,4 +1,4 @@
-"""Broadcasting: messages are checked, stored once, and fanned out to every consumer in one transaction."""
+"""Messages published by many clients at once, fed from a stream, and dispatched at their time."""
 
 from __future__ import annotations
 
@@ -7,134 +7,118 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ... import ids, limits
+from ... import limits
 from ...errors import JobsError, not_found
-from ...matching.unique import UniqueKey
-from ...models import NewMessage, Published, digest_of
-from ...states import TERMINAL, Event, State
-from ...store import Tx
-from ..filtering import Fanned, fan_out_filtered
+from ...models import NewMessage, Options, Published
+from ...states import TERMINAL, Event
+from ...store import Outcome, Tx
 from ..moves import Move, apply_moves, load
-from .accepting import refuse_drained
+from ..storing import Fanned, Fresh, fan_out, fan_out_to_others, store_messages
+from .accepting import check_message, publisher, refuse_drained
 
 __all__ = [
     "Dispatched",
-    "broadcast",
+    "MessageRefusedError",
+    "Publication",
     "cancel_scheduled",
     "dispatch_due",
     "feed",
-    "known_before",
-    "lock_all",
+    "publish_all",
 ]
 
-_WAITING = 101
 
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """Messages, all or none, from whom they are, and where to.
 
-def broadcast(
-    tx: Tx,
-    channel_seq: int,
-    producer_seq: int | None,
-    message: NewMessage,
-    now: int,
-    *,
-    replay: bool,
-    filtered: bool = False,
-) -> Published:
-    """Store one message and create its jobs.
-
-    A message id that exists already is 409. With ``replay`` (an ``Idempotency-Key``) the same message again
-    gets the first answer, and a different message under the same key is 422. ``filtered``: a consumer of the
-    channel may have a filter.
+    ``messages`` is the reason if the request was malformed, which only those learn who may publish. For each
+    message ``replays`` says whether the same again gets the first answer.
     """
-    if message.unique is not None:
-        _lock(tx, [*unique_lock(channel_seq, message), *ordering_lock(channel_seq, message)])
-        if (known := _same(tx, channel_seq, message.unique, now)) is not None:
-            return known
-    message_id = message.message_id or ids.new_message_id()
-    digest = digest_of(message)
-    seq = _insert(tx, channel_seq, producer_seq, message_id, message, digest, now)
-    scheduled = message.scheduled_us is not None
-    if seq is None:
-        return known_before(tx, channel_seq, message_id, digest, replay=replay)
-    if message.unique is not None:
-        tx.run("put_unique", message_seq=seq, channel_seq=channel_seq, digest=message.unique.digest)
-    if scheduled:
-        jobs = 0
-    elif filtered:
-        jobs = fan_out_filtered(tx, [_fanned(seq, channel_seq, message)], now)[seq]
-    else:
-        jobs = _fan_out(tx, seq, channel_seq, message.priority, message.ordering_key, now)
-    return Published(message_id=message_id, scheduled=scheduled, jobs=jobs)
+
+    channel_id: str
+    channel_token: str
+    producer_id: str
+    producer_token: str
+    messages: Sequence[NewMessage] | JobsError
+    replays: Sequence[bool]
+    options: Options
+    granted: bool = False
+
+    @property
+    def weight(self) -> int:
+        """How much of a transaction this is: its messages, and their payloads in parts of 64 KiB."""
+        if isinstance(self.messages, JobsError):
+            return 1
+        payloads = sum(len(message.payload) for message in self.messages)
+        return len(self.messages) + (payloads >> 16)
 
 
-def lock_all(tx: Tx, channel_seq: int, messages: Sequence[NewMessage]) -> None:
-    """Lock what these messages need, all at once and in order: no two batches wait for each other."""
-    keys = {
-        key
-        for message in messages
-        for key in (*unique_lock(channel_seq, message), *ordering_lock(channel_seq, message))
-    }
-    if keys:
-        _lock(tx, sorted(keys))
+class MessageRefusedError(Exception):
+    """A message of a publication is refused, by its number, and so none of them is stored."""
+
+    def __init__(self, number: int, error: JobsError) -> None:
+        super().__init__(number, error)
+        self.number = number
+        self.error = error
 
 
-def ordering_lock(channel_seq: int, message: NewMessage) -> list[str]:
-    """What is locked for the ordering key of a message."""
-    key = message.ordering_key
-    return [] if key is None else [f"{channel_seq} {key}"]
+def publish_all(tx: Tx, items: Sequence[Publication]) -> list[Outcome]:
+    """Store the messages of these with their jobs; see :func:`..storing.store_messages`.
 
-
-def unique_lock(channel_seq: int, message: NewMessage) -> list[str]:
-    """What is locked so that of two messages that are the same, the second sees the first."""
-    key = message.unique
-    return [] if key is None else [f"unique {channel_seq} {key.digest}"]
-
-
-def _lock(tx: Tx, keys: Sequence[str]) -> None:
-    tx.all("lock_keys", keys=json.dumps(keys))
-
-
-def _same(tx: Tx, channel_seq: int, key: UniqueKey, now: int) -> Published | None:
-    """The answer for a message that is there already; None if it is new. Its key is locked."""
-    row = tx.one("find_unique", channel_seq=channel_seq, digest=key.digest)
-    if row is None:
-        return None
-    if key.within_us is not None and now - row["received_us"] >= key.within_us:
-        return None
-    if key.states is not None:
-        states = {found["state"] for found in tx.all("states_of_message", message_seq=row["seq"])}
-        if row["status"] == _WAITING:
-            states.add(State.QUEUED)
-        if not states & set(key.states):
-            return None
-    scheduled = row["scheduled_us"] is not None
-    return Published(
-        message_id=row["message_id"], scheduled=scheduled, jobs=0, replayed=True, duplicate=True
-    )
-
-
-def known_before(
-    tx: Tx, channel_seq: int, message_id: str, digest: str, *, replay: bool
-) -> Published:
-    """The answer for a message whose id is taken; see :func:`broadcast`."""
-    if not replay:
-        raise JobsError(
-            409,
-            "message_exists",
-            "the channel has a message with this id",
-            "X-Broker-Message-ID",
+    The outcome of each is what became of its messages, or :class:`MessageRefusedError`, or the JobsError of
+    who may not publish.
+    """
+    now = tx.now_us()
+    outcomes: dict[int, Outcome] = {}
+    fresh: dict[int, list[Fresh]] = {}
+    for place, item in enumerate(items):
+        try:
+            fresh[place] = _fresh(tx, item, now)
+        except (JobsError, MessageRefusedError) as error:
+            outcomes[place] = Outcome(error=error)
+    stored = iter(store_messages(tx, [one for each in fresh.values() for one in each], now))
+    for place, each in fresh.items():
+        found = [next(stored) for _ in each]
+        refused = next(
+            (
+                MessageRefusedError(number, one)
+                for number, one in enumerate(found)
+                if isinstance(one, JobsError)
+            ),
+            None,
         )
-    known = tx.one("get_digest", channel_seq=channel_seq, message_id=message_id)
-    if known is None or known["digest"] != digest:
-        raise JobsError(
-            422, "key_reused", "this key was used for a different message", "Idempotency-Key"
-        )
-    return Published(
-        message_id=message_id,
-        scheduled=known["scheduled_us"] is not None,
-        jobs=0,
-        replayed=True,
+        if refused is not None and len(found) > 1:
+            raise refused  # others of it are stored: this ends the transaction, and is told when it is alone
+        outcomes[place] = Outcome(found, refused)
+    return [outcomes[place] for place in range(len(items))]
+
+
+def _fresh(tx: Tx, item: Publication, now: int) -> list[Fresh]:
+    allowed = publisher(
+        tx,
+        item.channel_id,
+        item.channel_token,
+        item.producer_id,
+        item.producer_token,
+        granted=item.granted,
     )
+    if isinstance(item.messages, JobsError):
+        raise item.messages
+    for number, message in enumerate(item.messages):
+        try:
+            check_message(message, item.options, now)
+        except JobsError as error:
+            raise MessageRefusedError(number, error) from error
+    return [
+        Fresh(
+            allowed["channel_seq"],
+            allowed["producer_seq"],
+            message,
+            bool(allowed["filtered"]),
+            replay,
+        )
+        for message, replay in zip(item.messages, item.replays, strict=True)
+    ]
 
 
 def feed(
@@ -154,23 +138,17 @@ def feed(
     if channel is None:
         raise not_found("channel", "channelId")
     refuse_drained(channel)
+    if any(message.message_id is None for message in messages):
+        raise AssertionError("a message from a stream has an id made of its sequence")
+    seq, filtered = channel["seq"], bool(channel["filtered"])
+    stored = store_messages(tx, [Fresh(seq, None, one, filtered) for one in messages], now)
     new = jobs = 0
-    for message in messages:
-        if message.message_id is None:
-            raise AssertionError("a message from a stream has an id made of its sequence")
-        seq = _insert(
-            tx, channel["seq"], None, message.message_id, message, digest_of(message), now
-        )
-        if seq is None:
-            if message.message_id in again:
-                jobs += _once_more(tx, channel["seq"], message, now)
-            continue
-        new += 1
-        if channel["filtered"]:
-            fanned = _fanned(seq, channel["seq"], message)
-            jobs += fan_out_filtered(tx, [fanned], now)[seq]
-        else:
-            jobs += _fan_out(tx, seq, channel["seq"], message.priority, message.ordering_key, now)
+    for message, one in zip(messages, stored, strict=True):
+        if isinstance(one, Published):
+            new += 1
+            jobs += one.jobs
+        elif message.message_id in again:
+            jobs += _once_more(tx, seq, message, now)
     return new, jobs
 
 
@@ -187,9 +165,8 @@ def _once_more(tx: Tx, channel_seq: int, message: NewMessage, now: int) -> int:
         if row["state"] in TERMINAL and row["cancelled_us"] is None
     ]
     apply_moves(tx, moves, now)
-    fanned = _fanned(known["seq"], channel_seq, message)
     have = {row["consumer_seq"] for row in rows}
-    return len(moves) + fan_out_filtered(tx, [fanned], now, but=have)[known["seq"]]
+    return len(moves) + fan_out_to_others(tx, known["seq"], channel_seq, message, have, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,78 +181,31 @@ class Dispatched:
 def dispatch_due(tx: Tx, now: int) -> Dispatched:
     """Fan out a limited number of the scheduled messages that are due."""
     rows = tx.all("due_messages", now=now, n=limits.SWEEP_ROWS // 10)
-    late, jobs = 0, Counter[str]()
+    if not rows:
+        return Dispatched(0, 0, {})
+    tx.run("dispatch_messages", seqs=json.dumps([row["seq"] for row in rows]), now=now)
+    made = fan_out(
+        tx,
+        [
+            Fanned(
+                row["seq"],
+                row["channel_seq"],
+                bool(row["filtered"]),
+                row["priority"],
+                json.loads(row["headers"]),
+                row["ordering_key"],
+            )
+            for row in rows
+        ],
+        now,
+    )
+    jobs = Counter[str]()
     for row in rows:
-        tx.run("dispatch_message", seq=row["seq"], now=now)
-        seq, channel_seq, priority, key = (
-            row[column] for column in ("seq", "channel_seq", "priority", "ordering_key")
-        )
-        if row["filtered"]:
-            fanned = Fanned(seq, channel_seq, priority, json.loads(row["headers"]), key)
-            made = fan_out_filtered(tx, [fanned], now)[seq]
-        else:
-            made = _fan_out(tx, seq, channel_seq, priority, key, now)
-        jobs[row["channel_id"]] += made
-        late = max(late, now - row["scheduled_us"])
-    return Dispatched(len(rows), late, jobs)
+        jobs[row["channel_id"]] += made[row["seq"]]
+    return Dispatched(len(rows), max(0, *(now - row["scheduled_us"] for row in rows)), jobs)
 
 
 def cancel_scheduled(tx: Tx, channel_seq: int, message_id: str) -> None:
     """Cancel a scheduled message; 404 if no such message is waiting."""
     if not tx.run("cancel_message", channel_seq=channel_seq, message_id=message_id):
         raise not_found("scheduled message that still waits", "messageId")
-
-
-def _insert(
-    tx: Tx,
-    channel_seq: int,
-    producer_seq: int | None,
-    message_id: str,
-    message: NewMessage,
-    digest: str,
-    now: int,
-) -> int | None:
-    waiting = message.scheduled_us is not None
-    row = tx.one(
-        "insert_message",
-        channel_seq=channel_seq,
-        producer_seq=producer_seq,
-        message_id=message_id,
-        payload=message.payload,
-        content_type=message.content_type,
-        priority=message.priority,
-        ordering_key=message.ordering_key,
-        headers=json.dumps(message.headers) if message.headers else "{}",
-        digest=digest,
-        status=101 if waiting else 102,
-        now=now,
-        dispatched_us=None if waiting else now,
-        scheduled_us=message.scheduled_us,
-    )
-    return None if row is None else int(row["seq"])
-
-
-def _fan_out(tx: Tx, seq: int, channel_seq: int, priority: int, key: str | None, now: int) -> int:
-    if key is None:
-        rows = tx.all(
-            "fan_out", message_seq=seq, channel_seq=channel_seq, priority=priority, now=now
-        )
-    else:
-        # A transaction that finishes a job of this key waits for this one, or the other way round.
-        _lock(tx, [f"{channel_seq} {key}"])
-        rows = tx.all(
-            "fan_out_keyed",
-            message_seq=seq,
-            channel_seq=channel_seq,
-            priority=priority,
-            ordering_key=key,
-            now=now,
-        )
-    tx.ring([row["consumer_seq"] for row in rows])
-    return len(rows)
-
-
-def _fanned(seq: int, channel_seq: int, message: NewMessage) -> Fanned:
-    return Fanned(
-        seq, channel_seq, message.priority, message.headers, message.ordering_key, message.payload
-    )

@@ -18,8 +18,8 @@ from ...models import NewMessage, Options, Published, rfc3339
 from ...schedules import Missed, check_missed, parse_times
 from ...store import Row, Tx
 from ..definitions.channels import find_channel
+from ..storing import Fresh, store_messages
 from .accepting import check_message
-from .publishing import broadcast
 
 __all__ = [
     "Fired",
@@ -161,15 +161,9 @@ def fire_due(tx: Tx, now: int) -> Fired:
 
 def _publish(tx: Tx, row: Row, at: int, now: int) -> Published | None:
     """Publish what is published at this time; None: that was done before the clock was set back."""
-    filtered = bool(row["filtered"])
-    try:
-        return broadcast(
-            tx, row["channel_seq"], None, _message(row, at), now, replay=False, filtered=filtered
-        )
-    except JobsError as error:
-        if error.code != "message_exists":
-            raise
-        return None
+    fresh = Fresh(row["channel_seq"], None, _message(row, at), bool(row["filtered"]))
+    (published,) = store_messages(tx, [fresh], now)
+    return published if isinstance(published, Published) else None
 
 
 def _stop(tx: Tx, row: Row, why: str, now: int) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ... import limits
+from ...errors import JobsError
 from ...store import Tx
 from ..definitions.consumers import DEFINITIONS
 
@@ -30,8 +31,11 @@ __all__ = [
 ]
 
 
-class TakenError(Exception):
+class TakenError(JobsError):
     """Another process pushes to this consumer."""
+
+    def __init__(self) -> None:
+        super().__init__(409, "taken", "another process pushes to this consumer")
 
 
 def owner(consumer_seq: int, nodes: Collection[str]) -> str:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...models import ClaimedJob, Consumer
-from ...store import Tx
+from ...store import Outcome, Tx
 from ..definitions.consumers import DEFINITIONS
-from ..leases.leases import Failure, Held, Result, complete, fail
-from ..moves import storable
+from ..leases.leases import Ending, Held, Result, completed, end, failed
+from ..moves import note_attempts, storable
 from ..notices import tell_of_consumer
 
-__all__ = ["GONE", "Called", "Written", "attempt_of", "write"]
+__all__ = ["GONE", "Called", "PushNotes", "Written", "note_all"]
 
 GONE: Final = 410
 """What an endpoint answers that wants no more calls."""
@@ -43,43 +43,66 @@ class Written:
     disabled: str | None
 
 
-def write(
-    tx: Tx,
-    consumer: Consumer,
-    calls: Sequence[Called],
-    now: int,
-    random: Callable[[], float],
-    *,
-    gone: bool,
-) -> Written:
-    """Complete the delivered jobs, requeue the others, record every attempt.
+@dataclass(slots=True)
+class PushNotes:
+    """The results of a lane's calls. Those that are stored are in ``stored``, by the job's number."""
 
-    A call that ended after its lease was given to another only adds to the list of attempts. ``gone``: the
-    endpoint answered 410, which disables the consumer at once.
+    consumer: Consumer
+    calls: Sequence[Called]
+    random: Callable[[], float]
+    stored: dict[int, Result] = field(default_factory=dict)
+
+    def left(self) -> list[Called]:
+        """The calls whose results are not stored yet."""
+        return [call for call in self.calls if call.job.seq not in self.stored]
+
+
+def note_all(tx: Tx, items: Sequence[PushNotes]) -> list[Outcome]:
+    """End the jobs that some lanes have called, record every attempt, and judge the endpoints.
+
+    A call that ended after its lease was given to another only adds to the list of attempts. An endpoint that
+    answered 410 has its consumer disabled at once.
     """
-    delivered = complete(tx, consumer, [_held(call) for call in calls if call.ok], now)
-    failed = fail(
+    now = tx.now_us()
+    called = [item.left() for item in items]
+    ended = end(
         tx,
-        consumer,
         [
-            Failure(_held(call), call.error or "failed", retry_after_s=call.retry_after_s)
-            for call in calls
-            if not call.ok
+            (item.consumer, [_ending(call) for call in calls], item.random)
+            for item, calls in zip(items, called, strict=True)
         ],
         now,
-        random,
-        note=False,
     )
-    known = {result.seq for result in (*delivered, *failed) if result.code != "not_found"}
-    _note_attempts(tx, [call for call in calls if call.job.seq in known])
-    return Written(delivered, failed, _judge(tx, consumer, calls, now, gone=gone))
+    known = [
+        call
+        for calls, results in zip(called, ended, strict=True)
+        for call, result in zip(calls, results, strict=True)
+        if result.code != "not_found"
+    ]
+    note_attempts(tx, [_attempt(call) for call in known])
+    _mark_well(
+        tx, [item.consumer.seq for item, calls in zip(items, called, strict=True) if _any_ok(calls)]
+    )
+    outcomes = []
+    for item, calls, results in zip(items, called, ended, strict=True):
+        delivered: list[Result] = []
+        failures: list[Result] = []
+        for call, result in zip(calls, results, strict=True):
+            (delivered if call.ok else failures).append(result)
+        gone = any(call.status == GONE for call in calls)
+        disabled = _judge(tx, item.consumer, calls, now, gone=gone)
+        outcomes.append(Outcome(Written(delivered, failures, disabled)))
+    return outcomes
 
 
-def _held(call: Called) -> Held:
-    return Held(call.job.seq, call.job.lease)
+def _ending(call: Called) -> Ending:
+    held = Held(call.job.seq, call.job.lease)
+    if call.ok:
+        return completed(held)
+    return failed(held, call.error or "failed", retry_after_s=call.retry_after_s, noted=False)
 
 
-def attempt_of(call: Called) -> dict[str, Any]:
+def _attempt(call: Called) -> dict[str, Any]:
     """A call as a row of the attempts of its job."""
     return {
         "job_seq": call.job.seq,
@@ -93,28 +116,30 @@ def attempt_of(call: Called) -> dict[str, Any]:
     }
 
 
-def _note_attempts(tx: Tx, calls: Sequence[Called]) -> None:
-    items = [attempt_of(call) for call in calls]
-    if items:
-        tx.run("insert_attempts", items=json.dumps(items))
-
-
 def _failing_for_us(tx: Tx, consumer: Consumer, now: int) -> int:
     row = tx.one("failing_since", seq=consumer.seq)
     since = None if row is None else row["failing_since_us"]
     return 0 if since is None else now - since
 
 
+def _any_ok(calls: Sequence[Called]) -> bool:
+    return any(call.ok for call in calls)
+
+
+def _mark_well(tx: Tx, consumers: Sequence[int]) -> None:
+    """The endpoints of these consumers work."""
+    if consumers and tx.run("mark_consumers_well", seqs=json.dumps(sorted(consumers))):
+        tx.ring([DEFINITIONS])
+
+
 def _judge(
     tx: Tx, consumer: Consumer, calls: Sequence[Called], now: int, *, gone: bool
 ) -> str | None:
-    """Record since when the endpoint has been failing. Returns why the consumer is disabled, if it is.
+    """Note since when an endpoint fails, if it does. Returns why the consumer is disabled, if it is.
 
     The database says since when: the definition that the calls were made by may be older.
     """
-    if any(call.ok for call in calls):
-        if tx.run("mark_consumer_well", seq=consumer.seq):
-            tx.ring([DEFINITIONS])
+    if not calls or _any_ok(calls):
         return None
     reason = None
     limit_us = consumer.settings.breaker.disable_after_s * 1e6

@@ -7,50 +7,62 @@ SELECT * FROM producer WHERE producer_id = :producer_id FOR UPDATE;
 SELECT * FROM channel WHERE channel_id = :channel_id FOR UPDATE;
 
 -- name: insert_messages
--- As one, without keys; :payloads are all of them, one after the other.
+-- :payloads are those of all of them, one after the other.
 INSERT INTO message (
-    channel_seq, producer_seq, message_id, payload, content_type, priority, headers,
+    channel_seq, producer_seq, message_id, payload, content_type, priority, ordering_key, headers,
     digest, status, received_us, dispatched_us, scheduled_us
 )
 SELECT
     item.channel_seq, item.producer_seq, item.message_id,
     substring(:payloads::bytea FROM item.at + 1 FOR item.size), item.content_type, item.priority,
-    item.headers, item.digest, CASE WHEN item.scheduled_us IS NULL THEN 102 ELSE 101 END, :now,
+    item.ordering_key, item.headers, item.digest,
+    CASE WHEN item.scheduled_us IS NULL THEN 102 ELSE 101 END, :now,
     CASE WHEN item.scheduled_us IS NULL THEN :now::bigint END, item.scheduled_us
 FROM json_to_recordset(:items::json) AS item (
     place integer, channel_seq bigint, producer_seq bigint, message_id text, at integer, size integer,
-    content_type text, priority integer, headers text, digest text, scheduled_us bigint
+    content_type text, priority integer, ordering_key text, headers text, digest text,
+    scheduled_us bigint
 )
 ORDER BY item.place
 ON CONFLICT DO NOTHING RETURNING seq, channel_seq, message_id;
 
 -- name: fan_out_messages
--- One job of each message for every consumer of its channel.
-INSERT INTO job (message_seq, consumer_seq, state, hold, priority, due_us, changed_us, created_us)
-SELECT item.seq, consumer.seq, 1001, 0, item.priority, :now, :now, :now
-FROM json_to_recordset(:items::json) AS item (seq bigint, channel_seq bigint, priority integer)
-JOIN consumer ON consumer.channel_seq = item.channel_seq AND consumer.removed_us IS NULL
-ORDER BY item.seq, consumer.seq
-RETURNING message_seq, consumer_seq;
-
--- name: fan_out_chosen
--- One job of each message for each consumer that was chosen for it; one with an ordering key waits behind any
--- unfinished one of its key.
+-- One job of each message for every consumer of its channel. One with an ordering key waits behind any unfinished one
+-- of its key, also of those that are made here.
 INSERT INTO job (
     message_seq, consumer_seq, state, hold, priority, ordering_key, due_us, changed_us, created_us
 )
 SELECT item.seq, consumer.seq, 1001,
-    CASE WHEN item.ordering_key IS NOT NULL AND EXISTS (
+    CASE WHEN item.behind = 1 OR item.ordering_key IS NOT NULL AND EXISTS (
         SELECT 1 FROM job AS other
         WHERE other.consumer_seq = consumer.seq AND other.ordering_key = item.ordering_key
         AND other.state IN (1001, 1002)
     ) THEN 2 ELSE 0 END,
     item.priority, item.ordering_key, :now, :now, :now
 FROM json_to_recordset(:items::json) AS item (
-    seq bigint, consumer bigint, priority integer, ordering_key text
+    place integer, seq bigint, channel_seq bigint, priority integer, ordering_key text, behind integer
+)
+JOIN consumer ON consumer.channel_seq = item.channel_seq AND consumer.removed_us IS NULL
+ORDER BY item.place, consumer.seq
+RETURNING message_seq, consumer_seq;
+
+-- name: fan_out_chosen
+-- One job of each message for the consumers that were chosen for it, as above.
+INSERT INTO job (
+    message_seq, consumer_seq, state, hold, priority, ordering_key, due_us, changed_us, created_us
+)
+SELECT item.seq, consumer.seq, 1001,
+    CASE WHEN item.behind = 1 OR item.ordering_key IS NOT NULL AND EXISTS (
+        SELECT 1 FROM job AS other
+        WHERE other.consumer_seq = consumer.seq AND other.ordering_key = item.ordering_key
+        AND other.state IN (1001, 1002)
+    ) THEN 2 ELSE 0 END,
+    item.priority, item.ordering_key, :now, :now, :now
+FROM json_to_recordset(:items::json) AS item (
+    place integer, seq bigint, consumer bigint, priority integer, ordering_key text, behind integer
 )
 JOIN consumer ON consumer.seq = item.consumer AND consumer.removed_us IS NULL
-ORDER BY item.seq, consumer.seq
+ORDER BY item.place, consumer.seq
 RETURNING message_seq, consumer_seq;
 
 -- name: waiting_jobs
@@ -82,32 +94,21 @@ SELECT pg_advisory_xact_lock(key) FROM (
 -- name: lock_consumer
 SELECT seq FROM consumer WHERE seq = :seq FOR UPDATE;
 
--- name: claim_jobs
--- Nothing by a definition that was changed, or disabled, since it was read. :each: a lease of its own.
-WITH picked AS (
-    SELECT seq FROM job
-    WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
-    AND EXISTS (
-        SELECT 1 FROM consumer
-        WHERE seq = :consumer_seq AND updated_us = :version AND disabled_us IS NULL
-    )
-    ORDER BY priority DESC, seq LIMIT :n FOR UPDATE SKIP LOCKED
+-- name: ready_jobs
+-- The first of those that may be claimed, locked, with their messages; without the payloads that have more than
+-- :bytes. Nothing by a definition that was changed, or disabled, since it was read.
+SELECT job.seq, job.message_seq, job.consumer_seq, job.state, job.hold, job.priority, job.ordering_key,
+    job.retries, job.claims, job.lease, job.lease_started_us, job.last_error, job.cancelled_us,
+    job.created_us, message.message_id, message.content_type, message.headers,
+    octet_length(message.payload) AS size,
+    CASE WHEN octet_length(message.payload) <= :bytes THEN message.payload END AS payload
+FROM job JOIN message ON message.seq = job.message_seq
+WHERE job.consumer_seq = :consumer_seq AND job.state = 1001 AND job.hold = 0
+AND EXISTS (
+    SELECT 1 FROM consumer
+    WHERE seq = :consumer_seq AND updated_us = :version AND disabled_us IS NULL
 )
-UPDATE job SET
-    state = 1002, lease = CASE WHEN :each THEN :lease::text || '.' || job.seq ELSE :lease::text END,
-    lease_started_us = :now, lease_expires_us = :expires,
-    claims = claims + 1, changed_us = :now
-FROM picked WHERE job.seq = picked.seq
-RETURNING job.seq, job.message_seq, job.priority, job.retries, job.claims, job.ordering_key,
-    job.created_us;
-
--- name: unclaim_jobs
--- As if they had not been claimed, in the same transaction.
-UPDATE job SET
-    state = 1001, lease = NULL, lease_expires_us = NULL, claims = claims - 1
-WHERE seq = ANY(ARRAY(
-    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
-));
+ORDER BY job.priority DESC, job.seq LIMIT :n FOR UPDATE OF job SKIP LOCKED;
 
 -- name: messages_of
 -- Without the payloads that have more than :bytes; a length reads no payload.
@@ -130,20 +131,9 @@ UPDATE job SET hold = 0 WHERE seq = ANY(ARRAY(
     ORDER BY due_us LIMIT :n FOR UPDATE SKIP LOCKED
 ));
 
--- name: complete_jobs
+-- name: heartbeat_jobs
 -- + 0 and LIMIT, here and below: a plan that was made for an empty table may begin with all jobs, or all that
 -- are leased, and look for some among them. The limit leaves out nothing, but lets a plan begin with the items.
-UPDATE job SET
-    state = 1003, changed_us = :now, lease_expires_us = NULL, extra_s = 0
-FROM (
-    SELECT * FROM json_to_recordset(:items::json) AS item (seq bigint, lease text)
-    LIMIT json_array_length(:items::json)
-) AS item
-WHERE job.seq = item.seq AND job.consumer_seq + 0 = :consumer_seq AND job.lease = item.lease
-AND job.state + 0 = 1002
-RETURNING job.seq, job.ordering_key, job.created_us, job.retries;
-
--- name: heartbeat_jobs
 UPDATE job SET lease_expires_us = least(:expires, lease_started_us + :total),
     progress = coalesce(item.progress, job.progress)
 FROM (
@@ -176,17 +166,19 @@ AND job.cancelled_us IS NULL
 ORDER BY job.seq LIMIT :n FOR UPDATE OF job SKIP LOCKED;
 
 -- name: store_jobs
+-- Each of :items is a list, in the order of what is set here: names would take longer to read than to store.
 UPDATE job SET
-    state = item.state, hold = item.hold, retries = item.retries, claims = item.claims,
-    due_us = item.due_us, lease = item.lease, lease_started_us = item.lease_started_us,
-    lease_expires_us = item.lease_expires_us, extra_s = item.extra_s, last_error = item.last_error,
-    cancelled_us = item.cancelled_us, changed_us = :now
-FROM json_to_recordset(:items::json) AS item (
-    seq bigint, state smallint, hold smallint, retries integer, claims integer, due_us bigint,
-    lease text, lease_started_us bigint, lease_expires_us bigint, extra_s integer, last_error text,
-    cancelled_us bigint
-)
-WHERE job.seq = item.seq;
+    state = (item.value ->> 1)::smallint, hold = (item.value ->> 2)::smallint,
+    retries = (item.value ->> 3)::integer, claims = (item.value ->> 4)::integer,
+    due_us = (item.value ->> 5)::bigint, lease = item.value ->> 6,
+    lease_started_us = (item.value ->> 7)::bigint, lease_expires_us = (item.value ->> 8)::bigint,
+    extra_s = (item.value ->> 9)::integer, last_error = item.value ->> 10,
+    cancelled_us = (item.value ->> 11)::bigint, changed_us = :now
+FROM (
+    SELECT value FROM jsonb_array_elements(:items::jsonb) AS items (value)
+    LIMIT jsonb_array_length(:items::jsonb)
+) AS item
+WHERE job.seq = (item.value ->> 0)::bigint;
 
 -- name: delete_dead
 -- ANY(ARRAY(…)), here and below: as a part of a join the inner query may be asked again, and then
@@ -240,6 +232,11 @@ FROM message JOIN channel ON channel.seq = message.channel_seq
 WHERE message.status = 101 AND message.scheduled_us <= :now
 ORDER BY message.scheduled_us, message.seq LIMIT :n FOR UPDATE OF message SKIP LOCKED;
 
+-- name: dispatch_messages
+UPDATE message SET status = 102, dispatched_us = :now WHERE status + 0 = 101 AND seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+));
+
 -- name: due_schedules
 SELECT schedule.*, channel.channel_id, channel.filtered
 FROM schedule JOIN channel ON channel.seq = schedule.channel_seq
@@ -247,7 +244,7 @@ WHERE schedule.paused = 0 AND schedule.next_us <= :now
 AND channel.draining = 0 AND channel.removed_us IS NULL
 ORDER BY schedule.next_us LIMIT :n FOR UPDATE OF schedule SKIP LOCKED;
 
--- name: jobs_of_messages
+-- name: jobs_of_messages, by any plan
 -- + 0: all jobs are not walked in order.
 SELECT job.*, consumer.consumer_id FROM job JOIN consumer ON consumer.seq = job.consumer_seq
 WHERE job.message_seq = ANY(ARRAY(
@@ -255,7 +252,7 @@ WHERE job.message_seq = ANY(ARRAY(
 ))
 ORDER BY job.seq + 0;
 
--- name: states_of_messages
+-- name: states_of_messages, by any plan
 SELECT seq, message_seq, state, changed_us FROM job WHERE message_seq = ANY(ARRAY(
     SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
 ));
@@ -272,7 +269,7 @@ WHERE seq = ANY(ARRAY(
     SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
 ));
 
--- name: fold_counters
+-- name: fold_counters, by any plan
 -- Only what has more than one row: a thousand quiet consumers are not written again and again.
 WITH loose AS (
     SELECT scope, ref, kind FROM counter GROUP BY 1, 2, 3 HAVING count(*) > 1 OR sum(n) = 0
@@ -315,7 +312,7 @@ AND consumer.settings::json ->> 'outcomes' = 'true'
 ORDER BY job.seq;
 
 -- name: states_of
-SELECT seq, consumer_seq, state, lease, lease_expires_us, cancelled_us FROM job
+SELECT seq, consumer_seq, state, lease, due_us, cancelled_us FROM job
 WHERE seq = ANY(ARRAY(
     SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
 ));
@@ -405,12 +402,17 @@ WHERE job.seq = ANY(ARRAY(
 ))
 ORDER BY job.seq;
 
--- name: attempts_of_jobs
+-- name: attempts_of_jobs, by any plan
 SELECT job_seq, number, kind, started_us, duration_us, status, error, excerpt FROM attempt
 WHERE job_seq = ANY(ARRAY(
     SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
 ))
 ORDER BY job_seq, seq;
+
+-- name: mark_consumers_well
+UPDATE consumer SET failing_since_us = NULL WHERE failing_since_us IS NOT NULL AND seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+));
 
 -- name: take_push_lanes
 -- Of those that a process has which is there, none.

@@ -48,5 +48,5 @@ SELECT * FROM audit WHERE channel_id = :channel_id AND seq < :at ORDER BY seq DE
 -- name: page_audit_of_channel_before
 SELECT * FROM audit WHERE channel_id = :channel_id AND seq > :at ORDER BY seq LIMIT :n;
 
--- name: prune_audit
+-- name: prune_audit, by any plan
 DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE at_us < :before ORDER BY at_us LIMIT :n);

@@ -4,7 +4,7 @@
 SELECT at_us, bucket, n FROM push_calls
 WHERE consumer_seq = :consumer_seq AND at_us >= :since ORDER BY at_us, bucket;
 
--- name: prune_calls
+-- name: prune_calls, by any plan
 DELETE FROM push_calls WHERE (consumer_seq, at_us, bucket) IN (
     SELECT consumer_seq, at_us, bucket FROM push_calls WHERE at_us < :before ORDER BY at_us LIMIT :n
 );

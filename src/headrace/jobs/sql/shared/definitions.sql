@@ -47,14 +47,18 @@ ON CONFLICT DO NOTHING RETURNING seq;
 UPDATE channel SET name = :name, token_hash = :token_hash, updated_us = :updated WHERE seq = :seq;
 
 -- name: insert_consumer
+-- Its secrets follow, in the same transaction: they are sealed for the number of the row.
 INSERT INTO consumer (
-    channel_seq, consumer_id, name, token, previous_token, callback_url, kind, max_retries, settings,
-    secrets, created_us, updated_us
+    channel_seq, consumer_id, name, token, callback_url, kind, max_retries, settings, secrets,
+    created_us, updated_us
 ) VALUES (
-    :channel_seq, :consumer_id, :name, :token, :previous_token, :callback_url, :kind, :max_retries,
-    :settings, :secrets, :now, :now
+    :channel_seq, :consumer_id, :name, '', :callback_url, :kind, :max_retries, :settings, '[]',
+    :now, :now
 )
 ON CONFLICT DO NOTHING RETURNING seq;
+
+-- name: put_secrets
+UPDATE consumer SET token = :token, previous_token = :previous_token, secrets = :secrets WHERE seq = :seq;
 
 -- name: update_consumer
 UPDATE consumer SET
@@ -142,9 +146,6 @@ SELECT seq, moves_to FROM consumer WHERE removed_us IS NOT NULL ORDER BY seq;
 -- The first failure after a success.
 UPDATE consumer SET failing_since_us = :now WHERE seq = :seq AND failing_since_us IS NULL;
 
--- name: mark_consumer_well
-UPDATE consumer SET failing_since_us = NULL WHERE seq = :seq AND failing_since_us IS NOT NULL;
-
 -- name: failing_since
 SELECT failing_since_us FROM consumer WHERE seq = :seq;
 
@@ -158,7 +159,7 @@ FROM consumer JOIN channel ON channel.seq = consumer.channel_seq
 WHERE consumer.kind = 'push' AND consumer.paused = 0 AND consumer.disabled_us IS NULL
 AND consumer.removed_us IS NULL;
 
--- name: definitions_stamp
+-- name: definitions_stamp, by any plan
 -- Any change of a consumer makes another row: what push lanes go by has to be read again.
 SELECT count(*) AS consumers, max(updated_us) AS newest_us, sum(updated_us & 1073741823) AS versions,
     count(disabled_us) AS disabled, count(failing_since_us) AS failing, count(removed_us) AS removed,

@@ -72,10 +72,6 @@ FROM job JOIN message ON message.seq = job.message_seq
 WHERE job.consumer_seq = :consumer_seq AND job.state = 1004 AND job.seq > :at
 ORDER BY job.seq LIMIT :n;
 
--- name: insert_attempt
-INSERT INTO attempt (job_seq, number, kind, started_us, duration_us, status, error, excerpt)
-VALUES (:job_seq, :number, :kind, :started_us, :duration_us, :status, :error, :excerpt);
-
 -- name: list_attempts
 SELECT number, kind, started_us, duration_us, status, error, excerpt
 FROM attempt WHERE job_seq = :job_seq ORDER BY seq LIMIT :n;

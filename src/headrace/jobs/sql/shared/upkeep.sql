@@ -23,24 +23,24 @@ RETURNING holder;
 -- name: drop_lead
 DELETE FROM leader WHERE task = :task AND holder = :holder;
 
--- name: job_counts
+-- name: job_counts, by any plan
 SELECT ref AS consumer_seq, kind AS state, sum(n) AS n FROM counter
 WHERE scope = 'job' GROUP BY ref, kind;
 
--- name: message_counts
+-- name: message_counts, by any plan
 SELECT kind, sum(n) AS n FROM counter
 WHERE scope = 'message' AND ref = :channel_seq GROUP BY kind;
 
--- name: scan_old_sizes
+-- name: scan_old_sizes, by any plan
 -- One limited window in the order of seq, so that a run sees blocked messages only once.
 SELECT seq, received_us, length(payload) AS size FROM message
 WHERE seq > :after ORDER BY seq LIMIT :n;
 
--- name: scan_old_heads
+-- name: scan_old_heads, by any plan
 -- The same without payloads.
 SELECT seq, received_us, status FROM message WHERE seq > :after ORDER BY seq LIMIT :n;
 
--- name: scan_old_messages
+-- name: scan_old_messages, by any plan
 -- The rows of such a window.
 SELECT message.seq, message.message_id, message.payload, message.content_type, message.priority,
     message.headers, message.ordering_key, message.received_us, message.dispatched_us,
@@ -61,17 +61,17 @@ VALUES (:first, :last, :now, :folder);
 -- name: extend_removed_range
 UPDATE removed_jobs SET last_seq = :last, removed_us = :now WHERE first_seq = :first;
 
--- name: prune_removed_ranges
+-- name: prune_removed_ranges, by any plan
 DELETE FROM removed_jobs WHERE first_seq IN (
     SELECT first_seq FROM removed_jobs WHERE removed_us < :before ORDER BY removed_us LIMIT :n
 );
 
--- name: prune_attempts
+-- name: prune_attempts, by any plan
 DELETE FROM attempt WHERE seq IN (
     SELECT seq FROM attempt WHERE started_us < :before ORDER BY started_us LIMIT :n
 );
 
--- name: prune_events
+-- name: prune_events, by any plan
 DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at_us < :before ORDER BY seq LIMIT :n);
 
 -- name: next_upkeep_us

@@ -7,9 +7,9 @@ SELECT * FROM producer WHERE producer_id = :producer_id;
 SELECT * FROM channel WHERE channel_id = :channel_id;
 
 -- name: insert_messages
--- As one, without keys; :payloads are all of them, one after the other.
+-- :payloads are those of all of them, one after the other.
 INSERT INTO message (
-    channel_seq, producer_seq, message_id, payload, content_type, priority, headers,
+    channel_seq, producer_seq, message_id, payload, content_type, priority, ordering_key, headers,
     digest, status, received_us, dispatched_us, scheduled_us
 )
 SELECT
@@ -17,7 +17,8 @@ SELECT
     json_extract(value, '$.message_id'),
     substr(:payloads, json_extract(value, '$.at') + 1, json_extract(value, '$.size')),
     json_extract(value, '$.content_type'), json_extract(value, '$.priority'),
-    json_extract(value, '$.headers'), json_extract(value, '$.digest'),
+    json_extract(value, '$.ordering_key'), json_extract(value, '$.headers'),
+    json_extract(value, '$.digest'),
     CASE WHEN json_extract(value, '$.scheduled_us') IS NULL THEN 102 ELSE 101 END, :now,
     CASE WHEN json_extract(value, '$.scheduled_us') IS NULL THEN :now END,
     json_extract(value, '$.scheduled_us')
@@ -26,26 +27,36 @@ ORDER BY json_extract(value, '$.place')
 ON CONFLICT DO NOTHING RETURNING seq, channel_seq, message_id;
 
 -- name: fan_out_messages
--- One job of each message for every consumer of its channel.
-INSERT INTO job (message_seq, consumer_seq, state, hold, priority, due_us, changed_us, created_us)
-SELECT item.seq, consumer.seq, 1001, 0, item.priority, :now, :now, :now
-FROM (
-    SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.channel_seq') AS channel_seq,
-        json_extract(value, '$.priority') AS priority
-    FROM json_each(:items)
-) AS item
-JOIN consumer ON consumer.channel_seq = item.channel_seq AND consumer.removed_us IS NULL
-ORDER BY item.seq, consumer.seq
-RETURNING message_seq, consumer_seq;
-
--- name: fan_out_chosen
--- One job of each message for each consumer that was chosen for it; one with an ordering key waits behind any
--- unfinished one of its key.
+-- One job of each message for every consumer of its channel. One with an ordering key waits behind any unfinished one
+-- of its key, also of those that are made here.
 INSERT INTO job (
     message_seq, consumer_seq, state, hold, priority, ordering_key, due_us, changed_us, created_us
 )
 SELECT item.seq, consumer.seq, 1001,
-    CASE WHEN item.ordering_key IS NOT NULL AND EXISTS (
+    CASE WHEN item.behind = 1 OR item.ordering_key IS NOT NULL AND EXISTS (
+        SELECT 1 FROM job AS other
+        WHERE other.consumer_seq = consumer.seq AND other.ordering_key = item.ordering_key
+        AND other.state IN (1001, 1002)
+    ) THEN 2 ELSE 0 END,
+    item.priority, item.ordering_key, :now, :now, :now
+FROM (
+    SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.channel_seq') AS channel_seq,
+        json_extract(value, '$.priority') AS priority,
+        json_extract(value, '$.ordering_key') AS ordering_key,
+        json_extract(value, '$.behind') AS behind, json_extract(value, '$.place') AS place
+    FROM json_each(:items)
+) AS item
+JOIN consumer ON consumer.channel_seq = item.channel_seq AND consumer.removed_us IS NULL
+ORDER BY item.place, consumer.seq
+RETURNING message_seq, consumer_seq;
+
+-- name: fan_out_chosen
+-- One job of each message for the consumers that were chosen for it, as above.
+INSERT INTO job (
+    message_seq, consumer_seq, state, hold, priority, ordering_key, due_us, changed_us, created_us
+)
+SELECT item.seq, consumer.seq, 1001,
+    CASE WHEN item.behind = 1 OR item.ordering_key IS NOT NULL AND EXISTS (
         SELECT 1 FROM job AS other
         WHERE other.consumer_seq = consumer.seq AND other.ordering_key = item.ordering_key
         AND other.state IN (1001, 1002)
@@ -54,11 +65,12 @@ SELECT item.seq, consumer.seq, 1001,
 FROM (
     SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.consumer') AS consumer,
         json_extract(value, '$.priority') AS priority,
-        json_extract(value, '$.ordering_key') AS ordering_key
+        json_extract(value, '$.ordering_key') AS ordering_key,
+        json_extract(value, '$.behind') AS behind, json_extract(value, '$.place') AS place
     FROM json_each(:items)
 ) AS item
 JOIN consumer ON consumer.seq = item.consumer AND consumer.removed_us IS NULL
-ORDER BY item.seq, consumer.seq
+ORDER BY item.place, consumer.seq
 RETURNING message_seq, consumer_seq;
 
 -- name: waiting_jobs
@@ -86,28 +98,21 @@ SELECT 1 WHERE :keys IS NOT NULL;
 -- name: lock_consumer
 SELECT seq FROM consumer WHERE seq = :seq;
 
--- name: claim_jobs
--- Nothing by a definition that was changed, or disabled, since it was read. :each: a lease of its own.
-UPDATE job SET
-    state = 1002, lease = CASE WHEN :each THEN :lease || '.' || seq ELSE :lease END,
-    lease_started_us = :now, lease_expires_us = :expires,
-    claims = claims + 1, changed_us = :now
-WHERE seq IN (
-    SELECT seq FROM job INDEXED BY job_queued
-    WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
-    AND EXISTS (
-        SELECT 1 FROM consumer
-        WHERE seq = :consumer_seq AND updated_us = :version AND disabled_us IS NULL
-    )
-    ORDER BY priority DESC, seq LIMIT :n
+-- name: ready_jobs
+-- The first of those that may be claimed, with their messages; without the payloads that have more than :bytes.
+-- Nothing by a definition that was changed, or disabled, since it was read.
+SELECT job.seq, job.message_seq, job.consumer_seq, job.state, job.hold, job.priority, job.ordering_key,
+    job.retries, job.claims, job.lease, job.lease_started_us, job.last_error, job.cancelled_us,
+    job.created_us, message.message_id, message.content_type, message.headers,
+    length(message.payload) AS size,
+    CASE WHEN length(message.payload) <= :bytes THEN message.payload END AS payload
+FROM job INDEXED BY job_queued CROSS JOIN message ON message.seq = job.message_seq
+WHERE job.consumer_seq = :consumer_seq AND job.state = 1001 AND job.hold = 0
+AND EXISTS (
+    SELECT 1 FROM consumer
+    WHERE seq = :consumer_seq AND updated_us = :version AND disabled_us IS NULL
 )
-RETURNING seq, message_seq, priority, retries, claims, ordering_key, created_us;
-
--- name: unclaim_jobs
--- As if they had not been claimed, in the same transaction.
-UPDATE job SET
-    state = 1001, lease = NULL, lease_expires_us = NULL, claims = claims - 1
-WHERE seq IN (SELECT value FROM json_each(:seqs));
+ORDER BY job.priority DESC, job.seq LIMIT :n;
 
 -- name: messages_of
 -- Without the payloads that have more than :bytes; a length reads no payload.
@@ -125,19 +130,8 @@ UPDATE job SET hold = 0 WHERE seq IN (
     WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 1 AND due_us <= :now LIMIT :n
 );
 
--- name: complete_jobs
--- +, here and below: not by the index of all that are leased, or of all jobs of a consumer, to look for some of them.
-UPDATE job SET
-    state = 1003, changed_us = :now, lease_expires_us = NULL, extra_s = 0
-FROM (
-    SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.lease') AS lease
-    FROM json_each(:items)
-) AS item
-WHERE job.seq = item.seq AND +job.consumer_seq = :consumer_seq AND job.lease = item.lease
-AND +job.state = 1002
-RETURNING job.seq, job.ordering_key, job.created_us, job.retries;
-
 -- name: heartbeat_jobs
+-- +, here and below: not by the index of all that are leased, or of all jobs of a consumer, to look for some of them.
 UPDATE job SET lease_expires_us = min(:expires, lease_started_us + :total),
     progress = coalesce(item.progress, job.progress)
 FROM (
@@ -169,16 +163,21 @@ AND job.cancelled_us IS NULL
 ORDER BY job.seq LIMIT :n;
 
 -- name: store_jobs
+-- Each of :items is a list, in the order of what is set here: names would take longer to read than to store.
 UPDATE job SET
-    state = json_extract(item.value, '$.state'), hold = json_extract(item.value, '$.hold'),
-    retries = json_extract(item.value, '$.retries'), claims = json_extract(item.value, '$.claims'),
-    due_us = json_extract(item.value, '$.due_us'), lease = json_extract(item.value, '$.lease'),
-    lease_started_us = json_extract(item.value, '$.lease_started_us'),
-    lease_expires_us = json_extract(item.value, '$.lease_expires_us'),
-    extra_s = json_extract(item.value, '$.extra_s'),
-    last_error = json_extract(item.value, '$.last_error'),
-    cancelled_us = json_extract(item.value, '$.cancelled_us'), changed_us = :now
-FROM json_each(:items) AS item WHERE job.seq = json_extract(item.value, '$.seq');
+    state = json_extract(item.value, '$[1]'),
+    hold = json_extract(item.value, '$[2]'),
+    retries = json_extract(item.value, '$[3]'),
+    claims = json_extract(item.value, '$[4]'),
+    due_us = json_extract(item.value, '$[5]'),
+    lease = json_extract(item.value, '$[6]'),
+    lease_started_us = json_extract(item.value, '$[7]'),
+    lease_expires_us = json_extract(item.value, '$[8]'),
+    extra_s = json_extract(item.value, '$[9]'),
+    last_error = json_extract(item.value, '$[10]'),
+    cancelled_us = json_extract(item.value, '$[11]'),
+    changed_us = :now
+FROM json_each(:items) AS item WHERE job.seq = json_extract(item.value, '$[0]');
 
 -- name: delete_dead
 DELETE FROM job WHERE seq IN (
@@ -225,6 +224,10 @@ SELECT message.seq, message.channel_seq, message.priority, message.ordering_key,
 FROM message INDEXED BY message_waiting JOIN channel ON channel.seq = message.channel_seq
 WHERE message.status = 101 AND message.scheduled_us <= :now
 ORDER BY message.scheduled_us, message.seq LIMIT :n;
+
+-- name: dispatch_messages
+UPDATE message SET status = 102, dispatched_us = :now
+WHERE +status = 101 AND seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: due_schedules
 SELECT schedule.*, channel.channel_id, channel.filtered
@@ -286,7 +289,7 @@ AND json_extract(consumer.settings, '$.outcomes') = 1
 ORDER BY job.seq;
 
 -- name: states_of
-SELECT seq, consumer_seq, state, lease, lease_expires_us, cancelled_us FROM job
+SELECT seq, consumer_seq, state, lease, due_us, cancelled_us FROM job
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: insert_attempts
@@ -370,6 +373,10 @@ ORDER BY job.seq;
 SELECT job_seq, number, kind, started_us, duration_us, status, error, excerpt FROM attempt
 WHERE job_seq IN (SELECT value FROM json_each(:seqs))
 ORDER BY job_seq, seq;
+
+-- name: mark_consumers_well
+UPDATE consumer SET failing_since_us = NULL
+WHERE failing_since_us IS NOT NULL AND seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: take_push_lanes
 -- Of those that a process has which is there, none.

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from headrace.jobs import limits
 from headrace.jobs.errors import DatabaseUnavailableError, JobsError
 from headrace.jobs.store import Database, Outcome, Tx, open_database, postgres
-from headrace.jobs.store.together import Together
+from headrace.jobs.store.grouping import GroupWriter
 from jobs_world import PRODUCER, World
 
 
@@ -29,11 +30,11 @@ async def test_what_waits_for_a_transaction_goes_together_with_the_next() -> Non
 
     async def write(work: Callable[[Tx], Any]) -> Any:
         await go_on.wait()
-        kinds = work(NO_TX)
-        sizes.append(sum(map(len, kinds)))
-        return kinds
+        outcomes = work(NO_TX)
+        sizes.append(len(outcomes))
+        return outcomes
 
-    together = Together(write)
+    together = GroupWriter(write)
     writes = [asyncio.create_task(together.write(numbers, n)) for n in range(100)]
     other = asyncio.create_task(together.write(names, "of another kind"))
     await asyncio.sleep(0)
@@ -57,19 +58,19 @@ NO_TX: Any = None
 async def test_a_transaction_that_waits_for_a_lock_holds_back_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headrace.jobs.store.together._PATIENCE_S", 0.0)
+    monkeypatch.setattr("headrace.jobs.store.grouping._PATIENCE_S", 0.0)
     locked = asyncio.Event()
 
     def numbers(tx: Tx, items: Sequence[int]) -> list[Outcome]:
         return [Outcome(value=item) for item in items]
 
     async def write(work: Callable[[Tx], Any]) -> Any:
-        kinds = work(NO_TX)
-        if any(outcome.value < 3 for kind in kinds for outcome in kind):
+        outcomes = work(NO_TX)
+        if any(outcome.value < 3 for outcome in outcomes):
             await locked.wait()
-        return kinds
+        return outcomes
 
-    together = Together(write)
+    together = GroupWriter(write)
     held = []
     for number in range(3):
         held.append(asyncio.create_task(together.write(numbers, number)))
@@ -137,6 +138,97 @@ async def test_a_kind_that_cannot_be_stored_leaves_the_others_of_its_transaction
         assert (row is not None) is there
 
 
+async def test_work_that_answers_too_few_leaves_nobody_waiting() -> None:
+    def forgetful(tx: Tx, items: Sequence[int]) -> list[Outcome]:
+        return [Outcome(value=item) for item in items if item != 3]
+
+    async def write(work: Callable[[Tx], Any]) -> Any:
+        return work(NO_TX)
+
+    grouping = GroupWriter(write)
+    async with asyncio.timeout(10):
+        results = await asyncio.gather(
+            *(grouping.write(forgetful, number) for number in range(6)), return_exceptions=True
+        )
+    assert [result for result in results if isinstance(result, int)] == [0, 1, 2, 4, 5]
+    assert isinstance(results[3], AssertionError)
+
+
+async def test_those_who_wait_for_a_group_that_is_cancelled_wait_no_more() -> None:
+    def numbers(tx: Tx, items: Sequence[int]) -> list[Outcome]:
+        return [Outcome(value=item) for item in items]
+
+    async def write(work: Callable[[Tx], Any]) -> Any:
+        await asyncio.Event().wait()
+
+    grouping = GroupWriter(write)
+    waiting = [asyncio.create_task(grouping.write(numbers, number)) for number in range(6)]
+    await asyncio.sleep(0)
+    for task in grouping._tasks:
+        task.cancel()
+    async with asyncio.timeout(10):
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(result) for result in results} == {asyncio.CancelledError}
+
+
+async def test_much_that_is_asked_at_once_is_shared_out_among_transactions() -> None:
+    sizes: list[int] = []
+
+    def sizes_of(tx: Tx, items: Sequence[int]) -> list[Outcome]:
+        sizes.append(sum(items))
+        return [Outcome(value=item) for item in items]
+
+    async def write(work: Callable[[Tx], Any]) -> Any:
+        return work(NO_TX)
+
+    grouping = GroupWriter(write)
+    asked = [100, 100, 500, 100, 100, 100]
+    results = await asyncio.gather(*(grouping.write(sizes_of, n, weight=n) for n in asked))
+    assert results == asked
+    assert sum(sizes) == sum(asked)
+    assert all(size <= 256 or size == 500 for size in sizes), sizes
+
+
+async def test_one_that_asks_again_at_once_waits_for_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.jobs.store.grouping._PATIENCE_S", 3600.0)
+
+    def numbers(tx: Tx, items: Sequence[int]) -> list[Outcome]:
+        return [Outcome(value=item) for item in items]
+
+    async def write(work: Callable[[Tx], Any]) -> Any:
+        await asyncio.sleep(0)
+        return work(NO_TX)
+
+    grouping = GroupWriter(write)
+    async with asyncio.timeout(20):
+        assert [await grouping.write(numbers, n) for n in range(50)] == list(range(50))
+
+
+async def test_more_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WRITES_PENDING_MAX", 5)
+    go_on = asyncio.Event()
+
+    def numbers(tx: Tx, items: Sequence[int]) -> list[Outcome]:
+        return [Outcome(value=item) for item in items]
+
+    async def write(work: Callable[[Tx], Any]) -> Any:
+        await go_on.wait()
+        return work(NO_TX)
+
+    grouping = GroupWriter(write)
+    asked = [asyncio.create_task(grouping.write(numbers, 0))]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # the first is under way
+    asked += [asyncio.create_task(grouping.write(numbers, number)) for number in range(1, 8)]
+    await asyncio.sleep(0)
+    go_on.set()
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    assert results[:6] == [0, 1, 2, 3, 4, 5]
+    assert {getattr(result, "code", None) for result in results[6:]} == {"busy"}
+
+
 async def test_of_many_new_jobs_other_processes_are_told_together(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +246,9 @@ async def test_of_many_new_jobs_other_processes_are_told_together(
     writing_s = time.monotonic() - begun
     await database.close()
     assert len(notices) <= 2 + writing_s / pause_s
-    assert sorted(seq for notice in notices for seq in json.loads(notice)) == list(range(50))
+    assert sorted(seq for notice in notices for seq in json.loads(notice)["consumers"]) == list(
+        range(50)
+    )
 
 
 async def test_broadcasts_at_once_are_answered_each_by_its_own(world: World) -> None:
