@@ -181,3 +181,49 @@ async def test_what_was_out_when_a_process_died_comes_in_order_and_once(
 async def _is_made(js: JetStream, feeding: Feeding) -> bool:
     stream = await js.stream("ORDERS")
     return feeding.config.group in [name async for name in stream.consumer_names()]
+
+
+@pytest.mark.parametrize("loses_consumer", [False, True], ids=["", "without its consumer"])
+async def test_a_feed_goes_on_where_the_message_of_its_place_was_removed(
+    world: World, server: ServerProcess, loses_consumer: bool
+) -> None:
+    feeding = Feeding(world, server.url)
+    async with to(server) as js:
+        stream = await make(js)
+        await publish(js, "1", "2", "3", "4")
+        async with feeding.running():
+            await feeding.until_at(4)
+        await publish(js, "5")
+        await stream.purge(below=5)
+        if loses_consumer:
+            await stream.delete_consumer(feeding.config.group)
+        async with feeding.running():
+            await publish(js, "6")
+            await feeding.until_payloads(["1", "2", "3", "4", "5", "6"])
+    assert await feeding.events() == []
+
+
+async def test_a_consumer_that_somebody_made_otherwise_is_made_as_it_has_to_be(
+    world: World, server: ServerProcess
+) -> None:
+    feeding = Feeding(world, server.url, filter="orders.a")
+    async with to(server) as js:
+        stream = await make(js)
+        await publish(js, "1", "2")
+        async with feeding.running():
+            await feeding.until_at(2)
+        await stream.delete_consumer(feeding.config.group)
+        await stream.create_consumer(durable_name=feeding.config.group, ack_policy="none")
+        await js.publish("orders.b", b"of another subject")
+        async with feeding.running():
+            await publish(js, "4")
+            await feeding.until_payloads(["1", "2", "4"])
+        consumer = await stream.consumer(feeding.config.group)
+        assert consumer.cached_info is not None
+        assert consumer.cached_info.config.ack_policy == "explicit"
+        # Other subjects are asked for: what they had before is not taken, what comes is.
+        other = Feeding(world, server.url, filter="orders.b")
+        async with other.running():
+            await js.publish("orders.b", b"5")
+            await publish(js, "6")
+            await other.until_payloads(["1", "2", "4", "5"])
