@@ -437,3 +437,22 @@ async def test_of_large_messages_fewer_are_taken_at_a_time(
         async with feeding.running():
             await feeding.until_payloads(payloads)
     assert 1 < max(taken) <= 3
+
+
+@pytest.mark.one_database
+async def test_a_work_queue_that_was_asked_to_go_back_before_it_was_known_goes_on(
+    world: World, broker_url: str
+) -> None:
+    feeding = Feeding(world, broker_url)
+    await world.runtime.database.write(
+        lambda tx: tx.run("begin_feed", channel_id="c", feed_id="ORDERS", stream="ORDERS")
+    )
+    answer = await world.http.post("/v2/channel/c/feed/ORDERS/again", json={"sequence": 1})
+    assert answer.status_code == 200
+    async with at(broker_url) as js, feeding.running():
+        await made(js, retention="workqueue")
+        await js.publish("orders.a", b"1")
+        await feeding.until_payloads(["1"])
+        shown = await feeding.until_state("feeding")
+    assert shown["again_sequence"] is None
+    assert sorted(await feeding.events()) == ["feed_again", "feed_moved"]
