@@ -91,6 +91,9 @@ RETRY_AFTER_S_MAX: Final = 3600.0  # a longer Retry-After is treated as this
 
 # Feeds.
 FEED_BATCH_MAX: Final = 5000  # messages of a stream in one transaction
+FEED_BYTES_MAX: Final = (
+    16 * 1024 * 1024
+)  # payloads of them; fewer are asked for, but one in any case
 FEED_CALL_S: Final = 5.0  # a broker that answers no question within that is away
 FEED_WAIT_S: Final = (
     5.0  # how long one request for messages waits, and how old what is told of a feed is

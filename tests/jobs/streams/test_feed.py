@@ -17,11 +17,14 @@ from headrace.cli import main
 from headrace.client import JetStream, Stream, connect
 from headrace.documents import DocumentError
 from headrace.errors import ProtocolError
+from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient
 from headrace.jobs.config.config import FeedConfig, OutcomesConfig
 from headrace.jobs.http.app import ENDPOINTS
 from headrace.jobs.runtime.parts import reason_of
 from headrace.jobs.runtime.runtime import Runtime
+from headrace.jobs.service import feeds
+from headrace.jobs.store import Tx
 from headrace.jobs.streams.feed import feed_channel
 from headrace.jobs.streams.outcomes import publish_outcomes
 from jobs_world import World, held
@@ -410,3 +413,46 @@ async def test_the_client_lists_feeds_and_makes_jobs_again(
         assert (shown["channel"], shown["feed"], shown["group"]) == ("c", "ORDERS", "headrace-jobs")
         asked = await client.feed_again("c", "ORDERS", since="2026-01-31T00:00:00Z")
         assert asked["again_since"] == "2026-01-31T00:00:00Z"
+
+
+@pytest.mark.one_database
+async def test_of_large_messages_fewer_are_taken_at_a_time(
+    world: World, broker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+
+    def take(tx: Tx, feed: feeds.Feed, node: str, messages: Any) -> feeds.Taken:
+        taken.append(len(messages))
+        return stored(tx, feed, node, messages)
+
+    stored = feeds.take
+    monkeypatch.setattr(feeds, "take", take)
+    monkeypatch.setattr(limits, "FEED_BYTES_MAX", 3000)
+    feeding = Feeding(world, broker_url)
+    payloads = ["x" * 900 + str(number) for number in range(9)] + ["y" * 4000, "z"]
+    async with at(broker_url) as js:
+        await made(js)
+        for payload in payloads:
+            await js.publish("orders.a", payload.encode())
+        async with feeding.running():
+            await feeding.until_payloads(payloads)
+    assert 1 < max(taken) <= 3
+
+
+@pytest.mark.one_database
+async def test_a_work_queue_that_was_asked_to_go_back_before_it_was_known_goes_on(
+    world: World, broker_url: str
+) -> None:
+    feeding = Feeding(world, broker_url)
+    await world.runtime.database.write(
+        lambda tx: tx.run("begin_feed", channel_id="c", feed_id="ORDERS", stream="ORDERS")
+    )
+    answer = await world.http.post("/v2/channel/c/feed/ORDERS/again", json={"sequence": 1})
+    assert answer.status_code == 200
+    async with at(broker_url) as js, feeding.running():
+        await made(js, retention="workqueue")
+        await js.publish("orders.a", b"1")
+        await feeding.until_payloads(["1"])
+        shown = await feeding.until_state("feeding")
+    assert shown["again_sequence"] is None
+    assert sorted(await feeding.events()) == ["feed_again", "feed_moved"]

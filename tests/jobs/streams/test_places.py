@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from feed_world import Feeding
+from headrace.cli import main
 from headrace.client import JetStream, Stream, connect
 from headrace.errors import ConsumerNotFoundError
 from jobs_world import World
-from peers import ServerProcess, either_running
+from peers import ServerProcess, either_running, start_either
 from waiting import until
 
 pytestmark = pytest.mark.one_database
@@ -63,16 +64,18 @@ async def copied(server: ServerProcess, to: Path) -> Path:
     return to
 
 
+@pytest.mark.parametrize("retention", ["limits", "interest", "workqueue"])
 @pytest.mark.parametrize("runs", [True, False], ids=["beside", "stopped"])
 async def test_messages_that_are_given_the_sequences_of_lost_ones_become_jobs(
-    world: World, server: ServerProcess, tmp_path: Path, runs: bool
+    world: World, server: ServerProcess, tmp_path: Path, runs: bool, retention: str
 ) -> None:
     feeding = Feeding(world, server.url)
     async with to(server) as js:
-        await make(js)
-        await publish(js, "1", "2", "3")
-    async with feeding.running():
-        await feeding.until_at(3)
+        await make(js, retention=retention)
+        async with feeding.running():
+            await until(lambda: _is_made(js, feeding), "no consumer", within=15)
+            await publish(js, "1", "2", "3")
+            await feeding.until_at(3)
     copy = await copied(server, tmp_path / "copy")
     async with feeding.running():
         async with to(server) as js:
@@ -181,3 +184,76 @@ async def test_what_was_out_when_a_process_died_comes_in_order_and_once(
 async def _is_made(js: JetStream, feeding: Feeding) -> bool:
     stream = await js.stream("ORDERS")
     return feeding.config.group in [name async for name in stream.consumer_names()]
+
+
+@pytest.mark.parametrize("loses_consumer", [False, True], ids=["", "without its consumer"])
+async def test_a_feed_goes_on_where_the_message_of_its_place_was_removed(
+    world: World, server: ServerProcess, loses_consumer: bool
+) -> None:
+    feeding = Feeding(world, server.url)
+    async with to(server) as js:
+        stream = await make(js)
+        await publish(js, "1", "2", "3", "4")
+        async with feeding.running():
+            await feeding.until_at(4)
+        await publish(js, "5")
+        await stream.purge(below=5)
+        if loses_consumer:
+            await stream.delete_consumer(feeding.config.group)
+        async with feeding.running():
+            await publish(js, "6")
+            await feeding.until_payloads(["1", "2", "3", "4", "5", "6"])
+    assert await feeding.events() == []
+
+
+async def test_a_consumer_that_somebody_made_otherwise_is_made_as_it_has_to_be(
+    world: World, server: ServerProcess
+) -> None:
+    feeding = Feeding(world, server.url, filter="orders.a")
+    async with to(server) as js:
+        stream = await make(js)
+        await publish(js, "1", "2")
+        async with feeding.running():
+            await feeding.until_at(2)
+        await stream.delete_consumer(feeding.config.group)
+        await stream.create_consumer(durable_name=feeding.config.group, ack_policy="none")
+        await js.publish("orders.b", b"of another subject")
+        async with feeding.running():
+            await publish(js, "4")
+            await feeding.until_payloads(["1", "2", "4"])
+        consumer = await stream.consumer(feeding.config.group)
+        assert consumer.cached_info is not None
+        assert consumer.cached_info.config.ack_policy == "explicit"
+        # Other subjects are asked for: what they had before is not taken, what comes is.
+        other = Feeding(world, server.url, filter="orders.b")
+        async with other.running():
+            await js.publish("orders.b", b"5")
+            await publish(js, "6")
+            await other.until_payloads(["1", "2", "4", "5"])
+
+
+@pytest.mark.peer
+async def test_a_feed_goes_on_at_the_server_to_which_its_stream_was_moved(
+    world: World, tmp_path: Path, nats_server: Callable[..., ServerProcess]
+) -> None:
+    """As the page on outgrowing has it: the feed is stopped, producers go on while the copy follows."""
+    here, there = start_either("headrace", tmp_path / "here"), nats_server()
+    try:
+        feeding = Feeding(world, here.url)
+        async with to(here) as js:
+            await make(js)
+            await publish(js, "1", "2", "3")
+            async with feeding.running():
+                await feeding.until_at(3)
+            words = ["stream", "copy", "ORDERS", "ORDERS", "--server", here.url]
+            words += ["--to-server", there.url]
+            assert await asyncio.to_thread(main, words) == 0
+            await publish(js, "4", "5")
+            assert await asyncio.to_thread(main, words) == 0
+    finally:
+        here.stop()
+    moved = Feeding(world, there.url)
+    async with to(there) as js, moved.running():
+        await publish(js, "6")
+        await moved.until_payloads(["1", "2", "3", "4", "5", "6"])
+    assert await moved.events() == []

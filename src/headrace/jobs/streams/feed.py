@@ -121,7 +121,9 @@ class _Feeding:
                 if self._unfinished < config.unfinished_max:
                     self._noted_s = 0.0
                 continue
-            batch = await position.durable.fetch(config.batch, max_wait=limits.FEED_WAIT_S)
+            room = limits.FEED_BYTES_MAX // max(1, position.bytes_each)
+            n = max(1, min(config.batch, room))
+            batch = await position.durable.fetch(n, max_wait=limits.FEED_WAIT_S)
             if connection.reconnects != lives:
                 return  # what came may be of another stream, and comes again if it is not
             messages = await order.sorted(batch)
@@ -144,6 +146,7 @@ class _Feeding:
             raise
         position.durable.ack_all(messages)
         position.feed = taken.feed
+        position.bytes_each = max(len(message.payload) for message in messages)
         if self._unfinished < config.unfinished_max <= taken.unfinished:
             self._noted_s = 0.0
         self._unfinished = taken.unfinished

@@ -35,7 +35,8 @@ _KEEPER_S: Final = 60.0
 class Position:
     """A feed at its place: the durable consumer delivers what comes after it.
 
-    ``goes_back``: whether the stream keeps what was taken from it.
+    ``goes_back``: whether the stream keeps what was taken from it. ``bytes_each``: how large a message is, as
+    far as was seen.
     """
 
     def __init__(self, feed: Feed, durable: Durable, stream: Stream, info: StreamInfo) -> None:
@@ -43,6 +44,7 @@ class Position:
         self.durable = durable
         self.stream = stream
         self.goes_back = _goes_back(info)
+        self.bytes_each = info.state.bytes // max(1, info.state.messages)
 
 
 def _goes_back(info: StreamInfo) -> bool:
