@@ -19,8 +19,8 @@ from ..service.auditing import PerMinute
 from ..service.definitions import sealing
 from ..service.finding.page_reads import Cursors
 from ..service.leases import leases
-from ..service.leases.claiming import Claim, claim_all
-from ..service.leases.leases import Endings, end_all
+from ..service.leases.claiming import Claim
+from ..service.leases.leases import Endings, lease_all
 from ..service.processes import make_once
 from ..service.publishing.publishing import Publication, publish_all
 from ..store import Database
@@ -133,7 +133,7 @@ class Runtime:
     async def claim(self, wanted: Claim) -> Claimed:
         """Claim ready jobs, without waiting; what others ask at the same time goes with it."""
         begun = self.clock.monotonic_ns()
-        claimed: Claimed = await self.database.write_together(claim_all, wanted, weight=wanted.n)
+        claimed: Claimed = await self.database.write_together(lease_all, wanted, weight=wanted.n)
         self._count_claimed(begun, *claimed)
         return claimed
 
@@ -147,7 +147,7 @@ class Runtime:
     async def end(self, wanted: Endings) -> tuple[Consumer, list[leases.Result]]:
         """End leased jobs, together with what others ask at the same time."""
         ended: tuple[Consumer, list[leases.Result]]
-        ended = await self.database.write_together(end_all, wanted, weight=len(wanted.jobs))
+        ended = await self.database.write_together(lease_all, wanted, weight=len(wanted.jobs))
         return ended
 
     def _count_claimed(self, begun_ns: int, consumer: Consumer, jobs: list[ClaimedJob]) -> None:

@@ -19,7 +19,7 @@ from ...policy import retry_delay_s
 from ...states import Event, State, failure_event
 from ...store import Outcome, Row, Tx
 from ..moves import Move, apply_moves, load, note_attempts, storable
-from .claiming import Who, consumers_of
+from .claiming import Claim, Who, claim_all, consumers_of
 
 __all__ = [
     "Ending",
@@ -34,6 +34,7 @@ __all__ = [
     "end_all",
     "failed",
     "heartbeat",
+    "lease_all",
     "released",
 ]
 
@@ -115,6 +116,21 @@ class Result(msgspec.Struct, frozen=True):
     due_us: int | None = None
     repeated: bool = False  # it was said, and done, before
     cancelled: bool = False  # the claim ended, and so did the job
+
+
+def lease_all(tx: Tx, items: Sequence[Claim | Endings]) -> list[Outcome]:
+    """What workers ask at once, in one transaction: :func:`end_all`, then :func:`.claiming.claim_all`.
+
+    Endings lock ordering keys, after which a claim waits for nobody.
+    """
+    outcomes: dict[int, Outcome] = {}
+    endings = {place: item for place, item in enumerate(items) if isinstance(item, Endings)}
+    claims = {place: item for place, item in enumerate(items) if isinstance(item, Claim)}
+    if endings:
+        outcomes |= zip(endings, end_all(tx, list(endings.values())), strict=True)
+    if claims:
+        outcomes |= zip(claims, claim_all(tx, list(claims.values())), strict=True)
+    return [outcomes[place] for place in range(len(items))]
 
 
 def end_all(tx: Tx, items: Sequence[Endings]) -> list[Outcome]:
