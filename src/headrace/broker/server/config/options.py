@@ -120,8 +120,7 @@ class WebSocketOptions(msgspec.Struct, frozen=True, kw_only=True):
     in and there are no ``allowed_origins``, as any site's page could use the broker then."""
 
     allowed_origins: Sequence[str] = ()
-    """The origins that pages in browsers may come from; empty, the default: any that ``same_origin`` lets in.
-    """
+    """The origins that pages in browsers may come from; empty, the default: ``same_origin`` decides."""
 
     compression: bool = False
     """Whether messages may be compressed; False by default."""
