@@ -5,7 +5,8 @@ restart.
 
 Snapshot:  ``1`` u8 · delivered consumer, delivered stream, floor consumer, floor stream u64 ·
            pending u32 × (stream, consumer sequence, deadline, deliveries u64) ·
-           last per subject u32 × stream u64 · given up u32 × (stream, deliveries u64)
+           last per subject u32 × stream u64 ·
+           given up u32 × (stream, deliveries u64), where there are any
 Delta:     any number of
            ``N`` first deliveries: first consumer sequence, deadline u64, n u32, n × stream u64
            ``R`` redeliveries: n u32, n × (stream, consumer sequence, deliveries, deadline u64)
@@ -25,7 +26,7 @@ from typing import Final
 from .....errors import StoreFormatError
 from .delivery_state import DeliveryState
 
-_VERSION: Final = 2
+_VERSION: Final = 1
 _NEVER_NS: Final = (1 << 63) - 1
 _HEAD: Final = Struct("<BQQQQ")
 _COUNT: Final = Struct("<I")
@@ -57,7 +58,7 @@ def encode_snapshot(state: DeliveryState, wall_offset_ns: int, lasts: list[int])
             pack(f"<{len(pending)}Q", *pending),
             _COUNT.pack(len(lasts)),
             pack(f"<{len(lasts)}Q", *lasts),
-            _pairs(state.dead.items()),
+            _pairs(state.dead.items()) if state.dead else b"",
         )
     )
 
@@ -130,8 +131,10 @@ def restore(
         flat[at]: (flat[at + 1], flat[at + 2], flat[at + 3]) for at in range(0, len(flat), 4)
     }
     offset += _COUNT.size + lasts_size * 8
-    (size,) = _COUNT.unpack_from(snapshot, offset)
-    dead = _read_pairs(snapshot, offset + _COUNT.size, size)
+    dead: dict[int, int] = {}
+    if len(snapshot) > offset:
+        (size,) = _COUNT.unpack_from(snapshot, offset)
+        dead = _read_pairs(snapshot, offset + _COUNT.size, size)
     position = [delivered_consumer, delivered_stream, floor_consumer, floor_stream]
     for delta in deltas:
         _apply(delta, pending, dead, position)
