@@ -18,6 +18,8 @@ from conformance.table import Scenario, Table
 
 INFO = "STREAM.INFO.S"
 
+AROUND = ("{}", "{} ", " {}", "   {}", "{}\t", "\t{}", " \t{}", "")
+
 MESSAGES: Table = [
     Scenario(
         "get by sequence",
@@ -481,4 +483,25 @@ PUBLISHING: Table = [
     ),
 ]
 
-TABLE: Table = [*MESSAGES, *PUBLISHING]
+BLANKS: Table = [
+    Scenario(
+        f"blanks around the value of {header}, {value}",
+        [
+            stream(subjects=["a"], allow_msg_ttl=True, allow_rollup_hdrs=True),
+            publish("a", "x", {"Nats-Msg-Id": "k"}),
+            *(publish("a", "x", {header: around.format(value)}) for around in AROUND),
+        ],
+    )
+    for header, value in (
+        ("Nats-Msg-Id", "order-1"),
+        ("Nats-TTL", "5m"),
+        ("Nats-TTL", "never"),
+        ("Nats-Rollup", "sub"),
+        ("Nats-Expected-Stream", "S"),
+        ("Nats-Expected-Last-Sequence", "1"),
+        ("Nats-Expected-Last-Msg-Id", "k"),
+        ("Nats-Expected-Last-Subject-Sequence", "1"),
+    )
+]
+
+TABLE: Table = [*MESSAGES, *PUBLISHING, *BLANKS]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
-from ...errors import ConfigurationError
+from ...errors import ConfigurationError, ServiceError
 from ..message import Message
 from ..subscription import Subscription
 from .documents import (
@@ -65,7 +65,8 @@ class Endpoint:
             yield
         except Exception as error:
             self.errors += 1
-            self.last_error = repr(error)
+            is_told = isinstance(error, ServiceError)
+            self.last_error = str(error) if is_told else type(error).__name__
             raise  # the subscription answers with it
         finally:
             self.processing_ns += time.perf_counter_ns() - began

@@ -136,7 +136,7 @@ def test_tokens_of_version_1_are_read_too() -> None:
     clock = ManualClock(NOW_S * 10**9)
     found = TokenTrust((operator,), {ACCOUNT.public: account})
     tokens = TrustedTokens(found, KEYS, KEYS.verifies, clock)
-    rules: dict[str, Any] = {"pub": {"allow": ["a"]}, "sub": {}, "src": "127.0.0.0/8, 10.0.0.1"}
+    rules: dict[str, Any] = {"pub": {"allow": ["a"]}, "sub": {}, "src": "127.0.0.0/8, 10.0.0.1/32"}
     identity = login(tokens, old_token(ACCOUNT, USER, "user", iat=NOW_S, **rules))
     assert identity is not None
     assert identity.permissions is not None
@@ -153,10 +153,76 @@ def test_tokens_of_version_1_are_read_too() -> None:
 def test_a_scoped_key_gives_the_permissions_of_its_scope_and_no_others() -> None:
     scope = {"kind": "user_scope", "key": SCOPED.public, "template": {"pub": {"allow": ["x"]}}}
     tokens = trusted(signing_keys=[scope])
-    identity = login(tokens, user(SCOPED, issuer_account=ACCOUNT.public, pub={"allow": [">"]}))
+    identity = login(tokens, user(SCOPED, issuer_account=ACCOUNT.public))
     assert identity is not None
     assert identity.permissions is not None
     assert not identity.permissions.may_publish(b"y")
+    own: list[dict[str, Any]] = [
+        {"pub": {"allow": [">"]}},
+        {"sub": {"deny": ["x"]}},
+        {"resp": {}},
+        {"src": ["127.0.0.0/8"]},
+        {"subs": -1},
+        {"bearer_token": True},
+        {"allowed_connection_types": ["STANDARD"]},
+    ]
+    for content in own:
+        assert login(tokens, user(SCOPED, issuer_account=ACCOUNT.public, **content)) is None
+
+
+def test_a_user_of_a_scope_needs_no_signature_only_where_the_scope_says_so() -> None:
+    for bearer in (False, True):
+        scope = {"kind": "user_scope", "key": SCOPED.public, "template": {"bearer_token": bearer}}
+        tokens = trusted(signing_keys=[scope])
+        options = ConnectOptions(jwt=user(SCOPED, issuer_account=ACCOUNT.public))
+        assert (tokens.authenticate(options, Peer("127.0.0.1", 1)) is not None) is bearer
+
+
+def test_an_operator_that_is_strict_signs_by_its_signing_keys_and_so_do_its_accounts() -> None:
+    key = Key("O")
+    claims: dict[str, Any] = {"signing_keys": [key.public], "strict_signing_key_usage": True}
+    operator = token(OPERATOR, OPERATOR, "operator", iat=NOW_S, **claims)
+
+    def trusting(signer: Key) -> TrustedTokens:
+        account = token(signer, ACCOUNT, "account", iat=NOW_S, signing_keys=[SIGNER.public])
+        clock = ManualClock(NOW_S * 10**9)
+        found = TokenTrust((operator,), {ACCOUNT.public: account})
+        return TrustedTokens(found, KEYS, KEYS.verifies, clock)
+
+    tokens = trusting(key)
+    assert login(tokens, user(ACCOUNT)) is None
+    assert login(tokens, user(SIGNER, issuer_account=ACCOUNT.public)) is not None
+    with pytest.raises(ConfigurationError, match="the operator did not sign it"):
+        trusting(OPERATOR)
+
+
+@pytest.mark.parametrize("version", ["3.0.0", "2.99.0", "x", "2.1"])
+def test_an_operator_that_asserts_another_server_is_refused(version: str) -> None:
+    operator = token(OPERATOR, OPERATOR, "operator", iat=NOW_S, assert_server_version=version)
+    clock = ManualClock(NOW_S * 10**9)
+    with pytest.raises(ConfigurationError, match=f"version.*{version}"):
+        TrustedTokens(TokenTrust((operator,)), KEYS, KEYS.verifies, clock)
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        {"authorization": {"auth_users": [USER.public]}},
+        {"exports": [{"subject": "a.*", "type": "service", "account_token_position": 2}]},
+        {"limits": {"exports": 0}, "exports": [{"subject": "a", "type": "service"}]},
+        {
+            "limits": {"exports": 2, "wildcards": False},
+            "exports": [{"subject": "a.*", "type": "service"}],
+        },
+        {
+            "limits": {"imports": 0},
+            "imports": [{"subject": "a", "type": "stream", "account": STRANGER.public}],
+        },
+    ],
+)
+def test_what_restricts_an_account_is_kept_or_refused(account: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="resolver_preload"):
+        trusted(**account)
 
 
 def test_the_default_permissions_of_an_account_are_for_users_without_any() -> None:

@@ -63,7 +63,7 @@ def test_what_is_null_is_as_if_it_were_not_there() -> None:
 @pytest.mark.parametrize(
     ("account", "user"),
     [
-        ({}, {"src": "10.0.0.0/8, 127.0.0.1"}),
+        ({}, {"src": "10.0.0.0/8, 127.0.0.1/32"}),
         ({"a_later_field": {"x": [1]}}, {"a_later_field": 7}),
         ({"signing_keys": [Key("A").public]}, {}),
         ({"exports": [{"type": "service", "subject": "a",

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from headrace.broker.core.jetstream import JetStreamOptions
-from headrace.broker.store import FileStorage
+from headrace.broker.core.jetstream.consumer.consumer import Consumer, ConsumerMarks
+from headrace.broker.core.jetstream.consumer.transfer import snapshot_of, state_of
+from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.errors import StoreFullError
 from headrace.subjects import partition
-from jetstream_world import Client, HeldStorage, World
+from jetstream_world import SECOND, Client, HeldStorage, World
 
 
 @pytest.fixture
@@ -555,3 +557,28 @@ def test_the_work_queue_of_an_elastic_consumer_group(client: Client) -> None:
         assert seen[customer] == [payload for name, payload in sent if name == customer]
     assert sum(map(len, seen.values())) == len(sent)
     assert state(client, "ORDERS-group")["messages"] == 0
+
+
+def test_a_dead_job_is_known_after_a_restart_and_in_a_backup() -> None:
+    """What was delivered as often as allowed is nobody's, and a copy must not take it away."""
+    world = World(MemoryStorage())
+    client = world.client()
+    client.stream(retention="workqueue")
+    client.consumer(max_deliver=1, ack_wait=SECOND)
+    fill(client, 2)
+    (first, _second) = client.pull({"batch": 2, "no_wait": True}).take()
+    world.advance(2)
+    stream = world.streams["S"]
+    consumer = stream.consumers["C"]
+    assert consumer.state.dead == {1: 1, 2: 1}
+    assert state_of(consumer, 2).redelivered == {1: 1, 2: 1}
+    again = Consumer(stream.context, stream, "D", consumer.config, 1, ConsumerMarks())
+    again.restore(snapshot_of(again, state_of(consumer, 2), stream.store), [])
+    assert again.state.dead == consumer.state.dead
+    target(client, {"name": "S"})
+    world.settle()
+    assert payloads(client) == payloads(client, "S") == [0, 1]
+    client.ack(first)  # late, but the work is done
+    assert payloads(client, "S") == [1]
+    client.api("STREAM.MSG.DELETE.S", {"seq": 2})
+    assert consumer.state.dead == {}

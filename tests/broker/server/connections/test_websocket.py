@@ -203,6 +203,42 @@ async def test_pages_of_other_origins_are_kept_out() -> None:
         other.writer.close()
 
 
+@pytest.mark.parametrize(
+    ("settings", "options", "headers", "is_let_in"),
+    [
+        ({}, {}, "", True),
+        ({}, {}, "Origin: http://h:1", True),
+        ({}, {}, "Origin: http://evil:1", False),
+        ({}, {}, "Origin: null", False),
+        ({}, {}, "Origin: http://h:2", False),
+        ({}, {}, "Origin: http://h:1\r\nSec-Fetch-Site: cross-site", False),
+        ({}, {"same_origin": False}, "Origin: http://evil:1", True),
+        ({}, {"allowed_origins": ["http://a"]}, "Origin: http://a", True),
+        ({}, {"allowed_origins": ["http://a"]}, "Origin: http://h:1", False),
+        ({"token": "t"}, {}, "Origin: http://evil:1", True),
+        ({"token": "t"}, {"same_origin": True}, "Origin: http://evil:1", False),
+    ],
+)
+async def test_without_a_login_pages_of_any_site_are_kept_out_unless_they_are_allowed(
+    settings: dict[str, Any], options: dict[str, Any], headers: str, is_let_in: bool
+) -> None:
+    async with broker(WebSocketOptions(port=0, **options), **settings) as server:
+        raw = await open_raw(server, upgrade=False)
+        raw.writer.write(UPGRADE + headers.encode() + (b"\r\n\r\n" if headers else b"\r\n"))
+        answer = await raw.reader.readuntil(b"\r\n")
+        assert answer.startswith(b"HTTP/1.1 101 " if is_let_in else b"HTTP/1.1 403 ")
+        raw.writer.close()
+
+
+async def test_a_name_that_was_moved_here_is_no_reason_to_let_its_page_in() -> None:
+    async with broker() as server:
+        raw = await open_raw(server, upgrade=False)
+        moved = UPGRADE.replace(b"Host: h:1", b"Host: evil.example:1")
+        raw.writer.write(moved + b"Origin: http://evil.example:1\r\n\r\n")
+        assert (await raw.ends()).startswith(b"HTTP/1.1 403 ")
+        raw.writer.close()
+
+
 async def test_an_upgrade_that_takes_too_long_is_hung_up_on() -> None:
     async with broker(WebSocketOptions(port=0, handshake_timeout=0.05)) as server:
         raw = await open_raw(server, upgrade=False)

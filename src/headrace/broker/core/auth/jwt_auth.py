@@ -14,10 +14,11 @@ import msgspec
 from ....clock import Clock
 from ....errors import ConfigurationError
 from ..account_options import AccountOptions
+from ..options import COMPATIBLE_VERSION
 from ..peer import NOWHERE, ConnectOptions, Peer
 from .authentication import Identity, KeyChecker
 from .jwt import Claims, Verify, decode_token
-from .jwt_claims import account_options, check_origin, permissions_of
+from .jwt_claims import account_options, check_grants_nothing, check_origin, permissions_of
 from .jwt_content import TokenError
 from .nkeys import ACCOUNT, OPERATOR, public_key
 
@@ -56,7 +57,7 @@ class TrustedTokens:
         signers = self._operators(trust.operators)
         for key in trust.keys:
             public_key(key, OPERATOR)
-            signers.add(key)
+            signers[key] = False
         self._accounts = {
             name: self._account(name, token, signers) for name, token in trust.accounts.items()
         }
@@ -89,15 +90,16 @@ class TrustedTokens:
             raise TokenError("it is not signed by an account there is")
         account.claims.check_time(now_s)
         _check_not_revoked(account.claims, user)
+        template = account.keys[user.iss]
+        if template is not None:
+            check_grants_nothing(content)
+            content = dict(template)
+        check_origin(content, peer)
         if content.get("bearer_token", False):
             if (account.claims.nats.get("limits") or {}).get("disallow_bearer"):
                 raise TokenError("the account does not take bearer tokens")
         elif not self._keys.signed(user.sub, options.sig, peer.nonce):
             raise TokenError("the nonce is not signed by its user")
-        template = account.keys[user.iss]
-        if template is not None:
-            content = dict(template)
-        check_origin(content, peer)
         granted = permissions_of(content)
         if granted is None:
             granted = permissions_of(account.claims.nats.get("default_permissions") or {})
@@ -108,13 +110,13 @@ class TrustedTokens:
             account=account.claims.sub,
             until_ns=min(ends) * _NS if ends else 0,
             ends_with_account=bool(ends) and min(ends) != user.exp,
-            subscriptions_max=_number(content.get("subs", -1)),
-            payload_max=_number(content.get("payload", -1)),
+            subscriptions_max=_most(content.get("subs", -1)),
+            payload_max=_most(content.get("payload", -1)),
         )
 
-    def _operators(self, tokens: Sequence[str]) -> set[str]:
-        """Every key that may sign accounts."""
-        signers: set[str] = set()
+    def _operators(self, tokens: Sequence[str]) -> dict[str, bool]:
+        """Every key that may sign accounts, and whether their users must be signed by signing keys."""
+        signers: dict[str, bool] = {}
         for token in tokens:
             try:
                 claims = decode_token(token, "operator", self._verify)
@@ -126,10 +128,12 @@ class TrustedTokens:
                 raise ConfigurationError(f"operator: the token is not good: {error}") from None
             if claims.iss not in keys:
                 raise ConfigurationError("operator: the token is not signed by its operator")
-            signers.update(keys)
+            _check_version(str(claims.nats.get("assert_server_version", "")))
+            strict = claims.nats.get("strict_signing_key_usage", False)
+            signers.update((str(key), strict) for key in (keys[1:] if strict else keys))
         return signers
 
-    def _account(self, name: str, token: str, signers: set[str]) -> _TrustedAccount:
+    def _account(self, name: str, token: str, signers: Mapping[str, bool]) -> _TrustedAccount:
         try:
             claims = decode_token(token, "account", self._verify)
             options = account_options(claims)
@@ -142,7 +146,22 @@ class TrustedTokens:
             )
         if claims.iss not in signers:
             raise ConfigurationError(f"resolver_preload: {name}: the operator did not sign it")
+        if signers[claims.iss]:
+            keys = {key: template for key, template in keys.items() if key != claims.sub}
         return _TrustedAccount(claims, options, keys)
+
+
+def _check_version(wanted: str) -> None:
+    """Raise ConfigurationError if an operator asks for a later server than the one we stand for."""
+    try:
+        asked = tuple(map(int, wanted.split("."))) if wanted else (0, 0, 0)
+    except ValueError:
+        asked = ()
+    if len(asked) != 3:
+        raise ConfigurationError(f"assert_server_version {wanted!r} is no version, like 2.10.0")
+    if asked > tuple(map(int, COMPATIBLE_VERSION.split("."))):
+        text = f"it asserts a server of version {wanted}; this one is as {COMPATIBLE_VERSION}"
+        raise ConfigurationError(text)
 
 
 def _signing_keys(claims: Claims) -> dict[str, Mapping[str, Any] | None]:
@@ -167,6 +186,12 @@ def _check_not_revoked(account: Claims, user: Claims) -> None:
     for whose in (user.sub, "*"):
         if user.iat <= _number(revoked.get(whose, -1)):
             raise TokenError("it was revoked")
+
+
+def _most(value: object) -> int:
+    """A limit of a user: -1 for none, and what is less allows nothing."""
+    number = _number(value)
+    return number if number >= -1 else 0
 
 
 def _number(value: object) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ....errors import InvalidSubjectError
-from ....subjects import SubjectFilter
+from ....subjects import SubjectFilter, is_literal
 from ..account_options import AccountOptions, Export, Import, JetStreamLimits
 from ..peer import Peer
 from .jwt import Claims
@@ -22,7 +22,10 @@ def account_options(claims: Claims) -> AccountOptions:
     content = claims.nats
     if content.get("mappings"):
         raise TokenError("mappings of subjects are not supported")
+    if (content.get("authorization") or {}).get("auth_users"):
+        raise TokenError("authorization callouts are not supported")
     limits = content.get("limits") or {}
+    _check_links(content, limits)
     return AccountOptions(
         name=claims.sub,
         jetstream=_jetstream(limits),
@@ -32,6 +35,20 @@ def account_options(claims: Claims) -> AccountOptions:
         subscriptions_max=_limit(limits.get("subs", -1)),
         payload_max=_limit(limits.get("payload", -1)),
     )
+
+
+def _check_links(content: Mapping[str, Any], limits: Mapping[str, Any]) -> None:
+    """Raise TokenError for more exports and imports than the operator allows the account."""
+    exports = content.get("exports") or ()
+    most = _limit(limits.get("exports", -1))
+    if 0 <= most < len(exports) or 0 <= _limit(limits.get("imports", -1)) < len(
+        content.get("imports") or ()
+    ):
+        raise TokenError("the account has more exports or imports than its operator allows")
+    if most >= 0 and not limits.get("wildcards", False):
+        for subject in [str(item.get("subject", "")) for item in exports]:
+            if not is_literal(subject.encode()):
+                raise TokenError(f"the operator allows no export with a wildcard, as {subject!r}")
 
 
 def _jetstream(limits: Mapping[str, Any]) -> JetStreamLimits | None:
@@ -77,6 +94,8 @@ def _kind(item: Mapping[str, Any]) -> Literal["service", "stream"]:
 def _export(item: Mapping[str, Any]) -> Export:
     if item.get("token_req"):
         raise TokenError("exports that need activation tokens are not supported")
+    if item.get("account_token_position"):
+        raise TokenError("exports with the importer's account in the subject are not supported")
     answers = str(item.get("response_type") or "Singleton")
     subject = str(item.get("subject", "")).encode()
     return Export(kind=_kind(item), subject=subject, many_answers=answers != "Singleton")
@@ -108,13 +127,13 @@ def permissions_of(content: Mapping[str, Any]) -> Permissions | None:
         for rules in (publish, subscribe)
         for verdict in ("allow", "deny")
     ]
-    if not answers and not any(subjects or queues for subjects, queues in rules):
+    if answers is None and not any(subjects or queues for subjects, queues in rules):
         return None
     (publish_allow, off), (publish_deny, off_too), allowed, denied = rules
     if off or off_too:
         raise TokenError("a queue group in the permission to publish: it is for subscriptions")
     responses = None
-    if answers:
+    if answers is not None:
         most, ttl_ns = _limit(answers.get("max", 0)), _limit(answers.get("ttl", 0))
         responses = ResponsePermission(most if most > 0 else 1, ttl_ns or 120_000_000_000)
         if publish_allow is None:
@@ -139,8 +158,24 @@ def _rules(entries: Any) -> tuple[SubjectFilter | None, tuple[QueueRule, ...]]:
         raise TokenError(f"a permission is no subject: {error}") from None
 
 
+_GRANTS = (
+    *("pub", "sub", "resp", "src", "times", "times_location", "subs", "data", "payload"),
+    *("bearer_token", "proxy_required", "allowed_connection_types"),
+)
+
+
+def check_grants_nothing(content: Mapping[str, Any]) -> None:
+    """Raise TokenError when a user of a scope, which grants all it may, has a say of its own in that."""
+    own = [name for name in _GRANTS if content.get(name) not in (None, {}, 0, False, "")]
+    own += [name for name in ("resp", "src") if name in content and name not in own]
+    if own:
+        raise TokenError(f"{own[0]} in the token of a user whose key has a scope")
+
+
 def check_origin(content: Mapping[str, Any], peer: Peer) -> None:
     """Raise TokenError when the user may not come from there, or in this way."""
+    if content.get("proxy_required"):
+        raise TokenError("this user may come through a proxy only, and none is trusted")
     if content.get("times"):
         raise TokenError("times of the day are not supported")
     transports = content.get("allowed_connection_types")
@@ -152,6 +187,8 @@ def check_origin(content: Mapping[str, Any], peer: Peer) -> None:
     if networks:
         try:
             host = ipaddress.ip_address(peer.host)
+            if not all("/" in str(network) for network in networks):
+                raise TokenError("an address in src has no length of its prefix")
             if not any(host in ipaddress.ip_network(str(net), strict=False) for net in networks):
                 raise TokenError("this user may not come from there")
         except ValueError as error:

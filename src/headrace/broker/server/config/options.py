@@ -115,11 +115,12 @@ class WebSocketOptions(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsOptions | None = None
     """Its certificates; None, the default: without TLS."""
 
-    same_origin: bool = False
-    """Whether a page in a browser must come from this host and port; False by default."""
+    same_origin: bool | None = None
+    """Whether a page in a browser must come from this host and port. None, the default: if nobody has to log
+    in and there are no ``allowed_origins``, as any site's page could use the broker then."""
 
     allowed_origins: Sequence[str] = ()
-    """The origins that pages in browsers may come from; empty, the default: any."""
+    """The origins that pages in browsers may come from; empty, the default: ``same_origin`` decides."""
 
     compression: bool = False
     """Whether messages may be compressed; False by default."""

@@ -37,7 +37,7 @@ def read_websocket(value: ConfigValue) -> WebSocketOptions | None:
         port=port,
         host=host or None,
         tls=None if tls is None else read_tls(tls),
-        same_origin=bool(same_origin),
+        same_origin=same_origin,
         allowed_origins=tuple(allowed),
         compression=bool(compression),
         handshake_timeout=timeout or TLS_TIMEOUT_S,

@@ -12,9 +12,9 @@ import logging
 import socket
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
 
 from ....errors import ConfigurationError
+from ....visitors import LOOPBACK_NAMES, Names, is_foreign
 from ..config.options import WebSocketOptions
 from .connection import EOF_SLICES, LINGER_S, REFUSED_LINGER_MAX, Connection
 from .pump import Pump
@@ -296,7 +296,7 @@ class _WebSocket(asyncio.Protocol):
     def _answer(self, request: Any) -> None:
         """Agree to the upgrade, or say why not."""
         protocol = self._protocol
-        if self._options.same_origin and not _same_origin(request.headers):
+        if self._is_guarded() and not _is_own_page(request.headers, self._options.host or ""):
             response = protocol.reject(403, "the page comes from another origin\n")
         else:
             response = protocol.accept(request)
@@ -309,6 +309,13 @@ class _WebSocket(asyncio.Protocol):
         tls = self._options.tls is not None
         above = self._above = Connection(self._pump, None, is_tls=tls, carrier="websocket")
         above.connection_made(cast(asyncio.Transport, self))
+
+    def _is_guarded(self) -> bool:
+        """Whether a page has to come from here: unless said otherwise, where nobody has to log in."""
+        options = self._options
+        if options.same_origin is not None or options.allowed_origins:
+            return bool(options.same_origin)
+        return not self._pump.hub.authenticator.required
 
     def _send(self) -> None:
         transport = self._transport
@@ -346,14 +353,14 @@ class _WebSocket(asyncio.Protocol):
             self._deadline = None
 
 
-def _same_origin(headers: Any) -> bool:
-    """Whether a page of this very host asks; clients that are no browsers name no origin."""
+def _is_own_page(headers: Any, host: str) -> bool:
+    """Whether a page of this very origin asks, under a name that nobody can have moved here; clients that
+    are no browsers name no origin."""
     origins, hosts = headers.get_all("Origin"), headers.get_all("Host")
     if not origins:
         return True
     if len(origins) > 1 or len(hosts) != 1:
         return False  # no browser says either of them twice
-    try:
-        return bool(urlsplit(origins[0]).netloc.lower() == hosts[0].lower())
-    except ValueError:
-        return False  # such as a bracket that is not closed
+    if is_foreign(hosts[0], origins[0], headers.get("Sec-Fetch-Site")):
+        return False
+    return Names((*LOOPBACK_NAMES, host), local=True).accept(hosts[0])

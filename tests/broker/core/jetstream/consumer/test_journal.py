@@ -26,13 +26,18 @@ def picture(state: DeliveryState) -> tuple[object, ...]:
         state.delivered_stamp_ns,
         state.pending,
         state.deliveries,
+        state.dead,
     )
 
 
 def live_a_little(state: DeliveryState, rng: random.Random, now_ns: int) -> None:
     """A random handful of deliveries and acks."""
-    choice = rng.randrange(5)
-    if choice == 0:
+    choice = rng.randrange(7)
+    if choice == 5 and state.dead:
+        state.forget([rng.choice(list(state.dead))])
+    elif choice == 6:
+        state.expire(now_ns + 10 * WAIT)
+    elif choice == 0:
         batch = state.begin_batch(now_ns)
         for _ in range(rng.randrange(4)):
             state.deliver_new(batch, state.next_seq + rng.randrange(3))

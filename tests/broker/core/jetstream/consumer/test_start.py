@@ -136,3 +136,18 @@ def test_where_the_next_of_thousands_are_gone_those_behind_them_are_found() -> N
     for sequence in range(11, 31):
         client.api("STREAM.MSG.DELETE.S", {"seq": sequence})
     assert pulled(client, 10) == list(range(31, 41))
+
+
+def test_the_last_is_the_newest_that_is_there() -> None:
+    client = World().client()
+    client.stream()
+    for number in range(4):
+        client.put(b"s.%d" % number, b"%d" % number)
+    for sequence in (3, 4):
+        client.api("STREAM.MSG.DELETE.S", {"seq": sequence})
+    client.consumer(deliver_policy="last")
+    assert [message.payload for message in client.pull().take()] == [b"1"]
+    client.api("STREAM.PURGE.S")
+    client.consumer("D", deliver_policy="last")
+    client.put(b"s.5", b"new")
+    assert [message.payload for message in client.pull(name="D").take()] == [b"new"]

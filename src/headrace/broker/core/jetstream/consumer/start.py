@@ -14,6 +14,8 @@ from .....subjects import SubjectFilter
 from ...ports.storage import StreamStore
 from ..ports import StreamView
 
+_EVERYTHING: Final = SubjectFilter([b">"])
+
 
 def start_sequence(config: ConsumerConfig, store: StreamStore, filter: SubjectFilter | None) -> int:
     """The first stream sequence a new consumer looks at."""
@@ -21,7 +23,8 @@ def start_sequence(config: ConsumerConfig, store: StreamStore, filter: SubjectFi
     if config.deliver_policy == "all":
         return first
     if config.deliver_policy == "last":
-        last = store.last_matching(filter) if filter is not None else 0
+        newest = filter or (None if store.holds(store.last_seq) else _EVERYTHING)
+        last = store.last_matching(newest) if newest is not None else 0
         return max(last or store.last_seq, first if store.messages else 1)
     if config.deliver_policy == "by_start_sequence":
         return max(config.opt_start_seq, first)

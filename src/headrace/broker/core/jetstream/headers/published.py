@@ -31,7 +31,8 @@ def is_block(headers: bytes) -> bool:
 
 
 def read_headers(block: bytes) -> dict[bytes, bytes]:
-    """The ``Nats-…`` headers of a raw header block; values without surrounding blanks."""
+    """The ``Nats-…`` headers of a raw header block; values without the spaces in front, as from the public
+    server: what else is around them belongs to them."""
     if MARK not in block:
         return {}
     found: dict[bytes, bytes] = {}
@@ -39,7 +40,7 @@ def read_headers(block: bytes) -> dict[bytes, bytes]:
         if line.startswith(b"Nats-"):
             name, colon, value = line.partition(b":")
             if colon and name not in found:
-                found[name] = value.strip()
+                found[name] = value.lstrip(b" ")
     return found
 
 
@@ -122,9 +123,9 @@ def header_value(block: bytes, name: bytes) -> bytes:
 
 
 def _line(block: bytes, start: int) -> bytes:
-    """The rest of a line, without surrounding blanks; of the last one if its end is missing."""
+    """The rest of a line, without the spaces in front; of the last one if its end is missing."""
     end = block.find(b"\r\n", start)
-    return block[start : end if end >= 0 else len(block)].strip()
+    return block[start : end if end >= 0 else len(block)].lstrip(b" ")
 
 
 _LEVEL: Final = b"Nats-Required-Api-Level"

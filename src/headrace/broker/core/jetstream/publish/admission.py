@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
+
 from .....api.errors import Errors
 from .....api.streams import StreamConfig
 from .....limits import HEADER_BYTES_MAX
@@ -327,8 +329,8 @@ class Checks:
             raise Refused(Errors.STREAM_ROLLUP_FAILED, err="rollup not permitted")
         rollup = arrival.rollup = value.lower()
         if rollup not in (b"sub", b"all"):
-            shown = value.decode(errors="replace")
-            raise Refused(Errors.STREAM_ROLLUP_FAILED, err=f'rollup value invalid: "{shown}"')
+            shown = msgspec.json.encode(value.decode(errors="replace")).decode()  # quoted
+            raise Refused(Errors.STREAM_ROLLUP_FAILED, err=f"rollup value invalid: {shown}")
         if rollup == b"sub" and arrival.subject in before.counts:
             raise Refused(Errors.STREAM_ROLLUP_FAILED, err="batch rollup sub invalid")
         if rollup == b"all" and before.count:
