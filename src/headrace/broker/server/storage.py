@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -62,7 +62,8 @@ class OpenStorage:
                 logger.info("Store: there is room again")
             else:
                 directory = self.storage.directory
-                free = shutil.disk_usage(directory).free
+                disk = os.statvfs(directory)
+                free = disk.f_bavail * disk.f_frsize
                 logger.error("Store: %s; %d bytes are free in %s", full, free, directory)
 
     async def flushed(self) -> None:
