@@ -1,4 +1,4 @@
-"""Consumers whose journal and messages do not come to the disk together: none skips what is published later."""
+"""Consumers whose journal and messages come to the disk apart: none skips what is published later."""
 
 from __future__ import annotations
 
