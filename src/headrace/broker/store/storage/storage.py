@@ -64,8 +64,10 @@ class Room:
 
     def is_due(self) -> bool:
         """Whether it is time to look."""
+        if self.missing is None:
+            return False
         now_ns = self._clock.monotonic_ns()
-        if self.missing is None or now_ns < self._looked_ns + _LOOK_NS:
+        if now_ns < self._looked_ns + _LOOK_NS:
             return False
         self._looked_ns = now_ns
         return True
