@@ -22,6 +22,10 @@ class ErrorSpec:
         """The row with the placeholders of its text filled in."""
         return _Filled(self.err_code, self.code, self.description.format(**values))
 
+    def because(self, reason: object) -> ErrorSpec:
+        """The row with a reason behind its text."""
+        return _Filled(self.err_code, self.code, f"{self.description}: {reason}")
+
     def to_wire(self) -> dict[str, Any]:
         """The ``error`` object of a response."""
         return {"code": self.code, "err_code": self.err_code, "description": self.description}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import re
 import resource
 import socket
 import time
@@ -84,6 +86,29 @@ async def test_who_asks_much_and_never_listens_is_cut_off() -> None:
                     await client.send(b"PING\r\n" * 10_000)
         await _is_served(broker)
         assert broker.hub.slow_consumers == 1
+
+
+async def test_who_lets_messages_pile_up_is_cut_off_and_named_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "headrace.broker")
+    users = [User("ana", "s3cret")]
+    login = b'CONNECT {"user":"ana","pass":"s3cret","name":"lazy","verbose":false}\r\n'
+    async with (
+        Broker(outbound_bytes_max=1 << 20, users=users) as broker,
+        raw(broker, connect=login) as client,
+    ):
+        await client.send(b"SUB flood 1\r\n")
+        async with connect(broker.client_url, user="ana", password="s3cret") as publisher:
+            for _ in range(40):
+                await publisher.publish("flood", bytes(500_000))
+            await publisher.flush()
+        await client.hear()
+    (line,) = [r.message for r in caplog.records if "Slow Consumer" in r.message]
+    assert re.fullmatch(
+        r'127\.0\.0\.1:\d+ - cid:\d+ - "lazy" - Slow Consumer Detected \(Pending Bytes\), user "ana"',
+        line,
+    )
 
 
 async def test_who_lets_messages_pile_up_is_cut_off_and_told() -> None:

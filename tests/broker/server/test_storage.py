@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -121,6 +122,32 @@ async def test_a_failing_disk_makes_the_broker_unhealthy_and_is_logged_once(
         assert "Input/output error" in document["error"]
         monkeypatch.undo()
     assert caplog.text.count("read-only from here on") == 1
+
+
+async def test_a_full_disk_makes_the_broker_unhealthy_and_is_logged_once_with_what_is_free(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    caplog.set_level(logging.INFO)
+    directory = tmp_path / "store"
+    async with Broker(store_dir=directory) as broker:
+        assert await publish(broker, 1) == 1
+        monkeypatch.setattr("headrace.broker.store.io.files.LocalFiles.pwrite", full)
+        for _ in range(3):
+            with pytest.raises(Exception, match=r"the disk is full: writing .*/0000000001\.seg"):
+                await publish(broker, 1)
+        status, document = healthz(broker.hub)
+        assert (status, "the disk is full" in document["error"]) == (503, True)
+        monkeypatch.undo()
+        assert await publish(broker, 1) == 2
+        assert healthz(broker.hub)[0] == 200
+    lines = [line.message for line in caplog.records if "the disk is full" in line.message]
+    (line,) = [line for line in lines if line.startswith("Store: ")]
+    assert f"writing {directory}/streams/S/0000000001.seg" in line
+    assert re.search(rf"; \d+ bytes are free in {directory}$", line)
+    assert [r.message for r in caplog.records].count("Store: there is room again") == 1
 
 
 async def test_the_commit_thread_may_be_done_before_the_opening_is(

@@ -291,7 +291,7 @@ class Hub:
     @property
     def storage_error(self) -> Exception | None:
         """Why the store accepts nothing more; None if it does."""
-        return None if self.storage is None else self.storage.failed
+        return None if self.storage is None else self.storage.failed or self.storage.full
 
     def wrote(self, session: Session, unsent: int) -> None:
         """The shell reports how many bytes the session's socket has not accepted yet."""

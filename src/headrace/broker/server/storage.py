@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -39,6 +40,7 @@ class OpenStorage:
         self._close = close
         self._reported = 0
         self._failure_reported = False
+        self._is_full = False
 
     def tell(self) -> None:
         """Log what the storage found wrong since the last call, and its failure once."""
@@ -52,7 +54,17 @@ class OpenStorage:
         failed = self.storage.failed
         if failed is not None and not self._failure_reported:
             self._failure_reported = True
-            logger.error("Store: read-only from here on, restart when it is repaired: %s", failed)
+            logger.error("Store: restart when it is repaired: %s", failed)
+        full = self.storage.full
+        if self._is_full != (full is not None):
+            self._is_full = full is not None
+            if full is None:
+                logger.info("Store: there is room again")
+            else:
+                directory = self.storage.directory
+                disk = os.statvfs(directory)
+                free = disk.f_bavail * disk.f_frsize
+                logger.error("Store: %s; %d bytes are free in %s", full, free, directory)
 
     async def flushed(self) -> None:
         """Wait until everything staged so far is on disk, or is known not to be."""

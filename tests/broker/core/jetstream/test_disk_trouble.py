@@ -7,7 +7,9 @@ import json
 import pytest
 
 from faultfs import FaultFS
+from headrace.broker.core.monitor.health import healthz
 from headrace.broker.store import FileStorage
+from headrace.clock import ManualClock
 from headrace.errors import StoreFailedError, StoreFullError
 from jetstream_world import SECOND, Client, HeldStorage, World, publication
 
@@ -89,6 +91,68 @@ def test_a_failed_disk_refuses_changes_and_still_delivers_what_it_has() -> None:
     assert not client.ack(message)  # a restart will not know of it
     world.advance(5)
     assert client.api("STREAM.INFO.S")["config"]["name"] == "S"
+
+
+def test_a_read_only_store_says_so_to_every_call_with_the_path_and_the_reason() -> None:
+    fs, _world, client = bottle()
+    client.stream()
+    client.consumer()
+    client.put(b"s.a")
+    fs.fail(fs.operations + 2, "eio")  # the sync of the segment
+    why = (
+        "the store is read-only from here on: syncing /store/streams/S/0000000001.seg: "
+        "Input/output error"
+    )
+    answers = [client.put(b"s.a"), client.put(b"s.a"), client.stream("T"), client.consumer("D")]
+    document = {"name": "S", "subjects": ["s.>", "t.>"]}
+    answers += [client.api("STREAM.UPDATE.S", document), client.api("STREAM.PURGE.S")]
+    answers += [client.api("STREAM.MSG.DELETE.S", {"seq": 1}), client.api("CONSUMER.DELETE.S.C")]
+    answers.append(client.api("STREAM.DELETE.S"))
+    for answer in answers:
+        assert answer["error"] == {"code": 503, "err_code": 10077, "description": why}
+
+
+def test_a_full_disk_is_said_to_be_the_reason_with_the_path() -> None:
+    fs, clock = FaultFS(), ManualClock()
+    world = World(FileStorage("/store", fs=fs, threaded=False, clock=clock))
+    client = world.client()
+    client.stream()
+    client.put(b"s.a")
+    fs.capacity = sum(len(fs.content(path)) for path in fs.files())
+    why = "insufficient resources: the disk is full: "
+    big = b"x" * 100_000
+    for answer in (client.put(b"s.a", big), client.put(b"s.a", big)):
+        error = answer["error"]
+        assert (error["code"], error["err_code"]) == (503, 10023)
+        assert error["description"].startswith(why + "writing /store/streams/S/0000000001.seg: ")
+    full = world.hub.storage_error
+    assert full is not None
+    assert "the disk is full: writing /store/streams/S/" in str(full)
+    assert healthz(world.hub)[0] == 503
+    client.api(
+        "STREAM.PURGE.S"
+    )  # what removes is still done, and says nothing of the room there is
+    clock.advance(2)
+    world.storage.complete()
+    assert healthz(world.hub)[0] == 503
+    fs.capacity = None
+    world.storage.complete()
+    assert healthz(world.hub)[0] == 503  # it is looked at once a second
+    clock.advance(2)
+    world.storage.complete()
+    assert healthz(world.hub) == (200, {"status": "ok"})
+    assert not [path for path in fs.files() if "room" in path]
+
+
+def test_a_message_that_fits_again_ends_that_the_disk_is_full() -> None:
+    fs, world, client = bottle()
+    client.stream()
+    client.put(b"s.a")
+    fill_up(fs)
+    assert client.put(b"s.a")["error"]["err_code"] == 10023
+    assert healthz(world.hub)[0] == 503
+    assert client.put(b"s.a")["seq"]
+    assert healthz(world.hub)[0] == 200
 
 
 def test_messages_whose_purge_did_not_fit_are_delivered_after_all() -> None:

@@ -15,6 +15,8 @@ from headrace.clock import ManualClock
 from headrace.errors import StoreError, StoreFailedError, StoreFullError
 from headrace.limits import COMMIT_BATCH_BYTES_MAX
 
+READ_ONLY = "the store is read-only from here on: "
+
 
 class Recorder:
     """Stands in for the writer: remembers groups, fails when told to."""
@@ -125,8 +127,8 @@ def test_after_a_failure_nothing_is_tried_again() -> None:
         made.submit(item)
     made.submit(lambda writer: pytest.fail("a chore on a failed store"))
     made.stop()
-    assert [str(item.error) for item in items] == ["disk", "disk"]
-    assert str(made.failed) == "disk"
+    assert [str(item.error) for item in items] == [READ_ONLY + "disk"] * 2
+    assert str(made.failed) == READ_ONLY + "disk"
     assert recorder.groups == [1]
     assert recorder.syncs <= 1
 

@@ -20,6 +20,8 @@ from headrace.broker.store.format.entries import MetaChange, SpareWrite
 from headrace.clock import ManualClock
 from headrace.errors import StoreError, StoreFailedError, StoreFullError
 
+READ_ONLY = "the store is read-only from here on: "
+
 
 class Disk:
     """Stands in for the writer: tells on which threads it was used, and never at two places at once."""
@@ -235,8 +237,8 @@ def test_a_failure_of_the_owners_fails_the_store(bench: Bench) -> None:
     bench.by_the_owner(failed)
     bench.made.submit(later)
     assert later.finished
-    assert [str(item.error) for item in (failed, later)] == ["disk", "disk"]
-    assert str(bench.made.failed) == "disk"
+    assert [str(item.error) for item in (failed, later)] == [READ_ONLY + "disk"] * 2
+    assert str(bench.made.failed) == READ_ONLY + "disk"
 
 
 @pytest.mark.parametrize("nbytes", [1, commit.OWN_BYTES_MAX + 1], ids=["own", "the thread's"])
@@ -252,7 +254,7 @@ def test_an_unforeseen_error_is_told_to_whoever_waits_and_nothing_is_tried_again
         bench.made.submit(item)
     bench.made.stop()
     assert [str(item.error) for item in (failed, later)] == [
-        "committing: ZeroDivisionError: nobody foresaw it"
+        READ_ONLY + "committing: ZeroDivisionError: nobody foresaw it"
     ] * 2
     assert isinstance(bench.made.failed, StoreFailedError)
     assert isinstance(bench.made.failed.__cause__, ZeroDivisionError)

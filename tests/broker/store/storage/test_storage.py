@@ -430,7 +430,7 @@ def test_a_failed_sync_makes_the_store_read_only_and_is_not_repeated() -> None:
     assert isinstance(outcome[0], StoreFailedError)
     assert isinstance(storage.failed, StoreFailedError)
     assert sequences(store) == [1, 2, 3, 4, 5]
-    with pytest.raises(StoreFailedError, match="read-only: syncing"):
+    with pytest.raises(StoreFailedError, match="read-only from here on: syncing"):
         store.append(b"a", b"", b"", 1)
     with pytest.raises(StoreFailedError):
         storage.meta.put("k", b"")

@@ -38,6 +38,10 @@ class AccountStorage:
         return self._storage.failed
 
     @property
+    def full(self) -> Exception | None:
+        return self._storage.full
+
+    @property
     def pending_bytes(self) -> int:
         return self._storage.pending_bytes
 

@@ -480,10 +480,10 @@ class Session:
 
     # The end
 
-    def overflow(self) -> None:
-        """The client reads too slowly: drop what it did not read, and close."""
+    def overflow(self, limit: str = "Pending Bytes") -> None:
+        """The client reads too slowly, by this limit: drop what it did not read, and close."""
         self.output.discard()
-        self.close("Slow Consumer", "Slow Consumer (Pending Bytes)")
+        self.close("Slow Consumer", f"Slow Consumer ({limit})")
 
     def _end(self, reason: str) -> None:
         if self.state.is_closed:

@@ -16,7 +16,7 @@ from .... import limits
 from ...core.net.session import Session
 from ...core.peer import Peer
 from ..tls import Handshake, certificate_names, current_handshake, start_tls
-from .tracing import Trace, trace_of, who
+from .tracing import Trace, say_closed, trace_of, who
 
 if TYPE_CHECKING:
     from .pump import Pump
@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
         session.take_output()
         self._pump.pressure.forget(self)
         self._pump.connections.pop(session.client_id, None)
-        logger.debug("%s - Client connection closed: %s", who(session), session.close_reason)
+        say_closed(session, session.close_reason)
         self._pump.wake()
         self.gone.set()
 
@@ -329,7 +329,7 @@ class Connection(asyncio.Protocol):
         if transport.get_write_buffer_size() < self._unsent_when_stalled:
             self._watch_for_stall()
             return
-        session.overflow()
+        session.overflow("Write Deadline")
         self.abort()
 
 

@@ -16,7 +16,7 @@ from ....wire.frames import Frame
 from ....wire.inprocess import Chunk, ClientEnd
 from ...core.net.inprocess import InProcessSession
 from ...core.peer import Peer
-from .tracing import who
+from .tracing import say_closed, who
 
 if TYPE_CHECKING:
     from .pump import Pump
@@ -192,7 +192,7 @@ class InProcessConnection:
         session.take_output()
         self._pump.pressure.forget(self)
         self._pump.connections.pop(session.client_id, None)
-        logger.debug("%s - Client connection closed: %s", who(session), self._why)
+        say_closed(session, self._why)
         self._pump.wake()
         self._pump.loop.call_soon(self._tell)
 

@@ -21,6 +21,7 @@ __all__ = [
     "TRACE",
     "Trace",
     "quoted",
+    "say_closed",
     "show_payloads",
     "trace_of",
     "who",
@@ -30,6 +31,7 @@ TRACE: Final = 5
 """The level, below DEBUG."""
 
 _logger = logging.getLogger("headrace.broker.trace")
+_connections = logging.getLogger("headrace.broker")
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\r": "\\r", "\n": "\\n", "\t": "\\t"}
 _SECRETS: Final = re.compile(
     rb'("(?:pass|auth_token|sig|jwt)"\s*:\s*)"(?:[^"\\]|\\.)*"', re.IGNORECASE
@@ -54,6 +56,15 @@ def who(session: Session) -> str:
     version = f"v{options.version}" if options.version else ""
     said = ":".join(filter(None, (version, options.lang, options.name)))
     return f"{line} - {quoted(said)}" if said else line
+
+
+def say_closed(session: Session, reason: str) -> None:
+    """Log that a connection is over; whoever was cut off for reading too slowly is named to everybody."""
+    if session.close_reason.startswith("Slow Consumer"):
+        user = f", user {quoted(session.identity.name)}" if session.identity.name else ""
+        why = session.close_reason.removeprefix("Slow Consumer ")
+        _connections.info("%s - Slow Consumer Detected %s%s", who(session), why, user)
+    _connections.debug("%s - Client connection closed: %s", who(session), reason)
 
 
 def quoted(text: str) -> str:

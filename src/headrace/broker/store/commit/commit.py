@@ -224,14 +224,12 @@ class Committer:
             self._refused = (batches[-1].epoch, full)
             return full
         except StoreFailedError as failed:
-            self._fail(failed)
-            return failed
+            return self._fail(failed)
         except Exception as fault:
             # Nobody foresaw it, so nobody knows what is on disk: whoever waits for it is told.
             unforeseen = StoreFailedError(f"committing: {type(fault).__name__}: {fault}")
             unforeseen.__cause__ = fault
-            self._fail(unforeseen)
-            return unforeseen
+            return self._fail(unforeseen)
         ended_ns = self._clock.monotonic_ns()
         self.durations.add(ended_ns - began_ns)
         self._quickness.took(began_ns, ended_ns, waited=own)
@@ -264,10 +262,13 @@ class Committer:
             except StoreFailedError as failed:
                 self._fail(failed)
 
-    def _fail(self, error: StoreFailedError) -> None:
+    def _fail(self, error: StoreFailedError) -> StoreFailedError:
+        """Take nothing more; returns what every caller is told from here on."""
         if self.failed is None:
-            self.failed = error
+            self.failed = StoreFailedError(f"the store is read-only from here on: {error}")
+            self.failed.__cause__ = error.__cause__ or error
             self._notify()
+        return self.failed
 
 
 def is_small(batch: Batch) -> bool:

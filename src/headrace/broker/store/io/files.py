@@ -426,6 +426,8 @@ def is_full(error: OSError) -> bool:
 def explain(error: OSError, doing: str) -> StoreError:
     """The store's error for an OSError met while ``doing`` something."""
     text = f"{doing}: {error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        text = f"the disk is full: {text}"
     return StoreFullError(text) if is_full(error) else StoreFailedError(text)
 
 

@@ -60,6 +60,7 @@ class MemoryStorage:
         self.meta = MemoryMeta()
         self.report: list[Finding] = []
         self.maybe_missing = 0
+        self.full = None
         self._streams: dict[str, MemoryLog] = {}
         self._dirty: dict[MemoryLog, None] = {}
 

@@ -14,7 +14,7 @@ from ....limits import PAYLOAD_CACHE_BYTES_DEFAULT, SEGMENT_BYTES
 from ..commit.commit import Batch, Committer
 from ..commit.commit_log import LOG_SHAPE, LogShape
 from ..commit.writer import Writer
-from ..io.files import FileSystem, LocalFiles, explain
+from ..io.files import FileSystem, LocalFiles, explain, write_all
 from ..io.findings import Finding, Quarantine
 from ..io.lock import DirectoryLock
 from ..log.appends import ExpiryOf
@@ -38,6 +38,56 @@ from .settings import HANDLES, Opening, Salts, each_ones_handles, opening
 
 _NAME_BYTES_MAX: Final = 1000
 _FINDINGS_MAX: Final = 10_000
+_LOOK_NS: Final = 1_000_000_000
+_ROOM_BYTES: Final = 256 * 1024
+
+
+class Room:
+    """Whether the disk has room for messages. Looked for once a second from when one was refused, so that
+    this is known though nobody publishes any more, as when a broker that is not well gets no work.
+
+    Attributes:
+        missing: why there is none; None while there is some.
+    """
+
+    def __init__(self, fs: FileSystem, root: str, clock: Clock) -> None:
+        self._fs = fs
+        self._path = f"{root}/room.tmp"
+        self._clock = clock
+        self._looked_ns = 0
+        self.missing: StoreFullError | None = None
+
+    def lacks(self, error: StoreFullError) -> None:
+        """Messages were refused."""
+        self.missing = error
+        self._looked_ns = self._clock.monotonic_ns()
+
+    def is_due(self) -> bool:
+        """Whether it is time to look."""
+        if self.missing is None:
+            return False
+        now_ns = self._clock.monotonic_ns()
+        if now_ns < self._looked_ns + _LOOK_NS:
+            return False
+        self._looked_ns = now_ns
+        return True
+
+    def look(self, _writer: Writer) -> None:
+        """A chore: see whether a file can be made."""
+        fs, path = self._fs, self._path
+        try:
+            if fs.exists(path):
+                fs.unlink(path)
+            handle = fs.open(path, create=True)
+            try:
+                if not fs.allocate(handle, 0, _ROOM_BYTES):
+                    write_all(fs, handle, bytes(_ROOM_BYTES), 0)
+            finally:
+                fs.close(handle)
+                fs.unlink(path)
+        except OSError:
+            return  # there is none yet
+        self.missing = None
 
 
 class FileStorage:
@@ -151,6 +201,7 @@ class FileStorage:
             notify=notify,
         )
         self._idle = Idle(self._cache, clock)
+        self._room = Room(fs, self.directory, clock)
         self._threaded = threaded
         self._closed = False
         self._epoch = 0
@@ -172,6 +223,11 @@ class FileStorage:
     def failed(self) -> Exception | None:
         """The error after which nothing can be changed any more, or None."""
         return self._committer.failed
+
+    @property
+    def full(self) -> Exception | None:
+        """Why there is no room for messages, from when one was refused until there is some again; or None."""
+        return self._room.missing
 
     def timing(self) -> dict[str, dict[str, object]]:
         """How long commits took, and the syncs in them: see ``Durations.describe``."""
@@ -320,6 +376,8 @@ class FileStorage:
                 self._complete_one(self._inflight.popleft(), faults)
             self._cache.recent.shrink()
             self._idle.look(self._logs)
+            if self._room.is_due() and self.failed is None:
+                self._committer.submit(self._room.look)
             if self.failed is None:
                 self._cache.compactor.pump()
         finally:
@@ -413,6 +471,8 @@ class FileStorage:
         self._pending_bytes += batch.nbytes
 
     def _succeed(self, flight: Flight) -> None:
+        if self._room.missing and any(write.messages for write in flight.batch.work.writes):
+            self._room.missing = None
         change = flight.batch.work.meta
         if change is not None:
             self.meta.complete(change)
@@ -437,6 +497,7 @@ class FileStorage:
                 log.fail()
         self.meta.fail()
         if isinstance(error, StoreFullError) and not flight.own:
+            self._room.lacks(error)
             self._cache.is_full = True
             for log in self._logs.values():
                 log.give_back()
@@ -487,7 +548,7 @@ class FileStorage:
         """Raise StoreError if nothing may be changed any more."""
         failed = self._committer.failed
         if failed is not None:
-            raise StoreFailedError(f"the store is read-only: {failed}")
+            raise StoreFailedError(str(failed)) from failed
         if self._closed:
             raise StoreError("the store is closed")
 

@@ -219,8 +219,9 @@ class ApiDispatcher:
         try:
             if required_level_too_high(call.headers, self._context.options.api_level):
                 raise Refused(Errors.REQUIRED_API_LEVEL)
-            if route.changes and self._context.storage.failed is not None:
-                raise Refused(Errors.INSUFFICIENT_RESOURCES)
+            failed = self._context.storage.failed
+            if route.changes and failed is not None:
+                raise Refused(store_refusal(failed))
             self._streams.enforce_limits()  # an answer is as if each message had been seen to at once
             answer = route.endpoint(call)
         except Refused as refusal:

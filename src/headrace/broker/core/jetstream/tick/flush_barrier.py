@@ -32,7 +32,7 @@ _SOON_NS: Final = 100_000_000  # a plain ack is on disk within this time without
 def store_refusal(error: Exception) -> ErrorSpec:
     """What a client is told when the store did not keep something, or cannot read it now."""
     if isinstance(error, StoreFullError):
-        return Errors.INSUFFICIENT_RESOURCES
+        return Errors.INSUFFICIENT_RESOURCES.because(error)
     if isinstance(error, StoreReadError):
         return Errors.STREAM_GENERAL.with_(err=str(error))
     return Errors.STREAM_STORE_FAILED.with_(err=str(error) or type(error).__name__)
