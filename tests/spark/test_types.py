@@ -11,6 +11,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -34,7 +35,7 @@ from .conftest import Feed
 from .test_source import best_server
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = pa.schema(
     [
@@ -536,52 +537,82 @@ def generated(count: int) -> list[Json]:
     return found
 
 
-AVRO = {
-    "type": "record",
-    "name": "Row",
-    "fields": [
-        {"name": name, "type": ["null", kind]}
-        for name, kind in {
-            "number": "int",
-            "text": "string",
-            "bytes": "bytes",
-            "flag": "boolean",
-            "whole": "int",
-            "large": "long",
-            "single": "float",
-            "double": "double",
-            "money": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
-            "day": {"type": "int", "logicalType": "date"},
-            "moment": {"type": "long", "logicalType": "timestamp-micros"},
-            "numbers": {"type": "array", "items": ["null", "double"]},
-        }.items()
-    ],
-}
-
-
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore")
-def test_every_type_is_written_and_read_back_equal(
-    spark: SparkSession, make_feed: Callable[..., Feed]
+def test_every_type_is_written_and_read_back_equal_in_every_zone(
+    spark: SparkSession, make_feed: Callable[..., Feed], tmp_path: Path
 ) -> None:
+    from pyspark.sql import functions
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     feed = make_feed()
-    rows = [{"number": number, **row} for number, row in enumerate(generated(150))]
-    plain = pa.Table.from_pylist(rows, pa.schema([pa.field("number", pa.int32()), *SCHEMA]))
-    everything = spark.createDataFrame(plain)
-    in_avro = [field["name"] for field in AVRO["fields"]]  # type: ignore[index]
-    for name in ("json", "arrow", "avro"):
-        df = everything if name != "avro" else everything.select(*in_avro)
-        schema = {"avroSchema": json.dumps(AVRO)} if name == "avro" else {}
-        writer = df.write.format("jetstream").mode("append").option("servers", feed.url)
-        writer.options(valueFormat=name, subject=f"{feed.name}.{name}", **schema).save(feed.name)
-        columns = ", ".join(
-            f"{field.name} {field.dataType.simpleString()}" for field in df.schema.fields
-        )
-        reader = spark.read.format("jetstream").option("servers", feed.url).schema(columns)
-        reader = reader.options(
-            valueFormat=name, subjects=f"{feed.name}.{name}", mode="failfast", **schema
-        )
-        found = reader.load(feed.name).orderBy("number").toArrow().to_pylist()
-        expected = df.orderBy("number").toArrow().to_pylist()
-        assert len(expected) == len(rows)
-        assert [same(row) for row in found] == [same(row) for row in expected], name
+    rows = generated(100)
+    (tmp_path / "row.desc").write_bytes(PROTOBUF_SET)
+    protobuf = {"descFilePath": str(tmp_path / "row.desc"), "messageName": "p.Row"}
+    schemas = {"avro": {"avroSchema": AVRO_TEXT.decode()}, "protobuf": protobuf}
+    written: set[tuple[bytes, ...]] = set()
+    before = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        for zone, others in zip(ZONES, (["arrow"], ["avro"], ["protobuf"], [], []), strict=True):
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            for name in ("json", *others):
+                columns = COLUMNS_OF[name]
+                whole = pa.Table.from_pylist(rows, columns).to_pylist()
+                held = [row for row in whole if is_held(name, row)]
+                plain = pa.Table.from_pylist(held, columns)
+                table = with_numbers(plain)
+                kinds = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
+                df = spark.createDataFrame(table, kinds).coalesce(1)
+                df = df.withColumn("moment", functions.timestamp_micros("moment"))
+                subject = f"{feed.name}.{name}.{zone.partition('/')[2] or zone}"
+                options = {"servers": feed.url, "valueFormat": name, **schemas.get(name, {})}
+                writer = df.write.format("jetstream").mode("append").options(**options)
+                writer.option("subject", subject).save(feed.name)
+                ddl = ", ".join(
+                    f"{one.name} {one.dataType.simpleString()}" for one in df.schema.fields
+                )
+                reader = spark.read.format("jetstream").options(**options, mode="failfast")
+                found = reader.option("subjects", subject).schema(f"{ddl}, sequence bigint")
+                expected = [
+                    {one.name: read_as(name, row[one.name], one.type) for one in columns}
+                    for row in plain.to_pylist()
+                ]
+                assert differences(of_spark(found.load(feed.name), columns), expected) == [], (
+                    name,
+                    zone,
+                )
+                if name == "json":
+                    raw = spark.read.format("jetstream").option("servers", feed.url)
+                    texts = raw.option("subjects", subject).load(feed.name)
+                    written.add(tuple(row.data for row in texts.orderBy("sequence").collect()))
+                    theirs = texts.selectExpr(
+                        f"from_json(cast(data as string), '{ddl}') AS v", "sequence"
+                    )
+                    spark_s = theirs.select("v.*", "sequence")
+                    assert differences(of_spark(spark_s, columns), expected) == [], zone
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert len(written) == 1
+
+
+def with_numbers(table: pa.Table) -> pa.Table:
+    """The table with its instants as numbers: Spark would shift old ones by the zone of the session."""
+    at = table.schema.get_field_index("moment")
+    return table.set_column(at, "moment", table.column(at).cast(pa.int64()))
+
+
+def of_spark(df: DataFrame, columns: pa.Schema) -> list[Json]:
+    """The rows of a frame in the stream's order, as of a session in UTC."""
+    table = df.orderBy("sequence").toArrow().select(columns.names).combine_chunks()
+    arrays = [one.combine_chunks() for one in table.columns]
+    return utc_rows(columns, arrays)
+
+
+def differences(found: list[Json], expected: list[Json]) -> list[tuple[str, Any, Any]]:
+    """The fields that are not equal."""
+    return [
+        (name, here, there)
+        for one, other in zip(found, expected, strict=True)
+        for (name, here), there in zip(one.items(), other.values(), strict=True)
+        if same(here) != same(there)
+    ]
