@@ -551,7 +551,7 @@ def test_every_type_is_written_and_read_back_equal_in_every_zone(
     protobuf = {"descFilePath": str(tmp_path / "row.desc"), "messageName": "p.Row"}
     schemas = {"avro": {"avroSchema": AVRO_TEXT.decode()}, "protobuf": protobuf}
     written: set[tuple[bytes, ...]] = set()
-    before = spark.conf.get("spark.sql.session.timeZone")
+    before = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     try:
         for zone, others in zip(ZONES, (["arrow"], ["avro"], ["protobuf"], [], []), strict=True):
             spark.conf.set("spark.sql.session.timeZone", zone)
