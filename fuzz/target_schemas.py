@@ -189,7 +189,7 @@ def check_protobuf(data: bytes, rng: random.Random) -> None:
     begun = time.process_time()
     for find in (
         lambda: split_confluent(payload),
-        lambda: protobufs.strip_indexes(payload),
+        lambda: protobufs.split_path(payload),
         lambda: id_of_header(b"NATS/1.0\r\nschema-id: %s\r\n\r\n" % text[:100].hex().encode()),
     ):
         try:

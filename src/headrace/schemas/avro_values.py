@@ -91,7 +91,12 @@ class AvroSchema:
             raise NoSchemaError(str(error)) from None
         self._named: dict[str, Any] = {}
         _install_hooks()
-        self._plain: Any = fastavro.parse_schema(self._without_logical_types(self.root))
+        try:
+            self._plain: Any = fastavro.parse_schema(self._without_logical_types(self.root))
+        except (
+            schema_failures()
+        ) as error:  # it is none that fastavro itself refuses, such as a nested union
+            raise NoSchemaError(f"an Avro schema cannot be read: {brief(error)}") from None
         self._native: Any = None
         self._quick: Any = fastavro.schemaless_reader
         self._counting: Any = counting  # it is Python, which counts how deep it is

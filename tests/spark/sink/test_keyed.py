@@ -162,7 +162,7 @@ def test_other_columns_can_tell_the_order_and_without_any_it_is_that_of_tasks_an
 
 def test_a_late_row_of_a_later_batch_does_not_replace_the_later_value(bucket: Bucket) -> None:
     first = [("a", "late", 5), ("b", "kept", 5), ("c", None, 5)]
-    ordered = {"order": "sequence", "sinkId": "s"}
+    ordered: dict[str, Any] = {"order": "sequence", "sinkId": "s"}
     write(job(bucket, 0, **ordered), arrow(first))
     second = [("a", "new", 6), ("b", "too late", 4), ("c", "too late", 4)]
     done = write(job(bucket, 1, **ordered), arrow(second), batch=1)

@@ -133,7 +133,7 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise UnfitError
     try:
-        number = Decimal(repr(value) if isinstance(value, float) else value)
+        number = Decimal(value)
         _, digits, exponent = number.normalize(EXACTLY).as_tuple()
     except InvalidOperation:
         raise UnfitError from None
