@@ -3,8 +3,7 @@
 Two runners of one pipeline, an exactly-once query from a stream into another, under each kind of lease on
 each server. The active one is killed, or ended, once its standby is ready; a new one takes the standby's
 place. Rows of `surplus` are of a query that takes the overflow of a worker, killed in a burst: all of its
-messages are to be handled, once. Beside it: a plain start, from the command to the first row, without and
-with the archive of classes.
+messages are to be handled, once. Beside it: a plain start, from the command to the first row.
 
 Each figure is told on standard error as it is measured, and each row printed when its rounds are done.
 Ctrl-C, or a runner that does not get on, ends it with what was measured so far.
@@ -27,7 +26,6 @@ import report
 import surplus
 from contenders import Contender
 from headrace import sync
-from headrace.pipeline.session.opening.classes import NO_CACHE
 from runners import (
     EVERY_S,
     LEASE,
@@ -43,7 +41,7 @@ from runners import (
 
 AFTER_LEASE_S = 2.0
 WORST_S = 3.0
-START_S = 9.0
+START_S = 10.0
 READ = "TAKEN"
 
 FILE = """
@@ -124,12 +122,12 @@ def takeovers(
                 run.end()
 
 
-def start(url: str, **environment: str) -> float:
+def start(url: str) -> float:
     """Seconds from the command to the first row."""
     with flowing(url) as written, folder_of() as folder:
         file = folder / "takeover.toml"
         file.write_text(FILE.format(url=url, lease="", read=READ, written=WRITTEN))
-        run = Run(file, 0, **environment)
+        run = Run(file, 0)
         try:
             run.until(lambda: written.messages() > 0)
             return (written.first_after(run.began) or time.time()) - run.began
@@ -143,7 +141,7 @@ class Shown:
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds
         self.takeovers: dict[str, list[Takeover]] = {}
-        self.starts: dict[str, list[float]] = {}
+        self.starts: list[float] = []
 
     def takeover(self, name: str, found: Takeover) -> None:
         mine = self.takeovers.setdefault(name, [])
@@ -153,10 +151,9 @@ class Shown:
             f"first row {found.batch:.1f} s, after the lease {found.after_lease:.1f} s"
         )
 
-    def start(self, name: str, found: float) -> None:
-        mine = self.starts.setdefault(name, [])
-        mine.append(found)
-        _say(f"start, {name} an archive: {len(mine)} of {self.rounds}: {found:.1f} s")
+    def start(self, found: float) -> None:
+        self.starts.append(found)
+        _say(f"start: {len(self.starts)} of {self.rounds}: {found:.1f} s")
 
     def row(self, name: str) -> None:
         """The row of a cell whose rounds are over, or cut short."""
@@ -182,7 +179,7 @@ def _say(text: str) -> None:
 
 
 def run(rounds: int, servers: list[Contender], only: list[str]) -> None:
-    """``rounds``: takeovers of each cell, and starts of each kind."""
+    """``rounds``: takeovers of each cell, and starts."""
     cells = [each for each in _cells(servers) if all(part in each[0] for part in only)]
     starts = not only or "start" in only
     if not cells and not starts:
@@ -257,16 +254,8 @@ def _claim(name: str, found: list[Takeover]) -> None:
 
 
 def _starts(shown: Shown, contender: Contender) -> None:
-    try:
-        for _ in range(shown.rounds):
-            for word, environment in (("without", {NO_CACHE: "1"}), ("with", {})):
-                with contenders.running(contender) as server:
-                    shown.start(word, start(server.url, **environment))
-    finally:
-        rows = [
-            [f"{word} an archive", f"{report.median(found):.1f}", str(len(found))]
-            for word, found in shown.starts.items()
-        ]
-        report.table("A start: command to first row, s", ["archive of classes", "s", "of"], rows)
-    middle = report.median(shown.starts["with"])
-    report.claim("a start with an archive", f"{middle:.1f} s", middle, at_most=START_S, unit=" s")
+    for _ in range(shown.rounds):
+        with contenders.running(contender) as server:
+            shown.start(start(server.url))
+    middle = report.median(shown.starts)
+    report.claim("a start", f"{middle:.1f} s", middle, at_most=START_S, unit=" s")

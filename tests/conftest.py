@@ -69,7 +69,6 @@ def pytest_configure(config: pytest.Config) -> None:
     peers.FORKS.are_wanted = not is_all
     if hasattr(config, "workerinput"):
         _say_less(config)
-    os.environ["HEADRACE_NO_CACHE"] = "1"  # a developer's own cache is not filled by tests
     if shared := SharedCollection.of_process(config, suite_order.in_order):
         config.pluginmanager.register(shared, "shared-collection")
 

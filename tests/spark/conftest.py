@@ -20,7 +20,7 @@ import peers
 import prefork
 from headrace.api.times import parse_time
 from headrace.message import StoredMessage
-from headrace.pipeline.session.opening.quick_path import FOLDER as QUICK_PATH
+from headrace.pipeline.session.quick_path import FOLDER as QUICK_PATH
 from headrace.pipeline.session.session import FAST_LOCAL_CHECKPOINT
 from headrace.pipeline.session.shield import DAEMON
 from headrace.schemas.registry import SchemaRegistry

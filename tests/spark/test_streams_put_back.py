@@ -96,7 +96,7 @@ class Whole:
         assert sorted(row.number for row in found) == list(range(1, last + 1))
         totals = json.loads((self.folder / "totals.json").read_text())
         assert totals == [last, last * (last + 1) // 2]
-        kept: dict[str, Any] = {}
+        kept: dict[bytes, Any] = {}
         end = self.target.control.head()[0].last_seq
         for message in self.target.stored(range(1, end + 1)):
             kept[message.subject] = json.loads(message.payload)["number"]

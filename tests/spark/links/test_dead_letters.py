@@ -48,8 +48,8 @@ def test_a_letter_waits_for_the_leader_of_its_stream(feed: Feed, leaderless: lis
         links.append(feed.connect())
         return links[-1]
 
-    bad = BadMessages(rule, "S", "e", connect, time.patience(60.0))
-    bad.take([BadMessage(7, b"s", b"", b"what it was", "a reason")])
+    bad = BadMessages(rule, "S", connect, time.patience(60.0))
+    bad.take([BadMessage(7, 1, b"s", b"", b"what it was", "a reason")])
     links[-1].close()
     assert len(time.slept) == 2
     assert [each.payload for each in feed.stored(range(1, 10))] == [b"what it was"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from headrace.spark.sink.writer import make_job
 from headrace.spark.sink.writing import Job
 
 from ..conftest import Feed
+from ..queries import copied, put_back
 from .sinks import ATOMIC, columns, exactly, numbered, payloads, rows_of, stored, write
 
 Make = Callable[..., Feed]
@@ -210,6 +212,34 @@ def test_a_stream_made_again_ends_the_task_that_writes_to_the_old_one(out: Feed)
         write(exactly(out, requestTimeout="300ms"), made_again())
     write(exactly(out), payloads(1, 50))
     assert rows_of(out) == numbered(1, 50)
+
+
+@pytest.mark.parametrize("before", [25, 45])
+@pytest.mark.parametrize("is_created_anew", [True, False])
+def test_a_target_that_lost_its_end_while_a_batch_was_written_has_the_batch_run_again(
+    out: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_created_anew: bool, before: int
+) -> None:
+    if not is_created_anew:  # as after a power cut of a server
+        created = out.control.head()[0].epoch
+        monkeypatch.setattr(MarkerStore, "created", lambda store, link: created)
+    job = exactly(out)
+    write(job, payloads(1, 25), batch=0)
+    copy = copied(out, tmp_path / "copy")
+    job = exactly(out)
+
+    def loses() -> Iterator[pa.RecordBatch]:
+        yield from payloads(26, before, size=5)
+        assert write(job, payloads(101, 125), batch=1, partition=1).rows == 25
+        put_back(out, copy)
+        yield from payloads(before + 1, 90, size=5)
+
+    with pytest.raises(StreamResetError, match="the batch has to run again"):
+        write(job, loses(), batch=1)
+    monkeypatch.undo()
+    again = exactly(out)
+    write(again, payloads(26, 90), batch=1)
+    write(again, payloads(101, 125), batch=1, partition=1)
+    assert sorted(rows_of(out)) == sorted([*numbered(1, 90), *numbered(101, 125)])
 
 
 def test_a_run_goes_on_in_no_other_stream_than_it_was_planned_for(out: Feed) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,26 +12,11 @@ import click
 from ...pipeline.declaring.reading import read
 from ...pipeline.model import Declared
 from ...pipeline.problems import PipelineError, Problem, Unasked
-from ...pipeline.session.opening.classes import NO_CACHE
 from ..shared.errors import FAILED, UNREACHABLE
 from ..shared.output import Output
 
 FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 PROFILE = click.option("--profile", default="", metavar="NAME", help="whose values take precedence")
-
-
-def _without_cache(_context: click.Context, _option: click.Parameter, given: bool) -> None:
-    if given:
-        os.environ[NO_CACHE] = "1"
-
-
-CACHE = click.option(
-    "--no-cache",
-    is_flag=True,
-    expose_value=False,
-    callback=_without_cache,
-    help="neither use nor make the archive of Spark's classes",
-)
 
 
 def opened(output: Output, file: Path, profile: str) -> Declared | None:

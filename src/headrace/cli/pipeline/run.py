@@ -27,7 +27,7 @@ from ...pipeline.seen.standbys import Presence
 from .. import INTERRUPTED
 from ..shared.output import Output
 from ..shared.verbs import offline
-from .file import CACHE, FILE, MISTAKEN, PROFILE, opened, status_of_problems, tell_problems
+from .file import FILE, MISTAKEN, PROFILE, opened, status_of_problems, tell_problems
 from .restart_process import begin_anew
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ ACCEPT = click.option(
 )
 
 
-@offline(FILE, PROFILE, AGAIN, ACCEPT, CACHE)
+@offline(FILE, PROFILE, AGAIN, ACCEPT)
 def run(output: Output, file: Path, profile: str, again: bool, accept_changes: bool) -> int:
     """Run the queries of a pipeline's FILE, each by its trigger, until Ctrl-C.
 
@@ -55,7 +55,7 @@ def run(output: Output, file: Path, profile: str, again: bool, accept_changes: b
     return _run(output, file, profile, once=False, consent=Consent(again, accept_changes))
 
 
-@offline(FILE, PROFILE, AGAIN, ACCEPT, CACHE)
+@offline(FILE, PROFILE, AGAIN, ACCEPT)
 def once(output: Output, file: Path, profile: str, again: bool, accept_changes: bool) -> int:
     """Process what is in the sources now, then end: 0 if every query did, 1 if one failed, 4 if the file has
     mistakes.
@@ -131,7 +131,6 @@ def _status(ended: list[Ended], signals: dict[str, int]) -> int:
 @offline(
     FILE,
     PROFILE,
-    CACHE,
     click.option("--query", required=True, metavar="NAME", help="whose rows are made again"),
     click.option(
         "--from", "begin", required=True, metavar="WHERE", help="earliest, a sequence or a time"

@@ -15,7 +15,7 @@ from ...quantities import counted
 from ..shared.errors import FAILED
 from ..shared.output import Output, printable
 from ..shared.verbs import offline
-from .file import CACHE, FILE, PROFILE, opened, tell_problems
+from .file import FILE, PROFILE, opened, tell_problems
 
 if TYPE_CHECKING:
     from ...pipeline.trying.trial import Checked, Result
@@ -28,7 +28,6 @@ _SHOWN: Final = 20
     FILE,
     click.argument("cases", nargs=-1),
     PROFILE,
-    CACHE,
     click.option("--update", is_flag=True, help="write down what comes as what is expected"),
     name="test",
 )

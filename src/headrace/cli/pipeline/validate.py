@@ -17,14 +17,13 @@ from ...pipeline.model import Declared
 from ...pipeline.problems import PipelineError
 from ..shared.output import Output
 from ..shared.verbs import offline
-from .file import CACHE, FILE, PROFILE, opened, status_of_problems, tell_problems
+from .file import FILE, PROFILE, opened, status_of_problems, tell_problems
 from .stray_output import apart
 
 
 @offline(
     FILE,
     PROFILE,
-    CACHE,
     click.option("--plan", is_flag=True, help="start Spark, too, to analyse SQL and columns"),
     click.option("--no-server", is_flag=True, help="ask no server"),
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ...api.times import parse_time
 from ...errors import HeadraceError
 from ...spark.links.control import Control
 from ...spark.links.link import Link
@@ -185,11 +186,9 @@ class Search:
         message = self._message(of, poison.sequence)._replace(reason=str(poison))
         link = self._link(poison.source)
         try:
-            head, _ = Control(link, poison.stream).head()
             letters = BadMessages(
                 BadRule("deadletter", subject),
                 poison.stream,
-                head.epoch,
                 lambda: link,
                 Patience(_GET_S, "the stream of dead letters"),
             )
@@ -210,7 +209,12 @@ class Search:
         if not rows.sequences:
             raise NotSearchedError(f"message {sequence} of stream {of.stream!r} is gone")
         return BadMessage(
-            sequence, rows.subjects[0], rows.headers[0] or b"", bytes(rows.payloads[0]), ""
+            sequence,
+            parse_time(rows.times[0].decode()),
+            rows.subjects[0],
+            rows.headers[0] or b"",
+            bytes(rows.payloads[0]),
+            "",
         )
 
     def _first_stored(self, of: Range) -> int:

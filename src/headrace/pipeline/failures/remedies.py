@@ -23,6 +23,8 @@ def remedy(
     Args:
         free: the bytes that are free on the disk of a directory; default: asks the system.
     """
+    if "onStreamReset=continue" in cause.text:
+        return f'in {declared.file}, among the options of its source: onStreamReset = "continue"'
     if "new checkpoint" in cause.text or "headrace pipeline reset" in cause.text:
         return f"the command: {declared.command('reset', '--query', sink.name, '--to', 'earliest')}"
     if cause.text == "no space is left on the disk":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,10 +20,7 @@ from typing import TYPE_CHECKING, Final
 from ...errors import ConfigurationError
 from ..spark_errors import sentence_of
 from . import spark_log
-from .opening.ahead import import_ahead
-from .opening.classes import archive_for, jars_of_spark, quick_java, version_of_java
-from .opening.making import make_soon
-from .opening.quick_path import FOLDER as QUICK_PATH
+from .quick_path import FOLDER as QUICK_PATH
 from .shield import DAEMON, shielded_context
 from .spark_log.pump import opened
 
@@ -60,6 +59,15 @@ _ALWAYS: Final = {
     "spark.sql.redaction.options.regex": "(?i)url|servers|seed|jwt",
 }
 
+_LOG: Final = logging.getLogger("headrace.pipeline")
+_IMPORTED: Final = (
+    "pyspark.sql.session",
+    "pyspark.sql.streaming",
+    "pyspark.sql.functions",
+    "pyspark.cloudpickle",
+    "headrace.spark.source",
+    "headrace.spark.sink.writer",
+)
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 LOCAL_SETTINGS: Final[Mapping[str, str]] = {**_ALWAYS, **_LOCAL}
@@ -102,6 +110,31 @@ def check_java() -> None:
         )
 
 
+def version_of_java(environment: Mapping[str, str]) -> str:
+    """By Java's own file, without starting it; "" where there is none."""
+    home = environment.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None:
+        return ""
+    try:
+        file = Path(java).resolve().parent.parent / "release"
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    found = re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE)
+    return found[1] if found is not None else ""
+
+
+def _import_ahead() -> None:
+    """Import what a run imports anyway, while Java starts."""
+    for name in _IMPORTED:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # whoever needs it says what is wrong
+            _LOG.debug("%s was not imported: %s", name, error)
+            return
+
+
 def settings_of(declared: Declared) -> dict[str, str]:
     """Spark's settings: ours, then those of the file."""
     settings = dict(_ALWAYS)
@@ -137,13 +170,13 @@ def start_session(
         settings = {"spark.python.daemon.module": DAEMON, **settings}  # another one may not have it
     settings = _with_layout(settings)
     is_ours = not master.startswith("sc:")  # a server of Spark Connect is none of our processes
-    archive = archive_for(os.environ, settings, jars_of_spark()) if is_ours else None
     with _output_to(log):
-        import_ahead()
+        threading.Thread(target=_import_ahead, name="imports", daemon=True).start()
         if is_ours:
-            with quick_java(archive), _said_by_spark(log):
+            # Of the small Java that only says how the large one is started.
+            os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+            with _said_by_spark(log):
                 shielded_context(name, master, settings)
-            make_soon(archive)
         from pyspark.sql import SparkSession
 
         _log_errors_to(log)

@@ -67,6 +67,7 @@ class GroupQuery:
         self._released: dict[int, int] = {}
         self._said = ""
         self._latest: dict[str, Any] | None = None
+        self._known: tuple[GroupOffset, str] | None = None  # found in the stream of this creation
 
     @property
     def latest(self) -> dict[str, Any] | None:
@@ -105,6 +106,7 @@ class GroupQuery:
             ConfigurationError: the group is gone, or another query takes part as this member.
         """
         committed = GroupOffset.from_dict(start)
+        self._known = None
         deadline = time.monotonic() + self._options.poll_timeout_s
         patient_until = time.monotonic() + HAND_OVER_S
         while not self._call(lambda control: self._between_batches(control, committed)):
@@ -285,9 +287,12 @@ class GroupQuery:
     def _placed(self, control: Control, offset: GroupOffset, head: StreamHead) -> GroupOffset:
         """An offset as it is in the stream that is there. Raises DataLossError: in another one it is none."""
         known = offset.highest
+        if self._known == (offset, head.epoch) and known.seq <= head.last_seq:
+            return offset
         same = control.sameness(known, head)
         reason = reset_of(known, head, self._stream, same)
         if not reason:
+            self._known = offset, head.epoch
             return offset
         untold = same is Sameness.OTHER and not known.stored_ns
         if self._options.on_stream_reset != CONTINUE or untold:

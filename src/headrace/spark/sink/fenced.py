@@ -13,7 +13,7 @@ from ...errors import HeadraceError, JetStreamApiError, NoRespondersError, Timeo
 from ..links.link import Link
 from ..links.outages import Patience, may_pass
 from .links import Links
-from .marker_store import WRONG_LAST, MarkerStore
+from .marker_store import WRONG_LAST, Found, MarkerStore
 from .markers import Marker, Plan, PlanId, StreamResetError, next_plan, not_confirmed
 from .options import ACCEPTED
 from .rows import Rows
@@ -161,6 +161,7 @@ class FencedPublisher:
         self._check_epoch(link)
         while True:
             found = store.read(link, writer.partition)
+            self._check_kept(found)
             plan = next_plan(found.plan, found.newest, writer.batch, writer.plan, writer.sink)
             if plan is None:
                 assert found.plan is not None
@@ -178,6 +179,18 @@ class FencedPublisher:
         self._is_begun = True
         self._stand(found.marker)
         self._patience.restart()
+
+    def _check_kept(self, found: Found) -> None:
+        """Whether the stream has the plan that it had confirmed, or what came after it: limits remove the
+        oldest first, so where all that there is of the sink is older, the stream has lost its end. Then
+        partitions that are done are gone, too.
+        """
+        stored = [each.sequence for each in found if each is not None]
+        if stored and max(stored) < self._plan.sequence:
+            raise StreamResetError(
+                f"jetstream sink: the stream has lost what it had confirmed of batch {self._writer.batch} of "
+                f"sink {self._writer.sink!r}; the batch has to run again"
+            )
 
     def _check_epoch(self, link: Link) -> None:
         if self._store.created(link) != self._epoch:

@@ -28,9 +28,10 @@ class BadMessageError(HeadraceError):
 
 
 class BadMessage(NamedTuple):
-    """A message of the stream, and why it makes no row."""
+    """A message of the stream, and why it makes no row. ``stored_ns``: when it was stored."""
 
     sequence: int
+    stored_ns: int
     subject: bytes
     headers: bytes
     payload: bytes
@@ -50,7 +51,7 @@ class BadMessages:
 
     Args:
         rule: what to do with them.
-        stream, epoch: where they are from.
+        stream: where they are from.
         connect: opens (or lends) a link for dead letters; it is used for nothing else meanwhile.
         patience: how long to wait for a server that is away.
     """
@@ -59,13 +60,11 @@ class BadMessages:
         self,
         rule: BadRule,
         stream: str,
-        epoch: str,
         connect: Callable[[], Link],
         patience: Patience,
     ) -> None:
         self._rule = rule
         self._stream = stream
-        self._epoch = epoch
         self._connect = connect
         self._patience = patience
         self._link: Link | None = None
@@ -134,7 +133,7 @@ class BadMessages:
         """What the message was. Its own headers may be what is wrong with it, so they travel encoded."""
         pairs = [
             # A batch that runs again sends the same letters; the stream drops them within its window.
-            ("Nats-Msg-Id", f"{self._stream}:{self._epoch}:{message.sequence}"),
+            ("Nats-Msg-Id", f"{self._stream}:{message.sequence}:{message.stored_ns}"),
             ("Headrace-Stream", self._stream),
             ("Headrace-Sequence", str(message.sequence)),
             ("Headrace-Subject", message.subject.decode(errors="backslashreplace")),

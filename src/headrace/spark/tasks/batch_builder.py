@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ...api.acks import parse_ack_subject
+from ...api.times import parse_time
 from ...errors import ConfigurationError, ProtocolError
 from ...sink_markers import HEADER_LINE, SPACE, is_marker
 from ...subjects import SubjectFilter, partition
@@ -313,9 +314,13 @@ def _sequence_of(chunk: Chunk, row: int) -> int:
 
 
 def _bad_message(chunk: Chunk, row: int, reason: str) -> BadMessage:
-    sequence = _sequence_of(chunk, row)
+    if chunk.acks:
+        tokens = parse_ack_subject(chunk.acks[row].decode())
+        sequence, stored_ns = tokens.stream_seq, tokens.timestamp_ns
+    else:
+        sequence, stored_ns = chunk.sequences[row], parse_time(chunk.times[row].decode())
     return BadMessage(
-        sequence, chunk.subjects[row], chunk.headers[row], chunk.payloads[row], reason
+        sequence, stored_ns, chunk.subjects[row], chunk.headers[row], chunk.payloads[row], reason
     )
 
 

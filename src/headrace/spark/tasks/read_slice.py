@@ -86,7 +86,6 @@ def _read(
     bad = BadMessages(
         options.on_bad_message,
         options.stream,
-        piece.epoch,
         connect,
         Patience(options.reconnect_timeout_s, "the stream of dead letters"),
     )

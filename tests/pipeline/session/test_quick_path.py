@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import peers
-from headrace.pipeline.session.opening.quick_path import FOLDER
+from headrace.pipeline.session.quick_path import FOLDER
 
 pyspark = peers.package("pyspark")
 SITE = Path(pyspark.__file__).parent.parent
