@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
+from ..quantities import parse_duration
+
 _FIELDS: Final = (
     ("minute", 0, 59),
     ("hour", 0, 23),
@@ -98,7 +100,6 @@ def _values(field: str, name: str, low: int, high: int) -> frozenset[int]:
 Kind = Literal["continuous", "available now", "schedule", "lag"]
 
 DAY_S: Final = 86_400.0
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S}
 _LAG_KEYS: Final = ("lag", "after", "poll", "stream", "consumer", "group")
 
 
@@ -158,12 +159,14 @@ def parse_trigger(raw: Any) -> Trigger:
     raise ValueError(f"{raw!r} is not a trigger; accepted: {_ACCEPTED}")
 
 
-def parse_duration(text: str) -> float:
-    """Seconds. Raises ValueError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text.strip())
-    if found is None or not float(found[1]):
-        raise ValueError(f"{text!r} is not a duration; accepted: 250ms, 10s, 5m, 1h or 1d")
-    return float(found[1]) * _UNITS[found[2]]
+def duration(text: str) -> float:
+    """Seconds, more than 0. Raises ValueError."""
+    seconds = parse_duration(text.strip())
+    if not seconds:
+        raise ValueError(
+            f"{text!r} is not a duration here; accepted is more than 0, such as 250ms, 1h30m"
+        )
+    return seconds
 
 
 def _from_text(text: str) -> Trigger:
@@ -173,13 +176,13 @@ def _from_text(text: str) -> Trigger:
     if words in ("available now", "availablenow", "once"):
         return AVAILABLE_NOW
     if text.startswith("every "):
-        return Trigger("continuous", parse_duration(text.removeprefix("every ")))
+        return Trigger("continuous", duration(text.removeprefix("every ")))
     raise ValueError(f"{text!r} is not a trigger; accepted: {_ACCEPTED}")
 
 
 def _schedule(text: str) -> Trigger:
     if text.lower().startswith("every "):
-        seconds = parse_duration(text[len("every ") :])
+        seconds = duration(text[len("every ") :])
         if seconds > DAY_S:
             raise ValueError("'every' goes up to 1d; for more use five fields, such as '0 6 * * 1'")
         return Trigger("schedule", seconds)
@@ -203,8 +206,8 @@ def _lag(raw: dict[str, Any]) -> Trigger:
     return Trigger(
         "lag",
         mark=mark,
-        after_s=parse_duration(str(raw["after"])) if "after" in raw else 0.0,
-        poll_s=parse_duration(str(raw.get("poll", "1s"))),
+        after_s=duration(str(raw["after"])) if "after" in raw else 0.0,
+        poll_s=duration(str(raw.get("poll", "1s"))),
         stream=whose["stream"],
         consumer=whose["consumer"],
         group=whose["group"],

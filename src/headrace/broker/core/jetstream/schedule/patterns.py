@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from .....api.base import DocumentError
 from .....api.times import parse_time
 from .....cron import PRESETS, next_time_ns, parse_cron
-from ..config.durations import parse_duration
+from .....quantities import GO_UNITS, duration_ns
 
 _NS: Final = 1_000_000_000
 
@@ -29,7 +29,7 @@ def next_firing(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -
         at_ns = _read_time(pattern[4:])
         return Firing(at_ns, False) if at_ns and zone is None else None
     if pattern.startswith("@every "):
-        step_ns = parse_duration(pattern[7:])
+        step_ns = duration_ns(pattern[7:], GO_UNITS)
         if step_ns is None or step_ns < _NS or zone is not None:
             return None
         next_ns = _round(after_ns) + step_ns
