@@ -34,9 +34,12 @@ def next_firing(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -
             return None
         next_ns = _round(after_ns) + step_ns
         return Firing(next_ns if next_ns >= now_ns else _round(now_ns) + step_ns, True)
-    cron = parse_cron(PRESETS.get(pattern, pattern))
-    found_ns = next_time_ns(cron, zone, after_ns) if cron is not None else None
-    if cron is not None and found_ns is not None and found_ns < now_ns:
+    try:
+        cron = parse_cron(PRESETS.get(pattern, pattern))
+    except ValueError:
+        return None
+    found_ns = next_time_ns(cron, zone, after_ns)
+    if found_ns is not None and found_ns < now_ns:
         found_ns = next_time_ns(cron, zone, _round(now_ns))
     return Firing(found_ns, True) if found_ns is not None else None
 
