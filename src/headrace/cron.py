@@ -9,7 +9,7 @@ import re
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final, NamedTuple
 
-__all__ = ["PRESETS", "Cron", "next_time_ns", "parse_cron"]
+__all__ = ["PRESETS", "Cron", "next_time_ns", "parse_cron", "with_seconds"]
 
 _NS: Final = 1_000_000_000
 _CHANGES_MAX: Final = 32  # of clocks before a pattern's next time: a leap day's is far ahead
@@ -35,18 +35,19 @@ _STARS: Final = ("*", "?")
 
 
 class _Bounds(NamedTuple):
+    what: str
     low: int
     high: int
     names: dict[str, int]
 
 
 _BOUNDS: Final = (
-    _Bounds(0, 59, {}),
-    _Bounds(0, 59, {}),
-    _Bounds(0, 23, {}),
-    _Bounds(1, 31, {}),
-    _Bounds(1, 12, {name: number for number, name in enumerate(_MONTHS, 1)}),
-    _Bounds(0, 6, {name: number for number, name in enumerate(_DAYS)}),
+    _Bounds("second", 0, 59, {}),
+    _Bounds("minute", 0, 59, {}),
+    _Bounds("hour", 0, 23, {}),
+    _Bounds("day of the month", 1, 31, {}),
+    _Bounds("month", 1, 12, {name: number for number, name in enumerate(_MONTHS, 1)}),
+    _Bounds("day of the week", 0, 6, {name: number for number, name in enumerate(_DAYS)}),
 )
 
 
@@ -97,11 +98,17 @@ class Cron(NamedTuple):
         return None
 
 
-def parse_cron(pattern: str) -> Cron | None:
-    """The pattern, or None if it is none."""
+def with_seconds(pattern: str) -> str:
+    """The six fields of a pattern that has five (minute first), six, or is one of ``PRESETS``."""
+    named = PRESETS.get(pattern, pattern)
+    return f"0 {named}" if len(named.split()) == len(_BOUNDS) - 1 else named
+
+
+def parse_cron(pattern: str) -> Cron:
+    """Read six fields. Raises ValueError: which is wrong, and what is accepted."""
     fields = pattern.split()
     if len(fields) != len(_BOUNDS):
-        return None
+        raise ValueError(f"{pattern!r} has {len(fields)} fields")
     values: list[frozenset[int]] = []
     stars: list[bool] = []
     for field, bounds in zip(fields, _BOUNDS, strict=True):
@@ -110,7 +117,11 @@ def parse_cron(pattern: str) -> Cron | None:
         for part in filter(None, field.split(",")):
             read = _read_range(part, bounds)
             if read is None:
-                return None
+                names = f", {', '.join(bounds.names)}" if bounds.names else ""
+                raise ValueError(
+                    f"{part!r} is no {bounds.what}; accepted: {bounds.low} to {bounds.high}{names}, *, 1-5, "
+                    "1,2 and */15"
+                )
             found.update(read)
             star = star or _is_star(part)
         values.append(frozenset(found))

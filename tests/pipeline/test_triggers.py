@@ -21,8 +21,8 @@ def at(text: str) -> float:
         ("0 6 * * 1-5", "2026-11-20T06:00:00", "2026-11-23T06:00:00"),  # a Friday, a Monday
         ("0 0 29 2 *", "2026-01-01T00:00:00", "2028-02-29T00:00:00"),
         ("0 0 13 * 5", "2026-11-01T00:00:00", "2026-11-06T00:00:00"),  # either will do
-        ("0 0 1-31 * 5", "2026-11-01T00:00:00", "2026-11-06T00:00:00"),  # all days: no restriction
-        ("0 0 * * 7", "2026-11-20T06:00:00", "2026-11-22T00:00:00"),
+        ("0 0 */1 * 5", "2026-11-01T00:00:00", "2026-11-06T00:00:00"),  # all days: no restriction
+        ("0 0 * * sun", "2026-11-20T06:00:00", "2026-11-22T00:00:00"),
         ("@monthly", "2026-12-05T00:00:00", "2027-01-01T00:00:00"),
     ],
 )
@@ -62,8 +62,8 @@ def test_a_backlog_by_messages_and_by_time() -> None:
         ({"schedule": "* * *"}, "has 3 fields"),
         ({"schedule": "61 * * * *"}, "no minute; accepted: 0 to 59"),
         ({"schedule": "x * * * *"}, "no minute"),
-        ({"schedule": "0 0 * * mon"}, "'mon' is no day of the week"),
-        ({"schedule": "0 0 1,,2 * *"}, "'' is no day of the month"),
+        ({"schedule": "0 0 * * 7"}, "'7' is no day of the week; accepted: 0 to 6, sun, mon"),
+        ({"schedule": "0 0 1-40 * *"}, "'1-40' is no day of the month"),
         ({"schedule": "0 0 31 2 *"}, "no time that ever comes"),
         ({"schedule": "@daily", "lag": 1}, "a schedule has no lag"),
         ({"lag": 0}, "at least 1"),

@@ -12,6 +12,7 @@ from ..api.consumers import ConsumerConfig, ConsumerInfo
 from ..api.messages import AccountInfo, PubAck
 from ..api.names import API_PREFIX
 from ..api.streams import StreamConfig, StreamInfo
+from ..cron import PRESETS, with_seconds
 from ..errors import ConfigurationError
 from ..subjects import is_valid_subject
 from .jetstream.calls import Api, check_name
@@ -252,7 +253,7 @@ class JetStream:
         period = seconds(every)
         if (at is not None) + bool(period) + bool(cron) != 1:
             raise ConfigurationError("a schedule needs one of at=…, every=… and cron=…")
-        when = f"0 {cron}" if len(cron.split()) == 5 else cron  # NATS has seconds, too
+        when = cron if cron in PRESETS else with_seconds(cron)  # NATS has seconds, too
         if at is not None:
             when = f"@at {time_text(at)}"
         elif period:

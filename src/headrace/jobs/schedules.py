@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ..cron import PRESETS, Cron, next_time_ns, parse_cron
+from ..cron import PRESETS, Cron, next_time_ns, parse_cron, with_seconds
 from . import limits
 from .errors import bad_request
 
@@ -66,16 +66,17 @@ class Times:
 
 def parse_times(cron: str, time_zone: str) -> Times:
     """Read a pattern of five or six fields, or such as ``@daily``; 400 if it is none, or never comes."""
-    pattern = PRESETS.get(cron, cron)
-    fields = pattern.split()
-    read = parse_cron(f"0 {pattern}" if len(fields) == 5 else pattern)
-    if read is None or len(cron) > limits.CRON_CHARS_MAX:
+    try:
+        if len(cron) > limits.CRON_CHARS_MAX:
+            raise ValueError(f"it has {len(cron)} characters")
+        read = parse_cron(with_seconds(cron))
+    except ValueError as error:
         raise bad_request(
             "invalid_cron",
-            "five fields are accepted (minute hour day month weekday, such as 0 6 * * mon-fri), six "
-            f"(seconds first), or one of {', '.join(PRESETS)}",
+            f"{error}; five fields are accepted (minute hour day month weekday, such as 0 6 * * mon-fri), "
+            f"six (seconds first), or one of {', '.join(PRESETS)}",
             "cron",
-        )
+        ) from None
     try:
         zone = ZoneInfo(time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):

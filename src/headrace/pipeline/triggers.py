@@ -2,103 +2,20 @@
 
 from __future__ import annotations
 
-import re
+import math
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC
 from typing import Any, Final, Literal
 
-_FIELDS: Final = (
-    ("minute", 0, 59),
-    ("hour", 0, 23),
-    ("day of the month", 1, 31),
-    ("month", 1, 12),
-    ("day of the week", 0, 7),
-)
-_NAMED: Final = {
-    "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@weekly": "0 0 * * 0",
-    "@monthly": "0 0 1 * *",
-}
-_PART: Final = re.compile(r"(\*|\d+)(?:-(\d+))?(?:/(\d+))?")
-_SEARCH_DAYS: Final = 4 * 366 + 1  # 29 February comes within that
+from ..cron import PRESETS, Cron, next_time_ns, parse_cron, with_seconds
+from ..quantities import parse_duration
 
-
-# Not headrace.cron, which is nats-server's: there 1-31 restricts the days, 7 is no Sunday, names and
-# empty parts are read, and what never comes is a pattern (the tests of both say so). A pipeline's file
-# says which field is wrong.
-@dataclass(frozen=True)
-class Cron:
-    """``minute hour day month weekday``. If both days are given, either will do, as in cron."""
-
-    text: str
-    minutes: frozenset[int]
-    hours: frozenset[int]
-    days: frozenset[int]
-    months: frozenset[int]
-    weekdays: frozenset[int]
-
-    @classmethod
-    def parse(cls, text: str) -> Cron:
-        """Read five fields of numbers, lists, ranges and steps. Raises ValueError."""
-        fields = _NAMED.get(text.lower(), text).split()
-        if len(fields) != len(_FIELDS):
-            raise ValueError(
-                f"schedule {text!r} has {len(fields)} fields; accepted: 'minute hour day month weekday', "
-                f"{', '.join(_NAMED)} or 'every 15m'"
-            )
-        sets = [_values(*each) for each in zip(fields, *zip(*_FIELDS, strict=True), strict=True)]
-        weekdays = frozenset(day % 7 for day in sets[4])
-        cron = cls(text, sets[0], sets[1], sets[2], sets[3], weekdays)
-        cron.next_after(0.0)  # the 31st of a February never comes
-        return cron
-
-    def next_after(self, now: float) -> float:
-        """The first time after ``now``; both in seconds since the epoch."""
-        time = datetime.fromtimestamp(now, UTC).replace(second=0, microsecond=0)
-        time += timedelta(minutes=1)
-        last = time + timedelta(days=_SEARCH_DAYS)
-        while time < last:
-            if time.month not in self.months or not self._is_day(time):
-                time = (time + timedelta(days=1)).replace(hour=0, minute=0)
-            elif time.hour not in self.hours:
-                time = (time + timedelta(hours=1)).replace(minute=0)
-            elif time.minute not in self.minutes:
-                time += timedelta(minutes=1)
-            else:
-                return time.timestamp()
-        raise ValueError(f"schedule {self.text!r} has no time that ever comes")
-
-    def _is_day(self, time: datetime) -> bool:
-        by_date = time.day in self.days
-        by_week = (time.weekday() + 1) % 7 in self.weekdays
-        if len(self.days) == 31 or len(set(self.weekdays)) == 7:
-            return by_date and by_week
-        return by_date or by_week
-
-
-def _values(field: str, name: str, low: int, high: int) -> frozenset[int]:
-    values: set[int] = set()
-    for part in field.split(","):
-        found = _PART.fullmatch(part)
-        if found is None:
-            raise ValueError(
-                f"{part!r} is no {name}; accepted: {low} to {high}, *, 1-5, 1,2 and */15"
-            )
-        begin = low if found[1] == "*" else int(found[1])
-        single = found[1] != "*" and not found[3]
-        end = int(found[2]) if found[2] else begin if single else high
-        step = int(found[3] or 1)
-        if not low <= begin <= end <= high or step < 1:
-            raise ValueError(f"{part!r} is no {name}; accepted: {low} to {high}")
-        values.update(range(begin, end + 1, step))
-    return frozenset(values)
+_NS: Final = 1_000_000_000
 
 
 Kind = Literal["continuous", "available now", "schedule", "lag"]
 
 DAY_S: Final = 86_400.0
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S}
 _LAG_KEYS: Final = ("lag", "after", "poll", "stream", "consumer", "group")
 
 
@@ -132,7 +49,8 @@ class Trigger:
     def next_time(self, now: float) -> float:
         """When the next run of a schedule is due: seconds since the epoch, after ``now``."""
         if self.cron is not None:
-            return self.cron.next_after(now)
+            found = next_time_ns(self.cron, UTC, int(now * _NS))
+            return math.inf if found is None else found / _NS
         return (now // self.interval_s + 1) * self.interval_s
 
 
@@ -158,12 +76,14 @@ def parse_trigger(raw: Any) -> Trigger:
     raise ValueError(f"{raw!r} is not a trigger; accepted: {_ACCEPTED}")
 
 
-def parse_duration(text: str) -> float:
-    """Seconds. Raises ValueError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text.strip())
-    if found is None or not float(found[1]):
-        raise ValueError(f"{text!r} is not a duration; accepted: 250ms, 10s, 5m, 1h or 1d")
-    return float(found[1]) * _UNITS[found[2]]
+def duration(text: str) -> float:
+    """Seconds, more than 0. Raises ValueError."""
+    seconds = parse_duration(text.strip())
+    if not seconds:
+        raise ValueError(
+            f"{text!r} is not a duration here; accepted is more than 0, such as 250ms, 1h30m"
+        )
+    return seconds
 
 
 def _from_text(text: str) -> Trigger:
@@ -173,17 +93,26 @@ def _from_text(text: str) -> Trigger:
     if words in ("available now", "availablenow", "once"):
         return AVAILABLE_NOW
     if text.startswith("every "):
-        return Trigger("continuous", parse_duration(text.removeprefix("every ")))
+        return Trigger("continuous", duration(text.removeprefix("every ")))
     raise ValueError(f"{text!r} is not a trigger; accepted: {_ACCEPTED}")
 
 
 def _schedule(text: str) -> Trigger:
     if text.lower().startswith("every "):
-        seconds = parse_duration(text[len("every ") :])
+        seconds = duration(text[len("every ") :])
         if seconds > DAY_S:
             raise ValueError("'every' goes up to 1d; for more use five fields, such as '0 6 * * 1'")
         return Trigger("schedule", seconds)
-    return Trigger("schedule", cron=Cron.parse(text))
+    try:
+        cron = parse_cron(with_seconds(text.lower()))
+    except ValueError as error:
+        raise ValueError(
+            f"schedule {text!r}: {error}; accepted: 'minute hour day month weekday', such as "
+            f"'0 6 * * mon-fri', {', '.join(PRESETS)} or 'every 15m'"
+        ) from None
+    if next_time_ns(cron, UTC, 0) is None:  # the 31st of a February
+        raise ValueError(f"schedule {text!r} has no time that ever comes")
+    return Trigger("schedule", cron=cron)
 
 
 def _lag(raw: dict[str, Any]) -> Trigger:
@@ -203,8 +132,8 @@ def _lag(raw: dict[str, Any]) -> Trigger:
     return Trigger(
         "lag",
         mark=mark,
-        after_s=parse_duration(str(raw["after"])) if "after" in raw else 0.0,
-        poll_s=parse_duration(str(raw.get("poll", "1s"))),
+        after_s=duration(str(raw["after"])) if "after" in raw else 0.0,
+        poll_s=duration(str(raw.get("poll", "1s"))),
         stream=whose["stream"],
         consumer=whose["consumer"],
         group=whose["group"],

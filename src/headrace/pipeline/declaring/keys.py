@@ -12,7 +12,7 @@ from ...spark.options.values import RefusedError
 from ...spark.sink.options import ACCEPTED as SINK_OPTIONS
 from ..model import DEFAULT_RESTARTS, LEASE_SECONDS_MIN, NO_RESTARTS, RestartSettings
 from ..problems import Problem, did_you_mean
-from ..triggers import parse_duration, parse_trigger
+from ..triggers import duration, parse_trigger
 from .document import Document
 from .lines import Path
 
@@ -80,7 +80,7 @@ def _options(value: Any) -> dict[str, str]:
 def _duration(value: Any) -> float:
     if not isinstance(value, str):
         raise _NotAcceptedError("a duration such as '15s'")
-    return parse_duration(value)
+    return duration(value)
 
 
 def _lease_seconds(value: Any) -> float:
@@ -98,7 +98,7 @@ def _wait(value: Any) -> float:
         return math.inf
     if not isinstance(value, str):
         raise _NotAcceptedError("a duration such as '10m', or 'forever'")
-    return parse_duration(value)
+    return duration(value)
 
 
 def _restart(value: Any) -> RestartSettings:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from ...errors import InvalidSubjectError
+from ...quantities import parse_duration
 from ...subjects import check_pattern, is_valid_subject
 
 
@@ -48,11 +49,11 @@ def at_least(minimum: int) -> Callable[[str], int]:
 
 
 def seconds(value: str) -> float:
-    """A duration in seconds; ``ms``, ``s`` and ``m`` are units, and a plain number is seconds."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m)?", value.strip())
-    if found is None:
-        raise RefusedError("a duration such as 250ms, 5s or 1m")
-    return float(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0}[found[2] or "s"]
+    """A duration in seconds, such as ``1m30s``; a plain number is seconds."""
+    try:
+        return parse_duration(value.strip())
+    except ValueError:
+        raise RefusedError("a duration such as 250ms, 5s or 1m") from None
 
 
 def one_of(*words: str) -> Callable[[str], str]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final, NoReturn
 
 from ....errors import ConfigurationError
+from ....quantities import GO_UNITS, duration_ns
 from .syntax import ConfigMap, ConfigValue, Place
 
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
-_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 _DURATION_WORDS: Final = 'a duration in quotes, as "30s", "2m" or "1h30m", or a number of seconds'
 
 
@@ -128,8 +125,8 @@ def seconds_of(value: ConfigValue, name: str) -> float:
     """The seconds a value says. Raises ConfigurationError."""
     content = value.content
     seconds = 0.0
-    if isinstance(content, str) and _DURATION.fullmatch(content):
-        seconds = sum(float(n) * _UNITS[unit] for n, unit in _DURATION_PART.findall(content))
+    if isinstance(content, str):
+        seconds = (duration_ns(content, GO_UNITS) or 0) / 1e9
     elif isinstance(content, int | float) and not isinstance(content, bool):
         if value.text[-1:].isalpha():  # bare 2m is two million, which nobody means
             refuse(value, name, f"{value.text} is a size here; accepted is {_DURATION_WORDS}")

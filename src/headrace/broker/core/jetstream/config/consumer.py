@@ -24,8 +24,8 @@ from .....limits import (
     PINNED_TTL_S_DEFAULT,
 )
 from .....pattern_tree import PatternTree, are_apart, check_branches, check_count
+from .....quantities import go_duration_text
 from .....subjects import SubjectFilter, is_valid_pattern
-from .durations import format_duration
 from .options import JetStreamOptions
 from .priority import check_priority, check_priority_update
 from .push import check_direct, check_flow_acks, check_push, check_side
@@ -163,7 +163,7 @@ def check_consumer(config: ConsumerConfig, stream: StreamConfig, options: JetStr
     if 0 < limits.max_ack_pending < config.max_ack_pending:
         raise Refused(Errors.CONSUMER_MAX_PENDING_ACK_EXCESS, limit=limits.max_ack_pending)
     if 0 < limits.inactive_threshold < config.inactive_threshold:
-        limit = format_duration(round(limits.inactive_threshold * 1e9))
+        limit = go_duration_text(round(limits.inactive_threshold * 1e9))
         raise Refused(Errors.CONSUMER_INACTIVE_THRESHOLD_EXCESS, limit=limit)
     _check_filters(config)
     _check_start(config)

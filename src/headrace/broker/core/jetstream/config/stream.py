@@ -20,10 +20,10 @@ from .....limits import (
     NAME_CHARS_MAX,
 )
 from .....pattern_tree import PatternTree, are_apart, check_branches, check_count
+from .....quantities import go_duration_text
 from .....subjects import is_subset, is_valid_pattern, overlaps
 from .....transforms import SubjectTransform
 from ...ports.bus import Randomness
-from .durations import format_duration
 from .features import check_counter_config, check_schedule_config, with_republish_defaults
 from .options import JetStreamOptions
 from .refused import FORBIDDEN_IN_NAMES, Refused, invalid
@@ -140,7 +140,7 @@ def _check_times(config: StreamConfig, most: float) -> None:
     if config.max_age and config.duplicate_window > config.max_age:
         raise invalid("duplicates window can not be larger then max age")
     if 0 < most < config.duplicate_window:
-        limit = format_duration(round(most * 1e9))
+        limit = go_duration_text(round(most * 1e9))
         raise invalid(f"duplicates window can not be larger then server limit of {limit}")
     if 0 < config.duplicate_window < _MIN_AGE_S:
         raise invalid("duplicates window needs to be >= 100ms")

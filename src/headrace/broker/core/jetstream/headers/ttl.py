@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..config.durations import format_duration, parse_duration
+from .....quantities import GO_UNITS, duration_ns, go_duration_text
 from ..config.ranges import read_number
 from .published import header_value
 
@@ -29,7 +29,7 @@ def read_ttl(value: bytes) -> int | None:
     text = value.decode(errors="replace")
     if text.lower() == "never":
         return NEVER
-    ttl_ns = parse_duration(text)
+    ttl_ns = duration_ns(text, GO_UNITS)
     if ttl_ns is not None:
         return ttl_ns // _NS if ttl_ns >= _NS else None
     return read_number(value)
@@ -61,7 +61,7 @@ def marker_headers(ttl_ns: int) -> bytes:
     lines = (
         b"NATS/1.0",
         b"Nats-Marker-Reason: MaxAge",
-        b"Nats-TTL: " + format_duration(ttl_ns // _NS * _NS).encode(),
+        b"Nats-TTL: " + go_duration_text(ttl_ns // _NS * _NS).encode(),
         b"Nats-Rollup: sub",
     )
     return b"\r\n".join([*lines, b"", b""])

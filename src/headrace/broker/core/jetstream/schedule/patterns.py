@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from .....api.base import DocumentError
 from .....api.times import parse_time
 from .....cron import PRESETS, next_time_ns, parse_cron
-from ..config.durations import parse_duration
+from .....quantities import GO_UNITS, duration_ns
 
 _NS: Final = 1_000_000_000
 
@@ -29,14 +29,17 @@ def next_firing(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -
         at_ns = _read_time(pattern[4:])
         return Firing(at_ns, False) if at_ns and zone is None else None
     if pattern.startswith("@every "):
-        step_ns = parse_duration(pattern[7:])
+        step_ns = duration_ns(pattern[7:], GO_UNITS)
         if step_ns is None or step_ns < _NS or zone is not None:
             return None
         next_ns = _round(after_ns) + step_ns
         return Firing(next_ns if next_ns >= now_ns else _round(now_ns) + step_ns, True)
-    cron = parse_cron(PRESETS.get(pattern, pattern))
-    found_ns = next_time_ns(cron, zone, after_ns) if cron is not None else None
-    if cron is not None and found_ns is not None and found_ns < now_ns:
+    try:
+        cron = parse_cron(PRESETS.get(pattern, pattern))
+    except ValueError:
+        return None
+    found_ns = next_time_ns(cron, zone, after_ns)
+    if found_ns is not None and found_ns < now_ns:
         found_ns = next_time_ns(cron, zone, _round(now_ns))
     return Firing(found_ns, True) if found_ns is not None else None
 

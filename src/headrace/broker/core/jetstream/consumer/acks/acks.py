@@ -9,7 +9,7 @@ import msgspec
 
 from ......api.acks import ACK, IN_PROGRESS, NAK, NEXT, TERM
 from ......errors import StoreReadError
-from ...config.durations import parse_duration
+from ......quantities import GO_UNITS, duration_ns
 from ...config.ranges import DURATION_NS_MAX
 from ..delivery_state import DeliveryBatch, Entry
 from ..view import ConsumerView
@@ -270,7 +270,7 @@ def nak_delay_ns(body: bytes) -> int:
         except (msgspec.DecodeError, RecursionError):
             return 0
     else:
-        delay_ns = parse_duration(text.decode(errors="replace")) or 0
+        delay_ns = duration_ns(text.decode(errors="replace"), GO_UNITS) or 0
     return min(max(delay_ns, 0), DURATION_NS_MAX)
 
 

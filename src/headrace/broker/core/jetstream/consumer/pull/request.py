@@ -10,7 +10,7 @@ import msgspec
 from ......api import names
 from ......api.base import DocumentError, decode
 from ......api.consumers import ConsumerConfig, PullRequest
-from ...config.durations import format_duration
+from ......quantities import go_duration_text
 from ...config.ranges import check_ranges, read_number
 from ...config.sizes import check_request_size
 from ...headers.statuses import bad_request, status
@@ -63,7 +63,7 @@ def check_pull(parsed: ParsedPull, config: ConsumerConfig) -> bytes:
     if 0 < config.max_batch < request.batch:
         return status((409, f"Exceeded MaxRequestBatch of {config.max_batch}"))
     if 0 < config.max_expires < request.expires:
-        limit = format_duration(round(config.max_expires * _NS))
+        limit = go_duration_text(round(config.max_expires * _NS))
         return status((409, f"Exceeded MaxRequestExpires of {limit}"))
     if 0 < config.max_bytes < request.max_bytes:
         return status((409, f"Exceeded MaxRequestMaxBytes of {config.max_bytes}"))
