@@ -102,7 +102,7 @@ class Scene:
         return await self._stack.enter_async_context(membership)
 
     async def _handle(self, message: GroupMessage) -> None:
-        await elapse(HANDLER_S)
+        await elapse(HANDLER_S, "a handler works for so long")
         number = int(message.payload)
         if not self.handled[number]:
             self.handled[number] = time.monotonic()
@@ -118,7 +118,7 @@ class Scene:
                 sent = self._js.publish(f"s.k{number % KEYS}", b"%d" % number)
                 tasks.add(task := asyncio.create_task(sent))
                 task.add_done_callback(tasks.discard)
-            await elapse(PUBLISH_EVERY_S)
+            await elapse(PUBLISH_EVERY_S, "messages come at a steady rate")
 
     async def longest(self, event: Event | None) -> float:
         """The longest wait from ``event`` on."""
@@ -137,7 +137,7 @@ class Scene:
                 calm = now
             if now - began > GIVEN_UP_S:
                 return now - waiting[0]
-            await elapse(LOOK_EVERY_S)
+            await elapse(LOOK_EVERY_S, "messages are handled meanwhile")
         waits = zip(self.published[first:], self.handled[first:], strict=True)
         return max((done - at for at, done in waits if done), default=0.0)
 
@@ -153,8 +153,7 @@ class Scene:
             self._partitions = PARTITIONS + 4 if self._partitions == PARTITIONS else PARTITIONS
             await elastic.change(js, "S", "g", max_members=self._partitions)
         else:
-            (active,) = [link for link, each in self._rivals.items() if each.is_active]
-            active.cut()
+            next(link for link, each in self._rivals.items() if each.is_active).cut()
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""Elastic groups on streams of interest retention: nothing is lost, or the group is refused with the reason."""
+"""Elastic groups on streams of interest retention: nothing is lost, or the group is refused in words."""
 
 from __future__ import annotations
 

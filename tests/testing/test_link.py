@@ -6,10 +6,11 @@ import asyncio
 import socket
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from headrace import Broker, sync
+from headrace import Broker, connect, sync
 from headrace.errors import ConfigurationError
 from headrace.testing import Link
 
@@ -99,18 +100,19 @@ def test_a_server_that_is_not_there_ends_the_connection() -> None:
 
 
 def test_a_program_works_over_it() -> None:
-    with sync.Broker() as broker, Link(broker.client_url, 0.05) as link:
-        with sync.connect(link.url) as connection:
-            began = time.monotonic()
-            connection.flush()
-            assert time.monotonic() - began >= 0.049
+    with (
+        sync.Broker() as broker,
+        Link(broker.client_url, 0.05) as link,
+        sync.connect(link.url) as connection,
+    ):
+        began = time.monotonic()
+        connection.flush()
+        assert time.monotonic() - began >= 0.049
 
 
 async def test_so_it_does_in_a_loop() -> None:
     async with Broker(port=0) as broker:
         with Link(broker.client_url, 0.05) as link:
-            from headrace import connect
-
             async with connect(link.url) as connection:
                 await asyncio.wait_for(connection.flush(), 30)
 
@@ -123,6 +125,6 @@ async def test_so_it_does_in_a_loop() -> None:
         ("nats://127.0.0.1:4222", {"to_server_share": 2}, "a share from 0 to 1"),
     ],
 )
-def test_what_cannot_be_is_refused(server: str, numbers: dict[str, float], text: str) -> None:
+def test_what_cannot_be_is_refused(server: str, numbers: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         Link(server, **{"round_trip_s": 0.04, **numbers})

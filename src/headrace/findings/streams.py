@@ -48,7 +48,7 @@ def judge_stream(findings: Findings, stream: StreamInfo, consumers: Sequence[Con
         why = "a work queue keeps" if config.retention == "workqueue" else "interest keeps"
         text = f"{counted(state.messages, 'message')} and no consumer: {why} them for good"
         mend = f"headrace consumer create {name} NAME"
-        group = _group_of(config)
+        group = group_of_queue(config)
         if group is not None:
             # Its members make their consumers themselves, and a stranger's would keep them from it.
             text = (
@@ -84,12 +84,14 @@ def judge_stream(findings: Findings, stream: StreamInfo, consumers: Sequence[Con
             )
 
 
-class _Group(NamedTuple):
+class QueueGroup(NamedTuple):
+    """An elastic group, by its stream and its name."""
+
     stream: str
     name: str
 
 
-def _group_of(config: StreamConfig) -> _Group | None:
+def group_of_queue(config: StreamConfig) -> QueueGroup | None:
     """The elastic group whose work queue a stream is: a copy of one stream, by the number of a partition."""
     if config.retention != "workqueue" or len(config.sources) != 1:
         return None
@@ -99,7 +101,7 @@ def _group_of(config: StreamConfig) -> _Group | None:
     )
     if not numbered or not config.name.startswith(f"{origin.name}-"):
         return None
-    return _Group(origin.name, config.name.removeprefix(f"{origin.name}-"))
+    return QueueGroup(origin.name, config.name.removeprefix(f"{origin.name}-"))
 
 
 def _judge_room(findings: Findings, stream: StreamInfo) -> None:

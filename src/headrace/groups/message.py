@@ -69,11 +69,7 @@ class GroupMessage(msgspec.Struct, eq=False):
         group. In an elastic group ``metadata`` has another one, that of the copy in its work queue."""
         if not self._generation.is_copied:
             return self._message.metadata.stream_seq
-        origin = self._message.headers.get(SOURCE) or ""
-        fields = origin.split(" ")
-        if len(fields) < 2 or not fields[1].isdigit():
-            raise ProtocolError(f"the copy does not say where it comes from: {origin!r}")
-        return int(fields[1])
+        return copied_from(self._message.headers)
 
     @property
     def payload(self) -> bytes:
@@ -212,3 +208,12 @@ def is_confirmed(message: GroupMessage) -> bool:
     """Whether another delivery of it, to this instance, is acknowledged, and that is confirmed."""
     confirmed = message._generation.confirmed
     return bool(confirmed) and message._message.metadata.stream_seq in confirmed
+
+
+def copied_from(headers: Headers) -> int:
+    """The sequence in the stream of what a work queue has copied. Raises ProtocolError."""
+    origin = headers.get(SOURCE) or ""
+    fields = origin.split(" ")
+    if len(fields) < 2 or not fields[1].isdigit():
+        raise ProtocolError(f"the copy does not say where it comes from: {origin!r}")
+    return int(fields[1])

@@ -11,6 +11,9 @@ import pytest
 import peers
 from headrace import sync
 from headrace.cli.stream.copying import COPIED
+from headrace.groups import PartitioningFilter
+from headrace.sync.groups import elastic
+from waiting import until_here
 
 Run = Callable[..., Any]
 
@@ -129,3 +132,59 @@ def test_nothing_tells_where_to_go_on(
     assert "give --after SEQUENCE" in at_server(*copy).err
     told = at_server(*copy, "--after", "3", "--json").told
     assert told == {"stream": "ORDERS", "created": False, "copied": 2}
+
+
+@pytest.mark.parametrize("direct", [True, False], ids=["direct", "by the leader"])
+def test_a_work_queue_is_copied_and_what_comes_later_too(
+    at_server: Run, js: sync.JetStream, other: tuple[str, sync.JetStream], direct: bool
+) -> None:
+    url, there = other
+    js.create_stream(name="JOBS", subjects=["jobs.>"], retention="workqueue", allow_direct=direct)
+    for number in range(5):
+        js.publish(f"jobs.{number}", b"%d" % number)
+    for message in js.create_consumer("JOBS", durable_name="worker").fetch(2):
+        message.ack_sync()
+    copy = ("stream", "copy", "JOBS", "JOBS", "--to-server", url)
+    assert at_server(*copy).lines[-1] == "copied 0 later messages of JOBS to JOBS"
+    for number in range(5, 8):
+        js.publish("jobs.later", b"%d" % number)
+    for count in (3, 0):
+        assert at_server(*copy).lines == [f"copied {count} later messages of JOBS to JOBS"]
+    assert js.stream("JOBS").info().state.messages == 6  # nothing was taken from who handles them
+    found = there.consumer("JOBS", "worker").fetch(10, max_wait=5)
+    assert [message.payload for message in found] == [b"2", b"3", b"4", b"5", b"6", b"7"]
+
+
+def test_a_groups_queue_is_not_copied_but_moved_with_its_stream(
+    at_server: Run, js: sync.JetStream, other: tuple[str, sync.JetStream], tmp_path: Path
+) -> None:
+    url, there = other
+    js.create_stream(name="S", subjects=["s.*"])
+    by_key = [PartitioningFilter("s.*", (1,))]
+    elastic.create(js, "S", "g", 2, partitioning_filters=by_key, members=["a"])
+    handled: list[bytes] = []
+
+    def handle(message: Any) -> Any:
+        handled.append(message.payload)
+        return message.ack_sync()
+
+    with elastic.join(js, "S", "g", "a", handle):
+        for number in range(10):
+            js.publish(f"s.{number}", b"%d" % number)
+        until_here(lambda: len(handled) == 10)
+    js.publish("s.1", b"waits")
+    until_here(lambda: js.stream("S-g").info().state.messages == 1)
+    done = at_server("stream", "copy", "S-g", "S-g", "--to-server", url)
+    assert done.status == 1
+    assert "is the work queue of group 'g' of stream 'S'" in done.err
+    assert list(there.stream_names()) == []
+    # … and the way that it says.
+    assert at_server("stream", "backup", "--all", str(tmp_path / "all")).status == 0
+    assert (
+        at_server("stream", "restore", "--all", str(tmp_path / "all"), "--server", url).status == 0
+    )
+    handled.clear()
+    with elastic.join(there, "S", "g", "a", handle):
+        there.publish("s.1", b"later")
+        until_here(lambda: len(handled) >= 2)
+    assert handled == [b"waits", b"later"]

@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from ...client import JetStream, Stream
+from ...findings.streams import group_of_queue
 from ..shared.connection_options import Where, where
 from ..shared.errors import Failure
 from ..shared.names import STREAM
@@ -70,6 +71,14 @@ async def copy(
     ones, those of --subjects or else its own name. To go on there, make a mirror instead.
     """
     origin = await session.js.stream(stream)
+    if (group := group_of_queue((await origin.info()).config)) is not None:
+        raise Failure(
+            f"stream {stream} is the work queue of group {group.name!r} of stream {group.stream!r}: its copy "
+            "would take nothing of that stream any more. Stop who publishes and the members, and move all "
+            "of it",
+            "headrace stream backup --all DIR",
+            "headrace stream restore --all DIR --server nats://…    it goes on where it was",
+        )
     how = _How(to, replicas, subjects, consumers, bar)
     if not (to_server or to_context or to_creds):
         await _copy_here(session, origin, how, goes_on=follow or after is not None)

@@ -8,6 +8,7 @@ is ever stored twice: the server refuses a message that does not follow the one 
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -133,11 +134,50 @@ async def _last_before(stream: Stream, sequence: int) -> StreamMessage | None:
     return await _message(stream, sequence) if sequence >= state.first_seq else None
 
 
+class WorkQueue:
+    """Reads a work queue from a place on and leaves it as it is: a consumer would take from its workers."""
+
+    def __init__(self, stream: Stream, sequence: int) -> None:
+        self._stream = stream
+        self._next = sequence
+
+    async def fetch(self, max_messages: int, *, max_wait: float) -> list[StreamMessage]:
+        """The next ones; where there are none, those that are there ``max_wait`` seconds later."""
+        found = await self._some(max_messages)
+        if not found:
+            await asyncio.sleep(max_wait)  # nothing tells when one comes
+            found = await self._some(max_messages)
+        return found
+
+    async def _some(self, most: int) -> list[StreamMessage]:
+        info = self._stream.cached_info
+        if info is not None and info.config.allow_direct:
+            found = list((await self._stream.get_batch(most, sequence=self._next)).messages)
+        else:
+            found = await self._one_by_one(most)
+        if found:
+            self._next = found[-1].sequence + 1
+        return found
+
+    async def _one_by_one(self, most: int) -> list[StreamMessage]:
+        found: list[StreamMessage] = []
+        sequence = self._next
+        while len(found) < most:
+            try:
+                found.append(await self._stream.get_next_message(">", sequence))
+            except JetStreamApiError as error:
+                if error.err_code != _NO_MESSAGE:
+                    raise
+                break
+            sequence = found[-1].sequence + 1
+        return found
+
+
 @dataclass(slots=True)
 class Following:
     """Reads what comes after a place in one stream, and publishes it to its copy in another."""
 
-    reader: OrderedConsumer
+    reader: OrderedConsumer | WorkQueue
     target: JetStream
     place: Place
 
@@ -158,27 +198,34 @@ class Following:
         if failures:
             first = failures[0]
             raise CopyError(f"{first.subject}: {first.error}; run it again to go on from there")
-        self.place = Place(batch[-1].metadata.stream_seq, last_seq)
+        self.place = Place(_sequence(batch[-1]), last_seq)
         return len(batch)
 
 
 async def follow(origin: Stream, target: JetStream, place: Place) -> Following:
     """Begin to read behind a place."""
+    if (await origin.info()).config.retention == "workqueue":
+        return Following(WorkQueue(origin, place.position + 1), target, place)
     reader = await origin.ordered_consumer(
         deliver_policy="by_start_sequence", opt_start_seq=place.position + 1
     )
     return Following(reader, target, place)
 
 
-def _headers(message: JetStreamMessage, last_seq: int) -> dict[str, list[str]]:
+def _sequence(message: JetStreamMessage | StreamMessage) -> int:
+    if isinstance(message, StreamMessage):
+        return message.sequence
+    return message.metadata.stream_seq
+
+
+def _headers(message: JetStreamMessage | StreamMessage, last_seq: int) -> dict[str, list[str]]:
     """Its own headers but for what they ask of a stream, and what the copy asks of its own."""
     kept = {
         name: message.headers.get_all(name)
         for name in message.headers
         if not name.lower().startswith(_INSTRUCTIONS)
     }
-    sequence = str(message.metadata.stream_seq)
-    return {**kept, COPIED: [sequence], _EXPECTED: [str(last_seq)]}
+    return {**kept, COPIED: [str(_sequence(message))], _EXPECTED: [str(last_seq)]}
 
 
 def changes_for(

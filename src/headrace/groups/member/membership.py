@@ -28,6 +28,7 @@ from .handlers.iteration import Iteration
 from .handlers.keys import key_function
 from .limit import HandlerLimit
 from .loop_watch import LoopWatch, name_of
+from .ownership.intake import Copied
 from .ownership.lease import Generation
 from .reachability import Reachability
 from .shared import Handler, Shared
@@ -194,7 +195,10 @@ class Membership(Generic[G]):
         where = self.stream if self._is_static else elastic_stream(self.stream, self.group)
         changes = await self._records.watch(self.stream, self.group, on_error=self._report)
         kind = StaticGroup if self._is_static else ElasticGroup
+        copied: Copied | None = None
         try:
+            if not self._is_static:
+                copied = await self._copied(where)
             self._presence = await announce(self._js, kind, self.stream, self.group, self._present)
         except BaseException:
             await changes.stop()
@@ -226,6 +230,7 @@ class Membership(Generic[G]):
             silence=Silence(2 * settings.pull_s),
             emit=self._residence.emit,
             random=self._random,
+            copied=copied,
         )
         self._residence.begin()
         self._want(record)
@@ -245,6 +250,19 @@ class Membership(Generic[G]):
 
     def _check_config(self, layout: str, first: int) -> Settings:
         return Settings(self._config, is_static=self._is_static, layout=layout, first=first)
+
+    async def _copied(self, queue: str) -> Copied:
+        """Where the work queue is now; one that is missing is told of by whoever looks for a consumer."""
+        copied = Copied(self._js, self.stream, self._report)
+        try:
+            info = (await self._js.stream(queue)).cached_info
+        except JetStreamApiError as error:
+            if error.err_code != Errors.STREAM_NOT_FOUND.err_code:
+                raise
+            return copied
+        assert info is not None
+        await copied.begin(self._js, info)
+        return copied
 
     async def _check_stream(self, name: str, problem: str) -> None:
         try:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...client import JetStream
     from ...client.events import Event
     from ..message import GroupMessage
+    from .ownership.intake import Copied
 
 Handler = Callable[["GroupMessage"], object]
 
@@ -44,6 +45,7 @@ class Shared:
         silence: what is known of missed heartbeats.
         emit: takes events.
         random: for pauses of random length.
+        copied: of an elastic group: how far its work queue is known to have copied the stream.
     """
 
     js: JetStream
@@ -66,6 +68,7 @@ class Shared:
     silence: Silence
     emit: Callable[[Event], None]
     random: random.Random = field(default_factory=random.Random)
+    copied: Copied | None = None
 
     async def call(self, message: GroupMessage) -> None:
         """Call a handler that is a coroutine function, once more."""

@@ -2,6 +2,10 @@
 
 A directory has ``backup.json``, what the server said of the stream, and ``stream.tar.s2``, the backup
 itself, which is passed on as it is. A backup that was cut off never stands under these names.
+
+Of a stream that copies others ``backup.json`` has ``copied``, too: of each of its sources the last message
+that is in the backup, or was and is handled. A server that restores the stream does not know that, and would
+copy from the beginning: so the restored stream is configured to go on behind it, if the source is the same.
 """
 
 from __future__ import annotations
@@ -13,11 +17,13 @@ import stat
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, Final
 
 from ....api.base import Document, DocumentError, encode, from_wire, read_json, to_wire
 from ....api.envelope import decode_response
+from ....api.messages import GetMessageRequest, GetMessageResponse
 from ....api.snapshots import (
     CHUNK_BYTES_MAX,
     CHUNK_BYTES_MIN,
@@ -25,18 +31,27 @@ from ....api.snapshots import (
     SnapshotRequest,
     SnapshotResponse,
 )
-from ....api.streams import StreamConfig, StreamInfo, StreamStateInfo
-from ....errors import ConfigurationError, HeadraceError, TimeoutError_
+from ....api.streams import (
+    StreamConfig,
+    StreamInfo,
+    StreamSource,
+    StreamSourceInfo,
+    StreamStateInfo,
+)
+from ....errors import ConfigurationError, HeadraceError, JetStreamApiError, TimeoutError_
 from ....files import opened, sync, write_whole
+from ....identity import MessageIdentity, Sameness, compare
 from ...progress import Progress, TransferProgress
 from ...subscription import Subscription
 from ..calls import Api, check_name
+from .stored_message import StreamMessage, from_document
 
 DATA_FILE: Final = "stream.tar.s2"
 ABOUT_FILE: Final = "backup.json"
 
 _SILENCE_S: Final = 15.0  # the server itself gives up after five
 _UNANSWERED_MAX: Final = 8
+_SOURCE: Final = "Nats-Stream-Source"
 _ABOUT_BYTES_MAX: Final = 8 << 20
 
 
@@ -116,6 +131,7 @@ async def backup_stream(
     part = place / f"{DATA_FILE}.part"
     async with Subscription(api.session, inbox, "") as chunks:
         tokens = ("STREAM", "SNAPSHOT", check_name("stream", name))
+        before = await api.call(StreamInfo, ("STREAM", "INFO", name), repeatable=True)
         about = await _ask(api, tokens, request, SnapshotResponse)
         expected = int(about["state"].get("bytes", 0))
         part.unlink(missing_ok=True)  # of a backup that was interrupted
@@ -123,6 +139,8 @@ async def backup_stream(
         try:
             with file:
                 await _write(file, chunks, name, expected, progress)
+            if before.config.sources:
+                about["copied"] = await _copied(api, before, int(about["state"].get("last_seq", 0)))
             await asyncio.to_thread(_settle, place, part, about)
         except BaseException:
             part.unlink(missing_ok=True)
@@ -159,7 +177,7 @@ async def _write(
 
 def _settle(place: Path, part: Path, about: dict[str, Any]) -> None:
     """Give a whole backup its names."""
-    kept = {"config": about["config"], "state": about["state"]}
+    kept = {key: about[key] for key in ("config", "state", "copied") if key in about}
     part.replace(place / DATA_FILE)
     write_whole(place / ABOUT_FILE, json.dumps(kept, indent=2))
 
@@ -175,6 +193,7 @@ async def restore_stream(
     backup = await asyncio.to_thread(read_backup, directory)
     wanted = backup.about["config"] if config is None else to_wire(config)
     name = check_name("stream", str(wanted.get("name") or backup.config.name))
+    await _go_on_behind(api, wanted.get("sources") or [], backup)
     body = json.dumps({"config": wanted, "state": backup.about["state"]}).encode()
     found = await _ask(api, ("STREAM", "RESTORE", name), body, RestoreResponse)
     sending = _Sending(api, str(found["deliver_subject"]), name, backup.nbytes, progress)
@@ -183,6 +202,79 @@ async def restore_stream(
         await sending.send(chunk)
     answer = await sending.finish(timeout)
     return decode_response(answer, StreamInfo)
+
+
+# Where a copy goes on
+
+
+async def _copied(api: Api, before: StreamInfo, last_seq: int) -> list[tuple[str, int, int] | None]:
+    """The last message of each source that a backup has or had, whose last sequence is ``last_seq``; None
+    where that cannot be told. What came between a look and the backup is in the copies' own headers."""
+    if before.state.last_seq == last_seq:
+        reached = {_which(each): each.seq for each in before.sources}
+        numbers = [reached.get(_which(each), 0) for each in before.config.sources]
+    else:
+        last = await _message(api, before.config.name, last_seq)
+        origins = [] if last is None else (last.headers.get(_SOURCE) or "").split(" ")
+        is_told = len(origins) > 1 and origins[1].isdigit() and len(before.config.sources) == 1
+        numbers = [int(origins[1])] if is_told else []
+    found: list[tuple[str, int, int] | None] = []
+    for source, number in zip_longest(before.config.sources, numbers, fillvalue=0):
+        assert isinstance(source, StreamSource)
+        if not number or source.external is not None:
+            found.append(None)
+            continue
+        message = await _message(api, source.name, number)
+        found.append((source.name, number, 0 if message is None else message.timestamp_ns))
+    return found
+
+
+def _which(source: StreamSource | StreamSourceInfo) -> tuple[object, ...]:
+    return (source.name, source.filter_subject, source.subject_transforms)
+
+
+async def _message(
+    api: Api, stream: str, sequence: int, *, next_one: bool = False
+) -> StreamMessage | None:
+    """A message, or the ``next_one`` that is there; None if there is none, or no such stream."""
+    request = GetMessageRequest(seq=sequence, next_by_subj=">" if next_one else "")
+    try:
+        answer = await api.call(
+            GetMessageResponse, ("STREAM", "MSG", "GET", stream), request, repeatable=True
+        )
+    except JetStreamApiError as error:
+        if error.code != 404:
+            raise
+        return None
+    return from_document(answer.message)
+
+
+async def _go_on_behind(api: Api, sources: list[dict[str, Any]], backup: Backup) -> None:
+    """Have each of the ``sources`` begin behind what the backup has of it, where it still is that stream."""
+    copied = backup.about.get("copied") or []
+    for source, its, known in zip(sources, backup.config.sources, copied, strict=False):
+        if known is None or source.get("name") != its.name:
+            continue
+        remembered = MessageIdentity(*known)
+        if await _sameness(api, remembered) is not Sameness.OTHER:
+            source["opt_start_seq"] = remembered.sequence + 1
+            source.pop("opt_start_time", None)
+
+
+async def _sameness(api: Api, remembered: MessageIdentity) -> Sameness:
+    """Whether a source is what it was. One that is not there may be restored later: GONE."""
+    try:
+        info = await api.call(StreamInfo, ("STREAM", "INFO", remembered.stream), repeatable=True)
+    except JetStreamApiError as error:
+        if error.code != 404:
+            raise
+        return Sameness.GONE
+    there = await _message(api, remembered.stream, remembered.sequence, next_one=True)
+    found = None
+    if there is not None:
+        found = MessageIdentity(remembered.stream, there.sequence, there.timestamp_ns)
+    last = MessageIdentity(remembered.stream, info.state.last_seq, 0)
+    return compare(remembered, found, last)
 
 
 async def _chunks(path: Path, size: int) -> AsyncIterator[bytes]:

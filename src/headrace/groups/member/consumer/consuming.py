@@ -221,6 +221,7 @@ class Consuming:
             self._gather,
             may_overtake=settings.max_ack_pending != 1,
             renewal=renewal,
+            copied=shared.copied,
         )
         messages = await self._gather(first, info)
         if messages is None:
@@ -260,7 +261,9 @@ class Consuming:
         self._intake.follow(takeover.last_delivery())
         # Without acks the floor rises with the deliveries.
         floor = info.ack_floor.stream_seq if info is not None and self._shared.settings.acks else 0
-        return takeover.in_order(floor)
+        messages = takeover.in_order(floor)
+        copied = self._shared.copied
+        return messages if copied is None else await copied.new_of(messages)
 
     @property
     def _patience_s(self) -> float:

@@ -10,11 +10,126 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from ....api.times import parse_time
+from ....client import Stream
+from ....client.seam import api_of
+from ....errors import JetStreamApiError
+from ...errors import GroupError
+from ...message import copied_from
 from .renewal import Renewal
 
 if TYPE_CHECKING:
-    from ....client import JetStreamMessage
+    from ....api.streams import StreamInfo
+    from ....client import JetStream, JetStreamMessage
     from ....client.seam import ManagedConsumption
+
+
+class Copied:
+    """How far a membership knows its work queue to have copied the stream, and what of it is copied again.
+
+    A queue copies in the stream's order: what is stored later and comes from an earlier place was copied
+    before, and so was handled, or lies in the queue still. It is known to be the same message by its time in
+    the stream: what was stored there when the place was noted is no new message of that sequence.
+
+    Args:
+        stream: the one that is copied.
+        report: is told, once for each time that this happens.
+    """
+
+    def __init__(self, js: JetStream, stream: str, report: Callable[[Exception], None]) -> None:
+        self._stream = Stream(api_of(js), stream)
+        self._report = report
+        self._queue_seq = 0
+        self._sequence = 0
+        self._noted_ns = 0
+        self._is_told = False
+
+    async def begin(self, js: JetStream, queue: StreamInfo) -> None:
+        """Note the place at which the queue is."""
+        state = queue.state
+        if not state.messages:
+            self._note(state.last_seq, queue.sources[0].seq if queue.sources else 0)
+        else:
+            try:
+                last = await Stream(api_of(js), queue.config.name).get_message(state.last_seq)
+            except JetStreamApiError as error:
+                if error.code != 404:
+                    raise
+                return  # it was handled meanwhile: the next one says it
+            self._note(last.sequence, copied_from(last.headers))
+        self._noted_ns = parse_time(queue.ts) if queue.ts else 0
+
+    def _note(self, queue_seq: int, sequence: int) -> None:
+        self._queue_seq, self._sequence = queue_seq, sequence
+
+    async def new_of(self, messages: list[JetStreamMessage]) -> list[JetStreamMessage]:
+        """Those that are not copied again; the others are acknowledged. In the queue's order."""
+        if not messages:
+            return messages
+        last = messages[-1]
+        first = messages[0]
+        if first.metadata.stream_seq <= self._queue_seq:
+            later = (each for each in messages if each.metadata.stream_seq > self._queue_seq)
+            first = next(later, first)
+            if first.metadata.stream_seq <= self._queue_seq:
+                return messages  # it was delivered again, and not copied
+        if copied_from(first.headers) <= self._sequence:
+            messages = await self._without_known(messages)
+        if last.metadata.stream_seq > self._queue_seq:
+            reached = copied_from(last.headers)
+            if reached > self._sequence:
+                self._note(last.metadata.stream_seq, reached)
+                self._noted_ns = last.metadata.timestamp_ns
+                self._is_told = False
+        return messages
+
+    async def _without_known(self, messages: list[JetStreamMessage]) -> list[JetStreamMessage]:
+        doubtful = [
+            each
+            for each in messages
+            if each.metadata.stream_seq > self._queue_seq
+            and copied_from(each.headers) <= self._sequence
+        ]
+        known = await self._known(doubtful)
+        if not known:  # another stream of that name, or it has lost its end: its messages are new
+            self._note(doubtful[-1].metadata.stream_seq, copied_from(doubtful[-1].headers))
+            self._noted_ns = doubtful[-1].metadata.timestamp_ns
+            return messages
+        again = {id(each) for each in doubtful[:known]}
+        for each in doubtful[:known]:
+            each.ack()
+        if not self._is_told:
+            self._is_told = True
+            self._report(
+                GroupError(
+                    f"the work queue copies stream {self._stream.name!r} again, which was restored; what it "
+                    f"had copied, up to message {self._sequence}, is not handled again"
+                )
+            )
+        return [each for each in messages if id(each) not in again]
+
+    async def _known(self, doubtful: list[JetStreamMessage]) -> int:
+        """How many of them, from the first on, lay in the stream when the place was noted: times never go
+        back within a stream."""
+        if await self._is_known(doubtful[-1]):
+            return len(doubtful)
+        low, high = 0, len(doubtful) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if await self._is_known(doubtful[middle]):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    async def _is_known(self, message: JetStreamMessage) -> bool:
+        try:
+            origin = await self._stream.get_message(copied_from(message.headers))
+        except JetStreamApiError as error:
+            if error.code != 404:
+                raise
+            return False  # nobody can tell any more: better twice than never
+        return 0 < origin.timestamp_ns <= self._noted_ns
 
 
 class Intake:
@@ -25,6 +140,7 @@ class Intake:
             handled in the stream's order, beginning with what it is given. None: it is over.
         may_overtake: whether more than one message may be under way.
         renewal: of the lease.
+        copied: of an elastic group: what its work queue has copied.
     """
 
     def __init__(
@@ -34,11 +150,13 @@ class Intake:
         *,
         may_overtake: bool,
         renewal: Renewal | None = None,
+        copied: Copied | None = None,
     ) -> None:
         self._consumption = consumption
         self._gather = gather
         self._may_overtake = may_overtake
         self._renewal = renewal
+        self._copied = copied
         self._next = 0
 
     def follow(self, delivery: int) -> None:
@@ -49,18 +167,25 @@ class Intake:
         """As ``Consumption.next_batch``."""
         while messages := await self._consumption.next_batch(max_messages):
             if not self._may_overtake:
-                return messages
+                if messages := await self._new_of(messages):
+                    return messages
+                continue
             first = messages[0].metadata.consumer_seq
             last = messages[-1].metadata.consumer_seq
             if first == self._next and last - first + 1 == len(messages):
                 self.follow(last)
-                return messages
+                if messages := await self._new_of(messages):
+                    return messages
+                continue
             gathered = await self._gather(messages)
             if gathered is None:
                 return []
             if gathered:  # otherwise all of it was acknowledged before it came again
                 return gathered
         return []
+
+    async def _new_of(self, messages: list[JetStreamMessage]) -> list[JetStreamMessage]:
+        return messages if self._copied is None else await self._copied.new_of(messages)
 
     @property
     def has_more(self) -> bool:
