@@ -160,9 +160,12 @@ async def test_filters_are_read_once_for_all_of_a_batch(
     await world.set_filter(headers={"X-Kind": ["paid"]})
     read: list[int] = []
     of_channel = storing._consumers
-    monkeypatch.setattr(
-        storing, "_consumers", lambda tx, seq: (read.append(seq), of_channel(tx, seq))[1]
-    )
+
+    def counted(tx: Any, seq: int) -> Any:
+        read.append(seq)
+        return of_channel(tx, seq)
+
+    monkeypatch.setattr(storing, "_consumers", counted)
     messages = [
         {
             "payload": f"{number}",
