@@ -161,11 +161,11 @@ async def test_filters_are_read_once_for_all_of_a_batch(
     read: list[int] = []
     of_channel = storing._consumers
 
-    def noted(tx: Any, seq: int) -> Any:
+    def counted(tx: Any, seq: int) -> Any:
         read.append(seq)
         return of_channel(tx, seq)
 
-    monkeypatch.setattr(storing, "_consumers", noted)
+    monkeypatch.setattr(storing, "_consumers", counted)
     messages = [
         {
             "payload": f"{number}",
