@@ -25,6 +25,10 @@ class DataLossError(HeadraceError):
     """Messages that a query still had to read are gone, or the stream is no longer the same one."""
 
 
+class StreamChangedError(DataLossError):
+    """The stream became another one while a batch was read: the batch has to run again."""
+
+
 class StreamHead(NamedTuple):
     """A stream as planning needs it: the sequences it holds, and when.
 
@@ -249,9 +253,9 @@ def refusal(reason: str, offset: Offset, same: Sameness) -> DataLossError:
 
 
 def check_unchanged(epoch: str, head: StreamHead, stream: str) -> None:
-    """Raise DataLossError if a stream was made again since a read of it was planned."""
+    """Raise StreamChangedError if a stream was made again since a read of it was planned."""
     if epoch and epoch != head.epoch:
-        raise DataLossError(
+        raise StreamChangedError(
             f"stream {stream!r} was made again at {head.epoch}, while the one made at {epoch} was read: "
             "read it again"
         )

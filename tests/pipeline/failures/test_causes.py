@@ -142,6 +142,22 @@ def test_only_what_rows_can_make_fail_is_searched_for_a_message(text: str, is_co
     assert cause_of(StreamingQueryException(ENDED + text + PAGES)).is_code is is_code
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("spark.offsets.StreamChangedError", "other"),
+        ("spark.sink.markers.StreamResetError", "other"),
+        ("spark.offsets.DataLossError", "mistake"),
+    ],
+)
+def test_a_stream_that_changed_under_a_batch_lets_it_run_again_and_one_that_is_another_does_not(
+    name: str, kind: str
+) -> None:
+    text = f"{ENDED}{RAISED}headrace.{name}: stream 'S' was made again{PAGES}"
+    found = cause_of(StreamingQueryException(text))
+    assert (found.kind, found.is_code) == (kind, False)
+
+
 CRASH = """org.apache.spark.SparkException: Python worker exited unexpectedly (crashed): Fatal Python error: X
 
 Current thread 0x00007f (most recent call first):

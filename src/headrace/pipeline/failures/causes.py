@@ -36,7 +36,15 @@ _AWAY: Final = frozenset(
     }
 )
 _MAY_PASS: Final = frozenset(
-    {"JetStreamApiError", "OutcomeUnknownError", "ServerError", "StoreReadError", "_TryAgainError"}
+    {
+        "JetStreamApiError",
+        "OutcomeUnknownError",
+        "ServerError",
+        "StoreReadError",
+        "StreamChangedError",
+        "StreamResetError",
+        "_TryAgainError",
+    }
 )
 _WORKER: Final = re.compile(
     r"Python worker (?:exited|failed to connect|did not)|Timed out while waiting for the Python worker|"

@@ -11,7 +11,7 @@ from ..delivered.rows import Chunk, Rows, no_rows
 from ..links.control import Control, settled_head
 from ..links.link import Link
 from ..links.outages import Patience, may_pass
-from ..offsets import DataLossError, Offset, reset_of
+from ..offsets import Offset, StreamChangedError, reset_of
 from ..planning.slices import Slice
 from ..reading.message_gets import MessageGets
 from ..reading.reader import CHUNK_BYTES, GETS_IN_FLIGHT, PULL_BYTES
@@ -80,7 +80,9 @@ def _mean_bytes(control: Control, piece: Slice, patience: Patience) -> int:
     end = Offset(piece.end[0], piece.epoch, stored_ns=piece.end[1])
     head, _ = settled_head(control, end, patience)
     if reason := reset_of(end, head, piece.stream, control.sameness(end, head)):
-        raise DataLossError(f"{reason}. It happened while a batch was read; start the query again")
+        raise StreamChangedError(
+            f"{reason}. It happened while a batch was read; start the query again"
+        )
     return head.mean_bytes
 
 

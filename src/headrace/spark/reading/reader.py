@@ -32,7 +32,7 @@ from ..links.link import Link
 from ..links.outages import Patience, may_pass
 from ..loss import can_lose, may_be_loss
 from ..lost_messages import lost_before, lost_in_task
-from ..offsets import DataLossError, Offset, StreamHead, reset_of
+from ..offsets import Offset, StreamChangedError, StreamHead, reset_of
 from .direct_gets import DirectGets
 from .message_gets import MessageGets
 
@@ -246,7 +246,7 @@ class _RangeReader(ConsumerReader):
         return self._is_reset(control, head)
 
     def _is_reset(self, control: Control, head: StreamHead, *, is_first: bool = False) -> bool:
-        """Whether the range is gone with its stream, and that is accepted. Raises DataLossError if it is not.
+        """Whether the range is gone with its stream, and that is accepted. Raises StreamChangedError if not.
 
         Called before the read, before the first row is passed on and after it: a read by name may begin in
         one stream and end in another. A server cannot give a sequence anew without a new link or a new
@@ -263,7 +263,7 @@ class _RangeReader(ConsumerReader):
         # With the time of its last message it is told whether some of the batch is there all the same.
         is_left = bool(end.stored_ns) and control.place(end, head, same) > plan.lo
         if plan.fail_on_reset or self._last > plan.lo or is_left:
-            raise DataLossError(
+            raise StreamChangedError(
                 f"{reason}. It happened while a batch was read; start the query again"
             )
         _LOG.warning("%s; %d sequences were not read", reason, plan.hi - plan.lo)
