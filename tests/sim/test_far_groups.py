@@ -60,7 +60,7 @@ EVERY_S = 0.01
 
 def bound_s(event: str, far: Far) -> float:
     if event == "crash":
-        return 2 * CAST["ack_wait"] + CAST["ack_wait"]
+        return 3 * float(CAST["ack_wait"])
     round_trips = 6 if event == "change" else 4
     return 0.5 + round_trips * (far.round_trip + 2 * far.jitter)
 

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,6 @@ async def test_so_it_does_in_a_loop() -> None:
         ("nats://127.0.0.1:4222", {"to_server_share": 2}, "a share from 0 to 1"),
     ],
 )
-def test_what_cannot_be_is_refused(server: str, numbers: dict[str, float], text: str) -> None:
+def test_what_cannot_be_is_refused(server: str, numbers: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         Link(server, **{"round_trip_s": 0.04, **numbers})
