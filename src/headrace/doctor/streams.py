@@ -80,21 +80,8 @@ def look_at_stream(
                 f"headrace stream purge {name} --keep N    or: headrace stream edit {name} --max-…"
             )
             findings.problem(what, f"{text}: full, or nearly; it refuses what comes", mend)
-    if _is_unread(stream, consumers) and group is not None:
-        # Its members make their consumers themselves, and a stranger's would keep them from it.
-        text = (
-            f"{counted(state.messages, 'message')} and no member of group {group.name!r} of stream "
-            f"{group.stream!r} at work: they wait until one is"
-        )
-        if names := sorted(group.assignment()):
-            mend = f"start the programs that join as {', '.join(names)}"
-        else:
-            mend = f"headrace group elastic add {group.stream} {group.name} NAME, and start who joins as it"
-        findings.problem(what, text, mend)
-    elif _is_unread(stream, consumers):
-        why = "a work queue keeps" if config.retention == "workqueue" else "interest keeps"
-        text = f"{counted(state.messages, 'message')} and no consumer: {why} them for good"
-        findings.problem(what, text, f"headrace consumer create {name} NAME")
+    if _is_unread(stream, consumers):
+        _look_at_unread(findings, stream, group)
     endless = config.max_age == 0 and config.max_bytes <= 0 and config.max_msgs <= 0
     endless = endless and config.max_msgs_per_subject <= 0 and config.retention == "limits"
     is_own = config.mirror is None and not name.startswith(_BUCKETS)
@@ -117,6 +104,27 @@ def look_at_stream(
             findings.problem(
                 what, f"replica {peer.name} is {'offline' if peer.offline else 'behind'}"
             )
+
+
+def _look_at_unread(findings: Findings, stream: StreamInfo, group: ElasticGroup | None) -> None:
+    """Messages that are kept for consumers, and no consumer."""
+    name, messages = stream.config.name, counted(stream.state.messages, "message")
+    what = f"stream {name}"
+    if group is None:
+        why = "a work queue keeps" if stream.config.retention == "workqueue" else "interest keeps"
+        text = f"{messages} and no consumer: {why} them for good"
+        findings.problem(what, text, f"headrace consumer create {name} NAME")
+        return
+    # Its members make their consumers themselves, and a stranger's would keep them from it.
+    text = (
+        f"{messages} and no member of group {group.name!r} of stream {group.stream!r} at work: they wait "
+        "until one is"
+    )
+    if names := sorted(group.assignment()):
+        mend = f"start the programs that join as {', '.join(names)}"
+    else:
+        mend = f"headrace group elastic add {group.stream} {group.name} NAME, and start who joins as it"
+    findings.problem(what, text, mend)
 
 
 def look_at_consumer(findings: Findings, consumer: ConsumerInfo, now: datetime) -> None:
