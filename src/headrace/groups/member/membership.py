@@ -198,7 +198,7 @@ class Membership(Generic[G]):
         copied: Copied | None = None
         try:
             if not self._is_static:
-                copied = await self._copied(where)
+                copied = await Copied.of(self._js, self.stream, where, self._report)
             self._presence = await announce(self._js, kind, self.stream, self.group, self._present)
         except BaseException:
             await changes.stop()
@@ -250,19 +250,6 @@ class Membership(Generic[G]):
 
     def _check_config(self, layout: str, first: int) -> Settings:
         return Settings(self._config, is_static=self._is_static, layout=layout, first=first)
-
-    async def _copied(self, queue: str) -> Copied:
-        """Where the work queue is now; one that is missing is told of by whoever looks for a consumer."""
-        copied = Copied(self._js, self.stream, self._report)
-        try:
-            info = (await self._js.stream(queue)).cached_info
-        except JetStreamApiError as error:
-            if error.err_code != Errors.STREAM_NOT_FOUND.err_code:
-                raise
-            return copied
-        assert info is not None
-        await copied.begin(self._js, info)
-        return copied
 
     async def _check_stream(self, name: str, problem: str) -> None:
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from ....api.errors import Errors
 from ....api.times import parse_time
 from ....client import Stream
 from ....client.seam import api_of
@@ -43,6 +44,22 @@ class Copied:
         self._sequence = 0
         self._noted_ns = 0
         self._is_told = False
+
+    @classmethod
+    async def of(
+        cls, js: JetStream, stream: str, queue: str, report: Callable[[Exception], None]
+    ) -> Copied:
+        """What is known now. A queue that is missing is told of by whoever looks for a consumer."""
+        copied = cls(js, stream, report)
+        try:
+            info = (await js.stream(queue)).cached_info
+        except JetStreamApiError as error:
+            if error.err_code != Errors.STREAM_NOT_FOUND.err_code:
+                raise
+            return copied
+        assert info is not None
+        await copied.begin(js, info)
+        return copied
 
     async def begin(self, js: JetStream, queue: StreamInfo) -> None:
         """Note the place at which the queue is."""
