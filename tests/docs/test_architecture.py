@@ -50,3 +50,11 @@ def test_methods_that_are_named_are_there() -> None:
 @pytest.mark.parametrize("file", sorted(set(re.findall(r"`([\w/]+/\w+\.py)`", PAGE))))
 def test_files_that_are_named_are_there(file: str) -> None:
     assert any(each == file or each.endswith(f"/{file}") for each in FILES), file
+
+
+def test_modules_that_are_named_are_there() -> None:
+    named = set(re.findall(r"`(headrace(?:\.[a-z_]+)+)`", PAGE))
+    assert len(named) > 10
+    modules = {name.replace(".", "/") for name in named}
+    found = {name for name in modules if {f"src/{name}.py", f"src/{name}/__init__.py"} & set(FILES)}
+    assert modules == found
