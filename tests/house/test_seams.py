@@ -16,7 +16,7 @@ LEFT = {
     "client/blocking": 60,
     "client/connection.py": 2,
     "client/ending.py": 5,
-    "client/jetstream": 39,
+    "client/jetstream": 40,
     "client/jetstream_context.py": 1,
     "client/kv": 1,
     "client/objects": 9,

@@ -15,13 +15,13 @@ import pytest
 
 import peers
 from headrace import ConsumerConfig, DeadLetter, Retry, Stop
-from headrace.client import Connection, Consumer, JetStream, JetStreamMessage, Stream
+from headrace.client import Connection, JetStream, JetStreamMessage, Stream
 from headrace.errors import ConfigurationError, HandlerFailedError, JetStreamApiError, PullError
 from headrace.groups import GroupMessage, PartitioningFilter, elastic
 from headrace.worker import Delivered, Worker, current, run
 from headrace.worker.pages import Pages
 from headrace.worker.running import Running
-from waiting import until
+from waiting import until, until_pulling
 
 pytestmark = pytest.mark.peer
 
@@ -44,12 +44,6 @@ async def at_work(worker: Worker, url: str, **more: Any) -> AsyncIterator[asynci
     finally:
         over.set()
         await running
-
-
-async def until_waits(consumer: Consumer) -> None:
-    """Until a pull waits."""
-    while not (await consumer.info()).num_waiting:
-        await asyncio.sleep(0.01)
 
 
 async def published(js: JetStream, subject: str, *payloads: bytes) -> None:
@@ -357,11 +351,14 @@ async def test_a_helper_works_once_so_much_waits_and_a_standby_takes_over(
         helped.append(message.metadata.stream_seq)
 
     async with at_work(helper, reference_server.url):
-        while "jobs" not in [name async for name in stream.consumer_names()]:
-            await asyncio.sleep(0.01)
+
+        async def is_made() -> bool:
+            return "jobs" in [name async for name in stream.consumer_names()]
+
+        await until(is_made)
         await published(js, f"{stream.name}.a", *[b"x"] * 4)
         consumer = await js.consumer(stream.name, "jobs")
-        await until_waits(consumer)
+        await until_pulling(consumer)
         assert helped == []
         await published(js, f"{stream.name}.a", *[b"x"] * 4)
         await until(lambda: len(helped) >= 4)

@@ -29,7 +29,10 @@ class Watch(Blocking, Generic[T]):
         self._entries: deque[T] = deque()  # brought from the loop many at a time
 
     def initial(self) -> Iterator[T]:
-        """What was there when the watch began; afterwards iterate the watch itself for changes."""
+        """What was there when the watch began; afterwards iterate the watch itself for changes.
+
+        What is written meanwhile may be among it, and a key that is written again comes again.
+        """
         while self._entries or self._entries_from(self._inner._initial_batch()):
             yield self._entries.popleft()
 
