@@ -88,7 +88,7 @@ def test_what_is_appended_to_is_private_when_it_is_made(tmp_path: Path) -> None:
 def test_nobody_else_writes_and_renames() -> None:
     """The store has files of its own kind; the demo writes results of Spark and pictures."""
     own = re.compile(r"fsync\(|\b(unfinished|partial)\.re(place|name)\(")
-    allowed = ("files.py", "broker/store/", "demo/", "pipeline/checkpoints/")
+    allowed = ("files.py", "broker/store/", "demo/")
     source = guides.ROOT / "src" / "headrace"
     found = [
         str(path.relative_to(source))

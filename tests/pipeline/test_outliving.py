@@ -24,9 +24,9 @@ from headrace.pipeline.checkpoints.skipped import Skipped, read_skipped, skip
 from headrace.pipeline.checkpoints.totals import Batch, Totals
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared
-from headrace.pipeline.seen.notes import Notes, file_of, this_process
-from headrace.pipeline.seen.notes import write as write_notes
-from headrace.pipeline.seen.status import status_of
+from headrace.pipeline.status.notes import Notes, file_of, this_process
+from headrace.pipeline.status.notes import write as write_notes
+from headrace.pipeline.status.status import status_of
 from headrace.spark.set_aside import Aside, tell
 
 

@@ -13,10 +13,10 @@ COLUMNS = ("older", "newer", "missing", "another's")
 
 OUTLIVING, AGAIN = "pipeline/test_outliving.py", "pipeline/checking/test_again.py"
 BINDINGS = "pipeline/checkpoints/test_bindings.py"
-STATUS, RECORDER = "pipeline/seen/test_status.py", "pipeline/seen/test_recorder.py"
+STATUS, RECORDER = "pipeline/status/test_status.py", "pipeline/status/test_recorder.py"
 FINGERPRINTS, PUBLISHING = (
     "pipeline/checkpoints/test_fingerprints.py",
-    "pipeline/seen/test_publishing.py",
+    "pipeline/status/test_publishing.py",
 )
 PROGRESS, FENCED, KEYED = (
     f"spark/{e}.py" for e in ("batches/test_progress", "sink/test_fenced", "sink/test_keyed")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.spark.delivered.messages import PayloadChunk
-from headrace.spark.delivered.rows import Chunk
+from headrace.spark.frames.messages import PayloadChunk
+from headrace.spark.frames.rows import Chunk
 from headrace.spark.links.link import Link
 from headrace.spark.reading.reader import ReadPlan, read_payloads, read_range
 from headrace.spark.reading.snapshot import SnapshotPlan, read_snapshot

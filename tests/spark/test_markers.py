@@ -12,7 +12,7 @@ import pytest
 from headrace.errors import ConfigurationError
 from headrace.spark.batches.driver import Driver
 from headrace.spark.batches.plans import plan_batch
-from headrace.spark.delivered import run
+from headrace.spark.frames import run
 from headrace.spark.links.pool import POOL
 from headrace.spark.options import parse_options
 from headrace.spark.planning.lag_counts import counted_subjects

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.spark.columns import Wanted
-from headrace.spark.delivered import run
-from headrace.spark.delivered.run import Run
+from headrace.spark.frames import run
+from headrace.spark.frames.run import Run
 from headrace.spark.options import parse_options
 from headrace.spark.planning.slices import Slice
 from headrace.spark.tasks.bad_messages import BadMessageError

@@ -12,7 +12,7 @@ import pytest
 from headrace.pipeline.checking.servers import check
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.running.run import run_here
-from headrace.pipeline.seen.status import status_of
+from headrace.pipeline.status.status import status_of
 
 from .conftest import ON_OURS, Feed
 

@@ -24,7 +24,7 @@ from headrace.pipeline.problems import PipelineError
 from headrace.pipeline.queries.frames import Frames, start
 from headrace.pipeline.running.run import replay, run_here
 from headrace.pipeline.running.runner import Ended
-from headrace.pipeline.seen.status import status_of
+from headrace.pipeline.status.status import status_of
 from headrace.pipeline.triggers import AVAILABLE_NOW
 from headrace.spark.lost_messages import Loss
 

@@ -11,8 +11,8 @@ import pytest
 
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared
-from headrace.pipeline.ready.dry import DRY
-from headrace.pipeline.ready.rehearsal import FRONT, GivenUpError, Rehearsal
+from headrace.pipeline.standby.dry import DRY
+from headrace.pipeline.standby.rehearsal import FRONT, GivenUpError, Rehearsal
 
 from .conftest import ON_OURS, Feed
 

@@ -13,12 +13,12 @@ from ..pipeline.failures.findings import Poison
 from ..pipeline.failures.supervising import Outage
 from ..pipeline.model import Declared
 from ..pipeline.problems import PipelineError
-from ..pipeline.ready.rehearsal import GivenUpError, Rehearsal
-from ..pipeline.ready.state import Ready
 from ..pipeline.running.run import run_here
-from ..pipeline.seen.status import status_of
 from ..pipeline.session.session import check_java as _check_java
 from ..pipeline.session.session import settings_of, start_session
+from ..pipeline.standby.rehearsal import GivenUpError, Rehearsal
+from ..pipeline.standby.state import Ready
+from ..pipeline.status.status import status_of
 from .errors import DemoError
 
 if TYPE_CHECKING:

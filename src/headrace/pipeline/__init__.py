@@ -5,9 +5,9 @@ what needs what, ``triggers`` when a query runs, ``options`` what Spark gets of 
 ``checking`` finds before a run what is wrong, by servers and by what earlier runs left (``checkpoints``).
 ``queries`` makes the queries of Spark, ``running`` runs them in a ``session``, ``failures`` says what becomes
 of one that fails, ``resets`` begins one anew at another place. Of several runners one holds the ``lease``,
-the others are ``ready``. ``seen`` is what is known of a run from outside, ``trying`` tests a pipeline with
-rows from files, ``drawing`` shows it, ``drafting`` writes a first one. Only ``session``, ``queries``,
-``running``, ``trying``, ``ready.dry``, ``failures.poison`` and ``HadoopFolder`` know Spark.
+the others ``standby``. ``status`` is what is known of a run from outside, ``testing`` tests a pipeline with
+rows from files, ``drawing`` shows it, ``scaffold`` writes a first one. Only ``session``, ``queries``,
+``running``, ``testing``, ``standby.dry``, ``failures.poison`` and ``HadoopFolder`` know Spark.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class TestedPipeline:
 
     def __init__(self, spark: SparkSession, file: Path | str, profile: str = "") -> None:
         from ..pipeline.declaring.reading import read
-        from ..pipeline.trying.trial import Trial
+        from ..pipeline.testing.trial import Trial
 
         self._declared = read(Path(file), profile)
         self._trial = Trial(self._declared, spark)
@@ -48,7 +48,7 @@ class TestedPipeline:
         """
         from ..errors import ConfigurationError
         from ..pipeline.problems import did_you_mean
-        from ..pipeline.trying.given import given as placed
+        from ..pipeline.testing.given import given as placed
 
         declared = self._declared
         known = [*declared.sinks, *declared.views]
@@ -69,7 +69,7 @@ class TestedPipeline:
             AssertionError: rows are not as expected; it says which.
             PipelineError: there are no tests, or something is wrong with their files.
         """
-        from ..pipeline.trying.cases import read_cases
+        from ..pipeline.testing.cases import read_cases
 
         said = []
         for case in read_cases(self._declared, cases):

@@ -147,7 +147,7 @@ def headrace_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSe
     """The session of Spark in which pipelines are tried: yours if there is one, else a small one."""
     from pyspark.sql import SparkSession
 
-    from headrace.pipeline.trying.trial import start_small_session
+    from headrace.pipeline.testing.trial import start_small_session
 
     if (running := SparkSession.getActiveSession()) is not None:
         yield running

@@ -14,8 +14,9 @@ import pytest
 
 from headrace.cli import main
 from headrace.errors import ConfigurationError
+from headrace.files import write_whole
 from headrace.pipeline.checkpoints.bindings import bind, tidy
-from headrace.pipeline.checkpoints.checkpoint import checkpoint_of, write_atomically
+from headrace.pipeline.checkpoints.checkpoint import checkpoint_of
 from headrace.pipeline.checkpoints.sink_log import SPARK_LOG, SinkLog
 from headrace.pipeline.declaring.reading import read
 
@@ -109,16 +110,16 @@ def test_a_move_into_itself_and_one_that_was_broken_off_come_to_the_same(
     shutil.rmtree(old.place)
     new = Results(tmp_path / "out" / "inside")
     shutil.copytree(tmp_path / "kept", new.place)
-    really, calls = write_atomically, 0
+    really, calls = write_whole, 0
 
-    def fails_then_works(file: Path, text: str) -> None:
+    def fails_then_works(file: Path, text: str, access: int) -> None:
         nonlocal calls
         calls += 1
         if calls == 2:
             raise OSError("disk is full")
-        really(file, text)
+        really(file, text, access)
 
-    monkeypatch.setattr("headrace.pipeline.checkpoints.sink_log.write_atomically", fails_then_works)
+    monkeypatch.setattr("headrace.pipeline.checkpoints.sink_log.write_whole", fails_then_works)
     with pytest.raises(OSError, match="disk is full"):
         new.log.relocate()
     assert new.log.root() == old.place

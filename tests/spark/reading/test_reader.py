@@ -23,8 +23,8 @@ from headrace.errors import (
     ConnectFailedError,
     JetStreamApiError,
 )
-from headrace.spark.delivered.messages import PayloadChunk
-from headrace.spark.delivered.rows import Chunk, Rows, no_rows
+from headrace.spark.frames.messages import PayloadChunk
+from headrace.spark.frames.rows import Chunk, Rows, no_rows
 from headrace.spark.links.control import Control
 from headrace.spark.links.link import Link
 from headrace.spark.lost_messages import Loss, read_losses

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.spark.decoding.columns import layout_of
-from headrace.spark.delivered.rows import Chunk
+from headrace.spark.frames.rows import Chunk
 from headrace.spark.links.link import Link
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import parse_options

@@ -14,7 +14,7 @@ pipeline = LazyGroup(
         "graph": Verb("show how rows go: a tree, Mermaid, SVG", "pipeline.graph:graph"),
         "test": Verb(
             "give rows to sources and compare what comes, without a server",
-            "pipeline.trying:run_tests",
+            "pipeline.testing:run_tests",
         ),
         "run": Verb("run the queries until Ctrl-C", "pipeline.run:run"),
         "once": Verb("process what is there, then end", "pipeline.run:once"),

@@ -10,9 +10,9 @@ from typing import Final
 
 import click
 
-from ...pipeline.drafting import draft as drafts
-from ...pipeline.drafting.draft import Draft
-from ...pipeline.drafting.look import fields_in
+from ...pipeline.scaffold import draft as drafts
+from ...pipeline.scaffold.draft import Draft
+from ...pipeline.scaffold.look import fields_in
 from ..shared.errors import USAGE, Failure
 from ..shared.output import Output
 from ..shared.typed import read_line

@@ -19,11 +19,11 @@ from ...pipeline.checkpoints.checkpoint import exclusively
 from ...pipeline.declaring.reading import read
 from ...pipeline.model import Consent
 from ...pipeline.problems import PipelineError, Problem
-from ...pipeline.seen.meter import Meter
-from ...pipeline.seen.notes import this_process
-from ...pipeline.seen.publishing import Publisher
-from ...pipeline.seen.recorder import Recorder, told
-from ...pipeline.seen.standbys import Presence
+from ...pipeline.status.meter import Meter
+from ...pipeline.status.notes import this_process
+from ...pipeline.status.publishing import Publisher
+from ...pipeline.status.recorder import Recorder, told
+from ...pipeline.status.standbys import Presence
 from .. import INTERRUPTED
 from ..shared.output import Output
 from ..shared.verbs import offline

@@ -15,10 +15,10 @@ from ...pipeline.failures.findings import Poison
 from ...pipeline.failures.supervising import Outage
 from ...pipeline.model import Declared
 from ...pipeline.problems import Problem
-from ...pipeline.ready.state import Ready
 from ...pipeline.running.run import log_of
 from ...pipeline.running.runner import Ended, Watcher
-from ...pipeline.seen.status import rfc3339
+from ...pipeline.standby.state import Ready
+from ...pipeline.status.status import rfc3339
 from ...quantities import counted
 from ...spark.lost_messages import Loss
 from ..shared.output import Output, json_text, terminal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ...pipeline.seen.status import QueryStatus, rfc3339, status_of
+from ...pipeline.status.status import QueryStatus, rfc3339, status_of
 from ..shared.output import Output, Table
 from ..shared.verbs import offline
 from .file import FILE, PROFILE, opened

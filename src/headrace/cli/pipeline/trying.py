@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ...pipeline.problems import PipelineError
-from ...pipeline.trying.cases import folder_of, read_cases
+from ...pipeline.testing.cases import folder_of, read_cases
 from ...quantities import counted
 from ..shared.errors import FAILED
 from ..shared.output import Output, printable
@@ -18,7 +18,7 @@ from ..shared.verbs import offline
 from .file import FILE, PROFILE, opened, tell_problems
 
 if TYPE_CHECKING:
-    from ...pipeline.trying.trial import Checked, Result
+    from ...pipeline.testing.trial import Checked, Result
 
 _SHOWN: Final = 20
 """Of each kind of difference so many rows are shown; --json has all."""
@@ -48,7 +48,7 @@ def run_tests(
     except PipelineError as error:
         tell_problems(output, error.problems)
         return FAILED
-    from ...pipeline.trying.trial import Trial, session_for_tests
+    from ...pipeline.testing.trial import Trial, session_for_tests
 
     with tempfile.TemporaryDirectory(prefix="headrace-test-") as folder:
         spark = session_for_tests(declared, Path(folder) / "spark.log")

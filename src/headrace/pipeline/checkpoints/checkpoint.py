@@ -28,6 +28,7 @@ from typing import Any, Final, Literal, TextIO
 
 from ...documents import read_json
 from ...errors import ConfigurationError
+from ...files import SHARED, write_whole
 from ..model import Declared
 
 _GENERATION: Final = re.compile(r"(\d{4,})(?:\.start\.json)?")
@@ -134,7 +135,7 @@ class Checkpoint:
         number = max(number, self.next_number())
         self.folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps({source: asdict(start) for source, start in starts.items()})
-        write_atomically(self.folder / f"{number:04d}.start.json", text)
+        write_whole(self.folder / f"{number:04d}.start.json", text, SHARED)
         return self._generation(number)
 
     def _numbers(self) -> list[int]:
@@ -231,21 +232,6 @@ def _way_on(file: Path) -> str:
     becomes = "is planned anew" if file.parent.name == "offsets" else "runs again"
     files = shlex.join(["rm", "-f", str(file), str(file.with_name(f".{file.name}.crc"))])
     return f"Delete it, and batch {file.name} {becomes}: {files}"
-
-
-def write_atomically(file: Path, text: str) -> None:
-    """Write a small file so that it is whole or as before, also after a power cut."""
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
-    with unfinished.open("w", encoding="utf-8") as opened:
-        opened.write(text)
-        opened.flush()
-        os.fsync(opened.fileno())
-    unfinished.replace(file)
-    descriptor = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

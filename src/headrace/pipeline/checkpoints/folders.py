@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from .checkpoint import write_atomically
+from ...files import SHARED, write_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +67,7 @@ class LocalFolder:
 
     def write(self, name: str, text: str) -> None:
         self._path.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._path / name, text)
+        write_whole(self._path / name, text, SHARED)
 
 
 class HadoopFolder:

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from ...files import SHARED, write_whole
 from .bindings import OF_CHECKPOINT, newest, read_binding
-from .checkpoint import Checkpoint, Generation, load_json, write_atomically
+from .checkpoint import Checkpoint, Generation, load_json
 from .folders import LocalFolder
 
 _FILE: Final = "numbers.json"
@@ -87,4 +88,4 @@ class Numbers:
             before = json.dumps(raw)
             yield raw
             if (text := json.dumps(raw)) != before:
-                write_atomically(self._file, text)
+                write_whole(self._file, text, SHARED)

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from ...documents import read_json
 from ...errors import ConfigurationError
-from .checkpoint import write_atomically
+from ...files import SHARED, write_whole
 
 SPARK_LOG: Final = "_spark_metadata"
 
@@ -74,7 +74,7 @@ class SinkLog:
             # Hadoop's sum of what was there before: without one the file is read as it is.
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
             lines = [json.dumps(entry, separators=(",", ":")) for entry in entries]
-            write_atomically(file, "\n".join([_version(file), *lines]))
+            write_whole(file, "\n".join([_version(file), *lines]), SHARED)
         return moved
 
     def remove_leftovers(self) -> list[Path]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...documents import read_json
 from ...errors import ConfigurationError
-from .checkpoint import Generation, write_atomically
+from .checkpoint import Generation
 
 
 class Skipped(NamedTuple):
@@ -51,4 +51,4 @@ def skip(generation: Generation, found: Skipped) -> None:
     assert file is not None
     file.parent.mkdir(parents=True, exist_ok=True)
     lines = dict.fromkeys([*read_skipped(generation), found])
-    write_atomically(file, "".join(json.dumps(each._asdict()) + "\n" for each in lines))
+    write_whole(file, "".join(json.dumps(each._asdict()) + "\n" for each in lines), SHARED)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .checkpoint import load_json, write_atomically
+from ...files import SHARED, write_whole
+from .checkpoint import load_json
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Totals:
         }
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._file, json.dumps(raw))
+            write_whole(self._file, json.dumps(raw), SHARED)
         self.last, self.batches = batch.number, raw["batches"]
         self.rows, self.seconds, self.views = raw["rows"], raw["seconds"], views
         self.rows_out, self.late, self.watermark = raw["rows_out"], raw["late"], raw["watermark"]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...documents import read_json
 from ...errors import ConfigurationError
+from ...files import SHARED, write_whole
 from ..checkpoints.bindings import Binding, identify
 from ..checkpoints.checkpoint import (
     Checkpoint,
     Generation,
     checkpoint_of,
     load_json,
-    write_atomically,
 )
 from ..checkpoints.numbers import Numbers
 from ..model import Consent, Declared, Function, Sink
@@ -125,4 +125,4 @@ class Replay:
     def _note(self) -> None:
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._file, json.dumps(self._noted))
+            write_whole(self._file, json.dumps(self._noted), SHARED)

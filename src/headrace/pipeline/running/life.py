@@ -20,16 +20,16 @@ from ..failures.java import JavaLost
 from ..lease.standby import Standby
 from ..model import NO_CONSENT, Consent, Declared, LeaseSettings, Sink
 from ..problems import Problem
-from ..ready.in_turn import in_turn
-from ..ready.readiness import Readiness
-from ..ready.state import Ready
+from ..standby.in_turn import in_turn
+from ..standby.readiness import Readiness
+from ..standby.state import Ready
 from .run import alone, run_here, session_of
 from .runner import Ended, Runner, Watcher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ..ready.rehearsal import Rehearsal
+    from ..standby.rehearsal import Rehearsal
 
 LOOK_S: Final = 0.2
 FIRST_S: Final = 1.0
@@ -227,6 +227,6 @@ def _stop(spark: SparkSession) -> None:
 
 
 def _rehearsal(declared: Declared, spark: SparkSession) -> Rehearsal:
-    from ..ready.rehearsal import Rehearsal
+    from ..standby.rehearsal import Rehearsal
 
     return Rehearsal(declared, spark)

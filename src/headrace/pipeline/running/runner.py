@@ -21,7 +21,7 @@ from ..failures.supervising import TOLD_AFTER_S, Outage, Supervisor
 from ..graph import upstream_of
 from ..model import Declared, Sink
 from ..problems import PipelineError, Problem
-from ..ready.state import Ready
+from ..standby.state import Ready
 from ..triggers import Trigger
 
 POLL_S: Final = 0.2

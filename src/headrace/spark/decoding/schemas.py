@@ -12,7 +12,7 @@ from ...api.messages import GetMessageRequest, GetMessageResponse, StoredMessage
 from ...errors import ConfigurationError, JetStreamApiError
 from ...schemas.errors import NoSchemaError
 from ...schemas.limits import SCHEMAS_KEPT_MAX, clipped
-from ..delivered.rows import is_deletion
+from ..frames.rows import is_deletion
 from ..links.control import StreamMissingError
 from ..links.link import Link
 from ..links.outages import Patience

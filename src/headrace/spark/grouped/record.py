@@ -12,7 +12,7 @@ from ...errors import ConfigurationError, JetStreamApiError
 from ...groups.record.names import ELASTIC_BUCKET, STATIC_BUCKET, key_of
 from ...groups.record.records import ElasticGroup, StaticGroup
 from ...groups.server.consumers import stream_of
-from ..delivered.rows import is_deletion
+from ..frames.rows import is_deletion
 from ..links.link import Link
 from ..options.group import GroupOptions
 

@@ -31,7 +31,7 @@ from ...errors import (
 )
 from ...limits import READ_CHUNK_BYTES
 from ...wire import BAD, ERR, INFO, MSG, PING, PONG, Frame, Parser, PayloadReader
-from ..delivered.run import Run, RunReader
+from ..frames.run import Run, RunReader
 from ..options import Connection
 
 _REPLIES_SID: Final = b"1"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from ...errors import HeadraceError
-from ..delivered.rows import Chunk, Rows, no_rows
+from ..frames.rows import Chunk, Rows, no_rows
 from ..links.control import Control, settled_head
 from ..links.link import Link
 from ..links.outages import Patience, may_pass

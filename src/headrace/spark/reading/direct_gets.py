@@ -10,7 +10,7 @@ from typing import Final
 
 from ...errors import ConnectionClosedError, HeadraceError, NoRespondersError, ProtocolError
 from ...wire import Frame
-from ..delivered.rows import Rows
+from ..frames.rows import Rows
 from ..links.link import Link
 
 _PLACE: Final = b"\r\nNats-Stream: "

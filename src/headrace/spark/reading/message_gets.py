@@ -17,7 +17,7 @@ import msgspec
 from ...api.envelope import decode_response
 from ...api.messages import GetMessageResponse
 from ...errors import ConnectionClosedError, JetStreamApiError, NoRespondersError
-from ..delivered.rows import Rows, no_rows
+from ..frames.rows import Rows, no_rows
 from ..links.link import Link
 
 _MESSAGE_NOT_FOUND: Final = 10037

@@ -23,10 +23,10 @@ from ...api.consumers import ConsumerInfo, PullRequest
 from ...api.streams import StreamConfig
 from ...errors import AuthorizationError, ConnectionClosedError, HeadraceError, TimeoutError_
 from ...wire import Frame
-from ..delivered.backlog import Backlog
-from ..delivered.messages import Frames, Messages, PayloadChunk, sequence_of, up_to
-from ..delivered.rows import Chunk, no_rows
-from ..delivered.run import Run, RunReader
+from ..frames.backlog import Backlog
+from ..frames.messages import Frames, Messages, PayloadChunk, sequence_of, up_to
+from ..frames.rows import Chunk, no_rows
+from ..frames.run import Run, RunReader
 from ..links.control import Control, StreamMissingError, settled_head
 from ..links.link import Link
 from ..links.outages import Patience, may_pass

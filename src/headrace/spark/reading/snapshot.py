@@ -17,8 +17,8 @@ from ...api.acks import parse_ack_subject
 from ...api.consumers import PullRequest
 from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError, TimeoutError_
 from ...wire import Frame
-from ..delivered.messages import chunk_of
-from ..delivered.rows import Chunk, is_deletion
+from ..frames.messages import chunk_of
+from ..frames.rows import Chunk, is_deletion
 from ..links.control import Control
 from ..links.link import Link
 from ..links.outages import Patience, may_pass

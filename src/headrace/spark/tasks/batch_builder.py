@@ -19,15 +19,15 @@ from ...wire import parse_headers
 from ..columns import COLUMNS, Wanted
 from ..decoding.decoder import Columns as DecodedColumns
 from ..decoding.decoder import Decoder, MalformedError
-from ..delivered.rows import is_deletion
+from ..frames.rows import is_deletion
 from ..options import PartitionRule
 from .bad_messages import BadMessage, refuse
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..delivered.messages import PayloadChunk
-    from ..delivered.rows import Chunk
+    from ..frames.messages import PayloadChunk
+    from ..frames.rows import Chunk
 
 T = TypeVar("T")
 

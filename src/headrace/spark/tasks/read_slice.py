@@ -16,8 +16,8 @@ from ...subjects import is_subset
 from ..columns import Wanted
 from ..decoding.columns import Layout
 from ..decoding.decoder import Decoder
-from ..delivered.messages import PayloadChunk
-from ..delivered.rows import Chunk
+from ..frames.messages import PayloadChunk
+from ..frames.rows import Chunk
 from ..links.link import Link
 from ..links.outages import Patience
 from ..links.pool import POOL

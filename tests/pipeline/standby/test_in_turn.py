@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.ready.in_turn import LOOK_S, REST_MAX_S, WAITS_S, in_turn
+from headrace.pipeline.standby.in_turn import LOOK_S, REST_MAX_S, WAITS_S, in_turn
 
 pytest.importorskip("fcntl")
 

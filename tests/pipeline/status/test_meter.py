@@ -16,11 +16,11 @@ from headrace.pipeline.checkpoints.totals import Batch, Totals, ViewRows
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared
 from headrace.pipeline.problems import PipelineError, Place, Problem
-from headrace.pipeline.ready.state import Ready
 from headrace.pipeline.running.runner import Ended
-from headrace.pipeline.seen.meter import FAILED, METRICS, STANDBYS, STATE, Meter
-from headrace.pipeline.seen.notes import this_process
-from headrace.pipeline.seen.recorder import Recorder, told
+from headrace.pipeline.standby.state import Ready
+from headrace.pipeline.status.meter import FAILED, METRICS, STANDBYS, STATE, Meter
+from headrace.pipeline.status.notes import this_process
+from headrace.pipeline.status.recorder import Recorder, told
 from headrace.spark.lost_messages import Loss
 
 from ..conftest import ORDERS

@@ -13,12 +13,12 @@ from headrace.pipeline.checkpoints.totals import Batch, Totals
 from headrace.pipeline.declaring.reading import read as read_pipeline
 from headrace.pipeline.model import Declared, LeaseSettings
 from headrace.pipeline.problems import Place, Problem
-from headrace.pipeline.ready.state import Ready
 from headrace.pipeline.running.runner import Ended
-from headrace.pipeline.seen import notes as files
-from headrace.pipeline.seen.notes import Notes, Process, birth_of, this_process
-from headrace.pipeline.seen.recorder import Recorder, told
-from headrace.pipeline.seen.status import status_of
+from headrace.pipeline.standby.state import Ready
+from headrace.pipeline.status import notes as files
+from headrace.pipeline.status.notes import Notes, Process, birth_of, this_process
+from headrace.pipeline.status.recorder import Recorder, told
+from headrace.pipeline.status.status import status_of
 
 from ..conftest import ORDERS
 

@@ -11,12 +11,12 @@ import pytest
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared, LeaseSettings
 from headrace.pipeline.problems import Place, Problem
-from headrace.pipeline.ready.state import Ready
-from headrace.pipeline.seen.meter import Meter
-from headrace.pipeline.seen.notes import Process, file_of, this_process
-from headrace.pipeline.seen.recorder import Recorder
-from headrace.pipeline.seen.standbys import GONE_S, Presence, bystanders, sentence_about
-from headrace.pipeline.seen.status import status_of
+from headrace.pipeline.standby.state import Ready
+from headrace.pipeline.status.meter import Meter
+from headrace.pipeline.status.notes import Process, file_of, this_process
+from headrace.pipeline.status.recorder import Recorder
+from headrace.pipeline.status.standbys import GONE_S, Presence, bystanders, sentence_about
+from headrace.pipeline.status.status import status_of
 
 from ..conftest import ORDERS
 

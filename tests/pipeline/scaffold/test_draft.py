@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from headrace import sync
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.drafting.draft import SINKS, Draft, expected_of, fields_of, given_of, text_of
-from headrace.pipeline.drafting.look import fields_in
 from headrace.pipeline.problems import PipelineError
+from headrace.pipeline.scaffold.draft import SINKS, Draft, expected_of, fields_of, given_of, text_of
+from headrace.pipeline.scaffold.look import fields_in
 
 NOT_IN_NAMES = " .*>/\\\t\r\n\f\x00"
 STREAMS = st.text(

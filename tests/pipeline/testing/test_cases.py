@@ -8,7 +8,7 @@ import pytest
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared
 from headrace.pipeline.problems import PipelineError
-from headrace.pipeline.trying.cases import read_cases, write_expected
+from headrace.pipeline.testing.cases import read_cases, write_expected
 
 from ..conftest import ORDERS
 

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...documents import read_json
-from ..checkpoints.checkpoint import write_atomically
+from ...files import SHARED, write_whole
 from .notes import Process, file_of
 
 if TYPE_CHECKING:
     from ..model import Declared
-    from ..ready.state import Ready
+    from ..standby.state import Ready
 
 _LOG: Final = logging.getLogger("headrace.pipeline")
 EVERY_S: Final = 5.0
@@ -104,7 +104,7 @@ class Presence:
         one = Bystander(self._process, ready.is_ready, ready.since, now, why)
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._file, json.dumps(asdict(one)))
+            write_whole(self._file, json.dumps(asdict(one)), SHARED)
         except OSError as error:
             if not self._said:
                 _LOG.warning("%s is not written: %s", self._file, error.strerror or error)

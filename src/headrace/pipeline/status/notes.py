@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ...documents import read_json
-from ..checkpoints.checkpoint import write_atomically
+from ...files import SHARED, write_whole
 from ..model import Declared
 
 NAME: Final = "runner.json"
@@ -133,7 +133,7 @@ def write(file: Path, notes: Notes) -> None:
     import json
 
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, json.dumps(asdict(notes)))
+    write_whole(file, json.dumps(asdict(notes)), SHARED)
 
 
 def read(file: Path) -> Notes | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.seen.notes import (
+from headrace.pipeline.status.notes import (
     Notes,
     Process,
     QueryNotes,

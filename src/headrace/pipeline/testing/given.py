@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...errors import ConfigurationError, HeadraceError
 from ...spark.decoding.columns import layout_of, source_schema
-from ...spark.delivered.rows import Chunk
+from ...spark.frames.rows import Chunk
 from ...spark.links.link import Link
 from ...spark.options import SourceOptions
 from ...spark.tasks.bad_messages import BadMessage, refuse

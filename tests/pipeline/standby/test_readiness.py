@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from headrace.errors import DisconnectedError
 from headrace.pipeline.problems import Place, Problem
-from headrace.pipeline.ready import readiness as module
-from headrace.pipeline.ready.readiness import RETRY_MAX_S, RETRY_S, Readiness, pause_after
-from headrace.pipeline.ready.state import Ready
+from headrace.pipeline.standby import readiness as module
+from headrace.pipeline.standby.readiness import RETRY_MAX_S, RETRY_S, Readiness, pause_after
+from headrace.pipeline.standby.state import Ready
 from waiting import until_here
 
 PLACE = Place(Path("orders.toml"), 3)

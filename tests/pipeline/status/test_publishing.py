@@ -14,10 +14,10 @@ from headrace.pipeline.checkpoints.totals import Batch, Totals
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared
 from headrace.pipeline.running.runner import Watcher
-from headrace.pipeline.seen.meter import Meter
-from headrace.pipeline.seen.notes import this_process
-from headrace.pipeline.seen.publishing import Publisher
-from headrace.pipeline.seen.recorder import Recorder, told
+from headrace.pipeline.status.meter import Meter
+from headrace.pipeline.status.notes import this_process
+from headrace.pipeline.status.publishing import Publisher
+from headrace.pipeline.status.recorder import Recorder, told
 from waiting import until_here
 
 from ..conftest import ORDERS

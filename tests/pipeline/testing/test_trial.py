@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.drafting.draft import Draft, expected_of, given_of, text_of
+from headrace.pipeline.scaffold.draft import Draft, expected_of, given_of, text_of
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "pipeline_tests"
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -195,7 +195,9 @@ def test_a_wrong_row_is_shown_and_written_anew(folder: Path) -> None:
     assert not list(folder.glob("checkpoint*")), "a test leaves nothing else behind"
 
 
-@pytest.mark.slow("tests/pipeline/trying/test_trial.py::test_a_wrong_row_is_shown_and_written_anew")
+@pytest.mark.slow(
+    "tests/pipeline/testing/test_trial.py::test_a_wrong_row_is_shown_and_written_anew"
+)
 def test_the_fixture_gives_rows_to_every_kind_of_source(folder: Path) -> None:
     (folder / "test_orders.py").write_text(TESTS)
     run(folder, "pytest", "-q", "-p", "no:cacheprovider", "test_orders.py")

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from deliveries import msg
-from headrace.spark.delivered.messages import Frames, Messages, PayloadChunk, sequence_of, up_to
-from headrace.spark.delivered.run import Run, RunReader
+from headrace.spark.frames.messages import Frames, Messages, PayloadChunk, sequence_of, up_to
+from headrace.spark.frames.run import Run, RunReader
 from headrace.wire import Parser
 
 SID = b"3"
