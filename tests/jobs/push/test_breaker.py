@@ -45,6 +45,10 @@ def test_a_probe_not_used_stays_allowed() -> None:
     assert breaker.allowance(10) == 1
     breaker.begin(0)
     assert breaker.allowance(10) == 1
+    breaker.begin(1)
+    assert breaker.allowance(10) == 0
+    breaker.forget()
+    assert breaker.allowance(10) == 1
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 5))))

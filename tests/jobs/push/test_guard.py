@@ -78,8 +78,9 @@ async def test_one_bad_address_among_good_ones_refuses_the_name() -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["8.8.8.8", "10.0.0.1"]
 
-    with pytest.raises(RefusedAddressError, match=r"10\.0\.0\.1"):
+    with pytest.raises(RefusedAddressError) as refused:
         await Guard(resolve=resolve).vet("mixed.example", 80)
+    assert str(refused.value) == "mixed.example has an address that must not be called"
 
 
 async def test_the_name_is_resolved_once_and_the_connection_goes_to_what_was_looked_at() -> None:

@@ -182,6 +182,17 @@ async def test_nobody_listening_is_an_error(sender: Sender, free_port: int) -> N
         await sender.post(f"http://127.0.0.1:{free_port}/", {}, b"x", 2.0)
 
 
+async def test_no_failure_tells_the_address_of_a_name(free_port: int) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    sender = Sender(Guard(["127.0.0.0/8"], resolve=resolve), ManualClock())
+    for scheme in ("http", "https"):
+        with pytest.raises(CallError) as failed:
+            await sender.post(f"{scheme}://shop.example:{free_port}/", {}, b"x", 2.0)
+        assert str(failed.value) == "no connection to shop.example: Connection refused"
+
+
 async def test_an_address_not_allowed_is_never_connected_to(endpoint: Endpoint) -> None:
     strict = Sender(Guard(), ManualClock())
     with pytest.raises(RefusedAddressError):

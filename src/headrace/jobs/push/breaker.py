@@ -46,6 +46,10 @@ class Breaker:
         if self.state is BreakerState.HALF_OPEN and calls:
             self._probing = True
 
+    def forget(self) -> None:
+        """A call that was begun was not made: it says nothing, and another one may be the probe."""
+        self._probing = False
+
     def record(self, ok: bool, now_s: float) -> bool:
         """A call ended. Returns whether this opened the breaker."""
         if ok:

@@ -25,8 +25,9 @@ from ..service.leases.claiming import Claim
 from ..service.push.lanes import TakenError
 from ..service.push.results import Called, PushNotes, Written, note_all
 from ..store import Tx
-from .attempt import call_endpoint, unexpected
+from .attempt import call_endpoint, not_made, unexpected
 from .breaker import Breaker, Bucket
+from .guard import OwnMachineError
 from .sender import Sender
 
 __all__ = ["Lane"]
@@ -104,6 +105,7 @@ class Lane:
                         continue
             finally:
                 self._runtime.parts.forget(self.part)
+                self._runtime.parts.forget(self.calls_part)
                 hearing.cancel()
                 for call in self._calls:
                     call.cancel()
@@ -113,6 +115,11 @@ class Lane:
     def part(self) -> str:
         """What the lane is called where failing parts are shown."""
         return f"push {self._name}"
+
+    @property
+    def calls_part(self) -> str:
+        """What its calls are called there: they fail if this machine cannot make them."""
+        return f"calls of push {self._name}"
 
     @property
     def _name(self) -> str:
@@ -131,7 +138,7 @@ class Lane:
         if self._results:
             await self._write_results()
         parts = self._runtime.parts
-        if (again_s := parts.wait_s(self.part)) > 0:
+        if (again_s := max(parts.wait_s(self.part), parts.wait_s(self.calls_part))) > 0:
             return again_s
         free = self._free()
         if free <= 0:
@@ -187,12 +194,21 @@ class Lane:
 
     async def _call(self, consumer: Consumer, job: ClaimedJob) -> None:
         """Call the endpoint once; the result is stored later, together with others."""
+        parts = self._runtime.parts
         try:
             called = await call_endpoint(self._runtime, self._sender, consumer, job)
+        except OwnMachineError as error:
+            if parts.wait_s(self.calls_part) <= 0:
+                parts.failed(self.calls_part, error)
+            self._breaker.forget()
+            self._results.append(not_made(self._runtime, job))
+            return
         except Exception as error:
             # A defect of ours is one attempt's failure: other jobs, and other consumers, go on.
             self._met(error, job)
             called = unexpected(self._runtime, job, error)
+        if parts.wait_s(self.calls_part) <= 0:
+            parts.worked(self.calls_part)
         self._note(called)
         self._throttle(called)
         self._results.append(called)
@@ -269,7 +285,9 @@ class Lane:
                     raise
                 except Exception as error:
                     self._met(error, called.job)
-                    text = None if called.ok else f"not stored: {reason_of(error)}"
+                    text = (
+                        None if called.ok or called.own_fault else f"not stored: {reason_of(error)}"
+                    )
                     await self._write(self._notes(replace(called, error=text, excerpt=None)))
             except DatabaseUnavailableError:
                 self._results = results + self._results

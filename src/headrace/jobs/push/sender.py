@@ -7,11 +7,13 @@ checked address, and because reading must stop at a limit. Connections are kept 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import re
 import select
 import ssl
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import SplitResult, quote, urlsplit
@@ -21,7 +23,7 @@ import httptools
 from ...clock import Clock
 from ...errors import HeadraceError
 from .. import limits
-from .guard import Guard
+from .guard import Guard, OwnMachineError, check_name_service, own_fault
 
 __all__ = ["Answer", "CallError", "Sender"]
 
@@ -113,9 +115,9 @@ class _Exchange(asyncio.Protocol):
             # An answer without a length ends with the connection.
             self._finish()
         else:
-            self._fail(
-                f"the connection was closed before an answer came ({error or 'end of file'})"
-            )
+            reason = "end of file" if error is None else _reason(error)
+            own = None if error is None else own_fault(error)
+            self._fail(f"the connection was closed before an answer came ({reason})", own)
 
     # httptools callbacks
 
@@ -152,9 +154,9 @@ class _Exchange(asyncio.Protocol):
             status = self._parser.get_status_code()
             self._answer.set_result(Answer(status, bytes(self._body), self._retry_after))
 
-    def _fail(self, sentence: str) -> None:
+    def _fail(self, sentence: str, own: OwnMachineError | None = None) -> None:
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(CallError(sentence))
+            self._answer.set_exception(own or CallError(sentence))
         self.close()
 
 
@@ -164,7 +166,8 @@ class Sender:
     def __init__(self, guard: Guard, clock: Clock, *, tls: ssl.SSLContext | None = None) -> None:
         self.guard = guard
         self._clock = clock
-        self._tls = tls
+        # Read now: what cannot be read later, for want of descriptors, would count as no authority at all.
+        self._tls = tls or ssl.create_default_context()
         self._idle: dict[_Origin, list[_Exchange]] = {}
         self._by_age: OrderedDict[_Exchange, _Origin] = OrderedDict()  # idle for longest first
 
@@ -178,18 +181,28 @@ class Sender:
         it was idle is not used.
 
         Raises :class:`CallError` if no answer came, ``TimeoutError`` after ``timeout_s`` in total,
-        :class:`~.guard.RefusedAddressError` and :class:`~.guard.ResolveError`. Cancelling closes the
+        :class:`~.guard.RefusedAddressError` and :class:`~.guard.ResolveError`, and
+        :class:`~.guard.OwnMachineError` if this machine could not make the call. Cancelling closes the
         connection.
         """
         parts = urlsplit(url)
         origin = _origin(parts)
         request = _request(parts, origin, headers, body)
-        async with asyncio.timeout(timeout_s):
-            exchange = self._take(origin)
-            if exchange is None:
-                self.guard.check_url(parts)
-                exchange = await self._connect(origin)
-            return await self._call(origin, exchange, request)
+        has_addresses = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                exchange = self._take(origin)
+                if exchange is None:
+                    self.guard.check_url(parts)
+                    has_addresses = False
+                    addresses = await self.guard.vet(origin.host, origin.port)
+                    has_addresses = True
+                    exchange = await self._connect(origin, addresses)
+                return await self._call(origin, exchange, request)
+        except TimeoutError:
+            if not has_addresses:
+                await check_name_service()
+            raise
 
     async def _call(self, origin: _Origin, exchange: _Exchange, request: bytes) -> Answer:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -202,27 +215,26 @@ class Sender:
         self._give_back(origin, exchange)
         return answer
 
-    async def _connect(self, origin: _Origin) -> _Exchange:
+    async def _connect(self, origin: _Origin, addresses: Sequence[str]) -> _Exchange:
         loop = asyncio.get_running_loop()
         problem: OSError | None = None
-        for address in await self.guard.vet(origin.host, origin.port):
+        for address in addresses:
             options: dict[str, Any] = {}
             if origin.tls:
-                options = {"ssl": self._tls_context(), "server_hostname": origin.host}
+                options = {"ssl": self._tls, "server_hostname": origin.host}
             try:
                 _, exchange = await loop.create_connection(
                     _Exchange, address, origin.port, **options
                 )
             except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL and ":" not in address:
+                    raise OwnMachineError("this machine has no free port left") from None
+                if (own := own_fault(error)) is not None:
+                    raise own from None
                 problem = error
             else:
                 return exchange
-        raise CallError(f"no connection: {problem}") from problem
-
-    def _tls_context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-        return self._tls
+        raise CallError(f"no connection to {origin.host}: {_reason(problem)}")
 
     def _take(self, origin: _Origin) -> _Exchange | None:
         while waiting := self._idle.get(origin):
@@ -261,6 +273,13 @@ class Sender:
                 exchange.close()
         self._idle.clear()
         self._by_age.clear()
+
+
+def _reason(error: Exception | None) -> str:
+    """Why there is no connection, without the address, which those who read it need not know."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error)
 
 
 def _origin(parts: SplitResult) -> _Origin:
