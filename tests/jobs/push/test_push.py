@@ -13,6 +13,7 @@ from headrace.clock import ManualClock
 from headrace.jobs import limits
 from headrace.jobs.models import ClaimedJob, Consumer
 from headrace.jobs.push.attempt import retry_after_s
+from headrace.jobs.push.breaker import Ceiling
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.push.guard import Guard
 from headrace.jobs.push.lane import Lane
@@ -262,7 +263,7 @@ async def test_a_lane_whose_claim_was_by_an_old_definition_claims_again_when_it_
     assert changed.status_code == 200
     await world.broadcast()
     sender = Sender(Guard(runtime.options.allow_networks), runtime.clock)
-    lane = Lane(runtime, before, sender)
+    lane = Lane(runtime, before, sender, Ceiling(20))
     serving = asyncio.create_task(lane.run())
     try:
         await eventually(lambda: claims == [0])

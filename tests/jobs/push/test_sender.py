@@ -207,11 +207,9 @@ async def test_a_header_cannot_break_out(sender: Sender, endpoint: Endpoint) -> 
     assert endpoint.calls[0].target == "/hook?x=1&y=a%20b%C3%A9"
 
 
-async def test_above_the_limit_the_connection_that_was_idle_longest_is_closed(
-    sender: Sender, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_above_the_limit_the_connection_that_was_idle_longest_is_closed() -> None:
     """Also while another endpoint's only connection is in use, which had been idle before."""
-    monkeypatch.setattr(limits, "PUSH_CONNECTIONS_IDLE_MAX", 2)
+    sender = Sender(Guard(["127.0.0.0/8"]), ManualClock(), idle_max=2)
     async with Endpoint() as busy, Endpoint() as old, Endpoint() as new:
         await post(sender, busy)
         busy.respond = lambda call: b""
@@ -226,3 +224,4 @@ async def test_above_the_limit_the_connection_that_was_idle_longest_is_closed(
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         assert busy.connections == 1
+    sender.close()

@@ -26,7 +26,7 @@ from ..service.push.lanes import TakenError
 from ..service.push.results import Called, PushNotes, Written, note_all
 from ..store import Tx
 from .attempt import call_endpoint, not_made, unexpected
-from .breaker import Breaker, Bucket
+from .breaker import Breaker, Bucket, Ceiling
 from .guard import OwnMachineError
 from .sender import Sender
 
@@ -40,8 +40,8 @@ class Lane:
     """See the module. ``run`` until cancelled or ``stop``.
 
     ``check`` raises :class:`~..service.push.lanes.TakenError` in the transaction of a claim, if this
-    process may not push. With ``succeeds``, another process has pushed to the consumer until now, so its
-    rate begins with nothing saved.
+    process may not push. ``ceiling`` is that of all lanes of the process. With ``succeeds``, another process
+    has pushed to the consumer until now, so its rate begins with nothing saved.
     """
 
     def __init__(
@@ -49,12 +49,14 @@ class Lane:
         runtime: Runtime,
         consumer: Consumer,
         sender: Sender,
+        ceiling: Ceiling,
         check: Callable[[Tx], None] = lambda _: None,
         *,
         succeeds: bool = False,
     ) -> None:
         self._runtime = runtime
         self._sender = sender
+        self._ceiling = ceiling
         self._calls: set[asyncio.Task[None]] = set()
         self._results: list[Called] = []
         self._stir = asyncio.Event()
@@ -106,6 +108,7 @@ class Lane:
             finally:
                 self._runtime.parts.forget(self.part)
                 self._runtime.parts.forget(self.calls_part)
+                self._ceiling.forget(*self._key)
                 hearing.cancel()
                 for call in self._calls:
                     call.cancel()
@@ -120,6 +123,10 @@ class Lane:
     def calls_part(self) -> str:
         """What its calls are called there: they fail if this machine cannot make them."""
         return f"calls of push {self._name}"
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return self.consumer.channel_id, self.consumer.consumer_id
 
     @property
     def _name(self) -> str:
@@ -140,14 +147,17 @@ class Lane:
         parts = self._runtime.parts
         if (again_s := max(parts.wait_s(self.part), parts.wait_s(self.calls_part))) > 0:
             return again_s
-        free = self._free()
+        free = self._ceiling.take(*self._key, self._free(), self._stir.set)
         if free <= 0:
             return self._wait_s()
+        jobs: list[ClaimedJob] = []
         try:
             jobs = await self._claim(free)
         except TakenError:
             self.stop()
             return self._wait_s()
+        finally:
+            self._ceiling.give_back(*self._key, free - len(jobs))
         self._bucket.take(len(jobs))
         self._breaker.begin(len(jobs))
         for job in jobs:
@@ -216,6 +226,7 @@ class Lane:
     def _call_ended(self, call: asyncio.Task[None]) -> None:
         """There is room for another one, and a result."""
         self._calls.discard(call)
+        self._ceiling.give_back(*self._key, 1)
         self._stir.set()
 
     def _met(self, error: Exception, job: ClaimedJob) -> None:

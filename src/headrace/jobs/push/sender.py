@@ -161,11 +161,22 @@ class _Exchange(asyncio.Protocol):
 
 
 class Sender:
-    """Calls endpoints. One for all consumers of a process; close it at the end."""
+    """Calls endpoints. One for all consumers of a process; close it at the end.
 
-    def __init__(self, guard: Guard, clock: Clock, *, tls: ssl.SSLContext | None = None) -> None:
+    At most ``idle_max`` connections are open besides those of calls: kept alive, or to a second address.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        clock: Clock,
+        *,
+        tls: ssl.SSLContext | None = None,
+        idle_max: int = limits.PUSH_CONNECTIONS_IDLE_MAX,
+    ) -> None:
         self.guard = guard
         self._clock = clock
+        self._idle_max = idle_max
         # Read now: what cannot be read later, for want of descriptors, would count as no authority at all.
         self._tls = tls or ssl.create_default_context()
         self._idle: dict[_Origin, list[_Exchange]] = {}
@@ -253,7 +264,7 @@ class Sender:
         exchange.idle_since_ns = self._clock.monotonic_ns()
         self._idle.setdefault(origin, []).append(exchange)
         self._by_age[exchange] = origin
-        while len(self._by_age) > limits.PUSH_CONNECTIONS_IDLE_MAX:
+        while len(self._by_age) > self._idle_max:
             oldest = next(iter(self._by_age))
             self._forget(oldest)
             oldest.close()
