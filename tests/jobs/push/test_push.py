@@ -359,10 +359,14 @@ async def test_an_address_inside_is_refused_when_defined_and_when_called(
         "h", 400, callbackUrl="http://169.254.169.254/latest/meta-data"
     )
     assert "callbackUrl" in refused.text
+    refused = await pushing.consumer("h", 400, callbackUrl="http://☃.example/")
+    assert "IDNA 2008" in refused.text
     await push_to(pushing, endpoint)
     path = "/v2/channel/c/consumer/h"
     patched = await pushing.http.patch(path, json={"callback_url": "http://10.0.0.1/"})
     assert patched.status_code == 400
+    patched = await pushing.http.patch(path, json={"callback_url": "http://a\u200db.example/"})
+    assert (patched.status_code, "IDNA 2008" in patched.text) == (400, True)
     address = "http://0x0a000001/"
     await pushing.http.patch(path, json={"callback_url": address})
 

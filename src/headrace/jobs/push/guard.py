@@ -17,6 +17,7 @@ from typing import Final
 from urllib.parse import SplitResult
 
 from ...errors import ConfigurationError, HeadraceError
+from ..ids import ascii_host
 
 __all__ = [
     "Guard",
@@ -139,7 +140,10 @@ class Guard:
             raise RefusedAddressError(
                 "only https is allowed" if self._https_only else "not http or https"
             )
-        host = parts.hostname or ""
+        try:
+            host = ascii_host(parts.hostname or "")
+        except ValueError as error:
+            raise RefusedAddressError(f"not a name: {error}") from None
         try:
             ip_address(host)
         except ValueError:

@@ -23,6 +23,7 @@ import httptools
 from ...clock import Clock
 from ...errors import HeadraceError
 from .. import limits
+from ..ids import ascii_host
 from .guard import Guard, OwnMachineError, check_name_service, own_fault
 
 __all__ = ["Answer", "CallError", "Sender"]
@@ -297,8 +298,8 @@ def _origin(parts: SplitResult) -> _Origin:
     tls = parts.scheme == "https"
     try:
         port = parts.port or (443 if tls else 80)
-        host = (parts.hostname or "").encode("idna").decode("ascii")
-    except (ValueError, UnicodeError) as error:
+        host = ascii_host(parts.hostname or "")
+    except ValueError as error:
         raise CallError(f"the URL cannot be called: {error}") from None
     return _Origin(host, port, tls)
 
