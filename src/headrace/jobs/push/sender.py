@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import select
+import socket
 import ssl
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ import httptools
 
 from ...clock import Clock
 from ...errors import HeadraceError
+from ...sockets import Target, connect_first
 from .. import limits
 from ..ids import ascii_host
 from .guard import Guard, OwnMachineError, check_name_service, own_fault
@@ -178,6 +180,7 @@ class Sender:
         self.guard = guard
         self._clock = clock
         self._idle_max = idle_max
+        self._extra = 0  # connections that are tried beside another one of the same call
         # Read now: what cannot be read later, for want of descriptors, would count as no authority at all.
         self._tls = tls or ssl.create_default_context()
         self._idle: dict[_Origin, list[_Exchange]] = {}
@@ -228,25 +231,43 @@ class Sender:
         return answer
 
     async def _connect(self, origin: _Origin, addresses: Sequence[str]) -> _Exchange:
-        loop = asyncio.get_running_loop()
-        problem: OSError | None = None
-        for address in addresses:
-            options: dict[str, Any] = {}
-            if origin.tls:
-                options = {"ssl": self._tls, "server_hostname": origin.host}
-            try:
-                _, exchange = await loop.create_connection(
-                    _Exchange, address, origin.port, **options
-                )
-            except OSError as error:
-                if error.errno == errno.EADDRNOTAVAIL and ":" not in address:
-                    raise OwnMachineError("this machine has no free port left") from None
-                if (own := own_fault(error)) is not None:
-                    raise own from None
-                problem = error
-            else:
-                return exchange
-        raise CallError(f"no connection to {origin.host}: {_reason(problem)}")
+        targets: list[Target] = [
+            (socket.AF_INET6 if ":" in address else socket.AF_INET, (address, origin.port))
+            for address in addresses
+        ]
+        options: dict[str, Any] = {}
+        if origin.tls:
+            options = {"ssl": self._tls, "server_hostname": origin.host}
+        try:
+            connected = await connect_first(targets, self._begin_extra, self._end_extra)
+            _, exchange = await asyncio.get_running_loop().create_connection(
+                _Exchange, sock=connected, **options
+            )
+        except OSError as error:
+            # An IPv6 address is not available, too, where there is no IPv6.
+            if error.errno == errno.EADDRNOTAVAIL and not any(":" in each for each in addresses):
+                raise OwnMachineError("this machine has no free port left") from None
+            if (own := own_fault(error)) is not None:
+                raise own from None
+            raise CallError(f"no connection to {origin.host}: {_reason(error)}") from None
+        return exchange
+
+    def _begin_extra(self) -> bool:
+        """Whether another address may be tried beside the first: room of the idle connections."""
+        if self._extra >= self._idle_max:
+            return False
+        self._extra += 1
+        self._make_room()
+        return True
+
+    def _end_extra(self) -> None:
+        self._extra -= 1
+
+    def _make_room(self) -> None:
+        while self._by_age and len(self._by_age) + self._extra > self._idle_max:
+            oldest = next(iter(self._by_age))
+            self._forget(oldest)
+            oldest.close()
 
     def _take(self, origin: _Origin) -> _Exchange | None:
         while waiting := self._idle.get(origin):
@@ -265,10 +286,7 @@ class Sender:
         exchange.idle_since_ns = self._clock.monotonic_ns()
         self._idle.setdefault(origin, []).append(exchange)
         self._by_age[exchange] = origin
-        while len(self._by_age) > self._idle_max:
-            oldest = next(iter(self._by_age))
-            self._forget(oldest)
-            oldest.close()
+        self._make_room()
 
     def _forget(self, exchange: _Exchange) -> None:
         """It is idle no more."""
@@ -287,7 +305,7 @@ class Sender:
         self._by_age.clear()
 
 
-def _reason(error: Exception | None) -> str:
+def _reason(error: Exception) -> str:
     """Why there is no connection, without the address, which those who read it need not know."""
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno:
         return os.strerror(error.errno)
