@@ -31,6 +31,8 @@ from .guard import Guard, OwnMachineError, check_name_service, own_fault
 __all__ = ["Answer", "CallError", "Sender"]
 
 _SAFE: Final = "/%:@!$&'()*+,;=~-._?"
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
+_NO_TEXT: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _KEEP_ALIVE: Final = re.compile(rb"(?i)\btimeout\s*=\s*(\d{1,9})")
 
 
@@ -102,6 +104,11 @@ class _Exchange(asyncio.Protocol):
             self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # 101: nobody asked for another protocol. It is the answer, and the connection is of no use.
+            self._finish()
+            self.close()
+            return
         except httptools.HttpParserError as error:
             self._fail(f"the answer is not HTTP ({error})")
             return
@@ -323,15 +330,20 @@ def _origin(parts: SplitResult) -> _Origin:
 
 
 def _request(parts: SplitResult, origin: _Origin, headers: Mapping[str, str], body: bytes) -> bytes:
-    target = quote(parts.path or "/", safe=_SAFE)
-    if parts.query:
-        target += "?" + quote(parts.query, safe=_SAFE)
+    try:
+        target = quote(parts.path or "/", safe=_SAFE)
+        if parts.query:
+            target += "?" + quote(parts.query, safe=_SAFE)
+    except UnicodeEncodeError:
+        raise CallError("the URL has half a character (a lone surrogate)") from None
     host = f"[{origin.host}]" if ":" in origin.host else origin.host
     if origin.port != (443 if origin.tls else 80):
         host += f":{origin.port}"
     lines = [f"POST {target} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(body)}"]
     for name, value in headers.items():
-        if "\r" in value or "\n" in value:
-            raise CallError(f"the header {name} has a line break")
+        if not _TOKEN.match(name):
+            raise CallError(f"{name!r} cannot be the name of a header")
+        if (found := _NO_TEXT.search(value)) is not None:
+            raise CallError(f"the header {name} has {found[0]!r}, which HTTP cannot carry")
         lines.append(f"{name}: {value}")
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body
