@@ -15,8 +15,9 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.jobs.push.engine import PushEngine
-from headrace.jobs.push.guard import Guard, OwnMachineError, ResolveError
+from headrace.jobs.push.guard import Guard, OwnMachineError, ResolveError, own_fault
 from headrace.jobs.push.sender import Sender
+from headrace.jobs.service.push.results import PushNotes
 from jobs_endpoint import Endpoint
 from jobs_world import World
 from waiting import until
@@ -94,6 +95,50 @@ async def test_a_call_for_which_no_descriptor_is_left_is_no_attempt(world: World
 
 async def is_delivered(world: World, job: str) -> bool:
     return await world.state(job, "h") == "DELIVERED"
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("fault", [MemoryError(), OSError(errno.ENOSPC, "full")])
+async def test_a_result_that_cannot_be_stored_for_our_own_fault_is_stored_later(
+    world: World, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    database = world.runtime.database
+    write_together, faults = database.write_together, [fault]
+
+    async def write(work: Any, item: Any, /, weight: int = 1) -> Any:
+        if isinstance(item, PushNotes) and faults:
+            raise faults.pop()
+        return await write_together(work, item, weight)
+
+    monkeypatch.setattr(database, "write_together", write)
+    async with Endpoint() as endpoint:
+        await world.consumer("h", type="push", callbackUrl=endpoint.url, token="ht")
+        engine = PushEngine(world.runtime)
+        task = asyncio.create_task(engine.run())
+        try:
+            await world.broadcast("hello", X_Broker_Message_ID="m")
+            await until(lambda: "push c/h" in world.runtime.parts.failing, "it is told")
+            world.clock.advance(5)
+            world.runtime.bell.ring(())
+            jobs = (await world.http.get("/channel/c/message/m")).json()["Jobs"]
+            (number,) = [job["ID"] for job in jobs if "/consumer/h/" in job["JobURL"]]
+            await until(lambda: is_delivered(world, number), "it is stored")
+            assert len(endpoint.calls) == 1
+        finally:
+            engine.stop()
+            await task
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [MemoryError(), *(OSError(n, "x") for n in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS))],
+)
+async def test_memory_and_files_that_are_used_up_are_our_own_fault(fault: Exception) -> None:
+    own = own_fault(fault)
+    assert own is not None
+    assert own_fault(own) is own
+    for other in (ConnectionRefusedError(errno.ECONNREFUSED, "x"), TimeoutError(), ValueError()):
+        assert own_fault(other) is None
 
 
 @pytest.mark.parametrize("tls", [False, True])

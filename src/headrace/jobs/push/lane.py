@@ -27,7 +27,7 @@ from ..service.push.results import Called, PushNotes, Written, note_all
 from ..store import Tx
 from .attempt import call_endpoint, not_made, unexpected
 from .breaker import Breaker, Bucket, Ceiling
-from .guard import OwnMachineError
+from .guard import OwnMachineError, own_fault
 from .sender import Sender
 
 __all__ = ["Lane"]
@@ -278,6 +278,9 @@ class Lane:
             self._results = notes.left() + self._results
             raise
         except Exception as error:
+            if own_fault(error) is not None:
+                self._results = notes.left() + self._results
+                raise
             self._met(error, results[0].job)
             await self._write_one_by_one(notes.left())
 
