@@ -14,6 +14,7 @@ from . import limits
 from .errors import JobsError, bad_request, not_found
 
 __all__ = [
+    "ascii_host",
     "check_id",
     "check_text",
     "check_token",
@@ -48,6 +49,19 @@ def check_id(value: str, field: str) -> str:
             field,
         )
     return value
+
+
+def ascii_host(host: str) -> str:
+    """The host of a URL as names are looked up: what is not ASCII by IDNA 2008, and as UTS 46 maps it.
+
+    IDNA 2003, which Python's own codec follows, would make ``strasse.de`` of ``straße.de``: the host of
+    somebody else. Raises ValueError for what IDNA 2008 has no name for.
+    """
+    if host.isascii():
+        return host
+    import idna
+
+    return idna.encode(host, uts46=True).decode("ascii")
 
 
 def check_text(value: str, field: str, chars_max: int) -> str:

@@ -81,7 +81,14 @@ PUSH_TIMEOUT_S_DEFAULT: Final = 30.0
 PUSH_TIMEOUT_S_MAX: Final = 300.0
 PUSH_CONCURRENCY_DEFAULT: Final = 20
 PUSH_CONCURRENCY_MAX: Final = 1000
-PUSH_CONNECTIONS_IDLE_MAX: Final = 256  # kept alive per process; the oldest is closed for one more
+PUSH_CALLS_MAX: Final = (
+    2560  # under way in one process, fewer if the system allows few open files: jobs wait; a channel
+    # has half of them at most
+)
+PUSH_CONNECTIONS_IDLE_MAX: Final = (
+    256  # kept alive per process, with those by which a second address is tried; the oldest kept alive
+    # is closed for one more
+)
 PUSH_CONNECTION_IDLE_S: Final = 30.0
 PUSH_NODE_S: Final = 8.0  # a process that has said nothing for so long pushes no more: others do
 PUSH_BEAT_S: Final = 2.0  # it says so as often
@@ -144,7 +151,10 @@ CONNECTIONS_MAX: Final = (
     4096  # HTTP connections of one process: beyond, the one that has waited longest for a request
     # is closed; if none waits, the new one is answered 503
 )
-DESCRIPTORS_KEPT: Final = 512  # open files that connections leave for push, database and logs
+DESCRIPTORS_KEPT: Final = (
+    512  # open files that connections and push leave for database, feeds and logs; of fewer than 1,024
+    # in all it is half
+)
 WRITES_PENDING_MAX: Final = (
     10_000  # more queued operations of a kind, and with SQLite more writes: 503
 )

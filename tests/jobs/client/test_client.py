@@ -15,7 +15,15 @@ import pytest
 
 import peers
 from headrace.jobs import limits
-from headrace.jobs.client import AsyncJobsClient, Fail, JobsError, LeasedJob, Worker, worker
+from headrace.jobs.client import (
+    AsyncJobsClient,
+    Fail,
+    JobsError,
+    LeasedJob,
+    OutgoingMessage,
+    Worker,
+    worker,
+)
 from headrace.jobs.client.aio import Queue
 from headrace.jobs.http import create_app
 from jobs_contract import ContractTransport
@@ -83,6 +91,28 @@ async def test_a_refusal_is_raised_in_the_services_own_words(client: AsyncJobsCl
     with pytest.raises(JobsError) as refused:
         await client.queue("c", "k", channel_token="ct", consumer_token="kt").claim(0)
     assert refused.value.field == "max"
+
+
+@pytest.mark.one_database
+async def test_what_cannot_be_sent_is_refused_in_words(client: AsyncJobsClient) -> None:
+    for value in ("a\0b", "a\nb", "a\x7f", "\ud800"):
+        with pytest.raises(JobsError, match="cannot be in the header X-T") as refused:
+            await client.publish("c", b"x", metadata={"X-T": value}, **PUBLISHER)
+        assert (refused.value.status, refused.value.field) == (400, "X-T")
+    for name in ("", "X T", "X\ud800"):
+        with pytest.raises(JobsError, match="cannot be the name of a header"):
+            await client.publish("c", b"x", metadata={name: "a"}, **PUBLISHER)
+    half = OutgoingMessage(payload=b"x", metadata={"X-T": "\ud800"})
+    for refuses in (
+        lambda: client.publish("\ud800", b"x", **PUBLISHER),
+        lambda: client.publish_batch("c", [half], **PUBLISHER),
+        lambda: client.publish("c", b"x", unique={"by": ["\ud800"], "within": 1}, **PUBLISHER),
+        lambda: client.put_producer("p", name="\ud800"),
+        lambda: client.set_events_channel("c", "\ud800"),
+    ):
+        with pytest.raises(JobsError, match="half a character") as refused:
+            await refuses()
+        assert refused.value.status == 400
 
 
 async def test_nobody_there_is_said_so(free_port: int) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.jobs import limits
 from headrace.jobs.policy import BreakerPolicy
-from headrace.jobs.push.breaker import Breaker, BreakerState, Bucket
+from headrace.jobs.push.breaker import Breaker, BreakerState, Bucket, Ceiling
 
 
 def opened(now_s: float = 0.0) -> Breaker:
@@ -45,6 +46,10 @@ def test_a_probe_not_used_stays_allowed() -> None:
     assert breaker.allowance(10) == 1
     breaker.begin(0)
     assert breaker.allowance(10) == 1
+    breaker.begin(1)
+    assert breaker.allowance(10) == 0
+    breaker.forget()
+    assert breaker.allowance(10) == 1
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 5))))
@@ -80,3 +85,54 @@ def test_no_rate_is_no_limit() -> None:
     bucket = Bucket(0, 0)
     assert bucket.allowance(5) is None
     assert bucket.wait_s() is None
+
+
+def never() -> None:
+    raise AssertionError("there was room")
+
+
+def test_one_channel_and_one_consumer_leave_room_for_others() -> None:
+    ceiling = Ceiling(limits.PUSH_CALLS_MAX)
+    concurrency = limits.PUSH_CONCURRENCY_MAX
+    assert ceiling.take("c", "k1", concurrency, never) == concurrency
+    taken = concurrency
+    for consumer in ("k2", "k3", "k4", "k5"):
+        more = ceiling.take("c", consumer, concurrency, never)
+        assert more > 0
+        taken += more
+    assert taken <= limits.PUSH_CALLS_MAX // 2
+    assert ceiling.take("d", "k", 200, never) == 200
+
+
+@given(
+    st.integers(1, 300),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(-50, 50)), max_size=60),
+)
+def test_no_more_are_under_way_than_allowed_and_who_waits_is_woken(
+    calls: int, steps: list[tuple[int, int, int]]
+) -> None:
+    ceiling = Ceiling(calls)
+    has: dict[tuple[str, str], int] = {}
+    waiting: set[tuple[str, str]] = set()
+    for channel, consumer, wanted in steps:
+        key = str(channel), str(consumer)
+        if wanted > 0:
+            busy = any(has[each] for each in has if each[0] == key[0])
+            free = calls - sum(has.values())
+            taken = ceiling.take(*key, wanted, lambda key=key: waiting.discard(key))  # type: ignore[misc]
+            assert 0 <= taken <= wanted
+            assert taken > 0 or busy or not free, "a channel that has none gets one"
+            has[key] = has.get(key, 0) + taken
+            (waiting.discard if taken else waiting.add)(key)
+        else:
+            ended = min(-wanted, has.get(key, 0))
+            ceiling.give_back(*key, ended)
+            has[key] = has.get(key, 0) - ended
+        assert sum(has.values()) <= calls
+    while any(has.values()):
+        key = max(has, key=lambda each: has[each])
+        before = len(waiting)
+        ceiling.give_back(*key, 1)
+        has[key] -= 1
+        # Where all are free, one is woken; what it does not take wakes the next.
+        assert before - len(waiting) in ((0, 1) if any(has.values()) else (min(1, before),))

@@ -13,6 +13,7 @@ from headrace.clock import ManualClock
 from headrace.jobs import limits
 from headrace.jobs.models import ClaimedJob, Consumer
 from headrace.jobs.push.attempt import retry_after_s
+from headrace.jobs.push.breaker import Ceiling
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.push.guard import Guard
 from headrace.jobs.push.lane import Lane
@@ -262,7 +263,7 @@ async def test_a_lane_whose_claim_was_by_an_old_definition_claims_again_when_it_
     assert changed.status_code == 200
     await world.broadcast()
     sender = Sender(Guard(runtime.options.allow_networks), runtime.clock)
-    lane = Lane(runtime, before, sender)
+    lane = Lane(runtime, before, sender, Ceiling(20))
     serving = asyncio.create_task(lane.run())
     try:
         await eventually(lambda: claims == [0])
@@ -358,10 +359,14 @@ async def test_an_address_inside_is_refused_when_defined_and_when_called(
         "h", 400, callbackUrl="http://169.254.169.254/latest/meta-data"
     )
     assert "callbackUrl" in refused.text
+    refused = await pushing.consumer("h", 400, callbackUrl="http://☃.example/")
+    assert "IDNA 2008" in refused.text
     await push_to(pushing, endpoint)
     path = "/v2/channel/c/consumer/h"
     patched = await pushing.http.patch(path, json={"callback_url": "http://10.0.0.1/"})
     assert patched.status_code == 400
+    patched = await pushing.http.patch(path, json={"callback_url": "http://a\u200db.example/"})
+    assert (patched.status_code, "IDNA 2008" in patched.text) == (400, True)
     address = "http://0x0a000001/"
     await pushing.http.patch(path, json={"callback_url": address})
 

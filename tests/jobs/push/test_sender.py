@@ -141,6 +141,7 @@ async def test_a_long_answer_is_cut_and_its_connection_closed(
         b"HTTP/1.1 200",
         b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 20000,
         b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX-A: a\0b\r\n\r\n",
     ],
 )
 async def test_what_is_no_answer_is_an_error(
@@ -158,6 +159,16 @@ async def test_what_is_no_answer_is_an_error(
 async def test_informational_answers_are_passed_over(sender: Sender, endpoint: Endpoint) -> None:
     endpoint.respond = lambda call: b"HTTP/1.1 100 Continue\r\n\r\n" + answer(204)
     assert (await post(sender, endpoint)).status == 204
+
+
+async def test_an_answer_that_changes_the_protocol_is_the_answer(
+    sender: Sender, endpoint: Endpoint
+) -> None:
+    head = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+    for rest in (b"", b"and more"):
+        endpoint.respond = lambda call, rest=rest: head + rest  # type: ignore[misc]
+        assert (await post(sender, endpoint)).status == 101
+    assert endpoint.connections == 2
 
 
 async def test_an_answer_without_a_length_ends_with_the_connection(
@@ -182,6 +193,17 @@ async def test_nobody_listening_is_an_error(sender: Sender, free_port: int) -> N
         await sender.post(f"http://127.0.0.1:{free_port}/", {}, b"x", 2.0)
 
 
+async def test_no_failure_tells_the_address_of_a_name(free_port: int) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    sender = Sender(Guard(["127.0.0.0/8"], resolve=resolve), ManualClock())
+    for scheme in ("http", "https"):
+        with pytest.raises(CallError) as failed:
+            await sender.post(f"{scheme}://shop.example:{free_port}/", {}, b"x", 2.0)
+        assert str(failed.value) == "no connection to shop.example: Connection refused"
+
+
 async def test_an_address_not_allowed_is_never_connected_to(endpoint: Endpoint) -> None:
     strict = Sender(Guard(), ManualClock())
     with pytest.raises(RefusedAddressError):
@@ -190,17 +212,22 @@ async def test_an_address_not_allowed_is_never_connected_to(endpoint: Endpoint) 
 
 
 async def test_a_header_cannot_break_out(sender: Sender, endpoint: Endpoint) -> None:
-    with pytest.raises(CallError, match="line break"):
-        await sender.post(endpoint.url, {"X-A": "b\r\nX-C: d"}, b"x", 2.0)
+    for value in ("b\r\nX-C: d", "b\nX-C: d", "b\0", "b\x7f", "b\ud800"):
+        with pytest.raises(CallError, match=r"the header X-A has .*, which HTTP cannot carry"):
+            await sender.post(endpoint.url, {"X-A": value}, b"x", 2.0)
+    for name in ("", "X A", "X:A", "X\0", "X\r\nA", "\u00e9"):
+        with pytest.raises(CallError, match="cannot be the name of a header"):
+            await sender.post(endpoint.url, {name: "b"}, b"x", 2.0)
+    with pytest.raises(CallError, match="lone surrogate"):
+        await sender.post(endpoint.url + "\ud800", {}, b"x", 2.0)
+    assert endpoint.calls == []
     await sender.post(endpoint.url + "&y=a b\u00e9", {}, b"x", 2.0)
     assert endpoint.calls[0].target == "/hook?x=1&y=a%20b%C3%A9"
 
 
-async def test_above_the_limit_the_connection_that_was_idle_longest_is_closed(
-    sender: Sender, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_above_the_limit_the_connection_that_was_idle_longest_is_closed() -> None:
     """Also while another endpoint's only connection is in use, which had been idle before."""
-    monkeypatch.setattr(limits, "PUSH_CONNECTIONS_IDLE_MAX", 2)
+    sender = Sender(Guard(["127.0.0.0/8"]), ManualClock(), idle_max=2)
     async with Endpoint() as busy, Endpoint() as old, Endpoint() as new:
         await post(sender, busy)
         busy.respond = lambda call: b""
@@ -215,3 +242,4 @@ async def test_above_the_limit_the_connection_that_was_idle_longest_is_closed(
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         assert busy.connections == 1
+    sender.close()

@@ -16,6 +16,7 @@ from ...errors import (
     ProtocolError,
     ServerError,
 )
+from ...sockets import connect_to
 from ...wire.frames import BAD, ERR, INFO, PING, PONG, Frame
 from ...wire.parser import Parser
 from .handshake import ServerAddress, ServerInfo, connect_command, parse_info
@@ -134,7 +135,8 @@ async def open_link(address: ServerAddress, options: Options) -> Link:
     except BaseException as error:
         if link._transport is not None:
             link._transport.abort()
-        reason = _failure(error, address, options, is_silent=not handshake.has_info)
+        is_silent = link._transport is not None and not handshake.has_info
+        reason = _failure(error, address, options, is_silent=is_silent)
         if reason is error:
             raise
         raise reason from error
@@ -152,11 +154,13 @@ async def _connect(
         await open_websocket(link, address, tls)
     elif options.tls_first:
         context, hostname = _tls(address, options)
+        connected = await connect_to(address.host, address.port)
         await loop.create_connection(
-            lambda: link, address.host, address.port, ssl=context, server_hostname=hostname
+            lambda: link, sock=connected, ssl=context, server_hostname=hostname
         )
     else:
-        await loop.create_connection(lambda: link, address.host, address.port)
+        connected = await connect_to(address.host, address.port)
+        await loop.create_connection(lambda: link, sock=connected)
 
 
 async def _shake_hands(

@@ -11,6 +11,7 @@ import ssl
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...errors import ConfigurationError, ConnectFailedError, ProtocolError
+from ...sockets import connect_to
 
 if TYPE_CHECKING:
     from .handshake import ServerAddress
@@ -32,8 +33,9 @@ async def open_websocket(
     loop = asyncio.get_running_loop()
     socket = _Socket(link, _protocol(address), loop.create_future())
     context, hostname = tls or (None, None)
+    connected = await connect_to(address.host, address.port)
     await loop.create_connection(
-        lambda: socket, address.host, address.port, ssl=context, server_hostname=hostname
+        lambda: socket, sock=connected, ssl=context, server_hostname=hostname
     )
     await socket.open
 

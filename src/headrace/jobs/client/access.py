@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlencode
 
-import msgspec
-
-from .calls import Answer, Call, mapping, path_of
+from .calls import Answer, Call, as_form, as_json, mapping, path_of
 
 KEYS: Final = "/v2/keys"
 
@@ -31,7 +28,7 @@ def create_key(
         "channels": list(channels),
         "expires_in_seconds": expires_in_s,
     }
-    return Call("POST", KEYS, mapping, content=msgspec.json.encode(body))
+    return Call("POST", KEYS, mapping, content=as_json(body))
 
 
 def keys_page(path: str) -> Call[ListPage]:
@@ -44,7 +41,7 @@ def revoke_key(key: str) -> Call[None]:
 
 def audit_path(key: str | None, channel: str | None) -> str:
     given = {name: value for name, value in (("key", key), ("channel", channel)) if value}
-    return "/v2/audit" + (f"?{urlencode(given)}" if given else "")
+    return "/v2/audit" + (f"?{as_form(given)}" if given else "")
 
 
 def audit_page(path: str) -> Call[ListPage]:

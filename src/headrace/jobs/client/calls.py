@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import base64
+import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Generic, TypedDict, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from .. import limits
-from ..errors import JobsError
+from ..errors import JobsError, bad_request
 
 __all__ = [
     "Answer",
@@ -24,6 +25,8 @@ __all__ = [
     "Progress",
     "Settings",
     "Tokens",
+    "as_form",
+    "as_json",
     "problem_of",
     "storable",
     "unreachable",
@@ -31,6 +34,8 @@ __all__ = [
 
 T = TypeVar("T")
 
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
+_NO_TEXT: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _UNREADABLE: Final = (
     msgspec.MsgspecError,
     ValueError,
@@ -99,11 +104,18 @@ class Call(Generic[T]):
         return max(usual_s, self.timeout_min_s) + self.wait_s
 
     def sent_headers(self) -> dict[bytes, bytes]:
-        """The headers as they are sent: text that is not ASCII as UTF-8."""
-        return {
-            name.encode(errors="surrogatepass"): value.encode(errors="surrogatepass")
-            for name, value in self.headers.items()
-        }
+        """The headers as they are sent: text that is not ASCII as UTF-8.
+
+        Raises JobsError (400) for what no header can carry.
+        """
+        for name, value in self.headers.items():
+            if not _HEADER_NAME.match(name):
+                raise bad_request("invalid_header", f"{name!r} cannot be the name of a header")
+            if (found := _NO_TEXT.search(value)) is not None:
+                raise bad_request(
+                    "invalid_header", f"{found[0]!r} cannot be in the header {name}", name
+                )
+        return {name.encode(): value.encode() for name, value in self.headers.items()}
 
     def read(self, answer: Answer) -> T:
         """The parsed answer. Raises JobsError if the service rejected the request."""
@@ -218,7 +230,34 @@ def mapping(answer: Answer) -> dict[str, Any]:
 
 
 def path_of(*parts: str) -> str:
-    return "/" + "/".join(quote(part, safe="") for part in parts)
+    try:
+        return "/" + "/".join(quote(part, safe="") for part in parts)
+    except UnicodeEncodeError as error:
+        raise _half_character(error) from None
+
+
+def as_json(document: Any) -> bytes:
+    """A body of JSON. Raises JobsError (400) for text that has no UTF-8."""
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError as error:
+        raise _half_character(error) from None
+
+
+def as_form(fields: Mapping[str, Any] | Sequence[tuple[str, Any]]) -> str:
+    """A form, or a query. Raises JobsError (400) for text that has no UTF-8."""
+    try:
+        return urlencode(fields)
+    except UnicodeEncodeError as error:
+        raise _half_character(error) from None
+
+
+def _half_character(error: UnicodeEncodeError) -> JobsError:
+    start = max(0, error.start - 20)
+    near = error.object[start : error.end + 20]
+    return bad_request(
+        "invalid_text", f"half a character (a lone surrogate) cannot be sent: {near!r}"
+    )
 
 
 class MessageOptions(TypedDict, total=False):
@@ -282,7 +321,7 @@ def publish(
         "X-Broker-Subject": subject,
         "X-Broker-Scheduled-For": scheduled_for,
         "X-Broker-Metadata-Headers": ",".join(metadata) or None,
-        "X-Broker-Unique": None if unique is None else msgspec.json.encode(unique).decode(),
+        "X-Broker-Unique": None if unique is None else as_json(unique).decode(),
     }
     headers |= {name: value for name, value in optional.items() if value is not None}
     return Call("POST", path_of("v2", "channel", channel, "messages"), mapping, headers, payload)
@@ -338,7 +377,7 @@ def publish_batch(
         }
         for one in messages
     ]
-    content = msgspec.json.encode({"messages": given})
+    content = as_json({"messages": given})
     path = path_of("v2", "channel", channel, "messages", "batch")
     return Call("POST", path, _published, headers, content)
 
@@ -357,7 +396,7 @@ def claim(
 ) -> Call[list[LeasedJob]]:
     body = {"max": n, "lease_seconds": lease_s, "wait_seconds": wait_s}
     path = queue_path(channel, consumer) + "/jobs/claim"
-    content = msgspec.json.encode(body)
+    content = as_json(body)
     return Call("POST", path, _leased, tokens.headers(), content, wait_s=wait_s)
 
 
@@ -396,7 +435,7 @@ def finish(
     """Complete, fail, release, or extend leased jobs; ``each`` is added to every item."""
     items = [{"id": job.id, "lease": job.lease, **(each or {})} for job in jobs]
     path = f"{queue_path(channel, consumer)}/jobs/{what}"
-    content = msgspec.json.encode({"jobs": items, **all_of_them})
+    content = as_json({"jobs": items, **all_of_them})
     # The status of the answer is that of a single item; the body has its result in any case.
     return Call("POST", path, _results, tokens.headers(), content, accept=(404, 409))
 
@@ -416,7 +455,7 @@ def heartbeat(
         for job in jobs
     ]
     path = f"{queue_path(channel, consumer)}/jobs/heartbeat"
-    content = msgspec.json.encode({"jobs": items, "lease_seconds": lease_s})
+    content = as_json({"jobs": items, "lease_seconds": lease_s})
     return Call("POST", path, _results, tokens.headers(), content, accept=(404, 409))
 
 

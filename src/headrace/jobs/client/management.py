@@ -7,12 +7,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypedDict
-from urllib.parse import urlencode
-
-import msgspec
 
 from ..errors import JobsError
-from .calls import Answer, Call, Tokens, mapping, path_of, queue_path
+from .calls import Answer, Call, Tokens, as_form, as_json, mapping, path_of, queue_path
 
 __all__ = ["DeadPage"]
 
@@ -105,7 +102,7 @@ class ConsumerChange(TypedDict, total=False):
 
 
 def change(channel: str, consumer: str, fields: Mapping[str, Any]) -> Call[dict[str, Any]]:
-    content = msgspec.json.encode(fields)
+    content = as_json(fields)
     return Call("PATCH", queue_path(channel, consumer), mapping, content=content)
 
 
@@ -118,12 +115,12 @@ def consumer(channel: str, consumer: str) -> Call[dict[str, Any]]:
 
 
 def drain(channel: str, *, draining: bool) -> Call[dict[str, Any]]:
-    content = msgspec.json.encode({"draining": draining})
+    content = as_json({"draining": draining})
     return Call("PATCH", path_of("v2", "channel", channel), mapping, content=content)
 
 
 def tell(channel: str, events_channel: str | None) -> Call[dict[str, Any]]:
-    content = msgspec.json.encode({"events_channel": events_channel or ""})
+    content = as_json({"events_channel": events_channel or ""})
     return Call("PATCH", path_of("v2", "channel", channel), mapping, content=content)
 
 
@@ -135,7 +132,7 @@ def remove(path: str, version: str | None, **query: str | None) -> Call[None]:
 
 
 def new_secret(channel: str, consumer: str, *, keep_previous: bool) -> Call[str]:
-    content = msgspec.json.encode({"keep_previous": keep_previous})
+    content = as_json({"keep_previous": keep_previous})
     return Call("POST", queue_path(channel, consumer) + "/secret", _secret, content=content)
 
 
@@ -144,7 +141,7 @@ def _secret(answer: Answer) -> str:
 
 
 def new_token(channel: str, consumer: str, token: str | None, *, keep_previous: bool) -> Call[str]:
-    content = msgspec.json.encode({"token": token, "keep_previous": keep_previous})
+    content = as_json({"token": token, "keep_previous": keep_previous})
     return Call("POST", queue_path(channel, consumer) + "/token", _token, content=content)
 
 
@@ -153,7 +150,7 @@ def _token(answer: Answer) -> str:
 
 
 def _form(**fields: str | int | None) -> bytes:
-    return urlencode({name: value for name, value in fields.items() if value is not None}).encode()
+    return as_form({name: value for name, value in fields.items() if value is not None}).encode()
 
 
 # Operations
@@ -177,7 +174,7 @@ def feed_again(
     channel: str, feed: str, sequence: int | None, since: str | None
 ) -> Call[dict[str, Any]]:
     path = path_of("v2", "channel", channel, "feed", feed, "again")
-    content = msgspec.json.encode({"sequence": sequence, "since": since})
+    content = as_json({"sequence": sequence, "since": since})
     return Call("POST", path, mapping, content=content)
 
 
@@ -229,7 +226,7 @@ def jobs_path(
     pairs = [(name, value) for name, value in given.items() if value is not None]
     for path, patterns in _patterns(payload).items():
         pairs += [("payload", f"{path}={pattern}") for pattern in patterns]
-    query = urlencode(pairs)
+    query = as_form(pairs)
     return path_of("v2", "channel", channel, "jobs") + (f"?{query}" if query else "")
 
 
@@ -308,13 +305,13 @@ def cancel(channel: str, wanted: Mapping[str, Any]) -> Call[dict[str, Any]]:
         "older_than_seconds" if name == "older_than_s" else name: each
         for name, each in wanted.items()
     }
-    content = msgspec.json.encode({**given, "payload": _patterns(given.get("payload"))})
+    content = as_json({**given, "payload": _patterns(given.get("payload"))})
     path = path_of("v2", "channel", channel, "jobs", "cancel")
     return Call("POST", path, mapping, content=content, timeout_min_s=_LONG_S)
 
 
 def replay(channel: str, wanted: Mapping[str, Any]) -> Call[dict[str, Any]]:
-    content = msgspec.json.encode({**wanted, "payload": _patterns(wanted.get("payload"))})
+    content = as_json({**wanted, "payload": _patterns(wanted.get("payload"))})
     path = path_of("v2", "channel", channel, "replay")
     return Call("POST", path, mapping, content=content, timeout_min_s=_LONG_S)
 
@@ -362,7 +359,7 @@ def put_schedule(
     encoded = base64.b64encode(payload).decode()
     message = {"payload": encoded, "encoding": "base64", "headers": headers, **of_message}
     own = {name: value for name, value in options.items() if name in _OF_SCHEDULE}
-    content = msgspec.json.encode({"cron": cron, "message": message, **own})
+    content = as_json({"cron": cron, "message": message, **own})
     return Call("PUT", schedule_path(channel, schedule), mapping, content=content)
 
 

@@ -11,16 +11,20 @@ from ..models import ClaimedJob, Consumer
 from ..runtime.parts import reason_of
 from ..runtime.runtime import Runtime
 from ..service.push.results import Called
+from .guard import OwnMachineError, own_fault
 from .headers import call_headers
 from .sender import Answer, Sender
 
-__all__ = ["call_endpoint", "retry_after_s", "unexpected"]
+__all__ = ["call_endpoint", "not_made", "retry_after_s", "unexpected"]
 
 
 async def call_endpoint(
     runtime: Runtime, sender: Sender, consumer: Consumer, job: ClaimedJob
 ) -> Called:
-    """Call the endpoint once. Every failure that an endpoint can cause is in what is returned."""
+    """Call the endpoint once. Every failure that an endpoint can cause is in what is returned.
+
+    Raises :class:`~.guard.OwnMachineError` if the endpoint has no part in the failure.
+    """
     begun_us, begun_ns = runtime.now_us(), runtime.clock.monotonic_ns()
     headers = call_headers(consumer, job, runtime.options, begun_us // 1_000_000)
     answer: Answer | None = None
@@ -31,7 +35,11 @@ async def call_endpoint(
         )
     except TimeoutError:
         error = f"no answer within {consumer.settings.timeout_s:g} s"
-    except (HeadraceError, OSError) as problem:
+    except OwnMachineError:
+        raise
+    except (HeadraceError, OSError, MemoryError) as problem:
+        if (own := own_fault(problem)) is not None:
+            raise own from problem
         error = str(problem)
     ok = answer is not None and 200 <= answer.status < 300
     if answer is not None and not ok:
@@ -52,15 +60,28 @@ async def call_endpoint(
 
 def unexpected(runtime: Runtime, job: ClaimedJob, error: Exception) -> Called:
     """What is recorded of a call that ended in an error of ours: it failed, and why."""
+    text = f"the service met what it did not expect: {reason_of(error)}"
+    return _failed(runtime, job, text)
+
+
+def not_made(runtime: Runtime, job: ClaimedJob) -> Called:
+    """What is recorded of a call that this machine could not make: its job goes back."""
+    return _failed(runtime, job, None, own_fault=True)
+
+
+def _failed(
+    runtime: Runtime, job: ClaimedJob, error: str | None, *, own_fault: bool = False
+) -> Called:
     return Called(
         job=job,
         ok=False,
         status=0,
-        error=f"the service met what it did not expect: {reason_of(error)}",
+        error=error,
         excerpt=None,
         retry_after_s=None,
         begun_us=runtime.now_us(),
         duration_us=0,
+        own_fault=own_fault,
     )
 
 

@@ -15,6 +15,7 @@ from ..runtime.runtime import Runtime
 from ..service.definitions.consumers import DEFINITIONS, consumer_of
 from ..service.push import lanes
 from ..store import Tx
+from .breaker import Ceiling
 from .guard import Guard
 from .lane import Lane
 from .node_names import has_ended, whereabouts
@@ -29,15 +30,26 @@ _AT: Final = "@"
 
 
 class PushEngine:
-    """All push lanes of one process. ``run`` until cancelled; ``stop`` lets calls in progress finish."""
+    """All push lanes of one process. ``run`` until cancelled; ``stop`` lets calls in progress finish.
 
-    def __init__(self, runtime: Runtime, sender: Sender | None = None) -> None:
+    At most ``calls_max`` calls are under way at once, and ``idle_max`` connections are kept besides.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        sender: Sender | None = None,
+        *,
+        calls_max: int = limits.PUSH_CALLS_MAX,
+        idle_max: int = limits.PUSH_CONNECTIONS_IDLE_MAX,
+    ) -> None:
         self._runtime = runtime
         self.node = f"{runtime.node}{_AT}{whereabouts()}"
         """What this process is called by those that push."""
         options = runtime.options
         guard = Guard(options.allow_networks, https_only=options.https_only)
-        self._sender = sender or Sender(guard, runtime.clock)
+        self._sender = sender or Sender(guard, runtime.clock, idle_max=idle_max)
+        self._ceiling = Ceiling(calls_max)
         self._lanes: dict[int, tuple[Lane, asyncio.Task[None]]] = {}
         self._unreadable: set[str] = set()
         self._nodes: list[str] = []  # the processes that push
@@ -158,7 +170,7 @@ class PushEngine:
                 raise lanes.TakenError
 
         succeeds = len(self._nodes) > 1
-        lane = Lane(self._runtime, consumer, self._sender, check, succeeds=succeeds)
+        lane = Lane(self._runtime, consumer, self._sender, self._ceiling, check, succeeds=succeeds)
         task = asyncio.create_task(lane.run(), name=f"push-{seq}")
         task.add_done_callback(self._ended)
         self._lanes[seq] = (lane, task)

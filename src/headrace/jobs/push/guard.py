@@ -7,6 +7,9 @@ connection goes to a checked address, not to the name. Redirects are not followe
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -14,8 +17,19 @@ from typing import Final
 from urllib.parse import SplitResult
 
 from ...errors import ConfigurationError, HeadraceError
+from ..ids import ascii_host
 
-__all__ = ["Guard", "RefusedAddressError", "ResolveError", "system_resolve"]
+__all__ = [
+    "Guard",
+    "OwnMachineError",
+    "RefusedAddressError",
+    "ResolveError",
+    "check_name_service",
+    "own_fault",
+    "system_resolve",
+]
+
+_LOG: Final = logging.getLogger("headrace.jobs.push")
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
@@ -59,6 +73,17 @@ _REFUSED: Final = tuple(
     )
 )
 _GLOBAL_V6: Final = ip_network("2000::/3")
+_OWN: Final = frozenset(
+    {
+        *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ENOSPC, errno.EDQUOT),
+        *(errno.EIO, errno.EROFS, errno.ENETDOWN),
+    }
+)
+"""Errors of a socket or file that say that this machine has run out of something, or is broken."""
+_NOT_THERE: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
+_NO_NAME: Final = "invalid."
+"""A name that does not exist, which every name service that works can tell (RFC 6761)."""
+_NO_NAME_S: Final = 2.0
 
 
 class RefusedAddressError(HeadraceError):
@@ -66,7 +91,14 @@ class RefusedAddressError(HeadraceError):
 
 
 class ResolveError(HeadraceError):
-    """The name has no address, or the resolver did not answer."""
+    """The name has no address, or its own name servers did not answer."""
+
+
+class OwnMachineError(HeadraceError):
+    """This machine could not make the call: no descriptors, no memory, no name service, a full disk.
+
+    It says nothing about the endpoint.
+    """
 
 
 class Guard:
@@ -108,7 +140,10 @@ class Guard:
             raise RefusedAddressError(
                 "only https is allowed" if self._https_only else "not http or https"
             )
-        host = parts.hostname or ""
+        try:
+            host = ascii_host(parts.hostname or "")
+        except ValueError as error:
+            raise RefusedAddressError(f"not a name: {error}") from None
         try:
             ip_address(host)
         except ValueError:
@@ -127,17 +162,69 @@ class Guard:
             raise ResolveError(f"{host} has no address")
         for address in addresses:
             if reason := self.refusal(address):
-                raise RefusedAddressError(f"{host} is {address}: {reason}")
+                # Whoever defined the URL need not know what names are inside.
+                _LOG.debug("%s is %s, which must not be called: %s", host, address, reason)
+                raise RefusedAddressError(f"{host} has an address that must not be called")
         return addresses
 
 
+def own_fault(error: BaseException) -> OwnMachineError | None:
+    """What of this machine made a call fail with ``error``; None if nothing did.
+
+    The errors of resolvers and of TLS do not say that a file could not be opened, so this tries to open one.
+    """
+    if isinstance(error, OwnMachineError):
+        return error
+    if isinstance(error, MemoryError):
+        return OwnMachineError("this machine has no memory left")
+    if not isinstance(error, OSError):
+        return None
+    number = error.errno
+    if number not in _OWN:
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as other:
+            number = other.errno
+        else:
+            return None
+    return OwnMachineError(f"this machine cannot make calls: {os.strerror(number or 0)}")
+
+
 async def system_resolve(host: str, port: int) -> list[str]:
-    """The answer of the system's resolver."""
-    loop = asyncio.get_running_loop()
+    """The answer of the system's resolver.
+
+    Raises :class:`ResolveError` for a name without addresses, :class:`OwnMachineError` if the name service
+    of this machine answers nothing at all.
+    """
     try:
-        found = await loop.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
-        )
-    except (OSError, UnicodeError) as error:
-        raise ResolveError(f"{host}: {error}") from None
+        return await _addresses(host, port)
+    except (socket.gaierror, UnicodeError) as error:
+        if isinstance(error, socket.gaierror) and error.errno not in _NOT_THERE:
+            await check_name_service()
+        if (own := own_fault(error)) is not None:
+            raise own from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ResolveError(f"{host}: {reason}") from None
+    except (OSError, RuntimeError) as error:
+        # No thread, or no socket, to ask with.
+        raise own_fault(error) or OwnMachineError(f"no name can be looked up: {error}") from None
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
+    )
     return [str(entry[4][0]) for entry in found]
+
+
+async def check_name_service() -> None:
+    """Raise :class:`OwnMachineError` if no name can be looked up, not even one that does not exist."""
+    try:
+        async with asyncio.timeout(_NO_NAME_S):
+            await _addresses(_NO_NAME, 0)
+    except socket.gaierror as error:
+        if error.errno in _NOT_THERE:
+            return
+        raise OwnMachineError(f"the name service of this machine fails: {error.strerror}") from None
+    except TimeoutError:
+        raise OwnMachineError("the name service of this machine does not answer") from None

@@ -25,8 +25,9 @@ from ..service.leases.claiming import Claim
 from ..service.push.lanes import TakenError
 from ..service.push.results import Called, PushNotes, Written, note_all
 from ..store import Tx
-from .attempt import call_endpoint, unexpected
-from .breaker import Breaker, Bucket
+from .attempt import call_endpoint, not_made, unexpected
+from .breaker import Breaker, Bucket, Ceiling
+from .guard import OwnMachineError, own_fault
 from .sender import Sender
 
 __all__ = ["Lane"]
@@ -39,8 +40,8 @@ class Lane:
     """See the module. ``run`` until cancelled or ``stop``.
 
     ``check`` raises :class:`~..service.push.lanes.TakenError` in the transaction of a claim, if this
-    process may not push. With ``succeeds``, another process has pushed to the consumer until now, so its
-    rate begins with nothing saved.
+    process may not push. ``ceiling`` is that of all lanes of the process. With ``succeeds``, another process
+    has pushed to the consumer until now, so its rate begins with nothing saved.
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class Lane:
         runtime: Runtime,
         consumer: Consumer,
         sender: Sender,
+        ceiling: Ceiling,
         check: Callable[[Tx], None] = lambda _: None,
         *,
         succeeds: bool = False,
     ) -> None:
         self._runtime = runtime
         self._sender = sender
+        self._ceiling = ceiling
         self._calls: set[asyncio.Task[None]] = set()
         self._results: list[Called] = []
         self._stir = asyncio.Event()
@@ -104,6 +107,8 @@ class Lane:
                         continue
             finally:
                 self._runtime.parts.forget(self.part)
+                self._runtime.parts.forget(self.calls_part)
+                self._ceiling.forget(*self._key)
                 hearing.cancel()
                 for call in self._calls:
                     call.cancel()
@@ -113,6 +118,15 @@ class Lane:
     def part(self) -> str:
         """What the lane is called where failing parts are shown."""
         return f"push {self._name}"
+
+    @property
+    def calls_part(self) -> str:
+        """What its calls are called there: they fail if this machine cannot make them."""
+        return f"calls of push {self._name}"
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return self.consumer.channel_id, self.consumer.consumer_id
 
     @property
     def _name(self) -> str:
@@ -131,16 +145,19 @@ class Lane:
         if self._results:
             await self._write_results()
         parts = self._runtime.parts
-        if (again_s := parts.wait_s(self.part)) > 0:
+        if (again_s := max(parts.wait_s(self.part), parts.wait_s(self.calls_part))) > 0:
             return again_s
-        free = self._free()
+        free = self._ceiling.take(*self._key, self._free(), self._stir.set)
         if free <= 0:
             return self._wait_s()
+        jobs: list[ClaimedJob] = []
         try:
             jobs = await self._claim(free)
         except TakenError:
             self.stop()
             return self._wait_s()
+        finally:
+            self._ceiling.give_back(*self._key, free - len(jobs))
         self._bucket.take(len(jobs))
         self._breaker.begin(len(jobs))
         for job in jobs:
@@ -187,12 +204,21 @@ class Lane:
 
     async def _call(self, consumer: Consumer, job: ClaimedJob) -> None:
         """Call the endpoint once; the result is stored later, together with others."""
+        parts = self._runtime.parts
         try:
             called = await call_endpoint(self._runtime, self._sender, consumer, job)
+        except OwnMachineError as error:
+            if parts.wait_s(self.calls_part) <= 0:
+                parts.failed(self.calls_part, error)
+            self._breaker.forget()
+            self._results.append(not_made(self._runtime, job))
+            return
         except Exception as error:
             # A defect of ours is one attempt's failure: other jobs, and other consumers, go on.
             self._met(error, job)
             called = unexpected(self._runtime, job, error)
+        if parts.wait_s(self.calls_part) <= 0:
+            parts.worked(self.calls_part)
         self._note(called)
         self._throttle(called)
         self._results.append(called)
@@ -200,6 +226,7 @@ class Lane:
     def _call_ended(self, call: asyncio.Task[None]) -> None:
         """There is room for another one, and a result."""
         self._calls.discard(call)
+        self._ceiling.give_back(*self._key, 1)
         self._stir.set()
 
     def _met(self, error: Exception, job: ClaimedJob) -> None:
@@ -251,6 +278,9 @@ class Lane:
             self._results = notes.left() + self._results
             raise
         except Exception as error:
+            if own_fault(error) is not None:
+                self._results = notes.left() + self._results
+                raise
             self._met(error, results[0].job)
             await self._write_one_by_one(notes.left())
 
@@ -269,7 +299,9 @@ class Lane:
                     raise
                 except Exception as error:
                     self._met(error, called.job)
-                    text = None if called.ok else f"not stored: {reason_of(error)}"
+                    text = (
+                        None if called.ok or called.own_fault else f"not stored: {reason_of(error)}"
+                    )
                     await self._write(self._notes(replace(called, error=text, excerpt=None)))
             except DatabaseUnavailableError:
                 self._results = results + self._results

@@ -7,11 +7,14 @@ checked address, and because reading must stop at a limit. Connections are kept 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import re
 import select
+import socket
 import ssl
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import SplitResult, quote, urlsplit
@@ -20,12 +23,16 @@ import httptools
 
 from ...clock import Clock
 from ...errors import HeadraceError
+from ...sockets import Target, connect_first
 from .. import limits
-from .guard import Guard
+from ..ids import ascii_host
+from .guard import Guard, OwnMachineError, check_name_service, own_fault
 
 __all__ = ["Answer", "CallError", "Sender"]
 
 _SAFE: Final = "/%:@!$&'()*+,;=~-._?"
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
+_NO_TEXT: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _KEEP_ALIVE: Final = re.compile(rb"(?i)\btimeout\s*=\s*(\d{1,9})")
 
 
@@ -97,6 +104,11 @@ class _Exchange(asyncio.Protocol):
             self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # 101: nobody asked for another protocol. It is the answer, and the connection is of no use.
+            self._finish()
+            self.close()
+            return
         except httptools.HttpParserError as error:
             self._fail(f"the answer is not HTTP ({error})")
             return
@@ -113,9 +125,9 @@ class _Exchange(asyncio.Protocol):
             # An answer without a length ends with the connection.
             self._finish()
         else:
-            self._fail(
-                f"the connection was closed before an answer came ({error or 'end of file'})"
-            )
+            reason = "end of file" if error is None else _reason(error)
+            own = None if error is None else own_fault(error)
+            self._fail(f"the connection was closed before an answer came ({reason})", own)
 
     # httptools callbacks
 
@@ -152,19 +164,32 @@ class _Exchange(asyncio.Protocol):
             status = self._parser.get_status_code()
             self._answer.set_result(Answer(status, bytes(self._body), self._retry_after))
 
-    def _fail(self, sentence: str) -> None:
+    def _fail(self, sentence: str, own: OwnMachineError | None = None) -> None:
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(CallError(sentence))
+            self._answer.set_exception(own or CallError(sentence))
         self.close()
 
 
 class Sender:
-    """Calls endpoints. One for all consumers of a process; close it at the end."""
+    """Calls endpoints. One for all consumers of a process; close it at the end.
 
-    def __init__(self, guard: Guard, clock: Clock, *, tls: ssl.SSLContext | None = None) -> None:
+    At most ``idle_max`` connections are open besides those of calls: kept alive, or to a second address.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        clock: Clock,
+        *,
+        tls: ssl.SSLContext | None = None,
+        idle_max: int = limits.PUSH_CONNECTIONS_IDLE_MAX,
+    ) -> None:
         self.guard = guard
         self._clock = clock
-        self._tls = tls
+        self._idle_max = idle_max
+        self._extra = 0  # connections that are tried beside another one of the same call
+        # Read now: what cannot be read later, for want of descriptors, would count as no authority at all.
+        self._tls = tls or ssl.create_default_context()
         self._idle: dict[_Origin, list[_Exchange]] = {}
         self._by_age: OrderedDict[_Exchange, _Origin] = OrderedDict()  # idle for longest first
 
@@ -178,18 +203,28 @@ class Sender:
         it was idle is not used.
 
         Raises :class:`CallError` if no answer came, ``TimeoutError`` after ``timeout_s`` in total,
-        :class:`~.guard.RefusedAddressError` and :class:`~.guard.ResolveError`. Cancelling closes the
+        :class:`~.guard.RefusedAddressError` and :class:`~.guard.ResolveError`, and
+        :class:`~.guard.OwnMachineError` if this machine could not make the call. Cancelling closes the
         connection.
         """
         parts = urlsplit(url)
         origin = _origin(parts)
         request = _request(parts, origin, headers, body)
-        async with asyncio.timeout(timeout_s):
-            exchange = self._take(origin)
-            if exchange is None:
-                self.guard.check_url(parts)
-                exchange = await self._connect(origin)
-            return await self._call(origin, exchange, request)
+        has_addresses = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                exchange = self._take(origin)
+                if exchange is None:
+                    self.guard.check_url(parts)
+                    has_addresses = False
+                    addresses = await self.guard.vet(origin.host, origin.port)
+                    has_addresses = True
+                    exchange = await self._connect(origin, addresses)
+                return await self._call(origin, exchange, request)
+        except TimeoutError:
+            if not has_addresses:
+                await check_name_service()
+            raise
 
     async def _call(self, origin: _Origin, exchange: _Exchange, request: bytes) -> Answer:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -202,27 +237,44 @@ class Sender:
         self._give_back(origin, exchange)
         return answer
 
-    async def _connect(self, origin: _Origin) -> _Exchange:
-        loop = asyncio.get_running_loop()
-        problem: OSError | None = None
-        for address in await self.guard.vet(origin.host, origin.port):
-            options: dict[str, Any] = {}
-            if origin.tls:
-                options = {"ssl": self._tls_context(), "server_hostname": origin.host}
-            try:
-                _, exchange = await loop.create_connection(
-                    _Exchange, address, origin.port, **options
-                )
-            except OSError as error:
-                problem = error
-            else:
-                return exchange
-        raise CallError(f"no connection: {problem}") from problem
+    async def _connect(self, origin: _Origin, addresses: Sequence[str]) -> _Exchange:
+        targets: list[Target] = [
+            (socket.AF_INET6 if ":" in address else socket.AF_INET, (address, origin.port))
+            for address in addresses
+        ]
+        options: dict[str, Any] = {}
+        if origin.tls:
+            options = {"ssl": self._tls, "server_hostname": origin.host}
+        try:
+            connected = await connect_first(targets, self._begin_extra, self._end_extra)
+            _, exchange = await asyncio.get_running_loop().create_connection(
+                _Exchange, sock=connected, **options
+            )
+        except OSError as error:
+            # An IPv6 address is not available, too, where there is no IPv6.
+            if error.errno == errno.EADDRNOTAVAIL and not any(":" in each for each in addresses):
+                raise OwnMachineError("this machine has no free port left") from None
+            if (own := own_fault(error)) is not None:
+                raise own from None
+            raise CallError(f"no connection to {origin.host}: {_reason(error)}") from None
+        return exchange
 
-    def _tls_context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-        return self._tls
+    def _begin_extra(self) -> bool:
+        """Whether another address may be tried beside the first: room of the idle connections."""
+        if self._extra >= self._idle_max:
+            return False
+        self._extra += 1
+        self._make_room()
+        return True
+
+    def _end_extra(self) -> None:
+        self._extra -= 1
+
+    def _make_room(self) -> None:
+        while self._by_age and len(self._by_age) + self._extra > self._idle_max:
+            oldest = next(iter(self._by_age))
+            self._forget(oldest)
+            oldest.close()
 
     def _take(self, origin: _Origin) -> _Exchange | None:
         while waiting := self._idle.get(origin):
@@ -241,10 +293,7 @@ class Sender:
         exchange.idle_since_ns = self._clock.monotonic_ns()
         self._idle.setdefault(origin, []).append(exchange)
         self._by_age[exchange] = origin
-        while len(self._by_age) > limits.PUSH_CONNECTIONS_IDLE_MAX:
-            oldest = next(iter(self._by_age))
-            self._forget(oldest)
-            oldest.close()
+        self._make_room()
 
     def _forget(self, exchange: _Exchange) -> None:
         """It is idle no more."""
@@ -263,26 +312,38 @@ class Sender:
         self._by_age.clear()
 
 
+def _reason(error: Exception) -> str:
+    """Why there is no connection, without the address, which those who read it need not know."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error)
+
+
 def _origin(parts: SplitResult) -> _Origin:
     tls = parts.scheme == "https"
     try:
         port = parts.port or (443 if tls else 80)
-        host = (parts.hostname or "").encode("idna").decode("ascii")
-    except (ValueError, UnicodeError) as error:
+        host = ascii_host(parts.hostname or "")
+    except ValueError as error:
         raise CallError(f"the URL cannot be called: {error}") from None
     return _Origin(host, port, tls)
 
 
 def _request(parts: SplitResult, origin: _Origin, headers: Mapping[str, str], body: bytes) -> bytes:
-    target = quote(parts.path or "/", safe=_SAFE)
-    if parts.query:
-        target += "?" + quote(parts.query, safe=_SAFE)
+    try:
+        target = quote(parts.path or "/", safe=_SAFE)
+        if parts.query:
+            target += "?" + quote(parts.query, safe=_SAFE)
+    except UnicodeEncodeError:
+        raise CallError("the URL has half a character (a lone surrogate)") from None
     host = f"[{origin.host}]" if ":" in origin.host else origin.host
     if origin.port != (443 if origin.tls else 80):
         host += f":{origin.port}"
     lines = [f"POST {target} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(body)}"]
     for name, value in headers.items():
-        if "\r" in value or "\n" in value:
-            raise CallError(f"the header {name} has a line break")
+        if not _TOKEN.match(name):
+            raise CallError(f"{name!r} cannot be the name of a header")
+        if (found := _NO_TEXT.search(value)) is not None:
+            raise CallError(f"the header {name} has {found[0]!r}, which HTTP cannot carry")
         lines.append(f"{name}: {value}")
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body

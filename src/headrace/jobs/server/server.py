@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,14 @@ from ..runtime.runtime import Runtime
 from ..store import open_database
 from .reload import Reloader, apply_definitions, keep_of
 
-__all__ = ["make_maintenance", "make_runtime", "serve", "tell_of_loop"]
+__all__ = [
+    "DescriptorShares",
+    "descriptor_shares",
+    "make_maintenance",
+    "make_runtime",
+    "serve",
+    "tell_of_loop",
+]
 
 _LOG: Final = logging.getLogger("headrace.jobs")
 _TLS_MESSAGE: Final = "Fatal error on SSL protocol"  # uvloop's
@@ -114,8 +122,11 @@ async def _serve_on(
     read_again: Callable[[], Config] | None,
     stopping: Callable[[], None],
 ) -> None:
-    server = _make_server(runtime, config, context)
-    engine = PushEngine(runtime) if config.push else None
+    shares = descriptor_shares(push=config.push)
+    server = _make_server(runtime, config, context, shares.connections)
+    engine = None
+    if config.push:
+        engine = PushEngine(runtime, calls_max=shares.calls, idle_max=shares.idle)
     maintenance = make_maintenance(runtime, config)
     reloader = Reloader(runtime, config, read_again, maintenance, engine, context)
     tasks = [
@@ -159,7 +170,9 @@ async def _serve_on(
     _raise_defects(done, ended)
 
 
-def _make_server(runtime: Runtime, config: Config, context: ssl.SSLContext | None) -> AsgiServer:
+def _make_server(
+    runtime: Runtime, config: Config, context: ssl.SSLContext | None, connections_max: int
+) -> AsgiServer:
     gateway = None
     if config.gateway is not None:
         gateway = Gateway(
@@ -170,27 +183,45 @@ def _make_server(runtime: Runtime, config: Config, context: ssl.SSLContext | Non
         )
     return AsgiServer(
         create_app(runtime, gateway, config.names()),
-        ConnectionLimits(_connections_max()),
+        ConnectionLimits(connections_max),
         tls=context,
         drain_s=config.drain_seconds,
     )
 
 
-def _connections_max() -> int:
-    """The maximum number of connections: the available descriptors, less those we need ourselves."""
+@dataclass(frozen=True, slots=True)
+class DescriptorShares:
+    """How many open files are for HTTP connections, calls of push, and connections of push besides."""
+
+    connections: int
+    calls: int
+    idle: int
+
+
+def descriptor_shares(*, push: bool) -> DescriptorShares:
+    """Raise the limit of open files as far as needed and allowed, and share what it is.
+
+    What is less than needed is taken from all by the same part, but from the reserve only below twice that.
+    """
+    wanted = [limits.CONNECTIONS_MAX]
+    if push:
+        wanted += [limits.PUSH_CALLS_MAX, limits.PUSH_CONNECTIONS_IDLE_MAX]
+    total = sum(wanted) + limits.DESCRIPTORS_KEPT
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = limits.CONNECTIONS_MAX + limits.DESCRIPTORS_KEPT
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < total:
+        soft = total if hard == resource.RLIM_INFINITY else min(total, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        if soft < wanted:
+        if soft < total:
+            left = soft - min(limits.DESCRIPTORS_KEPT, soft // 2)
+            wanted = [max(1, left * each // sum(wanted)) for each in wanted]
             _LOG.warning(
-                "%d HTTP connections at most: the system allows %d open files",
-                max(1, soft - limits.DESCRIPTORS_KEPT),
+                "%d HTTP connections and %d push calls at most: the system allows %d open files",
+                wanted[0],
+                wanted[1] if push else 0,
                 soft,
             )
-            return max(1, soft - limits.DESCRIPTORS_KEPT)
-    return limits.CONNECTIONS_MAX
+    connections, calls, idle = wanted if push else [*wanted, 0, 0]
+    return DescriptorShares(connections, calls, idle)
 
 
 def _raise_defects(done: set[asyncio.Task[None]], ended: list[Any]) -> None:

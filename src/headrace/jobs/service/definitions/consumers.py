@@ -323,6 +323,14 @@ def _check_url(url: str) -> None:
         raise bad_request(
             "invalid_url", "an absolute http:// or https:// URL is accepted", "callbackUrl"
         )
+    try:
+        ids.ascii_host(parts.hostname or "")
+    except ValueError as error:
+        raise bad_request(
+            "invalid_url",
+            f"a host is ASCII, or a name that IDNA 2008 allows; this one is not: {error}",
+            "callbackUrl",
+        ) from None
     if parts.username is not None or parts.password is not None:
         raise bad_request(
             "invalid_url", "a URL must not carry a user name or password", "callbackUrl"

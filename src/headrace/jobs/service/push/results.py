@@ -10,7 +10,7 @@ from typing import Any, Final
 from ...models import ClaimedJob, Consumer
 from ...store import Outcome, Tx
 from ..definitions.consumers import DEFINITIONS
-from ..leases.leases import Ending, Held, Result, completed, end, failed
+from ..leases.leases import Ending, Held, Result, completed, end, failed, released
 from ..moves import note_attempts, storable
 from ..notices import tell_of_consumer
 
@@ -22,7 +22,10 @@ GONE: Final = 410
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
-    """One call of an endpoint. ``status`` is 0 if no answer came."""
+    """One call of an endpoint. ``status`` is 0 if no answer came.
+
+    With ``own_fault`` this machine could not make it: the job goes back, and it was no attempt.
+    """
 
     job: ClaimedJob
     ok: bool
@@ -32,6 +35,7 @@ class Called:
     retry_after_s: float | None
     begun_us: int
     duration_us: int
+    own_fault: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ def note_all(tx: Tx, items: Sequence[PushNotes]) -> list[Outcome]:
     """
     now = tx.now_us()
     called = [item.left() for item in items]
+    made = [[call for call in calls if not call.own_fault] for calls in called]
     ended = end(
         tx,
         [
@@ -77,20 +82,21 @@ def note_all(tx: Tx, items: Sequence[PushNotes]) -> list[Outcome]:
         call
         for calls, results in zip(called, ended, strict=True)
         for call, result in zip(calls, results, strict=True)
-        if result.code != "not_found"
+        if result.code != "not_found" and not call.own_fault
     ]
     note_attempts(tx, [_attempt(call) for call in known])
     _mark_well(
-        tx, [item.consumer.seq for item, calls in zip(items, called, strict=True) if _any_ok(calls)]
+        tx, [item.consumer.seq for item, calls in zip(items, made, strict=True) if _any_ok(calls)]
     )
     outcomes = []
-    for item, calls, results in zip(items, called, ended, strict=True):
+    for place, (item, results) in enumerate(zip(items, ended, strict=True)):
         delivered: list[Result] = []
         failures: list[Result] = []
-        for call, result in zip(calls, results, strict=True):
-            (delivered if call.ok else failures).append(result)
-        gone = any(call.status == GONE for call in calls)
-        disabled = _judge(tx, item.consumer, calls, now, gone=gone)
+        for call, result in zip(called[place], results, strict=True):
+            if not call.own_fault:
+                (delivered if call.ok else failures).append(result)
+        gone = any(call.status == GONE for call in made[place])
+        disabled = _judge(tx, item.consumer, made[place], now, gone=gone)
         outcomes.append(Outcome(Written(delivered, failures, disabled)))
     return outcomes
 
@@ -99,6 +105,8 @@ def _ending(call: Called) -> Ending:
     held = Held(call.job.seq, call.job.lease)
     if call.ok:
         return completed(held)
+    if call.own_fault:
+        return released(held, 0.0)
     return failed(held, call.error or "failed", retry_after_s=call.retry_after_s, noted=False)
 
 
