@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ...documents import read_json
 from ...errors import ConfigurationError
+from ...files import SHARED, write_whole
 from .checkpoint import Generation
 
 
