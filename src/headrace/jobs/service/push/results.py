@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ...models import ClaimedJob, Consumer
@@ -47,18 +47,13 @@ class Written:
     disabled: str | None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PushNotes:
-    """The results of a lane's calls. Those that are stored are in ``stored``, by the job's number."""
+    """The results of a lane's calls."""
 
     consumer: Consumer
     calls: Sequence[Called]
     random: Callable[[], float]
-    stored: dict[int, Result] = field(default_factory=dict)
-
-    def left(self) -> list[Called]:
-        """The calls whose results are not stored yet."""
-        return [call for call in self.calls if call.job.seq not in self.stored]
 
 
 def note_all(tx: Tx, items: Sequence[PushNotes]) -> list[Outcome]:
@@ -68,7 +63,7 @@ def note_all(tx: Tx, items: Sequence[PushNotes]) -> list[Outcome]:
     answered 410 has its consumer disabled at once.
     """
     now = tx.now_us()
-    called = [item.left() for item in items]
+    called = [item.calls for item in items]
     made = [[call for call in calls if not call.own_fault] for calls in called]
     ended = end(
         tx,
