@@ -275,14 +275,14 @@ class Lane:
         except DatabaseUnavailableError:
             # Nothing is lost: the result is stored when the database is back, or the job is called again
             # after the lease.
-            self._results = list(notes.calls) + self._results
+            self._results = results + self._results
             raise
         except Exception as error:
             if own_fault(error) is not None:
-                self._results = list(notes.calls) + self._results
+                self._results = results + self._results
                 raise
             self._met(error, results[0].job)
-            await self._write_one_by_one(list(notes.calls))
+            await self._write_one_by_one(results)
 
     async def _write_one_by_one(self, results: list[Called]) -> None:
         """Store what can be stored of a batch that was rejected: one result must not hold back the others.
