@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from .. import limits
+from .. import ids, limits
 from ..errors import JobsError
 
 __all__ = [
@@ -99,7 +99,8 @@ class Call(Generic[T]):
         return max(usual_s, self.timeout_min_s) + self.wait_s
 
     def sent_headers(self) -> dict[bytes, bytes]:
-        """The headers as they are sent: text that is not ASCII as UTF-8."""
+        """The headers as they are sent: text that is not ASCII as UTF-8; half characters are the service's
+        to refuse."""
         return {
             name.encode(errors="surrogatepass"): value.encode(errors="surrogatepass")
             for name, value in self.headers.items()
@@ -270,6 +271,7 @@ def publish(
     idempotent: bool = False,
 ) -> Call[dict[str, Any]]:
     metadata = metadata or {}
+    _check_carried(metadata, content_type)
     headers = {
         **metadata,
         **_publisher(channel_token, producer, producer_token),
@@ -286,6 +288,13 @@ def publish(
     }
     headers |= {name: value for name, value in optional.items() if value is not None}
     return Call("POST", path_of("v2", "channel", channel, "messages"), mapping, headers, payload)
+
+
+def _check_carried(metadata: Mapping[str, str], content_type: str) -> None:
+    """Refuse what the service would, before a header changes it on its way: JobsError 400."""
+    for name, value in metadata.items():
+        ids.check_header(name, value, "metadata")
+    ids.check_header("Content-Type", content_type, "content_type")
 
 
 def _publisher(channel_token: str, producer: str, producer_token: str) -> dict[str, str]:
@@ -322,6 +331,8 @@ def publish_batch(
     producer_token: str = "",
 ) -> Call[list[dict[str, Any]]]:
     headers = _publisher(channel_token, producer, producer_token)
+    for one in messages:
+        _check_carried(one.metadata, one.content_type)
     given = [
         {
             "payload": base64.b64encode(one.payload).decode(),

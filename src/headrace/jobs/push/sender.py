@@ -285,4 +285,4 @@ def _request(parts: SplitResult, origin: _Origin, headers: Mapping[str, str], bo
         if "\r" in value or "\n" in value:
             raise CallError(f"the header {name} has a line break")
         lines.append(f"{name}: {value}")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body
+    return "\r\n".join([*lines, "", ""]).encode("utf-8", "replace") + body
