@@ -25,7 +25,7 @@ _PROBLEMS: Final = {
     410: "It was there, and retention removed it",
     412: "A precondition does not hold",
     413: "The body is too large",
-    415: "Another media type is accepted",
+    415: "Another media type is accepted, or a body without Content-Encoding",
     422: "The key was used for something else",
     503: "The database does not answer; try again",
 }

@@ -103,6 +103,20 @@ async def test_text_of_headers_is_utf8_and_other_bytes_are_refused(world: World)
 
 
 @pytest.mark.one_database
+async def test_a_coded_body_is_refused_and_one_that_is_said_to_be_none_is_taken(
+    world: World,
+) -> None:
+    for path in ("/channel/c/broadcast", "/v2/channel/c/messages", "/v2/channel/c/messages/batch"):
+        for coding in ("gzip", "br", "identity, gzip", "zaphod"):
+            headers = {**PRODUCER, "Content-Encoding": coding, "Accept": "application/json"}
+            refused = await world.http.post(path, content=b"{}", headers=headers)
+            assert (refused.status_code, refused.json()["field"]) == (415, "Content-Encoding")
+    assert await world.queued() == []
+    await world.broadcast(Content_Encoding="identity")
+    assert len(await world.queued()) == 1
+
+
+@pytest.mark.one_database
 async def test_a_priority_that_is_no_number_counts_as_0(world: World) -> None:
     await world.broadcast(X_Broker_Message_Priority="high")
     assert (await world.queued())[0]["Priority"] == 0

@@ -155,6 +155,6 @@ ENDPOINTS: Final = (
         tokens=PRODUCER_TOKENS,
         tag="messages",
         legacy=False,
-        errors=(400, 401, 403, 404, 409, 412, 413, 422),
+        errors=(400, 401, 403, 404, 409, 412, 413, 415, 422),
     ),
 )

@@ -246,7 +246,7 @@ ENDPOINTS: Final = (
         parameters=_BROADCAST,
         tokens=PRODUCER_TOKENS,
         tag="messages",
-        errors=(400, 401, 403, 404, 409, 412, 413, 422),
+        errors=(400, 401, 403, 404, 409, 412, 413, 415, 422),
     ),
     Endpoint(
         method="POST",
@@ -258,6 +258,6 @@ ENDPOINTS: Final = (
         tokens=PRODUCER_TOKENS,
         tag="messages",
         legacy=False,
-        errors=(400, 401, 403, 404, 409, 412, 413, 422),
+        errors=(400, 401, 403, 404, 409, 412, 413, 415, 422),
     ),
 )
