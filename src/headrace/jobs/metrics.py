@@ -43,6 +43,10 @@ HELP: Final[dict[str, tuple[str, str]]] = {
         "counter",
         "Refusals that the audit log does not tell: too many in a minute.",
     ),
+    "jobs_wrong_tokens_total": (
+        "counter",
+        "Wrong tokens and keys, by what they were for; unseen: after too many from an address.",
+    ),
     "jobs_part_failures_total": ("counter", "Failures of what works by itself, by part."),
     "jobs_part_failing": ("gauge", "1 while a part fails and waits to be tried again."),
     "jobs_feed_lag": ("gauge", "Messages of a stream that a feed has still to make jobs of."),
