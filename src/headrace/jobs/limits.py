@@ -57,6 +57,11 @@ RIGHT_TOKENS_MAX: Final = (
 )
 AUDIT_TEXT_CHARS_MAX: Final = 1024  # a longer text in the audit log is cut
 
+# Metrics.
+METRICS_CONSUMERS_MAX: Final = 500  # in the order of their names; the others are counted
+METRICS_SLICE: Final = 50  # of these are looked at in one transaction
+METRICS_SERIES_MAX: Final = 2000  # of one metric; more are counted
+
 # Leases.
 PROGRESS_NOTE_CHARS_MAX: Final = 255  # a longer note about how far a job is: 400
 CLAIM_MAX: Final = 500  # more jobs in one claim: 400

@@ -100,12 +100,12 @@ async def test_a_channel_is_deleted_with_all_that_hangs_on_it_and_its_name_is_fr
 async def test_what_was_deleted_answers_under_no_name_until_it_is_removed(world: World) -> None:
     await world.put("/channel/d", token="dt")
     await world.broadcast()
-    seqs = await world.runtime.database.read(
-        lambda tx: (
-            tx.one("get_channel", channel_id="c")["seq"],
-            tx.one("get_producer", producer_id="p")["seq"],
-        )
-    )
+
+    def read(tx: Any) -> list[int]:
+        found = tx.one("get_channel", channel_id="c"), tx.one("get_producer", producer_id="p")
+        return [row["seq"] for row in found]
+
+    seqs = await world.runtime.database.read(read)
     channel_id, producer_id = (f"{name}~{seq}" for name, seq in zip("cp", seqs, strict=True))
     await delete(world, "/channel/c", discard="true")
     for endpoint in ENDPOINTS:

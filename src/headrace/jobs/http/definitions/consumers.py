@@ -69,8 +69,7 @@ async def get_consumer(runtime: Runtime, request: Request) -> Response:
 
 def _read(tx: Tx, channel_id: str, consumer_id: str) -> tuple[Consumer, dict[State, int]]:
     consumer = consumers.find_consumer(tx, channel_id, consumer_id)
-    counts = {row["seq"]: counts for row, counts in page_reads.consumer_counts(tx)}
-    return consumer, counts.get(consumer.seq, {})
+    return consumer, page_reads.counts_of(tx, consumer.seq)
 
 
 async def patch_consumer(runtime: Runtime, request: Request) -> Response:

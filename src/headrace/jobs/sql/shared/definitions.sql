@@ -173,6 +173,16 @@ FROM consumer JOIN channel ON channel.seq = consumer.channel_seq
 WHERE consumer.removed_us IS NULL
 ORDER BY channel.channel_id, consumer.consumer_id;
 
+-- name: consumers_behind, by any plan
+SELECT consumer.seq, consumer.consumer_id, channel.channel_id
+FROM consumer JOIN channel ON channel.seq = consumer.channel_seq
+WHERE consumer.removed_us IS NULL
+    AND (channel.channel_id, consumer.consumer_id) > (:channel_id, :consumer_id)
+ORDER BY channel.channel_id, consumer.consumer_id LIMIT :n;
+
+-- name: count_consumers
+SELECT count(*) AS n FROM consumer WHERE removed_us IS NULL;
+
 -- name: page_producers_after
 SELECT seq, producer_id FROM producer WHERE seq < :at AND removed_us IS NULL ORDER BY seq DESC LIMIT :n;
 
