@@ -13,6 +13,7 @@ import pytest
 
 from headrace.jobs import limits
 from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.metrics import BOUNDS_S, Metrics
 from headrace.jobs.models import rfc3339
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.service.finding import page_reads
@@ -100,6 +101,17 @@ async def test_names_are_shown_to_those_who_may_see_them_and_totals_to_all(world
         "jobs_part_failing 1",
     ):
         assert f"\n{line}\n" in totals, line
+
+
+def test_a_histogram_counts_as_all_of_its_series() -> None:
+    metrics = Metrics()
+    for number in range(5):
+        metrics.observe("jobs_end_to_end_seconds", 0.3, channel=f"c{number}")
+    text = metrics.page().text(2 * (len(BOUNDS_S) + 3))
+    assert text.count("jobs_end_to_end_seconds_count{") == 2
+    assert 'jobs_end_to_end_seconds_bucket{channel="c1",le="0.5"} 1\n' in text
+    lines = sum(line.startswith("jobs_end_to_end_seconds") for line in text.splitlines())
+    assert text.endswith(f"\njobs_left_out_series {lines // 2 * 3}\n")
 
 
 async def test_numbers_of_many_consumers_are_looked_at_in_slices_up_to_a_limit(

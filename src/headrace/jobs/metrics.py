@@ -79,6 +79,8 @@ BOUNDS_S: Final = (
 )
 
 
+_PARTS: Final = len(BOUNDS_S) + 3
+"""Series of a histogram: its bounds, no bound, the sum, the count."""
 _NAMING: Final = frozenset(("channel", "consumer", "feed", "part"))
 _MOST: Final = frozenset(
     (
@@ -193,9 +195,10 @@ class Page:
                 f"{name}{label_text(labels)} {value:.10g}" for labels, value in numbers[:most]
             ]
             histograms = sorted(self.histograms.get(name, {}).items())
-            for labels, counts in histograms[:most]:
+            whole = max(1, most // _PARTS)
+            for labels, counts in histograms[:whole]:
                 lines += _histogram_lines(name, labels, counts)
-            left_out += max(0, len(numbers) - most) + max(0, len(histograms) - most)
+            left_out += max(0, len(numbers) - most) + max(0, len(histograms) - whole) * _PARTS
         lines.append(f"jobs_left_out_series {left_out}")  # the last one in HELP
         return "\n".join(lines) + "\n"
 
