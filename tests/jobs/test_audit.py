@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.clock import ManualClock
 from headrace.jobs import limits
 from headrace.jobs.config.config import Config
 from headrace.jobs.errors import DatabaseUnavailableError
@@ -14,9 +15,10 @@ from headrace.jobs.http.app import ENDPOINTS
 from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.server.reload import apply_definitions, keep_of
 from headrace.jobs.service import auditing
-from jobs_world import FILLED, PULL, World
+from jobs_world import FILLED, PRODUCER, PULL, World
 
 ADMIN = {"Authorization": "Bearer sesame"}
+QUEUE = "/v2/channel/c/consumer/k/jobs"
 
 
 async def entries(world: World, **query: str) -> list[dict[str, Any]]:
@@ -140,6 +142,97 @@ async def test_whoever_knocks_all_day_does_not_fill_the_disk(
     world.clock.advance(60)
     await knock()
     assert len(await entries(world)) == before + most + 1
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "wrong", "result"),
+    [
+        ("/channel/c/broadcast", PRODUCER, "X-Broker-Channel-Token", "403 wrong_token"),
+        ("/channel/c/broadcast", PRODUCER, "X-Broker-Producer-Token", "403 wrong_token"),
+        ("/channel/c/broadcast", PRODUCER, "X-Broker-Producer-ID", "401 unknown_producer"),
+        ("/v2/channel/c/messages/batch", PRODUCER, "X-Broker-Producer-Token", "403 wrong_token"),
+        (f"{QUEUE}/claim", PULL, "X-Broker-Channel-Token", "403 wrong_token"),
+        (f"{QUEUE}/claim", PULL, "X-Broker-Consumer-Token", "403 wrong_token"),
+        (f"{QUEUE}/complete", PULL, "X-Broker-Consumer-Token", "403 wrong_token"),
+    ],
+)
+async def test_a_wrong_token_is_told_counted_and_after_too_many_not_looked_at(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    given: dict[str, str],
+    wrong: str,
+    result: str,
+) -> None:
+    monkeypatch.setattr(limits, "WRONG_TOKENS_PER_MINUTE", 3)
+    before = len(await entries(world))
+
+    async def ask(headers: dict[str, str]) -> int:
+        bodies = {"claim": {}, "complete": {"jobs": [{"id": "1", "lease": "none"}]}}
+        body = bodies.get(path.rpartition("/")[2], {"messages": [{"payload": "x"}]})
+        answer = await world.http.post(path, json=body, headers=headers)
+        return answer.status_code
+
+    known = await ask(given)
+    assert known not in (401, 403, 429)
+    for _ in range(3):
+        assert await ask({**given, wrong: "guess-0815"}) == int(result[:3])
+    told = await entries(world)
+    assert len(told) == before + 3
+    assert told[0].items() >= {
+        "who": "a token or key that is not known",
+        "object": path,
+        "channel": "c",
+        "address": "127.0.0.1",
+        "result": result,
+        "detail": wrong,
+    }.items()  # fmt: skip
+    assert "0815" not in str(told)
+    kind = wrong.split("-")[2].lower()
+    numbers = (await world.http.get("/metrics")).text
+    assert f'jobs_wrong_tokens_total{{token="{kind}"}} 3' in numbers
+
+    await world.http.put("/channel/d", data={"token": "dt"})  # without tokens: as before
+    elsewhere = await world.http.post(
+        "/channel/d/broadcast", content=b"x", headers={**PRODUCER, "X-Broker-Channel-Token": "dt"}
+    )
+    assert elsewhere.status_code == 429, "a right guess is not told either"
+    assert 1 <= int(elsewhere.headers["retry-after"]) <= 60
+    assert await ask({**given, wrong: "guess"}) == 429
+    assert await ask(given) == known, "what was right before goes on"
+    world.clock.advance(60)
+    assert await ask({**given, wrong: "guess"}) == int(result[:3])
+
+
+@pytest.mark.one_database
+async def test_a_key_that_may_not_is_no_guess(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WRONG_TOKENS_PER_MINUTE", 1)
+    key = (await world.http.post("/v2/keys", json={"name": "x", "scopes": ["publish"]})).json()
+    headers = {"Authorization": f"Bearer {key['key']}"}
+    for _ in range(3):
+        refused = await world.http.post(
+            "/v2/channel/c/consumer/k/jobs/claim", json={}, headers=headers
+        )
+        assert refused.status_code == 403
+
+
+def test_addresses_of_one_machine_are_one_and_all_are_forgotten_beyond_a_limit(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WRONG_TOKENS_PER_MINUTE", 2)
+    monkeypatch.setattr(limits, "WRONG_ADDRESSES_MAX", 2)
+    guesses = auditing.Guesses(clock)
+    for number in range(2):
+        guesses.note_wrong(f"2001:db8::{number}")
+    assert guesses.wait_s("2001:db8::9", "asked") == 60
+    assert guesses.wait_s("2001:db8:0:1::9", "asked") == 0
+    guesses.note_right("asked")
+    assert guesses.wait_s("2001:db8::9", "asked") == 0
+    for number in range(2):
+        guesses.note_wrong(f"192.0.2.{number}")
+    assert guesses.wait_s("2001:db8::9", "else") == 0
 
 
 async def test_old_lines_are_removed_as_configured(world: World) -> None:

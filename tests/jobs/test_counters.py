@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 
+from headrace.jobs import limits
 from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.metrics import BOUNDS_S, Metrics
 from headrace.jobs.models import rfc3339
 from headrace.jobs.push.engine import PushEngine
+from headrace.jobs.service.finding import page_reads
 from headrace.jobs.service.removal.retention import Keep
+from headrace.jobs.store import Tx
 from jobs_endpoint import Endpoint, answer
-from jobs_world import World, held
+from jobs_world import PRODUCER, World, held
 from waiting import until
 
 SEED = 34
@@ -51,6 +55,95 @@ async def shown(world: World, names: set[str]) -> dict[tuple[str, ...], float]:
 async def endpoint() -> AsyncIterator[Endpoint]:
     async with Endpoint() as made:
         yield made
+
+
+async def test_names_are_shown_to_those_who_may_see_them_and_totals_to_all(world: World) -> None:
+    await world.put("/channel/hidden-channel", token="dt")
+    await world.put("/channel/hidden-channel/consumer/hidden", token="x", type="pull")
+    path, tokens = "/channel/hidden-channel/broadcast", {"X-Broker-Channel-Token": "dt"}
+    await world.http.post(path, content=b"x", headers={**PRODUCER, **tokens})
+    await world.broadcast()
+    world.clock.advance(7)
+    await world.claim()
+    world.runtime.metrics.set("jobs_part_failing", 1, part="feed hidden-channel")
+    keys = {
+        scope: (await world.http.post("/v2/keys", json={"name": "x", "scopes": [scope]})).json()
+        for scope in ("operate", "publish")
+    }
+    few = {"name": "x", "scopes": ["operate"], "channels": ["c"]}
+    keys["few"] = (await world.http.post("/v2/keys", json=few)).json()
+    world.runtime.admin_token = "sesame"
+
+    async def ask(token: str = "") -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        answer = await world.http.get("/metrics", headers=headers)
+        return answer.status_code, answer.text
+
+    for token in ("sesame", keys["operate"]["key"]):
+        status, named = await ask(token)
+        assert status == 200
+        depth = 'jobs_queue_depth{channel="hidden-channel",consumer="hidden",state="QUEUED"} 1'
+        assert depth in named
+    for token in ("wrong", keys["publish"]["key"], keys["few"]["key"]):
+        status, told = await ask(token)
+        assert (status, "hidden" in told) == (403, False)
+    status, totals = await ask()
+    assert status == 200
+    assert "hidden" not in totals
+    assert "channel=" not in totals
+    for line in (
+        "jobs_published_total 2",
+        'jobs_queue_depth{state="QUEUED"} 1',
+        'jobs_queue_depth{state="INFLIGHT"} 1',
+        "jobs_oldest_ready_age_seconds 7",
+        "jobs_claimed_total 1",
+        "jobs_claim_duration_seconds_count 1",
+        "jobs_part_failing 1",
+    ):
+        assert f"\n{line}\n" in totals, line
+
+
+def test_a_histogram_counts_as_all_of_its_series() -> None:
+    metrics = Metrics()
+    for number in range(5):
+        metrics.observe("jobs_end_to_end_seconds", 0.3, channel=f"c{number}")
+    text = metrics.page().text(2 * (len(BOUNDS_S) + 3))
+    assert text.count("jobs_end_to_end_seconds_count{") == 2
+    assert 'jobs_end_to_end_seconds_bucket{channel="c1",le="0.5"} 1\n' in text
+    lines = sum(line.startswith("jobs_end_to_end_seconds") for line in text.splitlines())
+    assert text.endswith(f"\njobs_left_out_series {lines // 2 * 3}\n")
+
+
+async def test_numbers_of_many_consumers_are_looked_at_in_slices_up_to_a_limit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "METRICS_CONSUMERS_MAX", 5)
+    monkeypatch.setattr(limits, "METRICS_SLICE", 2)
+    for number in range(7):
+        await world.consumer(f"a{number}", type="pull", token="x")
+    await world.broadcast()
+    looked: list[int] = []
+    one_slice = page_reads.depths_behind
+
+    def counted(tx: Tx, channel_id: str, consumer_id: str, n: int) -> Any:
+        looked.append(n)
+        return one_slice(tx, channel_id, consumer_id, n)
+
+    monkeypatch.setattr(page_reads, "depths_behind", counted)
+    told = await asyncio.gather(*(world.http.get("/metrics") for _ in range(9)))
+    assert looked == [2, 2, 1], "who asks meanwhile gets the same"
+    for each in told:
+        shown = re.findall(
+            r'jobs_queue_depth{channel="c",consumer="(\w+)",state="QUEUED"} 1', each.text
+        )
+        assert shown == ["a0", "a1", "a2", "a3", "a4"]
+        assert "\njobs_left_out_series 15\n" in each.text
+    monkeypatch.setattr(limits, "METRICS_SERIES_MAX", 4)
+    text = (await world.http.get("/metrics")).text
+    assert text.count("jobs_queue_depth{") == text.count("jobs_oldest_ready_age_seconds{") == 4
+    assert "\njobs_left_out_series 32\n" in text  # 15, and of 20 and of 5 series
+    world.runtime.admin_token = "sesame"
+    assert '\njobs_queue_depth{state="QUEUED"} 8\n' in (await world.http.get("/metrics")).text
 
 
 class Run:

@@ -36,6 +36,11 @@ def test_receivers_with_either_secret_accept_during_a_rotation() -> None:
         {"webhook-signature": ""},
         {"webhook-signature": "v2,abc"},
         {"webhook-signature": "v1,ä"},
+        {"webhook-signature": "v1,\udcff"},
+        {"webhook-id": "msg_1\udcff"},
+        {"webhook-id": "\ud800"},
+        {"webhook-id": "msg_\xff"},
+        {"webhook-timestamp": "100\udcff"},
     ],
 )
 def test_a_changed_request_is_refused(change: dict[str, str]) -> None:

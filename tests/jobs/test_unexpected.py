@@ -135,7 +135,9 @@ async def test_an_error_of_ours_is_one_attempt_that_failed_and_is_logged_once(
 
 
 def _sum(world: World, name: str) -> float:
-    lines = [line for line in world.runtime.metrics.text().splitlines() if line.startswith(name)]
+    lines = [
+        line for line in world.runtime.metrics.page().text(9).splitlines() if line.startswith(name)
+    ]
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 

@@ -12,6 +12,7 @@ from . import INTERRUPTED
 from .commands import COMMANDS
 from .shared.errors import USAGE, Failure, Told, explain
 from .shared.lazy import LazyGroup, Verb
+from .shared.output import printable
 
 root = LazyGroup(
     "headrace",
@@ -42,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _tell(told: Told) -> int:
     sys.stdout.flush()
-    print(f"headrace: {told.text}", file=sys.stderr)
+    print(printable(f"headrace: {told.text}"), file=sys.stderr)
     for step in told.next_steps:
         print(f"  {step}", file=sys.stderr)
     return told.status

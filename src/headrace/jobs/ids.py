@@ -15,6 +15,7 @@ from .errors import JobsError, bad_request, not_found
 
 __all__ = [
     "ascii_host",
+    "check_header",
     "check_id",
     "check_text",
     "check_token",
@@ -34,6 +35,8 @@ __all__ = [
 
 _ID: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.ID_CHARS_MAX}}}\Z")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
+_NOT_CARRIED: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]|^[ \t]|[ \t]\Z")
 _KEY: Final = re.compile(r"hrk_([0-9a-f]{16})_[A-Za-z0-9_-]{32}\Z")
 _KEY_PREFIX: Final = "hrk_"
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -70,6 +73,20 @@ def check_text(value: str, field: str, chars_max: int) -> str:
         raise bad_request("too_long", f"at most {chars_max} characters are accepted", field)
     if _CONTROL.search(value):
         raise bad_request("control_character", "control characters are not accepted", field)
+    return value
+
+
+def check_header(name: str, value: str, field: str) -> str:
+    """Return ``value`` if a header of this name carries it unchanged, as UTF-8; otherwise 400."""
+    if not _HEADER_NAME.match(name):
+        raise bad_request("invalid_header", f"{name[:80]!r} is no name of a header", field)
+    if (bad := _NOT_CARRIED.search(value)) is not None:
+        raise bad_request(
+            "invalid_header",
+            f"{name} has {bad.group()!r} at {bad.start()}, which no header carries: accepted is text on one "
+            "line, without control characters and without blanks at its ends",
+            field,
+        )
     return value
 
 

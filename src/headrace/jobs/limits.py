@@ -48,7 +48,19 @@ KEY_S_MAX: Final = 10 * 366 * 86_400.0  # or for more: 400
 KEY_SEEN_S: Final = 1.0  # so long a process goes on with what it has read of a key
 KEYS_SEEN_MAX: Final = 1000  # keys that a process keeps so; more: it forgets all
 AUDIT_REFUSALS_PER_MINUTE: Final = 120  # of one process; more are counted, not written
+WRONG_TOKENS_PER_MINUTE: Final = (
+    120  # of one address at one process; then 429 until the minute is over
+)
+WRONG_ADDRESSES_MAX: Final = 10_000  # addresses that are counted so; more: it forgets all
+RIGHT_TOKENS_MAX: Final = (
+    10_000  # requests whose tokens were right, and go on; more: it forgets all
+)
 AUDIT_TEXT_CHARS_MAX: Final = 1024  # a longer text in the audit log is cut
+
+# Metrics.
+METRICS_CONSUMERS_MAX: Final = 500  # in the order of their names; the others are counted
+METRICS_SLICE: Final = 50  # of these are looked at in one transaction
+METRICS_SERIES_MAX: Final = 2000  # of one metric; more are counted
 
 # Leases.
 PROGRESS_NOTE_CHARS_MAX: Final = 255  # a longer note about how far a job is: 400

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from operator import add
 from typing import Final
 
 from ..exposition import Labels, described, label_text
 
-__all__ = ["BOUNDS_S", "HELP", "Metrics"]
+__all__ = ["BOUNDS_S", "HELP", "Metrics", "Page"]
 
 HELP: Final[dict[str, tuple[str, str]]] = {
     "jobs_published_total": ("counter", "Messages taken, by channel."),
@@ -43,6 +44,10 @@ HELP: Final[dict[str, tuple[str, str]]] = {
         "counter",
         "Refusals that the audit log does not tell: too many in a minute.",
     ),
+    "jobs_wrong_tokens_total": (
+        "counter",
+        "Wrong tokens and keys, by what they were for; unseen: after too many from an address.",
+    ),
     "jobs_part_failures_total": ("counter", "Failures of what works by itself, by part."),
     "jobs_part_failing": ("gauge", "1 while a part fails and waits to be tried again."),
     "jobs_feed_lag": ("gauge", "Messages of a stream that a feed has still to make jobs of."),
@@ -53,6 +58,7 @@ HELP: Final[dict[str, tuple[str, str]]] = {
     ),
     "scheduler_lag_seconds": ("gauge", "How late the last scheduled message was."),
     "prune_rows_total": ("counter", "Rows removed by retention, by table."),
+    "jobs_left_out_series": ("gauge", "Series beyond those shown."),
 }
 
 BOUNDS_S: Final = (
@@ -70,6 +76,19 @@ BOUNDS_S: Final = (
     5.0,
     10.0,
     30.0,
+)
+
+
+_PARTS: Final = len(BOUNDS_S) + 3
+"""Series of a histogram: its bounds, no bound, the sum, the count."""
+_NAMING: Final = frozenset(("channel", "consumer", "feed", "part"))
+_MOST: Final = frozenset(
+    (
+        "jobs_feed_sequence",
+        "jobs_oldest_ready_age_seconds",
+        "push_breaker_state",
+        "scheduler_lag_seconds",
+    )
 )
 
 
@@ -125,26 +144,73 @@ class Metrics:
             if found == name
         }
 
-    def text(self) -> str:
-        """All metrics, in Prometheus's text format 0.0.4."""
+    def page(self) -> Page:
+        """What is counted now, which other threads may read and add to."""
+        made = Page()
+        for (name, labels), value in self._numbers.items():
+            made.numbers.setdefault(name, {})[labels] = value
+        for (name, labels), histogram in self._histograms.items():
+            told = (*histogram.counts, histogram.total)
+            made.histograms.setdefault(name, {})[labels] = told
+        return made
+
+
+class Page:
+    """The numbers of a moment, by name and labels; of a histogram the counts of its parts, and its sum."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, dict[Labels, float]] = {}
+        self.histograms: dict[str, dict[Labels, tuple[float, ...]]] = {}
+        self.left_out = 0
+
+    def set(self, name: str, value: float, **labels: str) -> None:
+        """Set a gauge."""
+        self.numbers.setdefault(name, {})[tuple(labels.items())] = value
+
+    def totals(self) -> Page:
+        """Sums, of some gauges the most, without the names of channels, consumers, feeds and parts."""
+        made = Page()
+        for name, numbers in self.numbers.items():
+            sums = made.numbers.setdefault(name, {})
+            for labels, value in numbers.items():
+                key = _unnamed(labels)
+                before = sums.get(key, 0.0)
+                sums[key] = max(before, value) if name in _MOST else before + value
+        for name, histograms in self.histograms.items():
+            parts = made.histograms.setdefault(name, {})
+            for labels, counts in histograms.items():
+                key = _unnamed(labels)
+                known = parts.get(key, (0,) * len(counts))
+                parts[key] = tuple(map(add, known, counts))
+        return made
+
+    def text(self, most: int) -> str:
+        """All of it in Prometheus's text format 0.0.4; of each metric so many series at most."""
         lines = []
+        left_out = self.left_out
         for name, (kind, help_text) in HELP.items():
             lines += described(name, kind, help_text)
-            for (found, labels), value in sorted(self._numbers.items()):
-                if found == name:
-                    lines.append(f"{name}{label_text(labels)} {value:.10g}")
-            for (found, labels), histogram in sorted(
-                self._histograms.items(), key=lambda item: item[0]
-            ):
-                if found == name:
-                    lines += _histogram_lines(name, labels, histogram)
+            numbers = sorted(self.numbers.get(name, {}).items())
+            lines += [
+                f"{name}{label_text(labels)} {value:.10g}" for labels, value in numbers[:most]
+            ]
+            histograms = sorted(self.histograms.get(name, {}).items())
+            whole = max(1, most // _PARTS)
+            for labels, counts in histograms[:whole]:
+                lines += _histogram_lines(name, labels, counts)
+            left_out += max(0, len(numbers) - most) + max(0, len(histograms) - whole) * _PARTS
+        lines.append(f"jobs_left_out_series {left_out}")  # the last one in HELP
         return "\n".join(lines) + "\n"
 
 
-def _histogram_lines(name: str, labels: Labels, histogram: _Histogram) -> Iterable[str]:
-    below = 0
-    for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), histogram.counts, strict=True):
+def _unnamed(labels: Labels) -> Labels:
+    return tuple((name, value) for name, value in labels if name not in _NAMING)
+
+
+def _histogram_lines(name: str, labels: Labels, counts: tuple[float, ...]) -> Iterable[str]:
+    below = 0.0
+    for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), counts[:-1], strict=True):
         below += count
-        yield f"{name}_bucket{label_text((*labels, ('le', bound)))} {below}"
-    yield f"{name}_sum{label_text(labels)} {histogram.total:.10g}"
-    yield f"{name}_count{label_text(labels)} {below}"
+        yield f"{name}_bucket{label_text((*labels, ('le', bound)))} {below:.0f}"
+    yield f"{name}_sum{label_text(labels)} {counts[-1]:.10g}"
+    yield f"{name}_count{label_text(labels)} {below:.0f}"

@@ -20,8 +20,6 @@ from .policy import BreakerPolicy, RetryPolicy
 from .states import State
 
 __all__ = [
-    "RESERVED_HEADERS",
-    "RESERVED_PREFIXES",
     "ClaimedJob",
     "Consumer",
     "ConsumerSettings",
@@ -31,6 +29,7 @@ __all__ = [
     "Published",
     "digest_of",
     "http_date",
+    "is_reserved",
     "payload_fields",
     "rfc3339",
     "state_name",
@@ -39,7 +38,7 @@ __all__ = [
 Kind = Literal["push", "pull"]
 
 # A producer must not change the headers that the service itself sends to an endpoint.
-RESERVED_HEADERS: Final = {
+_RESERVED_HEADERS: Final = {
     *(
         "authorization",
         "connection",
@@ -60,7 +59,14 @@ RESERVED_HEADERS: Final = {
     ),
     *("x-request-id", "forwarded"),
 }
-RESERVED_PREFIXES: Final = ("x-broker-", "webhook-", "x-headrace-", "proxy-")
+_RESERVED_PREFIXES: Final = ("x-broker-", "webhook-", "x-headrace-", "proxy-")
+
+
+def is_reserved(header: str) -> bool:
+    """Whether a header is the service's own, or the connection's: no message has it as metadata."""
+    lower = header.lower()
+    return lower in _RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIXES)
+
 
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905

@@ -10,7 +10,16 @@ import sys
 import pytest
 import yaml
 
-from headrace.cli.shared.output import Form, Output, Sheet, Table, fitting, printable
+from headrace.cli.shared.output import (
+    Form,
+    Output,
+    Sheet,
+    Table,
+    fitting,
+    json_text,
+    printable,
+    yaml_text,
+)
 
 
 def table() -> Table:
@@ -55,6 +64,23 @@ def test_a_sheet_leaves_out_what_is_not_set(capsys: pytest.CaptureFixture[str]) 
 def test_what_would_command_a_terminal_is_escaped() -> None:
     assert printable("a\x1b[2Jb\x07") == "a\\x1b[2Jb\\x07"
     assert printable("zwei\nZeilen ä") == "zwei\nZeilen ä"
+
+
+@pytest.mark.parametrize("form", ["text", "json", "yaml"])
+def test_no_form_writes_what_would_command_a_terminal(
+    form: Form, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = "ä \x9b31m \x1b[2J \x7f \u202e \U000e0001 \ud800"
+    output = Output(form)
+    output.show({"text": hostile}, hostile, Sheet(hostile), Table(("A",), empty=hostile))
+    output.line({"text": hostile}, hostile)
+    output.note(hostile)
+    said = capsys.readouterr()
+    for text in (said.out, said.err):
+        assert text.replace("\n", "").isprintable(), ascii(text)
+    assert "31m" in said.out
+    assert json.loads(json_text({"text": hostile})) == {"text": hostile}
+    assert yaml.safe_load(yaml_text({"text": hostile})) == {"text": hostile}
 
 
 DRAW = """

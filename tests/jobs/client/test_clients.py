@@ -21,6 +21,7 @@ from headrace.jobs.client import (
     JobsClient,
     JobsError,
     LeasedJob,
+    OutgoingMessage,
     Tokens,
     Worker,
     worker,
@@ -113,6 +114,22 @@ async def test_a_job_is_claimed_kept_failed_requeued_and_completed(client: Any) 
     assert [result.code for result in await said(queue, "complete", [job])] == ["ok"]
     assert [result.code for result in await said(queue, "release", [job])] == ["lease_lost"]
     assert await said(client, "purge_dead", "c", "k", **TOKENS) == 0
+
+
+async def test_text_in_metadata_arrives_and_what_no_header_carries_is_refused(client: Any) -> None:
+    text = {"X-Name": "Zo\u00eb \u20ac"}
+    await said(client, "publish", "c", b"1", metadata=text, **PUBLISHER)
+    batch = [OutgoingMessage(payload=b"2", metadata=text)]
+    await said(client, "publish_batch", "c", batch, **PUBLISHER)
+    queue = client.queue("c", "k", **TOKENS)
+    assert [job.headers for job in await said(queue, "claim", 9)] == [text, text]
+    refused = ({"X": "a\0b"}, {"X": "a\nb"}, {"X": " a"}, {"X": "\ud800"}, {"X\u20ac": "a"})
+    for metadata in refused:
+        with pytest.raises(JobsError, match=r"no header carries|no name of a header"):
+            await said(client, "publish", "c", b"1", metadata=metadata, **PUBLISHER)
+        with pytest.raises(JobsError, match=r"no header carries|no name of a header"):
+            batch = [OutgoingMessage(payload=b"2", metadata=metadata)]
+            await said(client, "publish_batch", "c", batch, **PUBLISHER)
 
 
 async def test_the_queue_can_be_named_in_each_call(client: Any) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli import main
+from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient, OutgoingMessage
 from headrace.jobs.config.seeds import Seeds, apply_seeds
 from headrace.jobs.http import create_app
@@ -60,17 +61,23 @@ async def test_each_named_header_has_to_fit_one_of_its_patterns(world: World) ->
     assert await world.payloads() == ["paid de", "refunded "]
 
 
-async def test_a_filter_that_is_given_replaces_its_parts_and_empty_ones_take_everything(
-    world: World,
+@pytest.mark.parametrize("nothing", [None, {}])
+async def test_a_filter_that_is_given_replaces_the_one_before_and_null_removes_it(
+    world: World, nothing: Any
 ) -> None:
-    await world.set_filter(subjects=["a"], headers={"X": ["1"]})
-    changed = await world.set_filter(subjects=["b"])
+    path = "/v2/channel/c/consumer/k"
+    settings = {"concurrency": 7, "filter": {"subjects": ["a"]}}
+    await world.http.patch(path, json={"settings": settings})
+    changed = await world.set_filter(headers={"X-Kind": ["1"]})
     found = changed["settings"]["filter"]
-    assert found == {"subjects": ["b"], "headers": {"X": ["1"]}, "payload": {}}
+    assert found == {"subjects": [], "headers": {"X-Kind": ["1"]}, "payload": {}}
     await world.broadcast("none")
-    await world.set_filter(subjects=[], headers={})
+    await world.broadcast("fits", X_Broker_Metadata_Headers="X-Kind", X_Kind="1")
+    await world.http.patch(path, json={"settings": {"concurrency": None}})
+    changed = (await world.http.patch(path, json={"settings": {"filter": nothing}})).json()
+    assert changed["settings"]["concurrency"] == limits.PUSH_CONCURRENCY_DEFAULT
     await world.broadcast("all")
-    assert await world.payloads() == ["all"]
+    assert await world.payloads() == ["fits", "all"]
 
 
 async def test_a_filter_of_one_channel_changes_nothing_in_another(world: World) -> None:

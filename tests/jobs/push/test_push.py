@@ -24,7 +24,7 @@ from headrace.jobs.service.leases.claiming import Claim
 from headrace.jobs.signature import WebhookVerificationError, verify
 from headrace.jobs.store import Tx
 from jobs_endpoint import Call, Endpoint, answer
-from jobs_world import World
+from jobs_world import PRODUCER, World
 from waiting import elapse
 from waiting import until as eventually
 
@@ -143,6 +143,24 @@ async def test_a_message_arrives_with_everything_said_about_it(
     await settled(pushing, {"DELIVERED": 1})
     signed = await signed_by(pushing, endpoint, secret)
     assert signed.headers["webhook-id"] != call.headers["webhook-id"]
+
+
+async def test_text_of_headers_is_sent_as_utf8(pushing: World, endpoint: Endpoint) -> None:
+    await push_to(pushing, endpoint)
+    text = "заказ \u20ac5 Zo\u00eb"
+    message = {
+        "payload": "x",
+        "headers": {"X-Name": text},
+        "subject": "Zo\u00eb",
+        "ordering_key": text,
+    }
+    path = "/v2/channel/c/messages/batch"
+    answer = await pushing.http.post(path, json={"messages": [message]}, headers=PRODUCER)
+    assert answer.status_code == 201, answer.text
+    (call,) = await endpoint.wait_for(1)
+    sent = {name: value.encode("latin-1").decode() for name, value in call.headers.items()}
+    assert (sent["x-name"], sent["x-broker-ordering-key"]) == (text, text)
+    assert sent["x-headrace-subject"] == "Zo\u00eb"
 
 
 async def test_a_failing_endpoint_is_called_by_the_schedule_and_then_given_up(

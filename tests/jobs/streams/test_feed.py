@@ -186,6 +186,25 @@ async def test_the_ordering_key_is_of_the_subject_or_of_a_header(
 
 
 @pytest.mark.one_database
+async def test_text_of_headers_goes_on_as_it_is_and_what_no_header_carries_is_left_out(
+    world: World, broker_url: str
+) -> None:
+    feeding = Feeding(world, broker_url)
+    async with at(broker_url) as js, feeding.running():
+        await made(js)
+        headers = {"X-Name": "заказ \u20ac5 Zo\u00eb", "X-Bell": "a\x07", "X-\u20ac": "b"}
+        await js.publish("orders.a", b"1", headers=headers)
+        await feeding.until_payloads(["1"])
+    (row,) = await feeding.rows("message")
+    assert json.loads(row["headers"]) == {
+        "X-Name": "заказ \u20ac5 Zo\u00eb",
+        "X-Headrace-Headers-Left-Out": "2",
+        "X-Headrace-Subject": "orders.a",
+        "X-Headrace-Sequence": "1",
+    }
+
+
+@pytest.mark.one_database
 async def test_headers_of_the_broker_and_of_the_service_are_not_passed_on(
     world: World, broker_url: str
 ) -> None:

@@ -113,21 +113,21 @@ class Output:
 
     def line(self, document: Any, text: str) -> None:
         """One of many: a line of JSON, a YAML document, or a text."""
-        print(text if self.is_text else one_of_many(document, self.form))
+        print(printable(text) if self.is_text else one_of_many(document, self.form))
 
     def note(self, text: str) -> None:
         """Say something beside the result, on standard error; programs do not see it."""
         if self.is_text:
             sys.stdout.flush()
-            print(text, file=sys.stderr, flush=True)
+            print(printable(text), file=sys.stderr, flush=True)
 
     def _print(self, text: str | Table | Sheet) -> None:
         if isinstance(text, Sheet):
             _print_sheet(text)
         elif isinstance(text, str):
-            print(text)
+            print(printable(text))
         elif not text.rows:
-            print(text.empty)
+            print(printable(text.empty))
         elif (console := terminal()) is not None:
             _print_rich(text, console)
         else:
@@ -142,10 +142,13 @@ def one_of_many(document: Any, form: Form) -> str:
 
 
 def json_text(document: Any, indent: int = 2) -> str:
-    """Indented JSON, or one line of it."""
+    """Indented JSON, or one line of it. What would command a terminal is escaped, as all of JSON can be."""
     import json
 
-    return json.dumps(document, indent=indent or None, ensure_ascii=False, default=str)
+    text = json.dumps(document, indent=indent or None, ensure_ascii=False, default=str)
+    if _is_plain(text):
+        return text
+    return "".join(c if _is_plain(c) else json.dumps(c)[1:-1] for c in text)
 
 
 def yaml_text(document: Any) -> str:
@@ -157,7 +160,10 @@ def yaml_text(document: Any) -> str:
             "--yaml needs the package pyyaml: pip install 'headrace[cli]'"
         ) from None
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-    return text
+    if _is_plain(text):
+        return text
+    escaped: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=False)
+    return escaped
 
 
 def terminal(*, stderr: bool = False) -> Console | None:
@@ -185,7 +191,7 @@ def _print_records(table: Table, console: Console) -> None:
     from rich.text import Text
 
     if table.title:
-        console.print(Text(table.title, "bold"))
+        console.print(Text(printable(table.title), "bold"))
     for name, *cells in table.rows:
         console.print(Text(printable(name), "bold cyan"))
         pairs = zip(table.headings[1:], cells, strict=True)
@@ -256,28 +262,32 @@ def _print_sheet(sheet: Sheet) -> None:
         return
     from rich.text import Text
 
-    console.print(Text(sheet.title, "bold"))
+    console.print(Text(printable(sheet.title), "bold"))
     for title, rows in sheet.sections:
         console.print()
         if title:
-            console.print(Text(f"{title}:", "bold cyan"))
+            console.print(Text(printable(f"{title}:"), "bold cyan"))
         for name, value in rows:
             line = Text.assemble((f"  {name + ':':{width}} ", "dim"), printable(value))
             console.print(line, soft_wrap=True)
 
 
 def _print_sheet_plain(sheet: Sheet, width: int) -> None:
-    print(sheet.title)
+    print(printable(sheet.title))
     for title, rows in sheet.sections:
         print()
         if title:
-            print(f"{title}:")
+            print(printable(f"{title}:"))
         for name, value in rows:
             print(f"  {name + ':':{width}} {printable(value)}")
 
 
 def printable(text: str) -> str:
     """The text without what would command a terminal: control characters are shown as escapes."""
-    if text.isprintable():
+    if _is_plain(text):
         return text
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    return "".join(c if _is_plain(c) else repr(c)[1:-1] for c in text)
+
+
+def _is_plain(text: str) -> bool:
+    return text.isprintable() or text.replace("\n", "").isprintable()

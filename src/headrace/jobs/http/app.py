@@ -28,7 +28,7 @@ from .docs_page import page_routes
 from .jobs import finding, leased, pull, replay
 from .messages import batch, broadcast, feeds, reading, schedules
 from .openapi import openapi_document
-from .request.access import authenticate, note_refusal
+from .request.access import authenticate, note_refusal, note_right
 from .request.endpoint import Endpoint
 
 __all__ = ["ENDPOINTS", "create_app"]
@@ -102,10 +102,12 @@ def _bound(endpoint: Endpoint, runtime: Runtime) -> Callable[[Request], Awaitabl
                 raise not_found(name.removesuffix("Id"), name)
         try:
             await authenticate(runtime, endpoint, request)
-            return await endpoint.handler(runtime, request)
+            response = await endpoint.handler(runtime, request)
         except JobsError as error:
             await note_refusal(runtime, endpoint, request, error)
             raise
+        note_right(runtime, endpoint, request)
+        return response
 
     return handle
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ..._version import __version__
 from . import shapes
-from .request.endpoint import Endpoint
+from .request.endpoint import EVERYWHERE, Endpoint
 
 __all__ = ["openapi_document"]
 
@@ -25,8 +25,9 @@ _PROBLEMS: Final = {
     410: "It was there, and retention removed it",
     412: "A precondition does not hold",
     413: "The body is too large",
-    415: "Another media type is accepted",
+    415: "Another media type is accepted, or a body without Content-Encoding",
     422: "The key was used for something else",
+    429: "Too many wrong tokens came from this address; later",
     503: "The database does not answer; try again",
 }
 
@@ -112,7 +113,7 @@ def _responses(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
     problem = {"application/json": {"schema": schema_of[repr(shapes.Problem)]}}
     if endpoint.legacy:
         problem = {"text/plain": {"schema": {"type": "string"}}, **problem}
-    for status in (*endpoint.errors, 503):
+    for status in (*endpoint.errors, *EVERYWHERE):
         responses[str(status)] = {"description": _PROBLEMS[status], "content": problem}
     for status, kind in endpoint.answers.items():
         answer: dict[str, Any] = {"description": endpoint.summary}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from ..._version import __version__
 from .. import limits
 from ..config.seeds import left_over
+from ..errors import forbidden
 from ..models import rfc3339
 from ..runtime.runtime import Runtime
 from ..service.finding import page_reads
@@ -19,7 +21,7 @@ from ..store import Row, Tx
 from . import shapes
 from .jobs.pull import dead_counts_of
 from .request.endpoint import Endpoint, Parameter, reply
-from .request.incoming import paging, require_admin
+from .request.incoming import header, is_admin, paging, require_admin
 from .request.links import list_links
 
 __all__ = ["ENDPOINTS"]
@@ -123,28 +125,17 @@ async def events(runtime: Runtime, request: Request) -> Response:
 
 
 async def metrics(runtime: Runtime, request: Request) -> Response:
-    del request
+    named = is_admin(runtime, request)
+    if not named and header(request, "authorization"):
+        raise forbidden("Authorization")
+    page = runtime.metrics.page()
+    await runtime.depths.show(page, named=named)
 
-    def read(tx: Tx) -> list[tuple[Row, dict[State, int], int]]:
-        found = []
-        for row, counts in page_reads.consumer_counts(tx):
-            oldest = tx.one("oldest_ready_us", consumer_seq=row["seq"])
-            since = None if oldest is None else oldest["created_us"]
-            age_us = 0 if since is None else max(0, tx.now_us() - since)
-            found.append((row, counts, age_us))
-        return found
+    def text() -> str:
+        return (page if named else page.totals()).text(limits.METRICS_SERIES_MAX)
 
-    rows = await runtime.database.read(read)
-    runtime.metrics.forget("jobs_queue_depth")
-    runtime.metrics.forget("jobs_oldest_ready_age_seconds")
-    for row, counts, age_us in rows:
-        labels = {"channel": row["channel_id"], "consumer": row["consumer_id"]}
-        for state in State:
-            runtime.metrics.set(
-                "jobs_queue_depth", counts.get(state, 0), **labels, state=state.name
-            )
-        runtime.metrics.set("jobs_oldest_ready_age_seconds", age_us / 1e6, **labels)
-    return PlainTextResponse(runtime.metrics.text(), media_type="text/plain; version=0.0.4")
+    # Not on the event loop: others publish meanwhile.
+    return PlainTextResponse(await asyncio.to_thread(text), media_type="text/plain; version=0.0.4")
 
 
 def _get(
@@ -199,5 +190,15 @@ ENDPOINTS: Final = (
         {200: shapes.Events},
         parameters=(Parameter("next", "cursor"), Parameter("previous", "cursor")),
     ),
-    _get("/metrics", metrics, "Prometheus text format", {200: str}, admin=False),
+    Endpoint(
+        method="GET",
+        path="/metrics",
+        handler=metrics,
+        summary="Prometheus text format; names of channels and consumers with the admin token or a key, "
+        "without either totals",
+        answers={200: str},
+        tag="operations",
+        errors=(401, 403),
+        scopes=("operate",),
+    ),
 )

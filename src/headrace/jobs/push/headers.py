@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 
-from ..matching.filters import SUBJECT
 from ..models import ClaimedJob, Consumer, Options
 from ..signature import sign
 
@@ -28,17 +27,10 @@ def call_headers(
         options.token_header: consumer.token,
     }
     if job.ordering_key is not None:
-        own["X-Broker-Ordering-Key"] = _as_utf8(job.ordering_key)
+        own["X-Broker-Ordering-Key"] = job.ordering_key
     if consumer.settings.sign and consumer.secrets:
         # The id is our own number of the message: the producer's id is not ours to sign.
         own |= sign(consumer.secrets, f"msg_{job.message_seq}", now_s, job.payload)
     taken = {name.lower() for name in own}
     given = {name: value for name, value in job.headers.items() if name.lower() not in taken}
-    if SUBJECT in given:
-        given[SUBJECT] = _as_utf8(given[SUBJECT])
     return {**given, **own}
-
-
-def _as_utf8(text: str) -> str:
-    """Text that becomes its UTF-8 when it is sent, as headers are, in single bytes."""
-    return text.encode("utf-8", "replace").decode("latin-1")

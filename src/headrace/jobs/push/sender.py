@@ -346,4 +346,4 @@ def _request(parts: SplitResult, origin: _Origin, headers: Mapping[str, str], bo
         if (found := _NO_TEXT.search(value)) is not None:
             raise CallError(f"the header {name} has {found[0]!r}, which HTTP cannot carry")
         lines.append(f"{name}: {value}")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body
+    return "\r\n".join([*lines, "", ""]).encode("utf-8", "replace") + body

@@ -2,15 +2,86 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
-from ..metrics import Metrics
+from .. import limits
+from ..metrics import Metrics, Page
 from ..models import Consumer
+from ..service.finding import page_reads
 from ..service.leases.expiring import Swept
 from ..service.leases.leases import Result
 from ..states import Event, State
+from ..store import Database
 
-__all__ = ["count_cancelled", "count_claimed", "count_expired", "count_move", "count_results"]
+__all__ = [
+    "Depths",
+    "count_cancelled",
+    "count_claimed",
+    "count_expired",
+    "count_move",
+    "count_results",
+]
+
+
+class Depths:
+    """How many jobs consumers have: a look at a limited number of them, in slices, one at a time.
+
+    All who ask while a look is under way get what it finds.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._looking: asyncio.Task[_Seen] | None = None
+
+    async def show(self, page: Page, *, named: bool) -> None:
+        """Put the depths on the page: of each consumer, or all in all."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(), name="jobs-depths")
+        seen = await asyncio.shield(self._looking)
+        for depth in seen.depths:
+            labels = {"channel": depth.channel_id, "consumer": depth.consumer_id}
+            page.set("jobs_oldest_ready_age_seconds", depth.age_us / 1e6, **labels)
+            for state in State if named else ():
+                count = depth.counts.get(state, 0)
+                page.set("jobs_queue_depth", count, **labels, state=state.name)
+        if named:
+            page.left_out += (seen.consumers - len(seen.depths)) * (len(State) + 1)
+            return
+        for state in State:
+            page.set("jobs_queue_depth", seen.totals.get(state, 0), state=state.name)
+
+    async def _look(self) -> _Seen:
+        consumers, totals = await self._database.read(page_reads.depth_totals)
+        depths: list[page_reads.Depth] = []
+        channel_id = consumer_id = ""
+        while (room := limits.METRICS_CONSUMERS_MAX - len(depths)) > 0:
+            n = min(room, limits.METRICS_SLICE)
+            found = await self._database.read(
+                partial(
+                    page_reads.depths_behind, channel_id=channel_id, consumer_id=consumer_id, n=n
+                )
+            )
+            depths += found
+            if len(found) < n:
+                break
+            channel_id, consumer_id = found[-1].channel_id, found[-1].consumer_id
+        return _Seen(max(consumers, len(depths)), totals, depths)
+
+    async def close(self) -> None:
+        """End a look that nobody waits for any more."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    consumers: int
+    totals: Mapping[State, int]
+    depths: Sequence[page_reads.Depth]
 
 
 def count_claimed(metrics: Metrics, consumer: Consumer, jobs: int) -> None:

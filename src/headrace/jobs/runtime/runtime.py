@@ -15,7 +15,7 @@ from .. import limits
 from ..errors import DatabaseUnavailableError, JobsError
 from ..metrics import Metrics
 from ..models import ClaimedJob, Consumer, Options, Published
-from ..service.auditing import PerMinute
+from ..service.auditing import Guesses, PerMinute
 from ..service.definitions import sealing
 from ..service.finding.page_reads import Cursors
 from ..service.leases import leases
@@ -58,6 +58,8 @@ class Runtime:
     probe: WriteProbe = field(init=False, repr=False)
     keys: Keyring = field(init=False, repr=False)
     refusals: PerMinute = field(init=False, repr=False)
+    guesses: Guesses = field(init=False, repr=False)
+    depths: counting.Depths = field(init=False, repr=False)
     _lookout: Lookout = field(init=False, repr=False)
     _looking: asyncio.Task[None] | None = field(default=None, init=False, repr=False)
     _returning: set[asyncio.Task[Any]] = field(default_factory=set, init=False, repr=False)
@@ -67,6 +69,8 @@ class Runtime:
         self.probe = WriteProbe(self.database, self.clock)
         self.keys = Keyring(self.database, self.clock)
         self.refusals = PerMinute(limits.AUDIT_REFUSALS_PER_MINUTE, self.clock)
+        self.guesses = Guesses(self.clock)
+        self.depths = counting.Depths(self.database)
         self._lookout = Lookout(self.database, self.bell, self.parts)
 
     async def start(self) -> None:
@@ -100,6 +104,7 @@ class Runtime:
         while self._returning:
             await asyncio.gather(*self._returning, return_exceptions=True)
         await self.probe.close()
+        await self.depths.close()
         await self.database.close()
 
     def _rung(self, consumers: Sequence[int]) -> None:

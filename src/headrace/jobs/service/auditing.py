@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from ipaddress import IPv6Network
 
 from ...clock import Clock
 from .. import limits
 from ..store import Tx
 
-__all__ = ["Entry", "PerMinute", "note"]
+__all__ = ["Entry", "Guesses", "PerMinute", "note"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +62,55 @@ class PerMinute:
 
     def take(self) -> bool:
         """Whether another one may pass."""
-        now_ns = self._clock.monotonic_ns()
-        if now_ns - self._begun_ns >= 60 * 10**9:
-            self._begun_ns, self._count = now_ns, 0
+        if self.left_s() == 0:
+            self._begun_ns, self._count = self._clock.monotonic_ns(), 0
         self._count += 1
         return self._count <= self._most
+
+    def left_s(self) -> float:
+        """How long the minute lasts; 0: it is over."""
+        return max(0, self._begun_ns + 60 * 10**9 - self._clock.monotonic_ns()) / 1e9
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether as many as may have passed in this minute."""
+        return self._count >= self._most and self.left_s() > 0
+
+
+class Guesses:
+    """Wrong tokens by the address that they came from: after so many in a minute none of it is looked at
+    until the minute is over, but for those that were right before.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._wrong: dict[str, PerMinute] = {}
+        self._right: set[int] = set()
+
+    def wait_s(self, address: str, asked: Hashable) -> float:
+        """How long it takes until what the address ``asked``, with its tokens, is looked at; 0: it is."""
+        wrong = self._wrong.get(_network(address)) if self._wrong else None
+        if wrong is None or not wrong.is_used_up or hash(asked) in self._right:
+            return 0.0
+        return wrong.left_s()
+
+    def note_wrong(self, address: str) -> None:
+        """A token from there was wrong."""
+        network = _network(address)
+        if network not in self._wrong:
+            if len(self._wrong) >= limits.WRONG_ADDRESSES_MAX:
+                self._wrong.clear()
+            self._wrong[network] = PerMinute(limits.WRONG_TOKENS_PER_MINUTE, self._clock)
+        self._wrong[network].take()
+
+    def note_right(self, asked: Hashable) -> None:
+        """The tokens were right for what was asked."""
+        if len(self._right) >= limits.RIGHT_TOKENS_MAX:
+            self._right.clear()
+        self._right.add(hash(asked))
+
+
+@lru_cache(1024)
+def _network(address: str) -> str:
+    """Whose address it is: with IPv6 one machine has all of a network."""
+    return str(IPv6Network((address, 64), strict=False)) if ":" in address else address

@@ -15,9 +15,9 @@ from ...client import connect
 from ...identity import MessageIdentity
 from .. import ids, limits
 from ..config.config import FeedConfig
-from ..errors import DatabaseUnavailableError
+from ..errors import DatabaseUnavailableError, JobsError
 from ..matching.filters import SUBJECT
-from ..models import RESERVED_HEADERS, RESERVED_PREFIXES, NewMessage
+from ..models import NewMessage, is_reserved
 from ..runtime.parts import reason_of
 from ..runtime.runtime import Runtime
 from ..service import feeds
@@ -246,22 +246,32 @@ class _Order:
 
 def message_of(config: FeedConfig, message: JetStreamMessage) -> tuple[MessageIdentity, NewMessage]:
     """Which message of the stream it is, and the channel's message: its headers except those that are the
-    service's or the broker's own, its subject, its sequence.
+    service's or the broker's own, its subject, its sequence. Those that HTTP cannot carry, or that are too
+    many, are left out and counted in a header of ours: a message that is in a stream is not refused.
     """
     place = message.metadata
     identity = MessageIdentity(config.stream, place.stream_seq, place.timestamp_ns)
     content_type = "application/octet-stream"
     stored: dict[str, str] = {}
+    left_out = 0
     for name, value in message.headers.items():
         lower = name.lower()
-        if lower == "content-type":
-            content_type = storable(value[: limits.CONTENT_TYPE_CHARS_MAX])
-        elif (
-            lower not in RESERVED_HEADERS
-            and not lower.startswith((*RESERVED_PREFIXES, "nats-"))
-            and len(stored) < limits.METADATA_HEADERS_MAX
-        ):
-            stored[storable(name)] = storable(value)
+        is_type = lower == "content-type"
+        if not is_type and (is_reserved(name) or lower.startswith("nats-")):
+            continue
+        try:
+            ids.check_header(name, value, name)
+        except JobsError:
+            left_out += 1
+            continue
+        if is_type:
+            content_type = value[: limits.CONTENT_TYPE_CHARS_MAX].rstrip()
+        elif len(stored) < limits.METADATA_HEADERS_MAX:
+            stored[name] = value
+        else:
+            left_out += 1
+    if left_out:
+        stored["X-Headrace-Headers-Left-Out"] = str(left_out)
     stored[SUBJECT] = storable(message.subject)
     stored["X-Headrace-Sequence"] = str(identity.sequence)
     return identity, NewMessage(

@@ -225,7 +225,7 @@ async def test_a_key_has_its_limits_also_where_no_admin_token_is_set(world: Worl
 
 def test_every_route_but_those_that_tell_nothing_has_its_scopes() -> None:
     for endpoint in ENDPOINTS:
-        open_to_all = endpoint.path == "/metrics" or endpoint.path.startswith("/health/")
+        open_to_all = endpoint.path.startswith("/health/")
         assert bool(endpoint.needed) != open_to_all, endpoint.path
         assert set(endpoint.needed) <= set(SCOPES)
         if endpoint.needed:

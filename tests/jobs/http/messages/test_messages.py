@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -77,6 +78,42 @@ async def test_a_broadcast_that_may_not_be_is_refused_and_leaves_nothing(
     assert response.status_code == status, response.text
     assert await world.queued() == []
     assert (await world.http.get("/channel/c/messages")).json()["Result"] == []
+
+
+@pytest.mark.one_database
+async def test_text_of_headers_is_utf8_and_other_bytes_are_refused(world: World) -> None:
+    await world.set_filter(headers={"X-Name": ["Zo\u00eb*"]})
+    text = "Zo\u00eb \u20ac\tзаказ"
+
+    async def publish(value: bytes, name: bytes = b"X-Name") -> Any:
+        headers = {
+            **{key.encode(): said.encode() for key, said in PRODUCER.items()},
+            b"X-Broker-Metadata-Headers": b"X-Name",
+            name: value,
+        }
+        return await world.http.post("/v2/channel/c/messages", content=b"x", headers=headers)
+
+    assert (await publish(text.encode())).status_code == 201
+    (job,) = await world.claim()
+    assert job["message"]["headers"] == {"X-Name": text}
+    for name in ("X-Name", "Content-Type", "X-Broker-Ordering-Key", "X-Broker-Subject"):
+        refused = await publish("Zo\u00eb".encode("latin-1"), name.encode())
+        assert (refused.status_code, refused.json()["code"]) == (400, "invalid_header")
+        assert refused.json()["field"] == name
+
+
+@pytest.mark.one_database
+async def test_a_coded_body_is_refused_and_one_that_is_said_to_be_none_is_taken(
+    world: World,
+) -> None:
+    for path in ("/channel/c/broadcast", "/v2/channel/c/messages", "/v2/channel/c/messages/batch"):
+        for coding in ("gzip", "br", "identity, gzip", "zaphod"):
+            headers = {**PRODUCER, "Content-Encoding": coding, "Accept": "application/json"}
+            refused = await world.http.post(path, content=b"{}", headers=headers)
+            assert (refused.status_code, refused.json()["field"]) == (415, "Content-Encoding")
+    assert await world.queued() == []
+    await world.broadcast(Content_Encoding="identity")
+    assert len(await world.queued()) == 1
 
 
 @pytest.mark.one_database

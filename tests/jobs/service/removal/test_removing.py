@@ -12,10 +12,11 @@ from headrace.cli import main
 from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient
 from headrace.jobs.errors import JobsError
+from headrace.jobs.http.app import ENDPOINTS
 from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.service.publishing import publishing
 from headrace.jobs.service.removal import removing
-from jobs_world import PRODUCER, World, held
+from jobs_world import FILLED, PRODUCER, PULL, World, held
 from waiting import until
 
 
@@ -94,6 +95,40 @@ async def test_a_channel_is_deleted_with_all_that_hangs_on_it_and_its_name_is_fr
         return tx.one("last_job")["seq"], bool(tx.one("next_upkeep_us")["removed"])
 
     assert (await world.runtime.database.read(left))[1] is False
+
+
+async def test_what_was_deleted_answers_under_no_name_until_it_is_removed(world: World) -> None:
+    await world.put("/channel/d", token="dt")
+    await world.broadcast()
+
+    def read(tx: Any) -> list[int]:
+        found = tx.one("get_channel", channel_id="c"), tx.one("get_producer", producer_id="p")
+        return [row["seq"] for row in found]
+
+    seqs = await world.runtime.database.read(read)
+    channel_id, producer_id = (f"{name}~{seq}" for name, seq in zip("cp", seqs, strict=True))
+    await delete(world, "/channel/c", discard="true")
+    for endpoint in ENDPOINTS:
+        if "{channelId}" in endpoint.path:
+            path = endpoint.path.format(**{**FILLED, "channelId": channel_id})
+            answer = await world.http.request(
+                endpoint.method, path, headers={**PRODUCER, **PULL}, json={}
+            )
+            assert answer.status_code >= 400, (endpoint.method, path, answer.text)
+    for path in ("broadcast", "messages", "consumers"):
+        method = "POST" if path == "broadcast" else "GET"
+        asked = f"/channel/{channel_id}/{path}"
+        answer = await world.http.request(method, asked, content=b"x", headers=PRODUCER)
+        assert answer.status_code == 404, answer.text
+    told = await world.http.patch("/v2/channel/d", json={"events_channel": channel_id})
+    assert told.status_code in (400, 404), told.text
+    await delete(world, "/producer/p")
+    assert (await world.http.get(f"/producer/{producer_id}")).status_code == 404
+    headers = {"X-Broker-Producer-ID": producer_id, "X-Broker-Channel-Token": "dt"}
+    refused = await world.http.post(
+        "/channel/d/broadcast", content=b"x", headers={**PRODUCER, **headers}
+    )
+    assert refused.status_code == 401
 
 
 async def test_a_producer_is_deleted_and_what_it_published_stays(world: World) -> None:

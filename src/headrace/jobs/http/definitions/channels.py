@@ -92,6 +92,6 @@ ENDPOINTS: Final = (
         scopes=("operate",),
         audited=True,
         legacy=False,
-        errors=(400, 401, 403, 404, 409, 413),
+        errors=(400, 401, 403, 404, 409, 413, 415),
     ),
 )

@@ -69,8 +69,7 @@ async def get_consumer(runtime: Runtime, request: Request) -> Response:
 
 def _read(tx: Tx, channel_id: str, consumer_id: str) -> tuple[Consumer, dict[State, int]]:
     consumer = consumers.find_consumer(tx, channel_id, consumer_id)
-    counts = {row["seq"]: counts for row, counts in page_reads.consumer_counts(tx)}
-    return consumer, counts.get(consumer.seq, {})
+    return consumer, page_reads.counts_of(tx, consumer.seq)
 
 
 async def patch_consumer(runtime: Runtime, request: Request) -> Response:
@@ -137,10 +136,15 @@ def _given(body: shapes.ConsumerPatch) -> list[str]:
 
 
 def _merged(present: ConsumerSettings, given: dict[str, object]) -> ConsumerSettings:
-    """The settings with the given ones replaced; nested ones are replaced one by one."""
+    """The settings with the given ones replaced, and None for those as they are without; of nested ones but
+    the filter, which is one thing, each is replaced by itself.
+    """
     merged = msgspec.to_builtins(present)
+    default = msgspec.to_builtins(ConsumerSettings())
     for name, value in given.items():
-        if isinstance(merged.get(name), dict) and isinstance(value, dict):
+        if value is None and name in default:
+            merged[name] = default[name]
+        elif isinstance(merged.get(name), dict) and isinstance(value, dict):
             unknown = value.keys() - merged[name].keys()
             if unknown:
                 raise bad_request(
@@ -148,7 +152,8 @@ def _merged(present: ConsumerSettings, given: dict[str, object]) -> ConsumerSett
                     f"accepted are {sorted(merged[name])}",
                     f"{name}.{min(unknown)}",
                 )
-            merged[name] = {**merged[name], **(with_kind(value) if name == "retry" else value)}
+            kept = {} if name == "filter" else merged[name]
+            merged[name] = {**kept, **(with_kind(value) if name == "retry" else value)}
         else:
             merged[name] = value
     try:
@@ -273,7 +278,7 @@ ENDPOINTS: Final = (
         scopes=("operate",),
         audited=True,
         legacy=False,
-        errors=(400, 401, 403, 404, 412, 413),
+        errors=(400, 401, 403, 404, 412, 413, 415),
     ),
     Endpoint(
         method="POST",
@@ -286,7 +291,7 @@ ENDPOINTS: Final = (
         admin=True,
         audited=True,
         legacy=False,
-        errors=(400, 401, 403, 404, 413),
+        errors=(400, 401, 403, 404, 413, 415),
     ),
     Endpoint(
         method="POST",
@@ -299,7 +304,7 @@ ENDPOINTS: Final = (
         admin=True,
         audited=True,
         legacy=False,
-        errors=(400, 401, 403, 404, 413),
+        errors=(400, 401, 403, 404, 413, 415),
     ),
     Endpoint(
         method="GET",

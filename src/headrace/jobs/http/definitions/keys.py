@@ -135,7 +135,7 @@ ENDPOINTS: Final = (
         admin=True,
         legacy=False,
         audited=True,
-        errors=(400, 401, 403, 409, 413),
+        errors=(400, 401, 403, 409, 413, 415),
     ),
     Endpoint(
         method="GET",

@@ -264,6 +264,6 @@ ENDPOINTS: Final = (
         audited=True,
         tag="jobs",
         legacy=False,
-        errors=(400, 401, 403, 404, 409, 413),
+        errors=(400, 401, 403, 404, 409, 413, 415),
     ),
 )

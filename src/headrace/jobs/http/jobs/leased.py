@@ -213,7 +213,7 @@ ENDPOINTS: Final = (
         tokens=CONSUMER_TOKENS,
         tag="leases",
         legacy=False,
-        errors=(400, 401, 403, 404, 412, 413),
+        errors=(400, 401, 403, 404, 412, 413, 415),
     ),
     *(
         Endpoint(
@@ -226,7 +226,7 @@ ENDPOINTS: Final = (
             tokens=CONSUMER_TOKENS,
             tag="leases",
             legacy=False,
-            errors=(400, 401, 403, 404, 413),
+            errors=(400, 401, 403, 404, 413, 415),
         )
         for name, handler, body, summary in (
             ("heartbeat", heartbeat, shapes.HeartbeatBody, "Move the deadlines of held jobs"),

@@ -305,7 +305,7 @@ ENDPOINTS: Final = (
         answers={202: None},
         tokens=CONSUMER_TOKENS,
         tag="pull",
-        errors=(*_LADDER, 413),
+        errors=(*_LADDER, 413, 415),
     ),
     Endpoint(
         method="POST",

@@ -154,6 +154,6 @@ ENDPOINTS: Final = (
         scopes=("operate",),
         audited=True,
         legacy=False,
-        errors=(400, 401, 403, 404, 413),
+        errors=(400, 401, 403, 404, 413, 415),
     ),
 )

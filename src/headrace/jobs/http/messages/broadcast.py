@@ -14,7 +14,7 @@ from ...errors import JobsError, bad_request
 from ...matching.filters import SUBJECT, checked_subject
 from ...matching.unique import Unique, UniqueKey
 from ...matching.unique import key_of as key_of_message
-from ...models import RESERVED_HEADERS, RESERVED_PREFIXES, NewMessage, Published
+from ...models import NewMessage, Published, is_reserved
 from ...runtime.runtime import Runtime
 from ...service.publishing import accepting
 from ...service.publishing.publishing import MessageRefusedError, Publication
@@ -102,7 +102,8 @@ def _is_small(runtime: Runtime, request: Request) -> bool:
 
 
 def _message(request: Request, body: bytes) -> tuple[NewMessage, bool]:
-    content_type = header(request, "content-type") or "application/octet-stream"
+    content_type = _text(header(request, "content-type"), "Content-Type")
+    content_type = content_type or "application/octet-stream"
     if _SPECIAL.isdisjoint(name for name, _ in request.scope["headers"]):
         return NewMessage(payload=body, content_type=content_type), False
     key = request.headers.get("idempotency-key")
@@ -116,7 +117,7 @@ def _message(request: Request, body: bytes) -> tuple[NewMessage, bool]:
             )
         message_id = ids.check_id(key, "Idempotency-Key")
     headers = _metadata(request)
-    ordering_key = _text(header(request, "x-broker-ordering-key")) or None
+    ordering_key = _text(header(request, "x-broker-ordering-key"), "X-Broker-Ordering-Key") or None
     message = NewMessage(
         payload=body,
         content_type=content_type,
@@ -137,7 +138,7 @@ def _unique(
     ordering_key: str | None,
     headers: dict[str, str],
 ) -> UniqueKey | None:
-    text = _text(header(request, "x-broker-unique"))
+    text = _text(header(request, "x-broker-unique"), "X-Broker-Unique")
     if not text:
         return None
     try:
@@ -182,26 +183,31 @@ def _metadata(request: Request) -> dict[str, str]:
         lower = name.lower()
         if not name or lower not in request.headers:
             continue
-        if lower in RESERVED_HEADERS or lower.startswith(RESERVED_PREFIXES):
+        if is_reserved(name):
             raise bad_request(
                 "reserved_header",
                 f"the header {name} is the service's own",
                 "X-Broker-Metadata-Headers",
             )
-        stored[name] = request.headers[lower]
+        text = _text(request.headers[lower], name)
+        stored[name] = ids.check_header(name, text, name)
     if subject := header(request, "x-broker-subject"):
-        stored[SUBJECT] = checked_subject(_text(subject), "X-Broker-Subject")
+        stored[SUBJECT] = checked_subject(_text(subject, "X-Broker-Subject"), "X-Broker-Subject")
     return stored
 
 
-def _text(value: str) -> str:
-    """A header's value as it was meant: UTF-8, though HTTP reads single bytes."""
+def _text(value: str, field: str) -> str:
+    """A header's value as it was meant: UTF-8, though HTTP reads single bytes; 400 for what is none."""
     if value.isascii():
         return value
     try:
         return value.encode("latin-1").decode()
-    except UnicodeDecodeError:
-        return value
+    except UnicodeDecodeError as error:
+        raise bad_request(
+            "invalid_header",
+            f"{field} is no UTF-8 at byte {error.start}, as text in headers is",
+            field,
+        ) from None
 
 
 _BROADCAST: Final = (
@@ -240,7 +246,7 @@ ENDPOINTS: Final = (
         parameters=_BROADCAST,
         tokens=PRODUCER_TOKENS,
         tag="messages",
-        errors=(400, 401, 403, 404, 409, 412, 413, 422),
+        errors=(400, 401, 403, 404, 409, 412, 413, 415, 422),
     ),
     Endpoint(
         method="POST",
@@ -252,6 +258,6 @@ ENDPOINTS: Final = (
         tokens=PRODUCER_TOKENS,
         tag="messages",
         legacy=False,
-        errors=(400, 401, 403, 404, 409, 412, 413, 422),
+        errors=(400, 401, 403, 404, 409, 412, 413, 415, 422),
     ),
 )

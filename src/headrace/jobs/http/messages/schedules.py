@@ -166,7 +166,7 @@ ENDPOINTS: Final = (
         admin=True,
         audited=True,
         legacy=False,
-        errors=(400, 401, 403, 404, 409, 413),
+        errors=(400, 401, 403, 404, 409, 413, 415),
     ),
     Endpoint(
         method="DELETE",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from starlette.requests import Request
@@ -17,13 +18,30 @@ from ...service.auditing import Entry
 from ...store import Tx
 from .endpoint import Endpoint
 
-__all__ = ["authenticate", "bearer", "key_of", "note_refusal", "recorded", "require_scope"]
+__all__ = [
+    "authenticate",
+    "bearer",
+    "key_of",
+    "note_refusal",
+    "note_right",
+    "recorded",
+    "require_scope",
+]
 
 T = TypeVar("T")
 _LOG: Final = logging.getLogger("headrace.jobs.http")
 _KEY: Final = "headrace_key"
 _ENDPOINT: Final = "headrace_endpoint"
 _ADMIN: Final = "headrace_admin"
+_TOKENS: Final = frozenset(
+    {
+        b"authorization",
+        b"x-broker-channel-token",
+        b"x-broker-consumer-token",
+        b"x-broker-producer-id",
+        b"x-broker-producer-token",
+    }
+)
 
 
 def bearer(request: Request) -> str:
@@ -33,8 +51,20 @@ def bearer(request: Request) -> str:
 
 
 async def authenticate(runtime: Runtime, endpoint: Endpoint, request: Request) -> None:
-    """Look at the API key of a request, if it has one: 401 if it is none, 403 if it may not."""
+    """Look at the API key of a request, if it has one: 401 if it is none, 403 if it may not.
+
+    429, whatever its tokens are, after too many wrong ones from its address.
+    """
     request.scope[_ENDPOINT] = endpoint
+    tokens = _tokens(request)
+    wait_s = runtime.guesses.wait_s(_address(request), _asked(endpoint, request, tokens))
+    if tokens and wait_s:
+        raise JobsError(
+            429,
+            "too_many_wrong_tokens",
+            "too many wrong tokens came from this address; it is looked at again when the minute is over",
+            retry_after_s=wait_s,
+        )
     given = bearer(request)
     if not given or not endpoint.needed:
         return
@@ -78,14 +108,24 @@ def recorded(
 async def note_refusal(
     runtime: Runtime, endpoint: Endpoint, request: Request, error: JobsError
 ) -> None:
-    """Write that a change was refused, or that somebody came with a wrong token or key; so many a minute."""
-    stranger = error.status in (401, 403) and "authorization" in request.headers
+    """Write that a change was refused, or that somebody came with a wrong token or key; so many a minute.
+
+    Wrong tokens are counted, all of them, and by the address that they came from.
+    """
+    stranger = error.status in (401, 403, 429) and bool(_tokens(request))
+    unknown = stranger and key_of(request) is None and not request.scope.get(_ADMIN)
+    if unknown:
+        runtime.metrics.add("jobs_wrong_tokens_total", token=_kind(error))
+        if error.status != 429:
+            runtime.guesses.note_wrong(_address(request))
     if error.status >= 500 or not (endpoint.audited or stranger):
         return
     if not runtime.refusals.take():
         runtime.metrics.add("jobs_audit_left_out_total")
         return
     entry = _entry(request, None).of(f"{error.status} {error.code}")
+    if unknown:
+        entry = replace(entry, who="a token or key that is not known", detail=error.field)
     try:
         await runtime.database.write(lambda tx: auditing.note(tx, entry, tx.now_us()))
     except DatabaseUnavailableError as unavailable:
@@ -100,17 +140,48 @@ async def note_refusal(
 def _entry(request: Request, detail: str | None) -> Entry:
     endpoint: Endpoint = request.scope[_ENDPOINT]
     key = key_of(request)
-    client = request.client
     return Entry(
         who=_who(request, key),
         key_id=None if key is None else key.key_id,
         action=f"{endpoint.method} {endpoint.path}",
         object=request.url.path,
         channel_id=request.path_params.get("channelId"),
-        address="" if client is None else client.host[: limits.ID_CHARS_MAX],
+        address=_address(request),
         request_id=request.scope.get("headrace_request_id", ""),
         detail=detail,
     )
+
+
+def note_right(runtime: Runtime, endpoint: Endpoint, request: Request) -> None:
+    """Note that the tokens of a request, if it has any, let it do what it asked for."""
+    if tokens := _tokens(request):
+        runtime.guesses.note_right(_asked(endpoint, request, tokens))
+
+
+def _tokens(request: Request) -> list[tuple[bytes, bytes]]:
+    return [(name, value) for name, value in request.scope["headers"] if name in _TOKENS]
+
+
+def _asked(endpoint: Endpoint, request: Request, tokens: list[tuple[bytes, bytes]]) -> Hashable:
+    """What was asked for with which tokens; what one route does not look at proves nothing for another."""
+    path = request.path_params
+    where = path.get("channelId"), path.get("consumerId")
+    return endpoint.method, endpoint.path, where, tuple(tokens)
+
+
+def _address(request: Request) -> str:
+    client = request.client
+    return "" if client is None else client.host[: limits.ID_CHARS_MAX]
+
+
+def _kind(error: JobsError) -> str:
+    """Whose token was wrong."""
+    if error.status == 429:
+        return "unseen"
+    kinds = {"Authorization": "key" if error.code == "unknown_key" else "admin"}
+    kinds |= {"X-Broker-Channel-Token": "channel", "X-Broker-Consumer-Token": "consumer"}
+    kinds |= {"consumerId": "consumer"}
+    return kinds.get(error.field or "", "producer")
 
 
 def _who(request: Request, key: Key | None) -> str:

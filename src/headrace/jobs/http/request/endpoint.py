@@ -12,9 +12,12 @@ from starlette.responses import Response
 
 from ...runtime.runtime import Runtime
 
-__all__ = ["Endpoint", "Handler", "Parameter", "reply"]
+__all__ = ["EVERYWHERE", "Endpoint", "Handler", "Parameter", "reply"]
 
 Handler = Callable[[Runtime, Request], Awaitable[Response]]
+
+EVERYWHERE: Final = (429, 503)
+"""The statuses of problems that every endpoint may answer with."""
 
 CHANNEL_TOKENS: Final = ("X-Broker-Channel-Token",)
 CONSUMER_TOKENS: Final = ("X-Broker-Channel-Token", "X-Broker-Consumer-Token")

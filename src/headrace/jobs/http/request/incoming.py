@@ -43,7 +43,16 @@ _WHERE: Final = re.compile(r" - at `(.+)`$")
 
 
 async def read_body(request: Request, bytes_max: int) -> bytes:
-    """The body; 413 as soon as it is longer than ``bytes_max``."""
+    """The body; 413 as soon as it is longer than ``bytes_max``, 415 for one with a content coding."""
+    coding = request.headers.get("content-encoding", "")
+    if coding.strip().lower() not in {"", "identity"}:
+        raise JobsError(
+            415,
+            "content_encoding",
+            f"a body is accepted as it is, without Content-Encoding; this one has {coding[:80]!r}. A payload "
+            "that is to stay compressed has a Content-Type that says so, such as application/gzip",
+            "Content-Encoding",
+        )
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared[:18]) > bytes_max:
         raise _too_large(bytes_max)

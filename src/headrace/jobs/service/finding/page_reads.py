@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,9 +17,13 @@ from ..removed_jobs import missing
 
 __all__ = [
     "Cursors",
+    "Depth",
     "Page",
     "Paging",
     "consumer_counts",
+    "counts_of",
+    "depth_totals",
+    "depths_behind",
     "get_job",
     "get_message",
     "message_counts",
@@ -138,6 +142,42 @@ def consumer_counts(tx: Tx) -> list[tuple[Row, dict[State, int]]]:
     for row in tx.all("job_counts"):
         counts.setdefault(row["consumer_seq"], {})[State(row["state"])] = int(row["n"])
     return [(row, counts.get(row["seq"], {})) for row in tx.all("list_all_consumers")]
+
+
+def counts_of(tx: Tx, consumer_seq: int) -> dict[State, int]:
+    """The number of a consumer's jobs in each state that any has."""
+    rows = tx.all("job_counts_of", consumer_seq=consumer_seq)
+    return {State(row["state"]): int(row["n"]) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """A consumer's jobs by state, and for how long the oldest one that is ready waits."""
+
+    channel_id: str
+    consumer_id: str
+    counts: Mapping[State, int]
+    age_us: int
+
+
+def depths_behind(tx: Tx, channel_id: str, consumer_id: str, n: int) -> list[Depth]:
+    """The next consumers in the order of their names, behind this one."""
+    found = []
+    now = tx.now_us()
+    for row in tx.all("consumers_behind", channel_id=channel_id, consumer_id=consumer_id, n=n):
+        oldest = tx.one("oldest_ready_us", consumer_seq=row["seq"])
+        since = None if oldest is None else oldest["created_us"]
+        age_us = 0 if since is None else max(0, now - since)
+        counts = counts_of(tx, row["seq"])
+        found.append(Depth(row["channel_id"], row["consumer_id"], counts, age_us))
+    return found
+
+
+def depth_totals(tx: Tx) -> tuple[int, dict[State, int]]:
+    """How many consumers there are, and the jobs of all of them by state."""
+    counted = tx.one("count_consumers")
+    counts = {State(row["state"]): int(row["n"]) for row in tx.all("job_totals")}
+    return 0 if counted is None else int(counted["n"]), counts
 
 
 def message_counts(tx: Tx, channel_seq: int) -> dict[int, int]:

@@ -78,6 +78,7 @@ def check_message(message: NewMessage, options: Options, now: int) -> None:
     if message.ordering_key is not None:
         ids.check_text(message.ordering_key, "X-Broker-Ordering-Key", limits.ORDERING_KEY_CHARS_MAX)
     ids.check_text(message.content_type, "Content-Type", limits.CONTENT_TYPE_CHARS_MAX)
+    ids.check_header("Content-Type", message.content_type, "Content-Type")
     if len(message.headers) > limits.METADATA_HEADERS_MAX or (
         sum(len(name) + len(value) for name, value in message.headers.items())
         > limits.METADATA_BYTES_MAX

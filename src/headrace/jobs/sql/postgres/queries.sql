@@ -1,10 +1,10 @@
 -- Queries in PostgreSQL's dialect.
 
 -- name: lock_producer
-SELECT * FROM producer WHERE producer_id = :producer_id FOR UPDATE;
+SELECT * FROM producer WHERE producer_id = :producer_id AND removed_us IS NULL FOR UPDATE;
 
 -- name: lock_channel
-SELECT * FROM channel WHERE channel_id = :channel_id FOR UPDATE;
+SELECT * FROM channel WHERE channel_id = :channel_id AND removed_us IS NULL FOR UPDATE;
 
 -- name: insert_messages
 -- :payloads are those of all of them, one after the other.

@@ -1,10 +1,10 @@
 -- Producers, channels, consumers.
 
 -- name: get_producer
-SELECT * FROM producer WHERE producer_id = :producer_id;
+SELECT * FROM producer WHERE producer_id = :producer_id AND removed_us IS NULL;
 
 -- name: get_channel
-SELECT * FROM channel WHERE channel_id = :channel_id;
+SELECT * FROM channel WHERE channel_id = :channel_id AND removed_us IS NULL;
 
 -- name: get_consumer
 -- One row for an existing channel; the consumer's columns are null when there is no such consumer.
@@ -18,7 +18,7 @@ SELECT
 FROM channel
 LEFT JOIN consumer ON consumer.channel_seq = channel.seq AND consumer.consumer_id = :consumer_id
     AND consumer.removed_us IS NULL
-WHERE channel.channel_id = :channel_id;
+WHERE channel.channel_id = :channel_id AND channel.removed_us IS NULL;
 
 -- name: get_publisher
 -- One row for an existing channel; the producer's columns are null when there is no such producer.
@@ -27,8 +27,8 @@ SELECT
     channel.filtered, channel.channel_id,
     producer.seq AS producer_seq, producer.token_hash AS producer_token_hash
 FROM channel
-LEFT JOIN producer ON producer.producer_id = :producer_id
-WHERE channel.channel_id = :channel_id;
+LEFT JOIN producer ON producer.producer_id = :producer_id AND producer.removed_us IS NULL
+WHERE channel.channel_id = :channel_id AND channel.removed_us IS NULL;
 
 -- name: insert_producer
 INSERT INTO producer (producer_id, name, token_hash, created_us, updated_us)
@@ -172,6 +172,16 @@ SELECT consumer.seq, consumer.consumer_id, consumer.name, consumer.kind, consume
 FROM consumer JOIN channel ON channel.seq = consumer.channel_seq
 WHERE consumer.removed_us IS NULL
 ORDER BY channel.channel_id, consumer.consumer_id;
+
+-- name: consumers_behind, by any plan
+SELECT consumer.seq, consumer.consumer_id, channel.channel_id
+FROM consumer JOIN channel ON channel.seq = consumer.channel_seq
+WHERE consumer.removed_us IS NULL
+    AND (channel.channel_id, consumer.consumer_id) > (:channel_id, :consumer_id)
+ORDER BY channel.channel_id, consumer.consumer_id LIMIT :n;
+
+-- name: count_consumers
+SELECT count(*) AS n FROM consumer WHERE removed_us IS NULL;
 
 -- name: page_producers_after
 SELECT seq, producer_id FROM producer WHERE seq < :at AND removed_us IS NULL ORDER BY seq DESC LIMIT :n;

@@ -27,6 +27,14 @@ DELETE FROM leader WHERE task = :task AND holder = :holder;
 SELECT ref AS consumer_seq, kind AS state, sum(n) AS n FROM counter
 WHERE scope = 'job' GROUP BY ref, kind;
 
+-- name: job_counts_of
+SELECT kind AS state, sum(n) AS n FROM counter WHERE scope = 'job' AND ref = :consumer_seq GROUP BY kind;
+
+-- name: job_totals, by any plan
+SELECT counter.kind AS state, sum(counter.n) AS n FROM counter
+JOIN consumer ON consumer.seq = counter.ref AND consumer.removed_us IS NULL
+WHERE counter.scope = 'job' GROUP BY counter.kind;
+
 -- name: message_counts, by any plan
 SELECT kind, sum(n) AS n FROM counter
 WHERE scope = 'message' AND ref = :channel_seq GROUP BY kind;

@@ -1,10 +1,10 @@
 -- Queries in SQLite's dialect. Writers hold BEGIN IMMEDIATE, so rows need no locks.
 
 -- name: lock_producer
-SELECT * FROM producer WHERE producer_id = :producer_id;
+SELECT * FROM producer WHERE producer_id = :producer_id AND removed_us IS NULL;
 
 -- name: lock_channel
-SELECT * FROM channel WHERE channel_id = :channel_id;
+SELECT * FROM channel WHERE channel_id = :channel_id AND removed_us IS NULL;
 
 -- name: insert_messages
 -- :payloads are those of all of them, one after the other.
