@@ -100,7 +100,7 @@ async def test_what_cannot_be_sent_is_refused_in_words(client: AsyncJobsClient) 
             await client.publish("c", b"x", metadata={"X-T": value}, **PUBLISHER)
         assert (refused.value.status, refused.value.field) == (400, "X-T")
     for name in ("", "X T", "X\ud800"):
-        with pytest.raises(JobsError, match="cannot be the name of a header"):
+        with pytest.raises(JobsError, match="is no name of a header"):
             await client.publish("c", b"x", metadata={name: "a"}, **PUBLISHER)
     half = OutgoingMessage(payload=b"x", metadata={"X-T": "\ud800"})
     for refuses in (
@@ -110,7 +110,7 @@ async def test_what_cannot_be_sent_is_refused_in_words(client: AsyncJobsClient) 
         lambda: client.put_producer("p", name="\ud800"),
         lambda: client.set_events_channel("c", "\ud800"),
     ):
-        with pytest.raises(JobsError, match="half a character") as refused:
+        with pytest.raises(JobsError, match="half a character|which no header carries") as refused:
             await refuses()
         assert refused.value.status == 400
 

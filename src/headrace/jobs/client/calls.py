@@ -323,7 +323,7 @@ def publish(
 def _check_carried(metadata: Mapping[str, str], content_type: str) -> None:
     """Refuse what the service would, before a header changes it on its way: JobsError 400."""
     for name, value in metadata.items():
-        ids.check_header(name, value, "metadata")
+        ids.check_header(name, value, name)
     ids.check_header("Content-Type", content_type, "content_type")
 
 
