@@ -134,6 +134,8 @@ def test_a_message_that_comes_for_ever_is_named() -> None:
         41,
     )
     assert "message 41" in poison.text
+    given_up = msgspec.structs.replace(looked_at, num_ack_pending=0)
+    judge_consumer(findings, given_up, NOW)
     few = msgspec.structs.replace(looked_at, delivered=place(1, consumer=105, stream=100))
     judge_consumer(findings, few, NOW)
     assert len(findings.found) == 1

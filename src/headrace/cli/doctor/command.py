@@ -9,9 +9,7 @@ from typing import Any
 
 import click
 
-from ...doctor.groups import look_at_groups
-from ...doctor.pipelines import look_at_pipelines
-from ...doctor.streams import look_at_streams
+from ...doctor import look_at_all
 from ...errors import HeadraceError
 from ...findings.finding import MARKS, Finding, Findings
 from ..server.pages import MONITOR
@@ -45,9 +43,7 @@ def _examine(context: click.Context, /, **values: Any) -> int:
     async def look() -> None:
         async with connected(where(given_above(context)), Output()) as session:
             if await look_at_server(findings, session, own["monitor"]):
-                await look_at_streams(findings, session.js)
-                await look_at_groups(findings, session.js)
-                await look_at_pipelines(findings, session.js)
+                await look_at_all(findings, session.js)
 
     try:
         run_loop(look())
