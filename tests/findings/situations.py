@@ -19,7 +19,7 @@ from headrace.api import pipelines
 from headrace.api.pipelines import PipelineRecord, QueryRecord
 from headrace.api.roles import ROLE, SPARK_PROGRESS
 from headrace.client import JetStream, JetStreamMessage
-from headrace.groups import PartitioningFilter, elastic
+from headrace.groups import GroupMessage, PartitioningFilter, elastic
 from waiting import until
 
 __all__ = ["SITUATIONS", "Situation", "Work", "at_work", "leave_a_watch"]
@@ -133,7 +133,7 @@ class Situation:
     by_broker: bool = True
 
 
-async def _done(message: JetStreamMessage) -> None:
+async def _done(message: JetStreamMessage | GroupMessage) -> None:
     await message.ack_sync()
 
 
