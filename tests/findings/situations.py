@@ -295,7 +295,8 @@ async def at_work(work: Work) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     async def watch() -> None:
         async with await bucket.watch() as changes:
             async for entry in changes:
-                seen["watch"] += entry is not None
+                if entry is not None:
+                    seen["watch"] = int(entry.value)  # some of them are overwritten before
 
     work.begin(watch())
     rounds = 0
@@ -306,7 +307,7 @@ async def at_work(work: Work) -> AsyncIterator[Callable[[], Awaitable[None]]]:
         for number in range(40):
             await js.publish(f"BUSY.{number}", b"")
             await js.publish(f"ORDERS.{number}", b"")
-            await bucket.put("key", b"%d" % number)
+            await bucket.put("key", b"%d" % (40 * (rounds - 1) + number + 1))
         await until(
             lambda: min(seen["worker"], seen["group"], seen["watch"]) >= 40 * rounds,
             "not everybody works",
