@@ -56,7 +56,7 @@ def _judge_endpoint(findings: Findings, consumer: Mapping[str, Any], now: dateti
                 what,
                 f"every call of its endpoint has failed for {duration_text(failing_s)}, "
                 f"{counted(queued, 'job')} queued",
-                f"headrace jobs dlq {names}    has what it answered",
+                f"headrace jobs dead {names}    has what it answered",
                 name="endpoint-fails",
                 since=since,
                 queued=queued,
