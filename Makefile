@@ -22,9 +22,10 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 CHANGES_ARGS ?= --minutes 60
+DRILL_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-all test-seconds test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web fuzz-broker deploys changes standby shortages pipeline-memory both-servers
+.PHONY: help env demo test test-all test-seconds test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web fuzz-broker deploys changes standby shortages pipeline-memory both-servers drill
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -141,6 +142,9 @@ shortages: env  ## whole runs of pipelines on full disks and with too little mem
 
 pipeline-memory: env  ## 10,000 short batches of a pipeline: what Java, workers and runner take (BENCH_ARGS="2000 10")
 	@$(BIN)/python bench/pipeline_memory.py $(BENCH_ARGS)
+
+drill: env  ## make each thing that stands still on both servers: how long each tool takes to tell (DRILL_ARGS="--seconds 150")
+	@$(BIN)/python tests/findings/drill.py $(DRILL_ARGS)
 
 fuzz: env  ## feed the parsers garbage (FUZZ_ARGS="conf --inputs 10000000 --processes 2 --total counts.json")
 	@$(BIN)/python fuzz/run.py $(FUZZ_ARGS)

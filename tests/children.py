@@ -1,4 +1,4 @@
-"""What a process of a test's own does first: ``preexec_fn`` of those that lead a session.
+"""What processes that tests start inherit, and what those do first that lead a session (``preexec_fn``).
 
 A signal to the group of whoever runs the tests does not reach them: they would outlive tests that are killed.
 """
@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import Final
 
-__all__ = ["end_with_us", "end_with_us_and_hear_ctrl_c"]
+__all__ = ["end_with_us", "hear_ctrl_c"]
 
 _PR_SET_PDEATHSIG: Final = 1  # <linux/prctl.h>
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -22,7 +22,8 @@ def end_with_us() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def end_with_us_and_hear_ctrl_c() -> None:
-    """The same; a suite that is run in a shell's background ignores Ctrl-C, and its children would, too."""
-    end_with_us()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def hear_ctrl_c() -> None:
+    """Hear SIGINT also where a script runs the suite in its background: every process would inherit that it
+    is ignored, and the tests send it to some."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

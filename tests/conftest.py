@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import hypothesis
 import pytest
 
+import children
 import java_start
 import peers
 import portions
@@ -53,6 +54,7 @@ hypothesis.settings.register_profile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    children.hear_ctrl_c()
     profile = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if peers.in_ci() else "dev")
     is_all = not config.getoption("markexpr")
     if is_all:

@@ -142,7 +142,6 @@ class Terminal:
 
 def _take_the_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # also where whoever runs the tests ignores it
 
 
 def shell(folder: Path, environ: Mapping[str, str]) -> Terminal:

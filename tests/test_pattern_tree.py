@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.pattern_tree import SHAPES_MAX, PatternTree, TooManyPatternsError, are_apart
 from headrace.subjects import is_subset, overlaps
+from machine import pieces
 
 TOKENS = st.lists(st.sampled_from([b"a", b"b", b"*"]), min_size=1, max_size=4)
 PATTERNS = st.builds(lambda tokens, rest: b".".join(tokens + rest), TOKENS,
@@ -133,7 +134,7 @@ def test_many_patterns_are_quick() -> None:
     start = time.process_time()
     tree = PatternTree(patterns)
     assert all(tree.containing(pattern) is None for pattern in patterns)
-    assert time.process_time() - start < 5
+    assert pieces(time.process_time() - start) < 2_000
 
 
 def test_patterns_made_to_be_slow_are_given_up_on() -> None:

@@ -156,15 +156,6 @@ def test_a_callback_may_end_what_calls_it(
         holder["mine"].drain()
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """A shell that starts the tests in its background has them ignore interrupts."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("wakes", [True, False], ids=["wakes", "wakes-nobody"])
 def test_an_interrupt_ends_a_blocking_call_and_leaves_the_connection_usable(
     connection: sync.Connection, stream: sync.Stream, wakes: bool
@@ -175,11 +166,9 @@ def test_an_interrupt_ends_a_blocking_call_and_leaves_the_connection_usable(
     assert main is not None
     timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
     timer.start()
-    begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        consumer.fetch(10, max_wait=30)
+        consumer.fetch(10, max_wait=300)  # longer than a test may take
     timer.join()
-    assert time.monotonic() - begun < 10
     connection.jetstream().publish("THREADS.1", b"x")
     assert consumer.next(5).payload == b"x"  # the interrupted pull did not swallow it
 

@@ -21,7 +21,7 @@ import pytest
 
 import java_start
 import peers
-from children import end_with_us_and_hear_ctrl_c
+from children import end_with_us
 from headrace import sync
 from headrace.cli import main
 from waiting import until_here
@@ -76,7 +76,7 @@ def started(directory: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=end_with_us_and_hear_ctrl_c,
+        preexec_fn=end_with_us,
     )
     try:
         yield process

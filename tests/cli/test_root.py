@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -157,11 +156,7 @@ def test_ctrl_c_ends_it_with_the_status_of_shells() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         words = ["stream", "ls", "-s", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout", "60s"]
         command = [sys.executable, "-m", "headrace", *words]
-        # What starts these tests in the background may have it ignored.
-        heard = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
-        with subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, preexec_fn=heard
-        ) as process:
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             connection, _ = silent.accept()  # it waits for a greeting now, on its event loop
             process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=10)

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import termios
 from contextlib import ExitStack
-from functools import partial
 
 import pytest
 
@@ -35,7 +34,6 @@ def on_terminal(server: peers.ServerProcess, *words: str, typed: dict[str, str])
     environ.pop("COLUMNS", None)
     environ.pop("NO_COLOR", None)
     command = [sys.executable, "-m", "headrace", *words]
-    heeding = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
     with (
         subprocess.Popen(
             command,
@@ -43,7 +41,6 @@ def on_terminal(server: peers.ServerProcess, *words: str, typed: dict[str, str])
             stdout=theirs,
             stderr=theirs,
             env=environ,
-            preexec_fn=heeding,  # also where whoever runs the tests ignores it
         ) as process,
         ExitStack() as stack,
     ):

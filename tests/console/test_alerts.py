@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import httpx2
 import pytest
 
 from console_browser import check, go
@@ -13,6 +14,9 @@ from headrace.console import alerts
 from headrace.doctor.streams import look_at_streams
 from headrace.findings.finding import Findings
 from headrace.groups import PartitioningFilter, elastic
+from headrace.jobs.runtime.runtime import Runtime
+from headrace.jobs.service.definitions import consumers
+from headrace.jobs.store import Tx
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -103,6 +107,43 @@ async def test_of_a_stream_whose_consumers_were_not_looked_at_nothing_is_said(
     await world.console.sources.watcher.refresh()
     seen = await world.get("/alerts")
     assert (seen["alerts"], seen["unseen"]) == ([], 2)
+
+
+@OURS
+async def test_what_fails_in_the_job_service_is_told_until_it_is_mended(
+    make_world: Callable[..., Any],
+    service: httpx2.AsyncClient,
+    runtime: Runtime,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(alerts, "GROUPS_EVERY_S", 0.0)
+    world: World = await make_world(http=service, jobs="http://jobs", jobs_token="admin")
+    assert (await world.get("/alerts"))["alerts"] == []
+
+    def disable(tx: Tx) -> None:
+        consumer = consumers.find_consumer(tx, "c", "k")
+        tx.run("disable_consumer", seq=consumer.seq, now=tx.now_us(), reason="410 Gone")
+
+    await runtime.database.write(disable)
+    (told,) = (await world.get("/alerts"))["alerts"]
+    assert (told["name"], told["what"]) == ("endpoint-disabled", "jobs of c > k")
+    page = (await world.http.get("/metrics")).text
+    assert 'headrace_console_finding{finding="endpoint-disabled",severity="problem"' in page
+    assert told["mend"].startswith("headrace jobs enable c k ")
+    admin = {"Authorization": "Bearer admin"}
+    path = "/v2/channel/c/consumer/k"
+    enabled = await service.patch(path, json={"enable": True}, headers=admin)
+    assert enabled.status_code == 200, enabled.text
+    assert (await world.get("/alerts"))["alerts"] == []
+
+
+@OURS
+async def test_a_job_service_that_cannot_be_asked_is_told(
+    make_world: Callable[..., Any], service: httpx2.AsyncClient
+) -> None:
+    world: World = await make_world(http=service, jobs="http://jobs", jobs_token="wrong")
+    (told,) = (await world.get("/alerts"))["alerts"]
+    assert (told["name"], told["grade"]) == ("jobs-unreachable", "problem")
 
 
 @OURS

@@ -62,6 +62,25 @@ async def on_a_small_notebook_tables_show_all_their_columns(shown: World, page: 
     check(page)
 
 
+async def on_a_phone_a_shade_hints_at_the_columns_beside_the_frame(page: Any) -> None:
+    await page.set_viewport_size(PHONE)
+    await go(page, "streams", "Streams")
+    frame = page.locator("main .scroll").first
+    await expect(frame.locator("tbody tr").first).to_be_visible(timeout=WITHIN_MS)
+    place = await frame.bounding_box()
+    # A strip of the table's end that has no letters, which a shade alone makes another.
+    strip = {"x": place["x"] + place["width"] - 6, "y": place["y"] + 2, "width": 4, "height": 3}
+
+    async def shown_there() -> bytes:
+        picture: bytes = await page.screenshot(clip=strip)
+        return picture
+
+    more_to_come = await shown_there()
+    await frame.evaluate("(frame) => { frame.scrollLeft = frame.scrollWidth; }")
+    assert await shown_there() != more_to_come
+    check(page)
+
+
 async def the_sidebar_says_headrace_s_version_and_no_key(shown: World, page: Any) -> None:
     foot = page.locator("nav .foot")
     await expect(foot).to_contain_text(f"Headrace {__version__}", timeout=WITHIN_MS)
@@ -118,3 +137,4 @@ async def test_pages_fit_and_say_what_they_show(shown: World, page: Any) -> None
     await configurations_have_units_and_say_where_there_is_no_limit(shown, page)
     await on_a_small_notebook_tables_show_all_their_columns(shown, page)
     await on_a_phone_the_menu_leaves_the_room_to_the_page(page)
+    await on_a_phone_a_shade_hints_at_the_columns_beside_the_frame(page)

@@ -20,7 +20,7 @@ def test_the_page_lists_every_kind_in_its_words() -> None:
 def test_every_kind_is_told_by_somebody() -> None:
     sources = "".join(
         path.read_text()
-        for room in ("findings", "doctor", "cli/doctor")
+        for room in ("findings", "doctor", "cli/doctor", "console")
         for path in (guides.ROOT / "src" / "headrace" / room).glob("*.py")
         if path.name != "finding.py"
     )

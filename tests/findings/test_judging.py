@@ -20,6 +20,7 @@ from headrace.api.streams import (
 )
 from headrace.findings.consumers import judge_consumer
 from headrace.findings.finding import KINDS, Findings, samples
+from headrace.findings.jobs import judge_jobs
 from headrace.findings.pipelines import judge_pipeline
 from headrace.findings.streams import judge_stream
 
@@ -134,6 +135,8 @@ def test_a_message_that_comes_for_ever_is_named() -> None:
         41,
     )
     assert "message 41" in poison.text
+    given_up = msgspec.structs.replace(looked_at, num_ack_pending=0)
+    judge_consumer(findings, given_up, NOW)
     few = msgspec.structs.replace(looked_at, delivered=place(1, consumer=105, stream=100))
     judge_consumer(findings, few, NOW)
     assert len(findings.found) == 1
@@ -272,3 +275,67 @@ def test_a_stream_that_is_moved_or_was_is_told_with_the_command_that_leads_on() 
     )
     (done,) = of_stream(empty, metadata=marks)
     assert done == ("note", "takes no messages any more: A8 takes them, with other partitions")
+
+
+def of_jobs(
+    consumers: list[dict[str, Any]], feeds: list[dict[str, Any]], failing: list[dict[str, Any]]
+) -> list[tuple[str, str, str]]:
+    findings = Findings()
+    judge_jobs(findings, {"consumers": consumers, "failing": failing}, feeds, NOW)
+    assert all(each.name in KINDS for each in findings.found)
+    return [(each.grade, each.name, each.text) for each in findings.found]
+
+
+ENDPOINT = {
+    "channel": "c", "consumer": "k", "disabled_reason": None, "failing_since": None,
+    "jobs": {"QUEUED": 3},
+}  # fmt: skip
+FEED = {
+    "channel": "c", "feed": "f", "stream": "S", "state": "feeding", "problem": None, "lag": 5,
+    "unfinished": 9, "seen_at": "2026-01-01T11:59:59Z",
+}  # fmt: skip
+
+
+def test_a_job_service_at_work_is_no_finding() -> None:
+    restarted = {**ENDPOINT, "failing_since": "2026-01-01T11:59:30Z"}
+    away = {**FEED, "state": "away", "lag": None}
+    assert of_jobs([ENDPOINT, restarted], [FEED, away], []) == []
+
+
+def test_what_fails_in_a_job_service_is_a_problem() -> None:
+    part = {"part": "leases", "reason": "disk full", "since": "2026-01-01T11:00:00Z", "tries": 3}
+    fails = {**ENDPOINT, "failing_since": "2026-01-01T11:58:00Z"}
+    disabled = {**fails, "disabled_reason": "the endpoint answered 410 Gone"}
+    feeds = [
+        {**FEED, "state": "failing", "problem": "no stream S"},
+        {**FEED, "state": "away"},
+        {**FEED, "state": "backlog"},
+    ]
+    assert of_jobs([fails, disabled], feeds, [part]) == [
+        ("problem", "jobs-part-fails", "fails, and is tried again: disk full"),
+        (
+            "problem",
+            "endpoint-fails",
+            "every call of its endpoint has failed for 2m, 3 jobs queued",
+        ),
+        (
+            "problem",
+            "endpoint-disabled",
+            "its endpoint is called no more: the endpoint answered 410 Gone; 3 jobs queued",
+        ),
+        (
+            "problem",
+            "feed-stands",
+            "fails, and is tried again: no stream S; 5 messages of stream S to come",
+        ),
+        (
+            "problem",
+            "feed-stands",
+            "no process of the job service feeds it; 5 messages of stream S to come when one did",
+        ),
+        (
+            "note",
+            "feed-stands",
+            "waits, as 9 jobs are not finished; 5 messages of stream S to come",
+        ),
+    ]

@@ -44,3 +44,28 @@ def test_what_leads_a_session_of_its_own_ends_with_tests_that_are_killed() -> No
         suite.send_signal(signal.SIGKILL)
         suite.wait()
     until_here(lambda: not is_there(child), "it outlives them")
+
+
+HEARS = """
+import signal, subprocess, sys
+from children import hear_ctrl_c
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a script does to what it starts in its background
+hear_ctrl_c()
+waits = "import signal; print(flush=True); signal.pause()"
+child = subprocess.Popen([sys.executable, "-c", waits], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+child.stdout.readline()
+child.send_signal(signal.SIGINT)
+print(child.wait())
+"""
+
+
+def test_what_is_started_hears_ctrl_c_though_the_suite_was_told_to_ignore_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HEARS],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )
+    assert done.stdout == f"{-signal.SIGINT}\n"

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import peers
-from children import end_with_us_and_hear_ctrl_c
+from children import end_with_us
 from headrace import sync
 from headrace.pipeline.checkpoints.checkpoint import checkpoint_of, interrupted
 from headrace.pipeline.declaring.reading import read
@@ -141,7 +141,7 @@ class Running:
                 stderr=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
-                preexec_fn=end_with_us_and_hear_ctrl_c,
+                preexec_fn=end_with_us,
             )
 
     def events(self, kind: str = "") -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""What is wrong at the server, as ``headrace doctor`` says it, of the newest look.
+"""What is wrong at the server, as ``headrace doctor`` says it, of the newest look, and in its job service.
 
-Streams and consumers are judged by what the look has seen: nothing is asked. Groups are asked about now and
-then, while somebody reads the alerts.
+Streams and consumers are judged by what the look has seen: nothing is asked. Groups, the account and the job
+service are asked about now and then, while somebody reads the alerts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,10 +17,12 @@ from ..api.consumers import ConsumerInfo
 from ..client.jetstream_context import JetStream
 from ..doctor.groups import look_at_groups
 from ..errors import HeadraceError
+from ..findings.account import judge_account
 from ..findings.consumers import judge_consumer
 from ..findings.finding import Finding, Findings
 from ..findings.pipelines import judge_pipeline
 from ..findings.streams import judge_stream
+from .answers import RefusedError
 from .watcher import Watcher
 
 ALERTS_MAX: Final = 200
@@ -35,17 +37,22 @@ class Alerts:
 
     Args:
         clock: monotonic seconds.
+        jobs: looks at the job service (raises RefusedError); None without one.
     """
 
     def __init__(
-        self, js: JetStream, watcher: Watcher, clock: Callable[[], float] = time.monotonic
+        self,
+        js: JetStream,
+        watcher: Watcher,
+        clock: Callable[[], float] = time.monotonic,
+        jobs: Callable[[Findings], Awaitable[None]] | None = None,
     ) -> None:
-        self._js, self._watcher, self._clock = js, watcher, clock
+        self._js, self._watcher, self._clock, self._jobs = js, watcher, clock, jobs
         self._lock = asyncio.Lock()
         self._number = -1
         self._found: list[Finding] = []
-        self._groups: list[Finding] = []
-        self._groups_at: float | None = None
+        self._asked: list[Finding] = []
+        self._asked_at: float | None = None
 
     async def document(self) -> dict[str, Any]:
         """Problems first, then what is worth knowing; at most ``ALERTS_MAX``, and how many there are."""
@@ -65,10 +72,10 @@ class Alerts:
                 number = self._watcher.number
                 self._found = await self._of_look()
                 self._number = number
-            if self._groups_at is None or self._clock() - self._groups_at >= GROUPS_EVERY_S:
-                self._groups = await self._of_groups()
-                self._groups_at = self._clock()
-            found = [each for each in (*self._found, *self._groups) if each.grade != "ok"]
+            if self._asked_at is None or self._clock() - self._asked_at >= GROUPS_EVERY_S:
+                self._asked = [*await self._of_groups(), *await self._of_jobs()]
+                self._asked_at = self._clock()
+            found = [each for each in (*self._found, *self._asked) if each.grade != "ok"]
         return sorted(found, key=lambda each: _ORDER[each.grade])
 
     async def _of_look(self) -> list[Finding]:
@@ -93,7 +100,19 @@ class Alerts:
     async def _of_groups(self) -> list[Finding]:
         findings = Findings()
         try:
+            judge_account(findings, await self._js.account_info())
             await look_at_groups(findings, self._js, GROUPS_MAX)
         except HeadraceError as error:
             findings.note("groups", f"they could not be looked at: {error or type(error).__name__}")
+        return findings.found
+
+    async def _of_jobs(self) -> list[Finding]:
+        findings = Findings()
+        if self._jobs is None:
+            return []
+        try:
+            await self._jobs(findings)
+        except RefusedError as error:
+            mend = "headrace jobs serve    and see what the console's log says"
+            return [Finding("problem", "jobs", error.text, mend, name="jobs-unreachable")]
         return findings.found

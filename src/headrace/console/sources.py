@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any, Final, Self, TypeVar
 
 from ..client.connection import Connection
 from ..client.jetstream_context import JetStream
 from ..documents import DocumentError, read_json
 from ..errors import HeadraceError
+from ..findings.finding import Findings
+from ..findings.jobs import judge_jobs
 from .alerts import Alerts
 from .answers import RefusedError
 from .settings import Settings
@@ -59,7 +62,9 @@ class Sources:
         self.connection = connection
         self.js = js if js is not None else connection.jetstream()
         self.watcher = Watcher(connection, self.js, settings.interval_s)
-        self.alerts = Alerts(self.js, self.watcher)
+        self.alerts = Alerts(
+            self.js, self.watcher, jobs=self._judge_jobs if settings.jobs else None
+        )
         self.followers = self.uploads = 0
         self.ending = asyncio.Event()
         self._given = monitoring
@@ -101,6 +106,11 @@ class Sources:
         if response.status_code >= 400:
             raise _unavailable(_said(response))
         return _document(response.content, "the job service") if response.content else {}
+
+    async def _judge_jobs(self, findings: Findings) -> None:
+        status, said = await self.jobs("/_status"), await self.jobs("/v2/feeds")
+        now = datetime.now(UTC)
+        understood(lambda: judge_jobs(findings, status, said["feeds"], now), "the job service")
 
     async def _over_http(self, page: str, options: dict[str, Any]) -> dict[str, Any]:
         url = f"{self.settings.monitoring.rstrip('/')}/{page.lower()}"

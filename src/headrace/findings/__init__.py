@@ -1,6 +1,6 @@
 """What stands still, or will: one judgement, made of documents that any server tells. Pure.
 
-``finding`` has the kinds of findings and what one is; ``streams``, ``consumers``, ``pipelines`` and
-``account`` judge one of these each (``headrace.doctor`` judges groups). Whoever shows findings (doctor,
+``finding`` has the kinds of findings and what one is; ``streams``, ``consumers``, ``pipelines``, ``account``
+and ``jobs`` judge one of these each (``headrace.doctor`` judges groups). Whoever shows findings (doctor,
 console, ``server check``, the broker's metrics) takes a look in its own way and asks here.
 """

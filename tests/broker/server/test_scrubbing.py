@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from pathlib import Path
 
 import pytest
@@ -73,9 +72,7 @@ async def test_a_pass_keeps_to_its_rate_and_ends_with_the_broker(
         monkeypatch.setattr(Scrubbing, "one_pass", one_pass)
         task = asyncio.create_task(made.one_pass())
         await begun.wait()
-        before = time.monotonic()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert time.monotonic() - before < 5
         assert made.state.nbytes <= scrub.PIECE_BYTES
         assert made.state.passes <= 1

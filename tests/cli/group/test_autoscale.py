@@ -145,8 +145,6 @@ async def test_ctrl_c_ends_it_without_a_word(
         *(sys.executable, "-m", "headrace.cli", "group", *command, "--server", broker.client_url),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        # What starts these tests in the background may have it ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stdout is not None
     async with asyncio.timeout(20):

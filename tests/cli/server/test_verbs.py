@@ -20,6 +20,7 @@ host: 127.0.0.1
 port: %d
 accounts {
   APP { jetstream: enabled, users [{user: app, password: app}] }
+  BARE { users [{user: bare, password: bare}] }
   SYS { users [{user: sys, password: sys}] }
 }
 system_account: SYS
@@ -134,6 +135,60 @@ def test_checks_speak_nagios(at_server: Run, js: sync.JetStream) -> None:
     )
     text = at_server("server", "check", "jetstream", "--format", "prometheus").out
     assert 'headrace_check_status{check="jetstream"} 0' in text
+
+
+def test_what_the_doctor_finds_is_critical_or_a_warning(at_server: Run, js: sync.JetStream) -> None:
+    done = at_server("server", "check", "findings")
+    assert (done.status, done.out) == (
+        0,
+        "OK findings: nothing stands still | problems=0 notes=0\n",
+    )
+    js.create_stream(name="WORK", subjects=["w"])
+    js.create_consumer("WORK", durable_name="late")
+    js.publish("w", b"1")
+    assert at_server("consumer", "pause", "WORK", "late", "1h").status == 0
+    done = at_server("server", "check", "findings")
+    assert done.status == 1
+    assert done.out.startswith("WARNING findings: Warn: consumer WORK > late: paused for ")
+    js.create_stream(name="KEPT", subjects=["k"], retention="workqueue")
+    js.publish("k", b"1")
+    done = at_server("server", "check", "findings", "--format", "json")
+    assert done.status == 2
+    said = json.loads(done.out)
+    assert said["metrics"] == {"problems": 1, "notes": 1}
+    assert said["criticals"] == [
+        "stream KEPT: 1 message and no consumer: a work queue keeps them for good"
+    ]
+    (problem,) = [
+        each for each in json.loads(at_server("doctor", "--json").out) if each["grade"] == "problem"
+    ]
+    assert said["criticals"] == [f"{problem['what']}: {problem['text']}"]
+
+
+def test_the_system_account_is_told_what_stands_still_in_all_accounts(
+    as_system: Run, with_accounts: peers.ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = as_system("doctor")
+    assert done.status == 0, done.out
+    assert "✓ jetstream: account SYS has none: all accounts were looked at" in done.out
+    with sync.connect(f"nats://app:app@127.0.0.1:{with_accounts.port}") as connection:
+        js = connection.jetstream()
+        js.create_stream(name="KEPT", subjects=["k"], retention="workqueue")
+        js.create_stream(name="LATE", subjects=["l"])
+        js.create_consumer("LATE", durable_name="late").pause(3600.0)
+        js.publish("k", b"1")
+        js.publish("l", b"1")
+        done = as_system("doctor")
+        assert done.status == 1
+        assert "✗ account APP: stream KEPT: 1 message and no consumer" in done.out
+        assert "! account APP: consumer LATE > late: paused for" in done.out
+        assert as_system("server", "check", "findings").status == 2
+        for name in ("KEPT", "LATE"):
+            js.delete_stream(name)
+    monkeypatch.setenv("NATS_URL", f"nats://bare:bare@127.0.0.1:{with_accounts.port}")
+    done = as_system("doctor")
+    assert done.status == 1
+    assert "✗ jetstream: account BARE has no JetStream, and this user may not look" in done.out
 
 
 def test_a_check_of_nothing_is_critical(headrace: Run) -> None:

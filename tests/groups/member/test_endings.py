@@ -25,9 +25,8 @@ pytestmark = pytest.mark.peer
 MESSAGES = 60
 WORK_S = 0.03
 AHEAD = ConsumerConfig(
-    ack_wait=5.0, max_ack_pending=1000
+    ack_wait=300.0, max_ack_pending=1000
 )  # much is under way, and waits long if lost
-AT_ONCE_S = 2.5
 KINDS = ("coroutine", "plain", "iterated")  # each a member with a partition of its own
 
 
@@ -132,7 +131,6 @@ async def test_what_is_in_hand_is_handled_and_acknowledged_and_what_is_ahead_goe
         await workers.start()
     await end(workers, theirs)
     done = {kind: list(each) for kind, each in workers.acked.items()}
-    began = time.monotonic()
     async with (
         world.join(KINDS[0], config=AHEAD),
         world.join(KINDS[1], config=AHEAD),
@@ -141,14 +139,12 @@ async def test_what_is_in_hand_is_handled_and_acknowledged_and_what_is_ahead_goe
         await until(
             lambda: len(set(world.seen.numbers())) >= 3 * MESSAGES - sum(map(len, done.values()))
         )
-        seconds = time.monotonic() - began
     for kind in KINDS:
         cut_off = kind == "iterated" and end is cancel  # at most the one in hand
         assert len(workers.begun[kind]) - len(done[kind]) <= cut_off, kind
         assert done[kind] == workers.acked[kind], f"{kind}: nothing begins afterwards"
     handled = sorted([*chain(*done.values()), *world.seen.numbers()])
     assert handled == list(range(3 * MESSAGES)), "none is lost, none is handled twice"
-    assert seconds < AT_ONCE_S
     await asyncio.gather(*workers.tasks, return_exceptions=True)
 
 
@@ -208,11 +204,9 @@ async def test_what_an_iteration_holds_and_answered_not_goes_back_when_it_leaves
         async for message in membership:
             assert message.payload == b"0"
             break
-    began = time.monotonic()
     async with world.join("a", config=AHEAD):
         await world.until_seen()
     world.seen.check_once_and_in_order(3)
-    assert time.monotonic() - began < AT_ONCE_S, "it did not wait for ack_wait"
 
 
 async def test_who_leaves_waits_for_the_task_that_iterates(world: World) -> None:

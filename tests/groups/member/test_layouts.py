@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +267,7 @@ async def test_a_member_that_had_left_when_it_was_dropped_frees_its_partitions_a
     world: World, js: JetStream
 ) -> None:
     await world.create(members=("a", "b"))
-    many = ConsumerConfig(ack_wait=5.0, max_ack_pending=100)
+    many = ConsumerConfig(ack_wait=300.0, max_ack_pending=100)  # longer than anybody waits here
 
     async def slow(message: GroupMessage) -> None:
         world.seen.note("b", message)
@@ -279,11 +278,8 @@ async def test_a_member_that_had_left_when_it_was_dropped_frees_its_partitions_a
         async with world.join("b", slow, config=many):
             await world.publish(80)
             await until(lambda: "b" in world.seen.members())  # and leaves with a full buffer
-        before = time.monotonic()
         await elastic.drop_members(js, STREAM, GROUP, ["b"])
         await world.until_seen()
-        took = time.monotonic() - before
-    assert took < 1.0, took
     world.seen.check_once_and_in_order(80)
 
 

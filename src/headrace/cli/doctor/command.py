@@ -9,9 +9,6 @@ from typing import Any
 
 import click
 
-from ...doctor.groups import look_at_groups
-from ...doctor.pipelines import look_at_pipelines
-from ...doctor.streams import look_at_streams
 from ...errors import HeadraceError
 from ...findings.finding import MARKS, Finding, Findings
 from ..server.pages import MONITOR
@@ -20,7 +17,7 @@ from ..shared.errors import explain
 from ..shared.output import Output, output_options, printable, terminal
 from ..shared.verbs import command_of, connected, output_above, own_values, run_loop
 from .machine import look_at_machine, look_at_store
-from .server import look_at_server
+from .server import look_at
 
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
@@ -44,10 +41,7 @@ def _examine(context: click.Context, /, **values: Any) -> int:
 
     async def look() -> None:
         async with connected(where(given_above(context)), Output()) as session:
-            if await look_at_server(findings, session, own["monitor"]):
-                await look_at_streams(findings, session.js)
-                await look_at_groups(findings, session.js)
-                await look_at_pipelines(findings, session.js)
+            await look_at(findings, session, own["monitor"])
 
     try:
         run_loop(look())

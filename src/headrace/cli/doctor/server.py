@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from ...errors import HeadraceError
-from ...findings.account import judge_account
+from ...api.errors import Errors
+from ...doctor import look_at_all
+from ...errors import HeadraceError, JetStreamApiError
+from ...findings.account import judge_account, judge_accounts
 from ...findings.finding import Findings
-from ..server.pages import page
+from ..server.info import who_we_are
+from ..server.pages import page, pages
 from ..shared.errors import Failure
 from ..shared.units import counted, duration_text, moment_of
 from ..shared.verbs import Session
@@ -24,8 +27,14 @@ _FULL: Final = 0.9
 _LOCAL: Final = ("127.0.0.1", "::1", "localhost")
 
 
-async def look_at_server(findings: Findings, session: Session, monitor: str) -> bool:
-    """Returns whether there is JetStream to look at."""
+async def look_at(findings: Findings, session: Session, monitor: str) -> None:
+    """Look at the server, and at all that we may see there: our account, or as its system account all."""
+    if await _look_at_server(findings, session, monitor):
+        await look_at_all(findings, session.js)
+
+
+async def _look_at_server(findings: Findings, session: Session, monitor: str) -> bool:
+    """Returns whether there is JetStream to look at in our account."""
     connection = session.connection
     info = connection.server_info
     said = ", ".join(filter(None, (info.said_version, info.said_name)))
@@ -42,8 +51,10 @@ async def look_at_server(findings: Findings, session: Session, monitor: str) -> 
         return False
     try:
         account = await session.js.account_info()
-    except HeadraceError as error:
-        findings.problem("jetstream", str(error))
+    except JetStreamApiError as error:
+        if error.err_code != Errors.NOT_ENABLED_FOR_ACCOUNT.err_code:
+            raise
+        await _look_at_accounts(findings, session, monitor)
         return False
     findings.ok(
         "jetstream",
@@ -54,6 +65,29 @@ async def look_at_server(findings: Findings, session: Session, monitor: str) -> 
     if store and any(host in connection.server for host in _LOCAL):
         await asyncio.to_thread(_look_at_its_store, findings, Path(store))
     return True
+
+
+async def _look_at_accounts(findings: Findings, session: Session, monitor: str) -> None:
+    """Judge what all accounts have, where ours has no streams, and monitoring answers us."""
+    name = (await who_we_are(session)).get("account") or "of this user"
+    try:
+        # Over the system account one of them has another name.
+        found = await pages(
+            session, "jsz", monitor, accounts=True, streams=True, consumers=True, consumer=True,
+            config=True,
+        )  # fmt: skip
+    except Failure:
+        findings.problem(
+            "jetstream",
+            f"account {name} has no JetStream, and this user may not look at other accounts",
+            "--user NAME    of an account with JetStream, or of the system account, which sees all",
+        )
+        return
+    findings.ok(
+        "jetstream",
+        f"account {name} has none: all accounts were looked at, but for their groups and pipelines",
+    )
+    judge_accounts(findings, found, datetime.now(UTC))
 
 
 async def _look_at_time(findings: Findings, session: Session) -> None:

@@ -1,4 +1,4 @@
-"""``headrace server check connection|jetstream``: one line and one status for monitoring systems."""
+"""``headrace server check connection|jetstream|findings``: one line and one status for monitoring systems."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, get_args
 import click
 
 from ...errors import HeadraceError
+from ...findings.finding import Findings
 from ...quantities import counted
 from ..shared.connection_options import connection_options, given_above, where
 from ..shared.errors import Failure
@@ -19,15 +20,16 @@ from ..shared.lazy import LazyGroup, Verb
 from ..shared.output import Output, json_text
 from ..shared.units import DURATION
 from ..shared.verbs import Declare, Session, command_of, connected, own_values, run_loop
+from .pages import MONITOR
 
 check = LazyGroup(
     "check",
     {
         "connection": Verb("that the server answers, and how fast", "server.check:connection"),
         "jetstream": Verb("how full the account is", "server.check:jetstream"),
+        "findings": Verb("that nothing stands still, as doctor judges it", "server.check:findings"),
     },
-    "Checks for monitoring systems. Status: 0 fine, 1 warning, 2 critical. `headrace doctor` looks at "
-    "streams, consumers and groups.",
+    "Checks for monitoring systems. Status: 0 fine, 1 warning, 2 critical.",
 )
 
 _Format = Literal["nagios", "prometheus", "json", "text"]
@@ -109,6 +111,7 @@ class Verdict:
         said = [f"Crit: {text}" for text in self.criticals]
         said += [f"Warn: {text}" for text in self.warnings] or []
         text = "; ".join(said or self.fine)
+        text = text.replace("|", "¦")  # what follows one are numbers
         line = f"{_WORDS[self.status]} {self.name}{f': {text}' if text else ''}"
         if with_numbers and self.metrics:
             line += " | " + " ".join(_perf(each) for each in self.metrics)
@@ -225,3 +228,28 @@ async def jetstream(session: Session, verdict: Verdict, **limits: float | None) 
     verdict.fine.append(
         f"{counted(found.streams, 'stream')}, {counted(found.consumers, 'consumer')}"
     )
+
+
+@_checking(MONITOR, name="findings")
+async def findings(session: Session, verdict: Verdict, monitor: str) -> None:
+    """Check that nothing stands still, nor will.
+
+    \b
+    headrace server check findings --monitor http://127.0.0.1:8222
+
+    What `headrace doctor` finds at the server: its problems are critical, and what is worth knowing is a
+    warning.
+    """
+    from ..doctor.server import look_at
+
+    found = Findings()
+    await look_at(found, session, monitor)
+    for each in found.found:
+        text = f"{each.what}: {' '.join(each.text.split())}"
+        if each.grade == "problem":
+            verdict.criticals.append(text)
+        elif each.grade == "note" and each.name:  # others are about the look itself
+            verdict.warnings.append(text)
+    verdict.judge("problems", len(verdict.criticals))
+    verdict.judge("notes", len(verdict.warnings))
+    verdict.fine.append("nothing stands still")

@@ -32,7 +32,7 @@ async def info(session: Session, monitor: str) -> None:
             account = await session.js.account_info()
         except HeadraceError as error:
             session.output.note(f"JetStream: {error}")
-    user = await _user(session)
+    user = await who_we_are(session)
     try:
         varz = await page(session, "varz", monitor)
     except Failure:
@@ -84,7 +84,8 @@ async def info(session: Session, monitor: str) -> None:
     session.output.show(document, sheet)
 
 
-async def _user(session: Session) -> dict[str, Any]:
+async def who_we_are(session: Session) -> dict[str, Any]:
+    """What the server says of our user; empty where it does not say."""
     try:
         answer = await session.connection.request("$SYS.REQ.USER.INFO")
     except HeadraceError:

@@ -89,7 +89,7 @@ def _operation(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
     }
     if endpoint.body is not None:
         operation["requestBody"] = {
-            "required": True,
+            "required": not endpoint.body_may_be_empty,
             "content": {"application/json": {"schema": schema_of[repr(endpoint.body)]}},
         }
     if endpoint.form:

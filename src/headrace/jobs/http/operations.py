@@ -66,6 +66,7 @@ async def status(runtime: Runtime, request: Request) -> Response:
                     row["kind"],
                     bool(row["paused"]),
                     row["disabled_reason"],
+                    None if row["failing_since_us"] is None else rfc3339(row["failing_since_us"]),
                     {state.name: counts.get(state, 0) for state in State},
                     (row["channel_id"], row["consumer_id"]) in left,
                 )

@@ -392,6 +392,7 @@ class ConsumerStatus(msgspec.Struct):
     type: str
     paused: bool
     disabled_reason: str | None
+    failing_since: str | None
     jobs: dict[str, int]
     left_configuration: bool
 

@@ -15,6 +15,8 @@ import guides
 import headrace
 import promtool
 from headrace.api.roles import ROLE, SPARK_PROGRESS
+from headrace.broker.core.account_options import JetStreamLimits
+from headrace.broker.core.jetstream.config.options import JetStreamOptions
 from headrace.broker.core.monitor import metrics as metrics_module
 from headrace.broker.core.monitor.metrics import METRICS
 
@@ -151,6 +153,18 @@ async def test_what_is_wrong_is_on_the_page_as_the_doctor_says_it(settings: dict
         assert found[f"finding{{{labels}}}"] == 1
         assert found['stream_limit_messages{account="$G",stream="W"}'] == 9
         await (await js.stream("W")).create_consumer(durable_name="c")
+        assert not any(name.startswith("finding") for name in await page(broker))
+
+
+async def test_an_account_at_its_limit_is_on_the_page(settings: dict[str, Any]) -> None:
+    async with headrace.Broker(**settings) as broker, broker.connect() as nc:
+        await nc.jetstream().create_stream(name="S", subjects=["s"])
+        engine = broker.hub.engine
+        assert engine is not None
+        engine.reconfigure(JetStreamOptions(limits=JetStreamLimits(max_streams=1)))
+        labels = 'account="$G",finding="account-full",severity="problem",what="streams"'
+        assert (await page(broker))[f"finding{{{labels}}}"] == 1
+        engine.reconfigure(JetStreamOptions(limits=JetStreamLimits(max_streams=2)))
         assert not any(name.startswith("finding") for name in await page(broker))
 
 

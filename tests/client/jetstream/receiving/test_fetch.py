@@ -59,13 +59,11 @@ async def test_a_fetch_brings_what_was_asked_for_in_order(
 
 async def test_nothing_there_is_an_empty_batch(js: JetStream, stream: Stream) -> None:
     consumer = await stream.create_consumer(durable_name="c")
-    started = time.monotonic()
     assert not await consumer.fetch(10, no_wait=True)
-    assert time.monotonic() - started < 1
     started = time.monotonic()
     batch = await consumer.fetch(10, max_wait=0.2)
     assert len(batch) == 0
-    assert 0.15 < time.monotonic() - started < 1
+    assert time.monotonic() - started > 0.15
     with pytest.raises(TimeoutError_, match="'c'"):
         await consumer.next(0.1)
 
@@ -146,11 +144,9 @@ async def test_bytes_that_fit_exactly_end_the_fetch_without_a_status(
     consumer = await stream.create_consumer(durable_name="c")
     (probe,) = await consumer.fetch(1)
     size = len(probe.subject) + len(probe.reply) + len(probe.payload)
-    started = time.monotonic()
-    batch = await consumer.fetch_bytes(2 * size, max_wait=5)
+    batch = await consumer.fetch_bytes(2 * size, max_wait=300)  # longer than a test may take
     assert len(batch) == 2
     assert batch.status is None
-    assert time.monotonic() - started < 1
 
 
 async def test_a_missing_consumer_fails_at_once(js: JetStream, stream: Stream) -> None:

@@ -265,6 +265,21 @@ async def test_concurrent_changes_of_different_settings_are_all_kept(
     await other.close()
 
 
+@pytest.mark.one_database
+async def test_a_rotation_needs_no_body(world: World) -> None:
+    path = "/v2/channel/c/consumer/k"
+    for what in ("secret", "token"):
+        made = await world.http.post(f"{path}/{what}")
+        assert made.status_code == 200, made.text
+        assert made.json()[what]
+    again = await world.http.post(f"{path}/secret")
+    assert again.json()["live"] == 2, "the one before signs, too"
+    operation = (await world.http.get("/openapi.json")).json()["paths"][
+        "/v2/channel/{channelId}/consumer/{consumerId}/secret"
+    ]["post"]
+    assert operation["requestBody"]["required"] is False
+
+
 async def test_of_two_rotations_at_once_each_keeps_the_secret_before_its_own(world: World) -> None:
     path = "/v2/channel/c/consumer/k/secret"
 

@@ -16,6 +16,7 @@ from ....api.roles import shows_progress
 from ....api.streams import StreamInfo
 from ....api.times import parse_time
 from ....exposition import Labels, Metric, described, label_text
+from ....findings.account import judge_account
 from ....findings.consumers import judge_consumer
 from ....findings.finding import Finding, Findings, samples
 from ....findings.streams import judge_stream
@@ -253,6 +254,7 @@ def _take(hub: Monitored, process: Mapping[str, Any] | None) -> _Look:
             consumers_max=CONSUMERS_MAX - len(consumers),
             judge=judge,
         )
+        judge_account(findings, account.engine.account_info())
         found[account.name] = findings.found
         for each in details:
             labels: Labels = (("account", account.name), ("stream", each["name"]))

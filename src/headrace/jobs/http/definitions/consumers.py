@@ -164,7 +164,7 @@ def _merged(present: ConsumerSettings, given: dict[str, object]) -> ConsumerSett
 
 async def rotate_secret(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
-    body = await read_json(request, shapes.RotateBody)
+    body = await read_json(request, shapes.RotateBody, may_be_empty=True)
     secret = new_secret()
 
     def decide(present: Consumer) -> consumers.ConsumerChange:
@@ -190,7 +190,7 @@ async def _change(
 
 async def rotate_token(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
-    body = await read_json(request, shapes.TokenBody)
+    body = await read_json(request, shapes.TokenBody, may_be_empty=True)
     token = body.token or ids.new_token()
 
     def decide(present: Consumer) -> consumers.ConsumerChange:
@@ -286,6 +286,7 @@ ENDPOINTS: Final = (
         handler=rotate_secret,
         summary="Make a new signing secret; the previous one signs too until the next rotation",
         body=shapes.RotateBody,
+        body_may_be_empty=True,
         answers={200: shapes.Secret},
         tag="consumers",
         admin=True,
@@ -299,6 +300,7 @@ ENDPOINTS: Final = (
         handler=rotate_token,
         summary="Give the consumer a new token; the previous one is accepted too until the next change",
         body=shapes.TokenBody,
+        body_may_be_empty=True,
         answers={200: shapes.Token},
         tag="consumers",
         admin=True,

@@ -57,6 +57,7 @@ class Endpoint:
     answers: Mapping[int, Any]
     tag: str
     body: Any = None
+    body_may_be_empty: bool = False
     form: tuple[Parameter, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     tokens: tuple[str, ...] = ()

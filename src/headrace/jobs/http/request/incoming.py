@@ -99,10 +99,19 @@ async def read_form(request: Request, fields: Sequence[str]) -> dict[str, str]:
 
 
 async def read_json(
-    request: Request, kind: type[T], *, bytes_max: int = limits.DOCUMENT_BYTES_MAX
+    request: Request,
+    kind: type[T],
+    *,
+    bytes_max: int = limits.DOCUMENT_BYTES_MAX,
+    may_be_empty: bool = False,
 ) -> T:
-    """A JSON body of the given shape; 400 with the path of the error in it."""
+    """A JSON body of the given shape; 400 with the path of the error in it.
+
+    ``may_be_empty``: no body is one without any field.
+    """
     raw = await read_body(request, bytes_max)
+    if may_be_empty and not raw:
+        raw = b"{}"
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:

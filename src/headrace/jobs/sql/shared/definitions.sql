@@ -168,7 +168,8 @@ FROM consumer;
 
 -- name: list_all_consumers
 SELECT consumer.seq, consumer.consumer_id, consumer.name, consumer.kind, consumer.paused,
-    consumer.disabled_us, consumer.disabled_reason, channel.channel_id, channel.name AS channel_name
+    consumer.disabled_us, consumer.disabled_reason, consumer.failing_since_us,
+    channel.channel_id, channel.name AS channel_name
 FROM consumer JOIN channel ON channel.seq = consumer.channel_seq
 WHERE consumer.removed_us IS NULL
 ORDER BY channel.channel_id, consumer.consumer_id;

@@ -13,6 +13,7 @@ from headrace.broker.core.jetstream.config.subject_overlap import TakenSubjects
 from headrace.pattern_tree import PATTERNS_MAX, PatternTree, TooManyPatternsError
 from headrace.subjects import overlaps
 from jetstream_world import Client, World
+from machine import pieces
 
 TOKENS = st.lists(st.sampled_from([b"a", b"b", b"*"]), min_size=1, max_size=3)
 PATTERNS = st.builds(lambda tokens, rest: b".".join(tokens + rest), TOKENS,
@@ -59,7 +60,7 @@ def test_asking_takes_no_longer_among_many_others() -> None:
     began = time.process_time()
     for number in range(200):
         assert not subjects.is_taken([b"t.%d" % number], "T")
-    assert time.process_time() - began < 0.5  # each of them looked at each time: 10 s
+    assert pieces(time.process_time() - began) < 200  # each of them looked at each time: 4,000
 
 
 def test_literals_are_not_looked_for_among_wildcards_that_begin_otherwise(

@@ -182,6 +182,10 @@ class StreamsApi:
         )
 
     def account(self, call: Call) -> Document:
+        return self.account_info()
+
+    def account_info(self) -> AccountInfo:
+        """What the account uses, and may."""
         options = self._context.options
         api = ApiStats(level=options.api_level, total=self._api.total, errors=self._api.errors)
         return account_info(options, self._assets.usage(), len(self._assets.streams), api)

@@ -78,6 +78,7 @@ class JetStream:
         self._turn_asked = False
         self._api = ApiDispatcher(context, self._streams)
         streams = StreamsApi(context, self.registry, self._api)
+        self.account_info = streams.account_info
         MessagesApi(self.registry, self._api)
         DirectGet(context, self.registry, self._api)
         ConsumersApi(context, self.registry, self._api)
