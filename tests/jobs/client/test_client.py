@@ -96,7 +96,7 @@ async def test_a_refusal_is_raised_in_the_services_own_words(client: AsyncJobsCl
 @pytest.mark.one_database
 async def test_what_cannot_be_sent_is_refused_in_words(client: AsyncJobsClient) -> None:
     for value in ("a\0b", "a\nb", "a\x7f", "\ud800"):
-        with pytest.raises(JobsError, match="X-T has .* which no header carries") as refused:
+        with pytest.raises(JobsError, match=r"X-T has .* which no header carries") as refused:
             await client.publish("c", b"x", metadata={"X-T": value}, **PUBLISHER)
         assert (refused.value.status, refused.value.field) == (400, "X-T")
     for name in ("", "X T", "X\ud800"):
@@ -110,7 +110,7 @@ async def test_what_cannot_be_sent_is_refused_in_words(client: AsyncJobsClient) 
         lambda: client.put_producer("p", name="\ud800"),
         lambda: client.set_events_channel("c", "\ud800"),
     ):
-        with pytest.raises(JobsError, match="half a character|which no header carries") as refused:
+        with pytest.raises(JobsError, match=r"half a character|which no header carries") as refused:
             await refuses()
         assert refused.value.status == 400
 
