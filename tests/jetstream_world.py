@@ -14,6 +14,9 @@ from headrace.broker.core.net.session import Session
 from headrace.broker.core.peer import Peer
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.clock import ManualClock
+from headrace.message import StoredMessage
+from headrace.snapshots import framing
+from headrace.snapshots.archive import END, MAGIC, message_entry, state_entry
 from headrace.wire import Parser, frames
 
 __all__ = [
@@ -25,6 +28,8 @@ __all__ = [
     "Received",
     "World",
     "copy_info",
+    "put_back",
+    "stored",
 ]
 
 SECOND = 1_000_000_000
@@ -283,3 +288,30 @@ def copy_info(client: Client) -> dict[str, Any]:
     info = client.api("STREAM.INFO.T")
     found: dict[str, Any] = info["mirror"] if "mirror" in info else info["sources"][0]
     return found
+
+
+def stored(client: Client, name: str = "S") -> list[StoredMessage]:
+    """Everything in a stream."""
+    client.world.settle()
+    store = client.world.streams[name].store
+    return store.read(0, None, 1 << 20, 1 << 30, store.last_seq)
+
+
+def put_back(
+    client: Client, messages: Sequence[StoredMessage], name: str = "S", last: int = 0, **config: Any
+) -> None:
+    """Restore a stream from a backup of these messages; ``last`` is the last sequence it gave."""
+    config = {"name": name, "subjects": [f"{name.lower()}.>"], **config}
+    first = messages[0].sequence if messages else last + 1
+    state = {"first_seq": first, "last_seq": last or messages[-1].sequence, "consumer_count": 0}
+    entries = [message_entry(m[0], *m[1:]) for m in messages]
+    archive = b"".join([MAGIC, state_entry(state, 0), *entries, END])
+    data = framing.IDENTIFIER + framing.frame(archive)
+    began = client.api(f"STREAM.RESTORE.{name}", {"config": config, "state": state})
+    assert "error" not in began, began
+    for chunk in (data, b""):
+        inbox = client.request(began["deliver_subject"].encode(), chunk)
+        client.world.settle()
+    (answer,) = inbox.take()
+    assert "error" not in json.loads(answer.payload), answer
+    client.world.settle()

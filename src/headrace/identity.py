@@ -8,10 +8,14 @@ remembered timestamp.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-__all__ = ["MessageIdentity", "Sameness", "compare"]
+__all__ = ["Mark", "MessageIdentity", "Sameness", "compare", "with_mark"]
+
+Mark: TypeAlias = tuple[int, int]
+"""The sequence and the timestamp, in nanoseconds, of a message before a place in a stream."""
 
 
 class MessageIdentity(NamedTuple):
@@ -59,3 +63,16 @@ def compare(
     if found is not None and noted_ns and found.timestamp_ns < noted_ns:
         return Sameness.OTHER  # times never go back within a stream
     return Sameness.GONE
+
+
+def with_mark(marks: Sequence[Mark], mark: Mark) -> tuple[Mark, ...]:
+    """Return ``marks`` with a newer one, without those that are not needed.
+
+    They are the denser the newer: of those that lie 2ⁿ to 2ⁿ⁺¹ sequences back the first and the last stay.
+    So of a stream that has lost its last messages a mark is left that is not much further back.
+    """
+    parts: dict[int, list[Mark]] = {}
+    for one in (*marks, mark):
+        parts.setdefault((mark[0] - one[0]).bit_length(), []).append(one)
+    kept = {one for part in parts.values() for one in (part[0], part[-1])}
+    return tuple(sorted(kept))

@@ -255,11 +255,9 @@ async def test_a_work_queue_that_was_put_back_is_read_on_behind_what_was_read(
     engine = place.engine(maxOffsetsPerTrigger="20")
     assert await asyncio.to_thread(engine.batch)
     queue = await place.js.stream(f"{place.stream}-{GROUP}")
-    await queue.backup(
-        tmp_path / "older", consumers=False
-    )  # what the query has committed is not released yet
+    await queue.backup(tmp_path / "older")  # what the query has committed is not released yet
     assert await asyncio.to_thread(engine.next_batch)
-    await queue.backup(tmp_path / "newer", consumers=False)
+    await queue.backup(tmp_path / "newer")
     for folder in ("older", "newer"):
         engine.query.close()
         await queue.delete()

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ...identity import MessageIdentity
+from ...identity import Mark, MessageIdentity, with_mark
 from ..errors import JobsError, bad_request, not_found
 from ..models import NewMessage
 from ..store import Row, Tx
@@ -36,16 +36,12 @@ __all__ = [
     "resign",
     "take",
     "unfinished",
-    "with_mark",
 ]
 
 LEAD_S: Final = 10.0
 """How long a process that has gone silent keeps a feed from the others."""
 
 _SEQUENCE_MAX: Final = 2**63 - 1
-
-Mark = tuple[int, int]
-"""The sequence and the timestamp, in nanoseconds, of a message that was fed."""
 
 
 class Again(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -285,19 +281,6 @@ def note(tx: Tx, feed: Feed, standing: Standing, node: str) -> bool:
         return False
     found = _feed(row)
     return found.again is None and found.place[1:] == feed.place[1:]
-
-
-def with_mark(marks: Sequence[Mark], mark: Mark) -> tuple[Mark, ...]:
-    """``marks`` with a newer one, without those that are not needed.
-
-    They are the denser the newer: of those that lie 2ⁿ to 2ⁿ⁺¹ sequences back the first and the last stay.
-    So of a stream that has lost its last messages a mark is left that is not much further back.
-    """
-    parts: dict[int, list[Mark]] = {}
-    for one in (*marks, mark):
-        parts.setdefault((mark[0] - one[0]).bit_length(), []).append(one)
-    kept = {one for part in parts.values() for one in (part[0], part[-1])}
-    return tuple(sorted(kept))
 
 
 def _tell(tx: Tx, feed: Feed, kind: str, detail: str, now: int) -> None:

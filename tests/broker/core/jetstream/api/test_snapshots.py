@@ -82,6 +82,25 @@ def test_a_backup_is_the_stream() -> None:
     assert ended == Ended(30, 1)
 
 
+def test_a_consumer_whose_messages_left_undelivered_is_put_back() -> None:
+    client = full(5)
+    client.consumer()
+    client.api("STREAM.PURGE.S", {"seq": 4})
+    client.world.settle()
+    assert client.info()["ack_floor"]["stream_seq"] == 3
+    chunks = Download(client).all()
+    config = client.api("STREAM.INFO.S")["config"]
+    client.api("STREAM.DELETE.S")
+    began = client.api("STREAM.RESTORE.S", {"config": config, "state": {}})
+    for chunk in chunks:  # the last one is empty and ends it
+        inbox = client.request(began["deliver_subject"].encode(), chunk)
+        client.world.settle()
+    assert "error" not in json.loads(inbox.take()[0].payload)
+    assert client.info()["ack_floor"]["stream_seq"] == 3
+    (message,) = client.pull(b"1").take()
+    assert message.stream_seq == 4
+
+
 def test_no_consumers_and_nothing_published_meanwhile() -> None:
     client = full(3)
     client.consumer()

@@ -58,7 +58,7 @@ def test_a_header_that_says_nothing_of_use_is_none(value: bytes) -> None:
 
 def test_a_header_without_an_identity_is_understood() -> None:
     found = read_origination(b"NATS/1.0\r\nNats-Stream-Source: S 1 > > s.a\r\n\r\n")
-    assert found == ("S > >", 1, "")
+    assert found == ("S > >", 1, "", b"s.a")
 
 
 def test_a_message_published_here_has_no_origin() -> None:

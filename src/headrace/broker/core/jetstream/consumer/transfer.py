@@ -25,8 +25,10 @@ def state_of(consumer: Consumer, last_seq: int) -> ConsumerState:
 def described(state: DeliveryState, wall_offset_ns: int, last_seq: int) -> ConsumerState:
     """A state in a backup's words. ``wall_offset_ns`` is wall-clock minus the state's own time."""
     pending = [sequence for sequence in state.pending if sequence <= last_seq]
+    # What left the stream undelivered moved the floor alone, and no state is said to be before its floor.
+    reached = max(state.delivered_stream, state.floor_stream)
     return ConsumerState(
-        (state.delivered_consumer, min(state.delivered_stream, last_seq)),
+        (state.delivered_consumer, min(reached, last_seq)),
         (state.floor_consumer, min(state.floor_stream, last_seq)),
         {s: Delivery(state.pending[s][0], state.delivered_ns(s) + wall_offset_ns) for s in pending},
         {s: state.count_of(s) - 1 for s in pending if state.count_of(s) > 1}

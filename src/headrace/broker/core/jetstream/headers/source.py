@@ -24,6 +24,7 @@ class Origination(NamedTuple):
     source: str
     sequence: int
     identity: str
+    subject: bytes
 
 
 def identity_of(created_ns: int) -> str:
@@ -81,10 +82,11 @@ def read_origination(headers: bytes) -> Origination | None:
     if start < 0:
         return None
     start += len(_FIND)
-    value = headers[start : headers.index(b"\r\n", start)].strip(b" ").decode(errors="replace")
-    fields = value.split(" ")
+    line = headers[start : headers.index(b"\r\n", start)].strip(b" ")
+    fields = line.decode(errors="replace").split(" ")
     if len(fields) < _FIELDS or not fields[1].isdecimal():
         return None
     name, sequence, filters, destinations = fields[:4]
     identity = fields[_FIELDS] if len(fields) > _FIELDS else ""
-    return Origination(f"{name} {filters} {destinations}", int(sequence), identity)
+    subject = line.split(b" ")[_FIELDS - 1]
+    return Origination(f"{name} {filters} {destinations}", int(sequence), identity, subject)

@@ -12,9 +12,11 @@ from typing import Final, NamedTuple, Protocol
 
 from .....api.errors import Errors, ErrorSpec
 from .....api.streams import StreamSource
+from .....errors import StoreReadError
 from ...ports.bus import Timer
 from ..context import Context
 from ..stream.stream import Stream
+from ..tick.flush_barrier import store_refusal
 from .copy import Copy, MirrorCopy
 from .positions import POSITIONS, Positions
 
@@ -228,7 +230,17 @@ class Copies:
 
     def attach(self, copy: Copy, origin: Stream) -> None:
         """A copy of ours has found its origin."""
-        copy.attach(origin)
+        origin.unread.attempt(partial(self._attach, copy, origin))
+
+    def _attach(self, copy: Copy, origin: Stream) -> None:
+        home = copy.home
+        if copy.origin is not None or home is None or copy not in home._wanted.get(origin.name, ()):
+            return
+        try:
+            copy.attach(origin)
+        except StoreReadError as error:
+            copy.error = store_refusal(error)
+            raise
         if copy.is_behind:
             self.make_ready(copy)
 

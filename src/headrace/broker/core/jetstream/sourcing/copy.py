@@ -3,22 +3,26 @@
 Both streams are in this server, so nothing is sent: the origin's durable messages are read from its store
 and staged in the target's. A copy that finds its target full waits until the target has room. How far it
 has come is committed with the messages; see ``positions``.
+
+An origin is the same stream where the message at a copy's place has the timestamp it had. One that was put
+back from a backup goes on, then, and one that lost its last messages is found to be short of them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from .....api.errors import Errors, ErrorSpec
 from .....api.streams import StreamSource, StreamSourceInfo
 from .....api.times import parse_time
 from .....errors import StoreError, StoreReadError
+from .....identity import Mark, MessageIdentity, Sameness, compare, with_mark
 from .....message import StoredMessage
 from ..config.refused import Refused
 from ..config.sources import compile_route, index_name
-from ..headers.source import SourceStamp, identity_of
+from ..headers.source import SourceStamp, identity_of, read_origination
 from ..tick.flush_barrier import store_refusal
 from .feed import Feed
 
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 _BATCH_BYTES: Final = 1024 * 1024
 _SPAN: Final = 32_768  # sequences looked at in one turn, however few of them match
 _PASSED: Final = 8192  # so many sequences passed over without a message are worth a note
+_MARKED: Final = 1024  # sequences between the marks that a copy leaves behind
 _NEVER_S: Final = -1e-9  # -1 ns, as the public server says never
 _NS: Final = 1_000_000_000
 _MADE_AGAIN: Final = (
@@ -36,6 +41,30 @@ _MADE_AGAIN: Final = (
     "it is not the one that was mirrored so far. The mirror keeps what it has and takes nothing more; delete "
     "it and create it again to mirror the new one"
 )
+_CANNOT_TELL: Final = (
+    "stream {target!r}: stream {name!r} was made anew, and message {sequence}, the last one that was copied, "
+    "is not in it any more: it cannot be told whether it is the stream that was copied so far. Copying goes "
+    "on behind that message"
+)
+
+
+class Place(NamedTuple):
+    """How far a copy has come in its origin, and what that is recognised by."""
+
+    sequence: int
+    """Everything up to it is copied or not wanted."""
+    identity: str
+    """The life of the origin, by when it was made; nothing if it never had one."""
+    stamp_ns: int = 0
+    """When the message at ``sequence`` was stored, nanoseconds since the epoch; 0 if that is not known."""
+    marks: tuple[Mark, ...] = ()
+    """Some messages before, the newest last."""
+    told_at: int = 0
+    """The message of the target whose header alone tells this place, while ``stamp_ns`` is not known."""
+    lost: int = 0
+    """So many of the target's last messages are lost, of which some may have been copied up to here …"""
+    kept: int = 0
+    """… and up to here those that were copied are not among them."""
 
 
 class Touch(Protocol):
@@ -67,8 +96,12 @@ class Copy(ABC):
         """Everything of the origin up to this sequence is copied or not wanted."""
         self.durable_position = 0
         """``position`` as far as it is durable."""
-        self.identity = ""
-        """Which life of the origin the position belongs to."""
+        self.place = Place(0, "")
+        """The last place at or before ``position`` at which there was a message."""
+        self.durable_place = self.place
+        """``place`` as far as it is durable."""
+        self.era = 0
+        """Counts the origins that were another stream than the one before, or had lost messages."""
         self.error: ErrorSpec | None = Errors.STREAM_NOT_FOUND
         """Why it can not go on, as the stream's info shows it."""
         self.is_idle = False
@@ -100,10 +133,16 @@ class Copy(ABC):
 
     # -- the origin
 
+    def stand(self, place: Place) -> None:
+        """A copy that has no origin yet has come so far."""
+        self.place = self.durable_place = place
+        self.position = self.durable_position = place.sequence
+
     def attach(self, origin: Stream) -> None:
-        """The origin is there: go on at the position, or from the start if it is another one now.
+        """The origin is there: go on at the place, or where it is another one now as ``_meet`` says.
 
         Not if this cannot take from another one: then it stays without an origin, and ``error`` says why.
+        Raises StoreReadError, and then nothing has changed.
         """
         self.error = self._refusal(origin)
         if self.error is not None:
@@ -111,14 +150,12 @@ class Copy(ABC):
             self.context.options.warn(f"stream {self.target.name!r}: {words}")
             self.context.advisories.copy_stopped(self.target.name, origin.name, words)
             return
+        before = self.place
+        self._meet(origin, identity_of(origin.created_ns))
         self.origin = origin
         self.is_idle = False
         self._heard_ns = self.context.clock.monotonic_ns()
-        identity = identity_of(origin.created_ns)
-        is_new = self.identity != identity
-        self._meet(origin, is_new)
-        self.identity = identity
-        if is_new:
+        if self.place[:2] != before[:2] or before.lost:
             self._touch()
         self._done.clear()
         origin.copiers[self] = None
@@ -133,12 +170,32 @@ class Copy(ABC):
             origin.copiers.pop(self, None)
 
     def _refusal(self, origin: Stream) -> ErrorSpec | None:
-        """Why nothing can be copied from an origin, if so."""
+        """Why nothing can be copied from an origin, if so. Raises StoreReadError."""
         return None
 
     @abstractmethod
-    def _meet(self, origin: Stream, is_new: bool) -> None:
-        """Find the position in an origin; ``is_new`` if the known one is of another stream."""
+    def _meet(self, origin: Stream, identity: str) -> None:
+        """Find the place in an origin, whose life has this ``identity``. Raises StoreReadError, and then
+        nothing has changed."""
+
+    def _look(self, origin: Stream, mark: Mark) -> Sameness:
+        """Whether an origin has a message of this sequence and time. Raises StoreReadError."""
+        store, name = origin.store, origin.name
+        rows = store.rows(mark[0], None, 1, 1, store.last_seq)
+        found = MessageIdentity(name, rows[0][0], rows[0][4]) if rows else None
+        last = MessageIdentity(name, store.last_seq, store.state.last_ns)
+        return compare(MessageIdentity(name, *mark), found, last)
+
+    def _marked(self, origin: Stream) -> int:
+        """The newest mark that an origin has; 0 for none. Raises StoreReadError."""
+        for mark in reversed(self.place.marks):
+            if self._look(origin, mark) is Sameness.SAME:
+                return mark[0]
+        return 0
+
+    def _cannot_tell(self, origin: Stream, sequence: int) -> None:
+        text = _CANNOT_TELL.format(target=self.target.name, name=origin.name, sequence=sequence)
+        self.context.options.warn(text)
 
     def _before_start(self, origin: Stream) -> int:
         """The position before the first message the configuration asks for."""
@@ -192,11 +249,13 @@ class Copy(ABC):
             if origin.config.retention != "limits":
                 self._done.extend(message.sequence for message in batch[:copied])
             self.position = batch[copied - 1].sequence
-            self._note_copied(self.position)
+            self._note_copied(self.position, batch[copied - 1].timestamp_ns)
         if not read:  # one that ends early may have been cut short: the next turn tells
             self.position = max(self.position, last)
         if copied or self.position - self._touched >= _PASSED:
             self._touched = self.position
+            if not copied:
+                self._note_passed(origin)
             self._touch(save=self._passed_over or not copied)
             self._passed_over = False
         return read
@@ -229,7 +288,7 @@ class Copy(ABC):
         self._heard_ns = self.context.clock.monotonic_ns()
         if self._store_all([message]):
             self.position = self._touched = message.sequence
-            self._note_copied(message.sequence)
+            self._note_copied(message.sequence, message.timestamp_ns)
             self._touch(save=self._passed_over)
             self._passed_over = False
             return
@@ -264,9 +323,22 @@ class Copy(ABC):
             self.error = store_refusal(error)
         return stored
 
-    @abstractmethod
-    def _note_copied(self, sequence: int) -> None:
-        """A batch went into the target, up to this sequence of the origin."""
+    def _note_copied(self, sequence: int, stamp_ns: int) -> None:
+        """Everything up to this message of the origin is copied or not wanted."""
+        place = self.place
+        marks = place.marks
+        if not marks or sequence - marks[-1][0] >= _MARKED:
+            marks = with_mark(marks, (sequence, stamp_ns))
+        self.place = Place(sequence, place.identity, stamp_ns, marks)
+
+    def _note_passed(self, origin: Stream) -> None:
+        """Much was passed over without a message to copy."""
+        try:
+            rows = origin.store.rows(self.position, None, 1, 1, self.position)
+        except StoreReadError:
+            return  # a place further back serves as well: what follows it is passed over once more
+        if rows:
+            Copy._note_copied(self, self.position, rows[0][4])
 
     @abstractmethod
     def _store(self, message: StoredMessage) -> None:
@@ -298,9 +370,10 @@ class Copy(ABC):
         done, self._done = self._done, []
         return done
 
-    def committed(self, position: int, done: list[int]) -> None:
+    def committed(self, position: int, place: Place, done: list[int]) -> None:
         """Everything up to ``position`` is durable here; ``done`` was copied of it."""
         self.durable_position = position
+        self.durable_place = place
         if self.feed is not None and self.feed.can_answer:
             self.manager.make_ready(self)  # more comes then: not in this tick, which had its share
         origin = self.origin
@@ -318,9 +391,10 @@ class Copy(ABC):
         if first <= self.durable_position:
             origin.retention.copied(self, first, self.durable_position)
 
-    def roll_back(self, position: int) -> None:
-        """What was copied since did not become durable."""
-        self.position = self._touched = position
+    def roll_back(self) -> None:
+        """What was copied since the last commit did not become durable."""
+        self.position = self._touched = self.durable_position
+        self.place = self.durable_place._replace(identity=self.place.identity)
         self._done.clear()
         if self.feed is not None:
             self.feed.stop()
@@ -366,15 +440,92 @@ class SourceCopy(Copy):
         super().__init__(manager, target, source, touch)
         self._stamp = SourceStamp(self.index, "")
 
-    def _meet(self, origin: Stream, is_new: bool) -> None:
-        if is_new:
-            self.position = self.durable_position = self._before_start(origin)
+    def _meet(self, origin: Stream, identity: str) -> None:
+        before = self.place
+        place = self._found(origin, identity) if before.identity else None
+        if place is None:
+            place = Place(self._before_start(origin), identity)
+            self.position = self.durable_position = self._touched = place.sequence
+            self.durable_place = place
             self._last_copied = 0
+            self.era += 1
         else:
-            self._last_copied = self.position
-        self._stamp = SourceStamp(self.index, identity_of(origin.created_ns))
+            if before.lost:
+                place = self._before_lost(origin, place)
+            self._go_on_at(place, self.source.opt_start_seq - 1)
+        self.place = place
+        self._stamp = SourceStamp(self.index, identity)
 
-    def _note_copied(self, sequence: int) -> None:
+    def _go_on_at(self, place: Place, start: int) -> None:
+        self.position = self._touched = self._last_copied = max(place.sequence, start)
+        if place.sequence < self.place.sequence:
+            self.era += 1  # what is on its way to the disk came after it
+        if place.sequence <= self.durable_place.sequence:
+            self.durable_place = place
+        self.durable_position = min(self.durable_position, self.position)
+
+    def _found(self, origin: Stream, identity: str) -> Place | None:
+        """The place in an origin; None if it is another stream. Raises StoreReadError."""
+        place, store = self.place, origin.store
+        is_same_life = place.identity == identity
+        if not place.stamp_ns:
+            if is_same_life:  # all that is known says that it is the same one
+                copied = place.sequence > self.source.opt_start_seq - 1
+                sequence = min(place.sequence, store.last_seq) if copied else place.sequence
+                return self._at(origin, sequence, identity)
+            if self._is_copy(origin):
+                return self._at(origin, place.sequence, identity)
+            mark = self._marked(origin)
+            return self._at(origin, mark, identity) if mark else None
+        sameness = self._look(origin, (place.sequence, place.stamp_ns))
+        if sameness is Sameness.SAME or (is_same_life and sameness is Sameness.GONE):
+            return place._replace(identity=identity)
+        mark = self._marked(origin)
+        if sameness is Sameness.GONE:
+            if not mark:
+                self._cannot_tell(origin, place.sequence)
+            return place._replace(identity=identity)
+        if not (mark or is_same_life):
+            return None
+        # What came after the loss is newer than what was copied.
+        newer = store.sequence_at(place.stamp_ns + 1)
+        return self._at(origin, min(place.sequence - 1, store.last_seq, newer - 1), identity)
+
+    def _at(self, origin: Stream, sequence: int, identity: str) -> Place:
+        """A place at or before the one that is known. Raises StoreReadError."""
+        marks = tuple(mark for mark in self.place.marks if mark[0] <= sequence)
+        rows = origin.store.rows(sequence, None, 1, 1, sequence)
+        if not rows:
+            return Place(sequence, identity, 0, marks)
+        stamp_ns = rows[0][4]
+        return Place(sequence, identity, stamp_ns, marks or ((sequence, stamp_ns),))
+
+    def _is_copy(self, origin: Stream) -> bool:
+        """Whether what the newest copy in the target says it was is in an origin. Raises StoreReadError."""
+        place, target = self.place, self.target
+        here = target.store.get(place.told_at) if place.told_at else None
+        there = origin.store.get(place.sequence) if here is not None else None
+        said = read_origination(here.headers) if here is not None else None
+        if here is None or there is None or said is None:
+            return False
+        is_counter = target.config.allow_msg_counter  # it adds up what it copies
+        return said.subject == there.subject and (is_counter or here.payload == there.payload)
+
+    def _before_lost(self, origin: Stream, place: Place) -> Place:
+        """A place so far back that what the target has lost comes again. Raises StoreReadError."""
+        store, lost, kept = origin.store, self.place.lost, self.place.kept
+        low, high = max(min(kept, place.sequence), self._before_start(origin)), place.sequence
+        beyond = store.count(self.filter, place.sequence + 1)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if store.count(self.filter, middle + 1) - beyond >= lost:
+                low = middle
+            else:
+                high = middle - 1
+        return self._at(origin, min(low, place.sequence), place.identity)
+
+    def _note_copied(self, sequence: int, stamp_ns: int) -> None:
+        super()._note_copied(sequence, stamp_ns)
         self._last_copied = sequence
 
     def _store(self, message: StoredMessage) -> None:
@@ -393,11 +544,8 @@ class MirrorCopy(Copy):
     setup_failed = Errors.MIRROR_CONSUMER_SETUP_FAILED
 
     def _refusal(self, origin: Stream) -> ErrorSpec | None:
-        try:
-            if self._goes_on_in(origin):
-                return None
-        except StoreReadError as error:
-            return store_refusal(error)
+        if self._goes_on_in(origin):
+            return None
         return self.setup_failed.with_(err=_MADE_AGAIN.format(name=origin.name))
 
     def _goes_on_in(self, origin: Stream) -> bool:
@@ -405,25 +553,32 @@ class MirrorCopy(Copy):
 
         The same sequences of another stream are other messages: one must not go on with the other's.
         """
-        mine, theirs = self.target.store, origin.store
-        last = mine.last_seq
-        if not last:
-            return True
-        if theirs.last_seq < last:
-            return False
-        if self.identity in ("", identity_of(origin.created_ns)):
-            return True
-        here, there = mine.get(last), theirs.get(last)
-        if here is None or there is None:
-            return False
-        return (here.timestamp_ns, here.payload) == (there.timestamp_ns, there.payload)
-
-    def _meet(self, origin: Stream, is_new: bool) -> None:
         last = self.target.store.last_seq
-        self.position = self.durable_position = last or self._before_start(origin)
+        stamp_ns = self._last_stamp_ns()
+        sameness = self._look(origin, (last, stamp_ns))
+        if sameness is not Sameness.GONE:
+            return sameness is Sameness.SAME
+        if self.place.identity in ("", identity_of(origin.created_ns)) or self._marked(origin):
+            return True
+        if stamp_ns:
+            self._cannot_tell(origin, last)
+        return bool(stamp_ns)
 
-    def _note_copied(self, sequence: int) -> None:
-        """The target's last sequence says it."""
+    def _last_stamp_ns(self) -> int:
+        """When the last message of the mirror was stored; 0 if that is not known. Raises StoreReadError."""
+        store, place = self.target.store, self.place
+        here = store.get(store.last_seq) if store.last_seq else None
+        if here is not None:
+            return here.timestamp_ns
+        return place.stamp_ns if place.sequence == store.last_seq else 0
+
+    def _meet(self, origin: Stream, identity: str) -> None:
+        last = self.target.store.last_seq
+        place = Place(last, identity, self._last_stamp_ns(), self.place.marks if last else ())
+        if not last:
+            place = place._replace(sequence=self._before_start(origin))
+        self.position = self.durable_position = place.sequence
+        self.place = self.durable_place = place
 
     def _store(self, message: StoredMessage) -> None:
         subject = message.subject
@@ -431,5 +586,6 @@ class MirrorCopy(Copy):
             subject = self._rename(subject)
         self.target.copy_target.store_replica(message, subject)
 
-    def roll_back(self, position: int) -> None:
-        super().roll_back(max(position, self.target.store.last_seq))
+    def roll_back(self) -> None:
+        super().roll_back()
+        self.position = self._touched = max(self.position, self.target.store.last_seq)

@@ -2,8 +2,10 @@
 
 The positions are journaled by the flush that commits the messages. That flush writes the messages first,
 so after a crash the journal may be older than they are, never newer: then the headers of the messages
-stored since tell the rest. Of a mirror its own last sequence is the position, so only the origin's identity
-counts here: whether its origin is still the same.
+stored since tell the rest: they do not say when the origin stored its message, but are a copy of it. Where
+nothing waits for the disk (``interval``, ``os``), a power cut can take messages whose positions are there:
+then as many are copied again as are lost. Of a mirror its own last sequence is the position, so only what
+tells that its origin is still the same counts here.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ import msgspec
 
 from .....api.streams import StreamSourceInfo
 from .....documents import read_typed
+from .....identity import Mark, with_mark
 from ..config.sources import copies, index_name
 from ..headers.source import read_origination
-from .copy import Copy, MirrorCopy, SourceCopy
+from .copy import Copy, MirrorCopy, Place, SourceCopy
 
 if TYPE_CHECKING:
     from ..stream.stream import Stream
@@ -31,18 +34,11 @@ _UNSAVED_MAX: Final = 8192  # messages whose headers a restart may have to look 
 _REMEMBERED_MAX: Final = 1024  # sources taken out of a configuration: the oldest are forgotten
 
 
-class _Position(NamedTuple):
-    """Everything of one life of the origin up to a sequence."""
-
-    sequence: int
-    identity: str
-
-
 class _Saved(msgspec.Struct):
     """What the journal holds: positions as of the stream's sequence ``at``."""
 
     at: int = 0
-    positions: dict[str, tuple[int, str]] = {}
+    positions: dict[str, Place] = {}
     stream_ns: int = 0  # when the stream was made; 0 was written before this was noted
 
 
@@ -50,8 +46,10 @@ class _Flight(NamedTuple):
     """What a flush carries of one copy."""
 
     copy: Copy
+    era: int
     origin: Stream | None
     position: int
+    place: Place
     done: list[int]
 
 
@@ -63,9 +61,9 @@ class Positions:
         self._stream = stream
         self._manager = manager
         self.copies: dict[str, Copy] = {}
-        self._durable: dict[str, _Position] = {}
+        self._durable: dict[str, Place] = {}
         self._flying: list[_Flight] = []
-        self._flying_positions: dict[str, _Position] = {}
+        self._flying_positions: dict[str, Place] = {}
         self._must_save = True  # the headers of stored messages do not tell all
         self._saved_at = 0  # the stream's last sequence when positions were journaled last …
         self._saved_gone = 0  # … and how many of its sequences had no message
@@ -75,19 +73,44 @@ class Positions:
         entry = read_typed(saved, _Saved) if saved else _Saved()
         if entry.stream_ns not in (0, self._stream.created_ns):
             entry = _Saved()  # of another stream that had this name
-        self._durable = {key: _Position(*value) for key, value in entry.positions.items()}
+        self._durable = entry.positions
         self._saved_at = entry.at
         if self._stream.config.mirror is not None:
             self._stream.copy_target.drop_placeholders()
             return
         store = self._stream.store
-        start = entry.at + 1
+        found_last = store.last_seq - self._context.storage.maybe_missing
+        lost = entry.at - found_last
+        newest = self._told(found_last - _UNSAVED_MAX if lost > 0 else entry.at)
+        if lost > 0:
+            for source, place in self._durable.items():
+                kept = newest[source].sequence if source in newest else 0
+                self._durable[source] = place._replace(lost=place.lost + lost, kept=kept)
+            return
+        for source, told in newest.items():
+            known = self._durable.get(source)
+            if known is None or known.identity != told.identity:
+                marks: tuple[Mark, ...] = ()
+            elif known.stamp_ns:
+                marks = with_mark(known.marks, (known.sequence, known.stamp_ns))
+            else:
+                marks = known.marks
+            self._durable[source] = told._replace(marks=marks)
+
+    def _told(self, after: int) -> dict[str, Place]:
+        """What the headers of the stream's messages after a sequence say of each source."""
+        store = self._stream.store
+        found: dict[str, Place] = {}
+        start = max(after, 0) + 1
         while messages := store.read(start, None, _SCAN, _SCAN_BYTES, store.last_seq):
             start = messages[-1].sequence + 1
             for message in messages:
-                found = read_origination(message.headers)
-                if found is not None:
-                    self._durable[found.source] = _Position(found.sequence, found.identity)
+                said = read_origination(message.headers)
+                if said is not None:
+                    found[said.source] = Place(
+                        said.sequence, said.identity, told_at=message.sequence
+                    )
+        return found
 
     def configure(self) -> tuple[list[Copy], list[Copy]]:
         """Follow the stream's configuration; returns the copies that are new, and those that go."""
@@ -103,8 +126,7 @@ class Positions:
                 del before[index]
             else:
                 copy = kind(self._manager, self._stream, source, self.touch)
-                copy.position, copy.identity = positions.get(index, (0, ""))
-                copy.durable_position = copy.position
+                copy.stand(positions.get(index, Place(0, "")))
                 fresh.append(copy)
             copy.follow(source)
             self.copies[index] = copy
@@ -129,7 +151,7 @@ class Positions:
         """Hand the positions to the flush that is about to start."""
         positions = self._flying_positions = self._positions()
         self._flying = [
-            _Flight(copy, copy.origin, copy.position, copy.drain_done())
+            _Flight(copy, copy.era, copy.origin, copy.position, copy.place, copy.drain_done())
             for copy in self.copies.values()
         ]
         stream = self._stream
@@ -139,11 +161,7 @@ class Positions:
             del positions[next(key for key in positions if key not in self.copies)]
         if stream.writable():
             self._must_save = False
-            saved = _Saved(
-                stream.store.last_seq,
-                {k: (p.sequence, p.identity) for k, p in positions.items()},
-                stream.created_ns,
-            )
+            saved = _Saved(stream.store.last_seq, positions, stream.created_ns)
             self._context.storage.meta.put(POSITIONS + stream.name, msgspec.json.encode(saved))
 
     def _has_to_save(self) -> bool:
@@ -175,9 +193,9 @@ class Positions:
         """
         self._durable = self._flying_positions
         flying, self._flying = self._flying, []
-        for copy, origin, position, done in flying:
-            if copy.origin is origin:
-                copy.committed(position, done)
+        for copy, era, origin, position, place, done in flying:
+            if copy.era == era:
+                copy.committed(position, place, done if copy.origin is origin else [])
         held = [copy for copy, *_ in flying if copy.is_held]
         for copy in held:
             copy.is_held = False
@@ -186,17 +204,13 @@ class Positions:
     def roll_back(self) -> None:
         """The flush failed and its messages are gone: so are the positions that led there."""
         self._flying = []
-        for index, copy in self.copies.items():
-            known = self._durable.get(index)
-            if known is not None and known.identity == copy.identity:
-                copy.roll_back(known.sequence)
-            elif copy.origin is not None:
-                copy.roll_back(copy.durable_position)
+        for copy in self.copies.values():
+            copy.roll_back()
         self.touch()  # what the journal was told already goes with the next flush, too
 
-    def _positions(self) -> dict[str, _Position]:
+    def _positions(self) -> dict[str, Place]:
         positions = dict(self._durable)
         for index, copy in self.copies.items():
-            if copy.identity:
-                positions[index] = _Position(copy.position, copy.identity)
+            if copy.place.identity:
+                positions[index] = copy.place
         return positions
