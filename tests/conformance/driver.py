@@ -210,6 +210,17 @@ class Session:
                 self.note(f"{on}: {SILENCE}")
                 return
 
+    def read_for(self, on: str, subject: bytes, *, record: bool = True) -> None:
+        """Pass over frames up to one whose subject begins with ``subject``, and record that one."""
+        wire = self.wire(on)
+        while (frame := wire.frame()) is not None:
+            if frame[0] in (b"MSG", b"HMSG") and frame[1].startswith(subject):
+                if record:
+                    for line in masking.render(frame, self.names):
+                        self.note(f"{on}: {line}")
+                return
+        self.note(f"{on}: {SILENCE}")
+
     def read_until_quiet(self, on: str, quiet: float = QUIET_SECONDS) -> None:
         """Record whatever comes until nothing has come for ``quiet`` seconds.
 
