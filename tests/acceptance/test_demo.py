@@ -26,7 +26,7 @@ from headrace import sync
 from headrace.cli import main
 from waiting import until_here
 
-DEADLINE_S = 110
+DEADLINE_S = 240
 AS_ITS_USERS = java_start.environment({}, interpreted=False)
 """In a demo that is looked at Spark runs the code that it makes of a query, as it does by itself; the other
 tests spare that."""
