@@ -86,7 +86,7 @@ def main(reports: Iterable[str]) -> int:
         files |= taken_in(Path(report))
     files = {file: each for file, each in files.items() if (ROOT / file).is_file()}
     SECONDS.write_text(written(files))
-    PAGE.write_text(with_table(PAGE.read_text(), files))
+    PAGE.write_text(with_table(PAGE.read_text(), known()))  # as it is read again
     print(table(files), end="")
     return 0
 
