@@ -284,7 +284,7 @@ async def test_messages_at_once_keep_their_bodies_headers_and_priorities(world: 
         if number % 10 == 9:
             headers["X-Broker-Scheduled-For"] = "2999-01-01T00:00:00Z"
         path = "/v2/channel/c/messages"
-        encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+        encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
         return world.http.post(path, content=bodies[number], headers=encoded)
 
     answers = await asyncio.gather(*(post(number) for number in (*range(40), 7, 9)))
