@@ -409,6 +409,8 @@ def test_what_is_written_is_read_equal_by_us_and_by_the_format_s_own_library_or_
         assert misfits == {}
         (back,) = utc_rows(schema, columns)
         wanted = {one.name: read_as(name, row[one.name], one.type) for one in schema}
+        if name == "protobuf":  # whose maps have no order
+            back, wanted = (each | {"words": sorted(each["words"])} for each in (back, wanted))
         assert same(back) == same(wanted)
         theirs, ours = their_reading(name, payload, row, schema)
         assert same(theirs) == same(ours)
