@@ -27,6 +27,7 @@ NAMES: Final = {
     "group": ("G", "none"),
     "kind": ("static", "elastic"),
     "channel": ("c", "none"),
+    "feed": ("orders", "none"),
     "job": ("1", "none"),
     "schedule": ("daily", "none"),
     "server": ("none",),

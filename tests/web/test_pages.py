@@ -10,8 +10,10 @@ from urllib.parse import SplitResult
 
 import pytest
 
+from headrace.web import pages
 from headrace.web.connections import ConnectionLimits
 from headrace.web.pages import Page, PageServer, PageThread, plain
+from waiting import until
 
 
 @contextlib.asynccontextmanager
@@ -90,6 +92,26 @@ async def test_a_silent_connection_makes_room_for_one_that_asks() -> None:
             writer.close()
 
 
+@pytest.mark.parametrize("answer", [hello, at_once])
+async def test_who_closes_after_the_answer_leaves_nothing_behind(
+    answer: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that has closed its own side already: it would be kept until the answer has had its time."""
+    monkeypatch.setattr(pages, "ANSWER_S", 600.0)
+    server = PageServer(answer)  # type: ignore[arg-type]
+    async with serving(server) as port:
+        for half_closed in (False, True) * 100:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            if half_closed:
+                writer.write_eof()
+            assert b"200 OK" in await reader.read()
+            writer.close()
+            await writer.wait_closed()
+        await until(lambda: len(server.waiting) == 0)
+        assert server.answering == 0
+
+
 async def test_a_request_that_never_ends_is_cut() -> None:
     async with serving(PageServer(at_once, ConnectionLimits(4, head_s=0.05))) as port:
         with contextlib.suppress(ConnectionError):
@@ -114,11 +136,11 @@ async def test_closing_ends_what_is_in_progress() -> None:
 
 
 def test_a_program_without_a_loop_serves_from_a_thread() -> None:
-    pages = PageThread(at_once, "127.0.0.1", 0)
+    served = PageThread(at_once, "127.0.0.1", 0)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{pages.port}/x?y", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{served.port}/x?y", timeout=10) as answer:
             assert answer.read() == b"/x y\n"
         with pytest.raises(OSError, match=r"[Aa]ddress"):
-            PageThread(at_once, "127.0.0.1", pages.port)
+            PageThread(at_once, "127.0.0.1", served.port)
     finally:
-        pages.close()
+        served.close()

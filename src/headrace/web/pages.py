@@ -181,6 +181,7 @@ class _PageConnection(asyncio.Protocol):
         self._loop = loop
         self._head = bytearray()
         self._asked = False
+        self._half_closed = False
         self._deadline: asyncio.TimerHandle | None = None
         self.transport: asyncio.Transport | None = None
 
@@ -215,14 +216,15 @@ class _PageConnection(asyncio.Protocol):
         transport.write(_response(page, headed))
         # A reader that stops, or goes on talking, is cut.
         self._deadline = self._loop.call_later(ANSWER_S, transport.abort)
-        if transport.can_write_eof():
+        if transport.can_write_eof() and not self._half_closed:
             transport.write_eof()  # closing over unread input would take the answer with it
         else:
             transport.close()
 
     def eof_received(self) -> bool:
-        # Half closed: who has asked may still read the answer.
-        return self._asked
+        # Half closed: who has asked may still read the answer. Once that is sent, both sides are done.
+        self._half_closed = True
+        return self._asked and self._deadline is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._deadline is not None:
