@@ -32,7 +32,7 @@ def test_each_shell_has_its_script(headrace: Run) -> None:
         ("headrace group elastic info ORDERS mi", ["mill"]),
         ("headrace group static info PA", ["PARTS"]),
         ("headrace group static info PARTS ", ["plain"]),
-        ("headrace server check ", ["connection", "jetstream"]),
+        ("headrace server check ", ["connection", "findings", "jetstream"]),
         ("headrace serve --store_", ["--store_dir"]),
         ("headrace serve --tlsc", ["--tlscacert", "--tlscert"]),
     ],

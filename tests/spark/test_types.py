@@ -579,7 +579,11 @@ def test_every_type_is_written_and_read_back_equal_in_every_zone(
                     {one.name: read_as(name, row[one.name], one.type) for one in columns}
                     for row in plain.to_pylist()
                 ]
-                assert differences(of_spark(found.load(feed.name), columns), expected) == [], (
+                back = of_spark(found.load(feed.name), columns)
+                if name == "protobuf":  # whose maps have no order
+                    for each in (*back, *expected):
+                        each["words"] = sorted(each["words"])
+                assert differences(back, expected) == [], (
                     name,
                     zone,
                 )
