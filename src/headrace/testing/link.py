@@ -77,6 +77,10 @@ class Link:
         self._connections: set[asyncio.Task[None]] = set()
         self._thread: threading.Thread | None = None
 
+    def __repr__(self) -> str:
+        host, port = self._target
+        return f"<Link to {host}:{port}, {self.round_trip_s:g} s there and back>"
+
     def __enter__(self) -> Self:
         listening = threading.Event()
         failed: list[OSError] = []

@@ -143,6 +143,6 @@ def test_when_the_process_is_short_of_handles_the_store_makes_do_with_one() -> N
 def test_errors_are_explained_as_full_or_failed() -> None:
     full = explain(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "writing x")
     assert isinstance(full, StoreFullError)
-    assert str(full) == "writing x: No space left on device"
+    assert str(full) == "the disk is full: writing x: No space left on device"
     failed = explain(OSError(errno.EIO, os.strerror(errno.EIO)), "writing x")
     assert isinstance(failed, StoreFailedError)
