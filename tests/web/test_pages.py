@@ -118,6 +118,18 @@ async def test_a_request_that_never_ends_is_cut() -> None:
             assert await ask(port, b"GET /varz") == b""
 
 
+async def test_closing_waits_until_every_connection_has_ended() -> None:
+    """Also where there were none at some time before."""
+    server = PageServer(at_once)
+    async with serving(server) as port:
+        assert b"200 OK" in await ask(port, b"GET / HTTP/1.1\r\n\r\n")
+        open_ = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        await until(lambda: len(server.waiting) == 5)
+    assert server._open == 0
+    for _, writer in open_:
+        writer.close()
+
+
 async def test_closing_ends_what_is_in_progress() -> None:
     asked = asyncio.Event()
 

@@ -70,6 +70,7 @@ class PageServer:
         self._sweep: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._gone = asyncio.Event()
+        self._open = 0  # also those that were dropped, until they have ended
         self.answering = 0
         self.host, self.port = "", 0
 
@@ -102,8 +103,9 @@ class PageServer:
             self._sweep.cancel()
         for task in self._tasks:
             task.cancel()
-        if len(self.waiting):
-            self.waiting.drop_all()
+        self.waiting.drop_all()
+        if self._open:
+            self._gone.clear()
             await self._gone.wait()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
@@ -112,6 +114,7 @@ class PageServer:
 
     def opened(self, connection: _PageConnection, peer: object) -> bool:
         """Take in a connection; False: there is no room."""
+        self._open += 1
         if not self.waiting.opened(connection, address_of(peer)):
             return False
         self._arm()
@@ -120,7 +123,8 @@ class PageServer:
     def closed(self, connection: _PageConnection) -> None:
         """Forget a connection."""
         self.waiting.closed(connection)
-        if not len(self.waiting):
+        self._open -= 1
+        if not self._open:
             self._gone.set()
 
     def answer(self, connection: _PageConnection, head: bytes) -> None:
