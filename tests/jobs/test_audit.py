@@ -235,6 +235,29 @@ def test_addresses_of_one_machine_are_one_and_all_are_forgotten_beyond_a_limit(
     assert guesses.wait_s("2001:db8::9", "else") == 0
 
 
+@pytest.mark.parametrize(
+    "odd", ["http://[::1", "2026-01-31T24:00:00Z", ":", "", "fe80::1%", "a" * 70_000, "\xff:"]
+)
+def test_what_a_proxy_names_need_not_be_an_address(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, odd: str
+) -> None:
+    monkeypatch.setattr(limits, "WRONG_TOKENS_PER_MINUTE", 1)
+    guesses = auditing.Guesses(clock)
+    guesses.note_wrong("no address")
+    assert guesses.wait_s("192.0.2.1", "asked") == 0
+    assert (guesses.wait_s(odd, "asked") == 60) is (odd != "fe80::1%")
+
+
+def test_an_address_of_version_4_is_the_same_however_it_is_written(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WRONG_TOKENS_PER_MINUTE", 1)
+    guesses = auditing.Guesses(clock)
+    guesses.note_wrong("::ffff:192.0.2.1")
+    assert guesses.wait_s("192.0.2.1", "asked") == 60
+    assert guesses.wait_s("::ffff:192.0.2.2", "asked") == 0
+
+
 async def test_old_lines_are_removed_as_configured(world: World) -> None:
     await world.put("/channel/old", token="t")
     maintenance = Maintenance(world.runtime, keep_of(Config(keep_audit_days=2.0)))

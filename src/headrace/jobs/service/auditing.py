@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from ipaddress import IPv6Network
+from ipaddress import IPv6Network, ip_address
 
 from ...clock import Clock
 from .. import limits
@@ -112,5 +112,15 @@ class Guesses:
 
 @lru_cache(1024)
 def _network(address: str) -> str:
-    """Whose address it is: with IPv6 one machine has all of a network."""
-    return str(IPv6Network((address, 64), strict=False)) if ":" in address else address
+    """Whose address it is: with IPv6 one machine has all of a network.
+
+    What a proxy on this machine names (``X-Forwarded-For``) may be any text; all that is no address counts
+    as one, or each guess would bring a text of its own.
+    """
+    try:
+        named = ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""
+    if named.version == 4:
+        return str(named)
+    return str(named.ipv4_mapped or IPv6Network((named, 64), strict=False))
