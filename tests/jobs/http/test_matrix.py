@@ -299,8 +299,8 @@ class Matrix:
             (*_, job) = claimed.json()["jobs"]
             names |= {"jobId": job["id"], "lease": job["lease"]}
             if "requeue" in route or route.startswith("DELETE"):
-                body = {"jobs": [{"id": job["id"], "lease": job["lease"], "dead": True}]}
-                await http.post("/v2/channel/c/consumer/k/jobs/fail", json=body, headers=CONSUMER)
+                dead = {"jobs": [{"id": job["id"], "lease": job["lease"], "dead": True}]}
+                await http.post("/v2/channel/c/consumer/k/jobs/fail", json=dead, headers=CONSUMER)
         return names
 
 
