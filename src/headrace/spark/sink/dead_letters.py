@@ -9,7 +9,7 @@ from typing import Final
 from ...errors import HeadraceError
 from ...wire import encode_headers
 from ..links.dead_letters import publish_letters
-from ..links.outages import Patience
+from ..links.outages import ServerPatience
 from ..options.values import BadRule
 from .links import Links
 from .options import ACCEPTED
@@ -34,7 +34,7 @@ class BadRows:
         links: for the letters. They are sent while nothing else is under way on the connection.
     """
 
-    def __init__(self, rule: BadRule, source: str, links: Links, patience: Patience) -> None:
+    def __init__(self, rule: BadRule, source: str, links: Links, patience: ServerPatience) -> None:
         self._rule = rule
         self._source = source
         self._links = links

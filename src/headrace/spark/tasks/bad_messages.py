@@ -15,7 +15,7 @@ from ...errors import HeadraceError
 from ...wire import encode_headers
 from ..links.dead_letters import publish_letters
 from ..links.link import Link
-from ..links.outages import Patience
+from ..links.outages import ServerPatience
 from ..options.values import BadRule
 
 _LOG: Final = logging.getLogger("headrace.spark")
@@ -61,7 +61,7 @@ class BadMessages:
         rule: BadRule,
         stream: str,
         connect: Callable[[], Link],
-        patience: Patience,
+        patience: ServerPatience,
     ) -> None:
         self._rule = rule
         self._stream = stream
