@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ....client.callbacks import CALLBACK_ERRORS, as_exception
 from ....client.handlers.dead_letter_headers import (
@@ -20,6 +20,7 @@ from ....client.handlers.dead_letter_headers import (
 from ....client.handlers.failure import Again, decide
 from ....client.seam import place_of, send_back
 from ....errors import ConnectionClosedError, HeadraceError
+from ....retries import pause_s
 from ...errors import HandlerFailedError, NotOwnedError
 from ...events import HandlerFailed, LeaseLost
 from ...message import delivered
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
     from ..ownership.intake import Intake
     from ..ownership.lease import Generation
     from ..shared import Shared
+
+PAUSE_FIRST_S: Final = (
+    0.2  # until a dead letter is tried again that could not be stored; doubling …
+)
+PAUSE_MAX_S: Final = 5.0  # … up to here
 
 _log = logging.getLogger("headrace.groups")
 
@@ -193,7 +199,7 @@ class Handling:
                 self._tell(message, problem)
                 return
             attempt += 1
-            if not await self._may_go_on_after(min(5.0, 0.1 * 2.0 ** min(attempt, 16))):
+            if not await self._may_go_on_after(pause_s(attempt, PAUSE_FIRST_S, PAUSE_MAX_S)):
                 return
 
 
