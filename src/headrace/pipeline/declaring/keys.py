@@ -10,11 +10,11 @@ from ...spark.options.lag import parse_address
 from ...spark.options.source import ACCEPTED as SOURCE_OPTIONS
 from ...spark.options.values import RefusedError
 from ...spark.sink.options import ACCEPTED as SINK_OPTIONS
+from ...toml_lines import Path
 from ..model import DEFAULT_RESTARTS, LEASE_SECONDS_MIN, NO_RESTARTS, RestartSettings
 from ..problems import Problem, did_you_mean
 from ..triggers import duration, parse_trigger
 from .document import Document
-from .lines import Path
 
 
 class _NotAcceptedError(ValueError):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...subjects import is_valid_subject
+from ...toml_lines import Path as Keys
 from ..graph import check_graph, names_in_sql
 from ..model import (
     Declared,
@@ -25,7 +26,6 @@ from ..triggers import CONTINUOUS, Trigger
 from . import functions
 from .document import Document, read_toml
 from .keys import Reader
-from .lines import Path as Keys
 from .tables import check_tables
 
 _SECTIONS: Final = (
