@@ -20,11 +20,11 @@ import roles
 from guides import ROOT
 from headrace import sync
 from headrace.cli import main
+from headrace.locks.key import KeyLock, bucket_of_locks
 from headrace.pipeline.checking.order import told_of_order
 from headrace.pipeline.checking.servers import check
 from headrace.pipeline.checkpoints.fingerprints import plan_of
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.lease.lease import BucketLease
 from headrace.pipeline.model import Declared
 from headrace.pipeline.queries.frames import Frames
 from headrace.pipeline.running.run import run_here
@@ -172,9 +172,9 @@ def test_a_pipeline_needs_no_more_than_the_page_of_permissions_says(
 
 async def lease_and_give_back(url: str) -> None:
     async with headrace.connect(url) as connection:
-        async with BucketLease(connection.jetstream(), "headrace-leases", "paid", "a", 15) as lease:
+        bucket = await bucket_of_locks(connection.jetstream(), "headrace-leases", 15)
+        async with KeyLock(bucket, "paid", "a", 15) as lease:
             assert await lease.acquire() > 0
-            await lease.release()
 
 
 def play(piece: Piece, spark: SparkSession) -> None:
