@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ...client.handlers.dead_letter_headers import ROW, SINK, SUBJECT, TRUNCATED, letter_block
 from ...errors import HeadraceError
+from ...handling.dead_letter_headers import ROW, SINK, SUBJECT, TRUNCATED, letter_block
 from ...wire.headers import EMPTY_BLOCK
 from ..links.dead_letters import publish_letters
 from ..links.outages import ServerPatience

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from ...client.handlers.dead_letter_headers import SEQUENCE, STREAM, SUBJECT, letter_block
 from ...errors import HeadraceError
+from ...handling.dead_letter_headers import SEQUENCE, STREAM, SUBJECT, letter_block
 from ..links.dead_letters import publish_letters
 from ..links.link import Link
 from ..links.outages import ServerPatience

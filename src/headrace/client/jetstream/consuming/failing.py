@@ -11,9 +11,8 @@ from ....api.base import DocumentError
 from ....api.envelope import decode_response
 from ....api.messages import PubAck
 from ....errors import ConfigurationError, HandlerFailedError, HeadraceError, ProtocolError
-from ....retries import pause_s
-from ...callbacks import CALLBACK_ERRORS, as_exception
-from ...handlers.dead_letter_headers import (
+from ....handling.callbacks import CALLBACK_ERRORS, as_exception
+from ....handling.dead_letter_headers import (
     ATTEMPTS,
     CONSUMER,
     SEQUENCE,
@@ -22,7 +21,8 @@ from ...handlers.dead_letter_headers import (
     id_of_message,
     letter_headers,
 )
-from ...handlers.failure import Again, DeadLetter, OnFailure, Retry, Stop, decide, pause
+from ....handling.failure import Again, DeadLetter, OnFailure, Retry, Stop, decide, pause
+from ....retries import pause_s
 from ...message import header_block
 from ..message import JetStreamMessage, place_of
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
 
-from ....client.callbacks import CALLBACK_ERRORS, as_exception
-from ....client.handlers.dead_letter_headers import (
+from ....client.seam import place_of, send_back
+from ....errors import ConnectionClosedError, HeadraceError
+from ....handling.callbacks import CALLBACK_ERRORS, as_exception
+from ....handling.dead_letter_headers import (
     ATTEMPTS,
     GROUP,
     SEQUENCE,
@@ -17,9 +19,8 @@ from ....client.handlers.dead_letter_headers import (
     id_of_message,
     letter_headers,
 )
-from ....client.handlers.failure import Again, decide
-from ....client.seam import place_of, send_back
-from ....errors import ConnectionClosedError, HeadraceError
+from ....handling.failure import Again, decide
+from ....handling.lanes import is_cancelled
 from ....retries import pause_s
 from ...errors import HandlerFailedError, NotOwnedError
 from ...events import HandlerFailed, LeaseLost
@@ -201,15 +202,3 @@ class Handling:
             attempt += 1
             if not await self._may_go_on_after(pause_s(attempt, PAUSE_FIRST_S, PAUSE_MAX_S)):
                 return
-
-
-def is_cancelled(error: BaseException) -> bool:
-    """Whether it is the cancellation of our own task, which ends it."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-
-
-def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel all of them."""
-    for task in tasks:
-        task.cancel()

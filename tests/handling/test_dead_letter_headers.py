@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headrace.client.handlers.dead_letter_headers import (
+from headrace.handling.dead_letter_headers import (
     ROW,
     SEQUENCE,
     SINK,

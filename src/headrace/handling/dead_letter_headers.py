@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from ...errors import ProtocolError
-from ...wire.headers import encode_headers, parse_headers
+from ..errors import ProtocolError
+from ..wire.headers import encode_headers, parse_headers
 
 if TYPE_CHECKING:
-    from ...api.acks import AckTokens
-    from ...wire.headers import Headers
+    from ..api.acks import AckTokens
+    from ..wire.headers import Headers
 
 REASON: Final = "Headrace-Failure"
 GROUP: Final = "Headrace-Group"
