@@ -199,7 +199,8 @@ def play(piece: Piece, spark: SparkSession) -> None:
 
 def once(file: Path, spark: SparkSession, hears: Any = None) -> None:
     declared: Declared = read(file)
-    ended: list[Ended] = run_here(declared, spark, hears or Heard(), once=True)
+    watcher: Any = hears or Heard()
+    ended: list[Ended] = run_here(declared, spark, watcher, once=True)
     assert [each.problem for each in ended] == [None] * len(declared.sinks)
 
 
