@@ -44,16 +44,18 @@ async def test_who_raises_when_it_is_told_of_an_outage_ends_neither_it_nor_the_o
 ) -> None:
     server, seen = reference_server, list[Event]()
     first, last = Raising(), Noting()
-    async with chaos.ChaosProxy(server.host, server.port, server.scheme) as proxy:
-        async with connect(
+    async with (
+        chaos.ChaosProxy(server.host, server.port, server.scheme) as proxy,
+        connect(
             proxy.url, on_event=seen.append, reconnect_wait=0.005, reconnect_wait_max=0.01
-        ) as hurt:
-            hurt._session.observers |= {first: None, last: None}
-            await proxy.go_away()
-            await until(lambda: not hurt.is_connected)
-            await proxy.come_back()
-            await until(lambda: hurt.is_connected)
-            await hurt.flush()
+        ) as hurt,
+    ):
+        hurt._session.observers |= {first: None, last: None}
+        await proxy.go_away()
+        await until(lambda: not hurt.is_connected)
+        await proxy.come_back()
+        await until(lambda: hurt.is_connected)
+        await hurt.flush()
     assert last.heard == ["lost", "restored", "closed"]
     told = [str(each.error) for each in seen if isinstance(each, ErrorEvent)]
     assert told == ["lost", "restored", "closed"]
