@@ -20,9 +20,15 @@ import msgspec
 
 from feed_world import Feeding
 from headrace.api.streams import StreamSource
-from headrace.client import DeadLetter, JetStream, JetStreamMessage
+from headrace.client import DeadLetter, JetStream, JetStreamMessage, OrderedConsumer
 from headrace.clock import ManualClock
-from headrace.errors import ConsumerNotFoundError, HeadraceError
+from headrace.errors import (
+    ConsumerNotFoundError,
+    DisconnectedError,
+    HeadraceError,
+    NoRespondersError,
+    PullError,
+)
 from headrace.groups import GroupMessage, PartitioningFilter, elastic
 from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
@@ -182,6 +188,26 @@ class Group(Base):
         return came
 
 
+class Reader(Base):
+    """An ordered consumer, as behind the console's view of what comes, and behind watches of buckets."""
+
+    ordered: OrderedConsumer
+
+    async def begin(self) -> None:
+        self.ordered = await self.js.ordered_consumer("S")
+
+    async def read(self, last: int) -> list[int]:
+        came: list[int] = []
+
+        async def some() -> bool:
+            with contextlib.suppress(NoRespondersError, PullError, DisconnectedError):
+                came.extend(int(each.payload) for each in await self.ordered.fetch(9, max_wait=1))
+            return last in came
+
+        await until(some, f"{last} never came", within=PATIENCE_S)
+        return came
+
+
 class JobsFeed(Base):
     """A feed of the job service."""
 
@@ -331,6 +357,7 @@ KEEPERS: dict[str, Callable[[World, AsyncExitStack], Keeper]] = {
     "mirror": Mirror,
     "source": Source,
     "group": Group,
+    "reader": Reader,
     "feed": JobsFeed,
     "spark": SparkStream,
     "done": WorkersDone,

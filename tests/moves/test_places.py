@@ -45,6 +45,7 @@ TABLE = {
     "mirror": (GOES_ON, None, GOES_ON, GOES_ON, REMADE, REMADE, KEPT_NAME, GOES_ON, BEGINS_AT),
     "source": (GOES_ON, None, GOES_ON, GOES_ON, GOES_ON, GOES_ON, KEPT_NAME, GOES_ON, BEGINS_AT),
     "group": (GOES_ON, None, GOES_ON, GOES_ON, GOES_ON, GOES_ON, GROUPS_NAME, GOES_ON, None),
+    "reader": (GOES_ON, None, None, GOES_ON, GOES_ON, GOES_ON, None, GOES_ON, None),
     "feed": (GOES_ON,) * 9,
     "spark": (GOES_ON, GOES_ON, GOES_ON, RESET, RESET, RESET, GOES_ON, GOES_ON, GOES_ON),
     "done": (*(GOES_ON,) * 6, BY_PAGE, GOES_ON, BY_PAGE),
@@ -55,7 +56,7 @@ TABLE = {
     ),
 }
 """None: what there is no such thing of. A copy and a group stay with the stream that was copied (the page on
-moves), and an elastic group numbers subjects itself."""
+moves), an elastic group numbers subjects itself, and a reader ends with its connection and its stream."""
 
 THEIRS = {
     *((each, "older put back") for each in ("mirror", "source", "group", "letters")),

@@ -243,7 +243,10 @@ async def test_nothing_is_lost_comes_again_or_is_out_of_order(
             await producer.reaches(PHASE)
             await readers.have(PHASE // 2)  # there is a backlog
         if with_a_pipeline:
+            await producer.wait()
             await pipeline(folder / "totals.toml", world.url)
+            producer.go_on(world.js)
+            await producer.reaches(producer.stored + PHASE // 2)  # it has a backlog, too
         await producer.wait()
         before = producer.stored
         await move(world)
