@@ -36,7 +36,8 @@ from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
 from headrace.spark.batches.driver import Driver
 from headrace.spark.offsets import Offset
-from headrace.spark.options import parse_options
+from headrace.spark.options import SourceOptions, parse_options
+from headrace.spark.planning.slices import Slice
 from headrace.spark.tasks.read_slice import read_slice
 from headrace.worker import Done
 from jobs_world import World as JobsWorld
@@ -256,9 +257,11 @@ class SparkStream(Base):
         return came
 
     def _batch(self) -> list[int]:
-        named = {"stream": self.world.stream, "servers": self.world.url, "pollTimeout": "50ms"}
-        options = parse_options({**named, "onStreamReset": self.rule}, streaming=True)
-        driver = Driver(options)
+        return self.read_planned(self.plan())
+
+    def plan(self) -> list[Slice]:
+        """The tasks of what there is now."""
+        driver = Driver(self._options)
         try:
             start = self.offset or driver.initial_offset()
             end = driver.end(driver.look(start), None)
@@ -266,8 +269,18 @@ class SparkStream(Base):
             self.offset = Offset.from_dict(end.to_dict())
         finally:
             driver.close()
+        return pieces
+
+    def read_planned(self, pieces: list[Slice]) -> list[int]:
+        """What the tasks read."""
+        options = self._options
         rows = [batch for piece in pieces for batch in read_slice(options, ("data",), piece)]
         return [int(each) for batch in rows for each in batch.column("data").to_pylist()]
+
+    @property
+    def _options(self) -> SourceOptions:
+        named = {"stream": self.world.stream, "servers": self.world.url, "pollTimeout": "50ms"}
+        return parse_options({**named, "onStreamReset": self.rule}, streaming=True)
 
     async def advised(self, happening: str, text: str) -> None:
         self.rule = "continue"
