@@ -1,7 +1,7 @@
 """A program with a member of each kind, and a service, until it ends as it is told.
 
-``ending_member.py URL STREAM leave|run|return ACK_WAIT``: on SIGTERM it leaves its blocks, or SIGTERM is not handled,
-or it returns without closing anything when there is a line on its standard input.
+``ending_member.py URL STREAM leave|run|return ACK_WAIT``: on SIGTERM it leaves its blocks, or SIGTERM is
+not handled, or it returns without closing anything when there is a line on its standard input.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Spans of OpenTelemetry: a message is published, comes to a consumer, is processed and settled.
 
 With the option ``tracing`` and ``headrace[tracing]`` installed there is one for each awaited publish and
-request (of acknowledgements, calls of the API and writes to buckets only within a trace), and one for each message that a callback handles; ``tracing.processing`` is for those that you handle
-in a loop. The attributes are those of OpenTelemetry's conventions for messaging.
+request (acknowledgements, calls of the API and writes to buckets have one only within a trace), and one for
+each message that a callback handles; ``tracing.processing`` is for those that you handle in a loop. The
+attributes are those of OpenTelemetry's conventions for messaging.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class Spans:
             yield
 
     def _is_upkeep(self, subject: str) -> bool:
-        """Whether it is an acknowledgement, a call of the JetStream API or a write to a bucket, outside of any
-        trace: a lease that is renewed or a lock that is looked at would each be a trace of one span."""
+        """Whether it is an acknowledgement, a call of the JetStream API or a write to a bucket, outside of
+        any trace: each renewal of a lease, and each look at a lock, would be a trace of one span."""
         if not subject.startswith("$"):
             return False
         is_inside = False
