@@ -39,7 +39,7 @@ async def ask(js: JetStream, end: str, number: int, answered: list[int]) -> None
 
 async def ask_all(js: JetStream, end: str, answered: list[int]) -> None:
     """Many requests at once, as soon as there is somebody who answers."""
-    await until(lambda: subscribed(js, end))
+    await until(lambda: subscribed(js, end), "the service is not there", within=100)
     await asyncio.gather(*(ask(js, end, number, answered) for number in range(1, REQUESTS + 1)))
 
 
