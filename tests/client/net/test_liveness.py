@@ -30,7 +30,7 @@ OPTIONS: dict[str, Any] = {
     "ping_timeout": 0.1,
     "reconnect_wait": 0.005,
     "reconnect_wait_max": 0.01,
-    "connect_timeout": 0.1,
+    "connect_timeout": 5.0,
 }
 SOON_S = 0.05
 
