@@ -1,6 +1,6 @@
-"""What compares two looks at a server, where each answer takes 40 ms and more is stored and handled meanwhile.
+"""What compares two looks at a server, where each answer takes 40 ms and much goes on meanwhile.
 
-Messages are published beside the server all the time; whoever looks is behind a link. Nothing here is about how
+Messages are published beside the server all the time; whoever looks is behind a link. Nothing is about how
 long it takes: what was seen at different times must not be taken for one moment.
 """
 
@@ -85,7 +85,9 @@ class Traffic:
     @contextlib.asynccontextmanager
     async def handled_far(self, far: Connection) -> AsyncIterator[JetStream]:
         """A group at work behind the link, while messages come."""
-        await self._js.create_stream(name="S", subjects=["o.*"], storage="memory", allow_direct=True)
+        await self._js.create_stream(
+            name="S", subjects=["o.*"], storage="memory", allow_direct=True
+        )
         js = far.jetstream()
         by_key = [PartitioningFilter("o.*", (1,))]
         await elastic.create(js, "S", "g", PARTITIONS, partitioning_filters=by_key, members=["a"])
