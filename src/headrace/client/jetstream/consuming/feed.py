@@ -185,6 +185,11 @@ class Feed(Hands):
         self.stop_now()
         self.came_back()
 
+    def pull_no_more(self) -> None:
+        """Send no further pull; what the last one brings is received, until somebody drains it or stops."""
+        if self._pulling:
+            self._pulling_ends()
+
     def begin_drain(self) -> asyncio.Future[None]:
         """Pull no more, and end when everything that was under way has come, or the link is lost."""
         if self._drained is None:
