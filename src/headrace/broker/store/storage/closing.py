@@ -13,12 +13,8 @@ _SEAL_AT_CLOSE: Final = 4096  # a tail with fewer messages is read faster than i
 
 
 def close_up(logs: Iterable[FileLog | MemoryLog], committer: Committer) -> None:
-    """Write the footers of long tails, and take the commit log away; the commit thread has ended.
-
-    What fails makes the store read-only, and leaves the log for the next start.
-    """
+    """Write the footers of long tails; the commit thread has ended. What fails makes the store read-only."""
     for log in logs:
         chore = log.closing_chore(_SEAL_AT_CLOSE) if isinstance(log, FileLog) else None
         if chore is not None:
             committer.run_chore(chore)
-    committer.run_chore(lambda writer: writer.remove_log())
