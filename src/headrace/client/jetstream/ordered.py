@@ -21,7 +21,7 @@ from ...errors import (
     PullError,
     TimeoutError_,
 )
-from ..callbacks import tell
+from ...handling.callbacks import tell
 from .consumers import Consumers
 from .consuming.consume import LEAVE_BY, Consumption
 from .consuming.feed_settings import unheard

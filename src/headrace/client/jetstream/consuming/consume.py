@@ -12,8 +12,9 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ....errors import ConfigurationError
-from ...callbacks import (
+from ....handling.callbacks import (
     CALLBACK_ERRORS,
+    Queued,
     as_exception,
     await_result,
     check_callback,
@@ -21,7 +22,7 @@ from ...callbacks import (
     tell,
 )
 from ...health import WELL, ConsumptionStats, Health, unwell
-from ..message import DeliveredMessage, JetStreamMessage, Queued, place_of
+from ..message import DeliveredMessage, JetStreamMessage, place_of
 from ..receiving.pin import Pin
 from ..receiving.pull import ConsumeLimits, PriorityOptions
 from ..unclosed import place_of_call, warn_of_left
@@ -31,7 +32,7 @@ from .feed import Feed, State
 from .feed_settings import FeedSettings
 
 if TYPE_CHECKING:
-    from ...handlers.failure import OnFailure
+    from ....handling.failure import OnFailure
     from ...net.session import Session
 
 LEAVE_BY: Final = "leave it by `async with`, in headrace.sync by `with`, or stop() it"

@@ -11,8 +11,8 @@ from ....api.base import DocumentError
 from ....api.envelope import decode_response
 from ....api.messages import PubAck
 from ....errors import ConfigurationError, HandlerFailedError, HeadraceError, ProtocolError
-from ...callbacks import CALLBACK_ERRORS, as_exception
-from ...handlers.dead_letter_headers import (
+from ....handling.callbacks import CALLBACK_ERRORS, as_exception
+from ....handling.dead_letter_headers import (
     ATTEMPTS,
     CONSUMER,
     SEQUENCE,
@@ -21,7 +21,8 @@ from ...handlers.dead_letter_headers import (
     id_of_message,
     letter_headers,
 )
-from ...handlers.failure import Again, DeadLetter, OnFailure, Retry, Stop, decide, pause
+from ....handling.failure import Again, DeadLetter, OnFailure, Retry, Stop, decide, pause
+from ....retries import pause_s
 from ...message import header_block
 from ..message import JetStreamMessage, place_of
 
@@ -200,7 +201,7 @@ class Failing:
                 return
             if self._session.is_closed:
                 return
-            delay = min(REFUSED_FIRST_S * 2.0 ** min(self._refused - 1, 16), REFUSED_MAX_S)
+            delay = pause_s(self._refused, REFUSED_FIRST_S, REFUSED_MAX_S)
             if not await self._goes_on(message, delay):
                 return
 

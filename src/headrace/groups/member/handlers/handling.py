@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
 
-from ....client.callbacks import CALLBACK_ERRORS, as_exception
-from ....client.handlers.dead_letter_headers import (
+from ....client.seam import place_of, send_back
+from ....errors import ConnectionClosedError, HeadraceError
+from ....handling.callbacks import CALLBACK_ERRORS, as_exception
+from ....handling.dead_letter_headers import (
     ATTEMPTS,
     GROUP,
     SEQUENCE,
@@ -17,9 +19,9 @@ from ....client.handlers.dead_letter_headers import (
     id_of_message,
     letter_headers,
 )
-from ....client.handlers.failure import Again, decide
-from ....client.seam import place_of, send_back
-from ....errors import ConnectionClosedError, HeadraceError
+from ....handling.failure import Again, decide
+from ....handling.lanes import is_cancelled
+from ....retries import pause_s
 from ...errors import HandlerFailedError, NotOwnedError
 from ...events import HandlerFailed, LeaseLost
 from ...message import delivered
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
     from ..ownership.intake import Intake
     from ..ownership.lease import Generation
     from ..shared import Shared
+
+PAUSE_FIRST_S: Final = (
+    0.2  # until a dead letter is tried again that could not be stored; doubling …
+)
+PAUSE_MAX_S: Final = 5.0  # … up to here
 
 _log = logging.getLogger("headrace.groups")
 
@@ -193,17 +200,5 @@ class Handling:
                 self._tell(message, problem)
                 return
             attempt += 1
-            if not await self._may_go_on_after(min(5.0, 0.1 * 2.0 ** min(attempt, 16))):
+            if not await self._may_go_on_after(pause_s(attempt, PAUSE_FIRST_S, PAUSE_MAX_S)):
                 return
-
-
-def is_cancelled(error: BaseException) -> bool:
-    """Whether it is the cancellation of our own task, which ends it."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-
-
-def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel all of them."""
-    for task in tasks:
-        task.cancel()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from headrace.pipeline.declaring.lines import find_line, find_lines
+from headrace.toml_lines import find_line, find_lines
 
 TEXT = '''# a comment = 1
 [pipeline]

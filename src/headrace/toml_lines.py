@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from ...documents import parse_toml
+from .documents import parse_toml
 
 Path = tuple[str, ...]
 
