@@ -1,8 +1,8 @@
 """An ordered consumer: everything once, in order, without acks; made anew whenever that breaks.
 
-Before one is made anew it is asked whether the stream still has the message that was handed out last. One that
-lost its end, was put back from an older copy or made again gives sequences anew: of it comes what was stored
-later than that message.
+Before one is made anew it is asked whether the stream still has the message that was handed out last. One
+that lost its end, was put back from an older copy or made again gives sequences anew: of it comes what was
+stored later than that message.
 """
 
 from __future__ import annotations
