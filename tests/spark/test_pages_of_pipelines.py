@@ -21,11 +21,11 @@ import roles
 from guides import ROOT
 from headrace import sync
 from headrace.cli import main
+from headrace.locks.key import KeyLock, bucket_of_locks
 from headrace.pipeline.checking.order import told_of_order
 from headrace.pipeline.checking.servers import check
 from headrace.pipeline.checkpoints.fingerprints import plan_of
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.lease.lease import BucketLease
 from headrace.pipeline.model import Declared
 from headrace.pipeline.queries.frames import Frames
 from headrace.pipeline.running.run import run_here
@@ -175,12 +175,10 @@ def test_a_pipeline_needs_no_more_than_the_page_of_permissions_says(
 
 
 async def lease_and_give_back(url: str) -> None:
-    async with (
-        headrace.connect(url) as connection,
-        BucketLease(connection.jetstream(), "headrace-leases", "paid", "a", 15) as lease,
-    ):
-        assert await lease.acquire() > 0
-        await lease.release()
+    async with headrace.connect(url) as connection:
+        bucket = await bucket_of_locks(connection.jetstream(), "headrace-leases", 15)
+        async with KeyLock(bucket, "paid", "a", 15) as lease:
+            assert await lease.acquire() > 0
 
 
 def play(piece: Piece, spark: SparkSession) -> None:
@@ -201,7 +199,8 @@ def play(piece: Piece, spark: SparkSession) -> None:
 
 def once(file: Path, spark: SparkSession, hears: Any = None) -> None:
     declared: Declared = read(file)
-    ended: list[Ended] = run_here(declared, spark, hears or Heard(), once=True)
+    watcher: Any = hears or Heard()
+    ended: list[Ended] = run_here(declared, spark, watcher, once=True)
     assert [each.problem for each in ended] == [None] * len(declared.sinks)
 
 

@@ -32,10 +32,11 @@ def worker_of(path: str) -> Worker:
 
 
 def test_the_page_shows_the_example_and_all_its_blocks_run() -> None:
-    first, *rest = guides.blocks_of(PAGE)
-    assert first.code == EXAMPLE.read_text()
-    assert rest
-    for block in rest:
+    (shown,) = re.findall(r"(?m)^```\{literalinclude\} (\S+)$", PAGE.read_text())
+    assert (PAGE.parent / shown).resolve() == EXAMPLE
+    blocks = guides.blocks_of(PAGE)
+    assert blocks
+    for block in blocks:
         compile(block.code, str(PAGE), "exec")
 
 

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from .._version import __version__
+from ..handling.callbacks import gives_coroutines
 from . import tracing
-from .callbacks import gives_coroutines
 
 if TYPE_CHECKING:
     from ..api.messages import PubAck

@@ -10,7 +10,7 @@ import click
 
 from ...client import StreamMessage
 from ...client.dead_letters import send_again
-from ...client.handlers.dead_letter_headers import Letter, letter_of
+from ...handling.dead_letter_headers import Letter, letter_of
 from ..shared.asking import may_go_on
 from ..shared.messages import time_of
 from ..shared.names import STREAM

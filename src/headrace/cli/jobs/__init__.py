@@ -44,14 +44,14 @@ def _on_the_database() -> dict[str, click.Command]:
             "serve",
             "run the service",
             serving.serve_command,
-            (*serving.CONFIG_OPTIONS, *serving.SERVE_OPTIONS),
+            serving.SERVE_OPTIONS,
             output=False,
         ),
         "prune": _verb(
             "prune",
             "archive and remove expired messages once, beside a running service",
             serving.prune_command,
-            serving.CONFIG_OPTIONS,
+            serving.PRUNE_OPTIONS,
             output=False,
         ),
     }
@@ -65,7 +65,7 @@ def _on_the_database() -> dict[str, click.Command]:
         ),
         ("unfreeze", "let an exported database take changes again", moving.unfreeze_command, ()),
     ):
-        options = (*declare, *serving.CONFIG_OPTIONS)
+        options = (*declare, *serving.DATABASE_OPTIONS)
         made[name] = _verb(name, text, carried, options, output=name != "unfreeze")
     made["archive"] = click.Group(
         "archive",

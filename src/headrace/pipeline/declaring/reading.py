@@ -161,8 +161,10 @@ def _view(reader: Reader, name: str, raw: Any, known: list[str]) -> View:
         reader.note((*path, "letters"), f"letters is {letters!r}, which is no subject")
     if values["rehearse"] and function is None:
         reader.note((*path, "rehearse"), f"view {name!r} has no python to rehearse")
-    given = values["watermark"]
-    watermark = Watermark(*given, reader.document.place(*path, "watermark")) if given else None
+    watermark = None
+    if values["watermark"]:
+        column, delay_s = values["watermark"]
+        watermark = Watermark(column, delay_s, reader.document.place(*path, "watermark"))
     return View(
         name,
         place,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...errors import ConfigurationError
+from ..errors import ConfigurationError
 
 BACKOFF_S: Final = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0)
 

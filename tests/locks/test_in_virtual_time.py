@@ -1,4 +1,4 @@
-"""Leases in virtual time: real clients, the broker's core, processes that are frozen and killed."""
+"""Both kinds of locks in virtual time: real clients, the broker's core, processes frozen and killed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from headrace.errors import ConfigurationError, HeadraceError
-from headrace.pipeline.lease.lease import BucketLease, Lease, LeaseLostError
-from headrace.pipeline.lease.pinned import PinnedLease
+from headrace.locks.key import KeyLock, bucket_of_locks
+from headrace.locks.pinned import PinLock
+from headrace.locks.tenure import LockLostError
 from sim.groups.client import connect
 from sim.groups.host import Host
 from sim.groups.loop import Process, Universe
@@ -80,18 +81,19 @@ class Runner:
         """Whether it would go on if it looked now; a frozen process looks when it is thawed."""
         return self.is_active and self.lease.is_ours_at(self.world.universe.now)
 
-    def make(self, js: Any) -> Lease:
-        rng = random.Random(self.world.rng.getrandbits(64))
+    async def make(self, js: Any) -> KeyLock | PinLock:
         if self.world.kind == "pinned":
-            return PinnedLease(js, "LEASES", "orders", self.name, SECONDS, random=rng)
-        return BucketLease(js, "leases", "orders", self.name, SECONDS, random=rng)
+            rng = random.Random(self.world.rng.getrandbits(64))
+            return PinLock(js, "LEASES", "orders", self.name, SECONDS, random=rng)
+        bucket = await bucket_of_locks(js, "leases", SECONDS)
+        return KeyLock(bucket, "orders", self.name, SECONDS, on_trouble=lambda error: None)
 
     async def _live(self) -> None:
         world = self.world
         connection = await connect(self.process, world.network, world.host, world.rng)
         while not self.is_leaving:
             try:
-                async with self.make(connection.jetstream()) as lease:
+                async with await self.make(connection.jetstream()) as lease:
                     self.lease = lease
                     while not self.is_leaving:
                         token = await lease.acquire()
@@ -99,7 +101,7 @@ class Runner:
                         world.won(self, token)
                         try:
                             await lease.hold()
-                        except LeaseLostError as error:
+                        except LockLostError as error:
                             self.lost.append(str(error))
                         finally:
                             self.is_active = False
@@ -281,11 +283,9 @@ def test_a_bucket_with_another_time_is_refused(make_world: Any) -> None:
     async def look() -> None:
         connection = await connect(process, world.network, world.host, world.rng)
         js = connection.jetstream()
-        async with BucketLease(js, "leases", "orders", "a", SECONDS):
-            pass
+        await bucket_of_locks(js, "leases", SECONDS)
         try:
-            async with BucketLease(js, "leases", "orders", "b", 2 * SECONDS):
-                pass
+            await bucket_of_locks(js, "leases", 2 * SECONDS)
         except ConfigurationError as error:
             said.append(str(error))
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from ...errors import ProtocolError
+from ..errors import ProtocolError
+from ..wire.headers import encode_headers, parse_headers
 
 if TYPE_CHECKING:
-    from ...api.acks import AckTokens
-    from ...wire.headers import Headers
+    from ..api.acks import AckTokens
+    from ..wire.headers import Headers
 
 REASON: Final = "Headrace-Failure"
 GROUP: Final = "Headrace-Group"
@@ -17,7 +19,16 @@ SUBJECT: Final = "Headrace-Subject"
 STREAM: Final = "Headrace-Stream"
 SEQUENCE: Final = "Headrace-Sequence"
 ATTEMPTS: Final = "Headrace-Attempts"
-OURS: Final = frozenset({REASON, GROUP, CONSUMER, SUBJECT, STREAM, SEQUENCE, ATTEMPTS})
+SINK: Final = "Headrace-Sink"
+ROW: Final = "Headrace-Row"
+HEADERS: Final = "Headrace-Headers"
+"""The message's own headers as a block in base64: of one whose headers may be what is wrong with it."""
+TRUNCATED: Final = "Headrace-Truncated"
+"""How long the payload was that is cut off here."""
+OURS: Final = frozenset(
+    {REASON, GROUP, CONSUMER, SUBJECT, STREAM, SEQUENCE, ATTEMPTS, SINK, ROW, HEADERS, TRUNCATED}
+)
+_MSG_ID: Final = "Nats-Msg-Id"
 _REASON_CHARACTERS_MAX: Final = 500
 
 
@@ -47,11 +58,25 @@ def letter_headers(
     return found
 
 
+def letter_block(msg_id: str, about: list[tuple[str, str]], reason: str, own: bytes = b"") -> bytes:
+    """The header block of a dead letter whose message has this block, which need not be readable.
+
+    Args:
+        msg_id: the same whenever the letter is made again; its stream drops it then.
+    """
+    pairs = [(_MSG_ID, msg_id), *about, (REASON, one_line(reason))]
+    if own:
+        pairs.append((HEADERS, base64.b64encode(own).decode()))
+    return encode_headers(pairs)
+
+
 def own_headers(message: Headed) -> dict[str, list[str]]:
     """Those that whoever published it gave it; none where they cannot be read, which may be why it failed."""
     try:
         headers = message.headers
-    except ProtocolError:
+        if (block := headers.get(HEADERS)) is not None:
+            headers = parse_headers(base64.b64decode(block))
+    except (ProtocolError, ValueError):
         return {}
     return {
         name: list(headers.get_all(name))
@@ -69,8 +94,9 @@ class Letter(NamedTuple):
     """A dead letter, read.
 
     Attributes:
-        stream, subject, sequence: where its message comes from; "" and 0 if it does not say so.
-        by: the consumer or the group whose handler failed.
+        stream, subject, sequence: where its message comes from; "" and 0 if it does not say so. One whose
+            payload is cut off has no subject to which it could be sent again.
+        by: the consumer or the group whose handler failed, or the sink that could not write it.
         attempts: how often.
         reason: the last error.
         headers: the message's own.
@@ -86,8 +112,9 @@ class Letter(NamedTuple):
 
     @property
     def error(self) -> str:
-        """What kind of error the reason is: its name."""
-        return self.reason.partition("(")[0]
+        """What kind of error the reason is: its name, or that it is a sentence of Spark's source or sink."""
+        name = self.reason.partition("(")[0]
+        return name if name.isidentifier() else "bad message or row"
 
 
 def letter_of(message: Headed) -> Letter | None:
@@ -104,9 +131,9 @@ def letter_of(message: Headed) -> Letter | None:
 
     return Letter(
         text(STREAM),
-        text(SUBJECT),
+        "" if TRUNCATED in headers else text(SUBJECT),
         _number(text(SEQUENCE)),
-        text(CONSUMER) or text(GROUP),
+        text(CONSUMER) or text(GROUP) or text(SINK),
         _number(text(ATTEMPTS)),
         text(REASON),
         own_headers(message),

@@ -7,13 +7,17 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
-from ...client import connect
-from ..model import LeaseSettings, connect_options
-from ..session.session import LEASE_THREAD
-from .lease import BucketLease, Lease, LeaseLostError, bucket_holder
-from .pinned import PinnedLease, pinned_holder
+from ..client import connect
+from ..locks.key import KeyLock, bucket_of_locks, key_holder
+from ..locks.pinned import PinLock, pin_holder
+from ..locks.tenure import LockLostError
+from .model import LeaseSettings, connect_options
+from .session.session import LEASE_THREAD
+
+if TYPE_CHECKING:
+    from ..client import JetStream
 
 
 def holder_of(settings: LeaseSettings, name: str) -> str:
@@ -27,8 +31,8 @@ async def _holder_of(settings: LeaseSettings, name: str) -> str:
     ) as connection:
         js = connection.jetstream()
         if settings.kind == "pinned":
-            return await pinned_holder(js, settings.bucket, name)
-        return await bucket_holder(js, settings.bucket, name)
+            return await pin_holder(js, settings.bucket, name)
+        return await key_holder(js, settings.bucket, name)
 
 
 def who_we_are() -> str:
@@ -58,7 +62,7 @@ class Standby:
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
-        self._lease: Lease | None = None
+        self._lease: KeyLock | PinLock | None = None
         self._thread = threading.Thread(target=self._run, name=f"{LEASE_THREAD}{name}", daemon=True)
         self.token = 0
 
@@ -113,7 +117,7 @@ class Standby:
             connect(
                 servers, **connect_options(self._settings, f"headrace pipeline {self._name}")
             ) as connection,
-            self._make(connection.jetstream()) as lease,
+            await self._make(connection.jetstream()) as lease,
         ):
             self._lease = lease
             self._begun.set()
@@ -124,16 +128,17 @@ class Standby:
                     self._changed.notify_all()
                 try:
                     await lease.hold()
-                except LeaseLostError as error:
+                except LockLostError as error:
                     self.token = 0
-                    self._on_lost(str(error))
+                    self._on_lost(f"the lease {self._name!r} was lost: {error.why}")
 
-    def _make(self, js: Any) -> Lease:
-        settings = self._settings
-        kind = BucketLease if settings.kind == "bucket" else PinnedLease
-        return kind(
-            js, settings.bucket, self._name, who_we_are(), settings.seconds, settings.replicas
-        )
+    async def _make(self, js: JetStream) -> KeyLock | PinLock:
+        """Raises ConfigurationError: the bucket removes its values after another time."""
+        given, owner = self._settings, who_we_are()
+        if given.kind == "pinned":
+            return PinLock(js, given.bucket, self._name, owner, given.seconds, given.replicas)
+        bucket = await bucket_of_locks(js, given.bucket, given.seconds, given.replicas)
+        return KeyLock(bucket, self._name, owner, given.seconds, on_trouble=lambda error: None)
 
     def _fail(self, error: BaseException) -> None:
         with self._changed:

@@ -107,6 +107,16 @@ class Line(Generic[T]):
         self._is_busy = True
         return None, self._waiting.popleft()
 
+    def items(self) -> Iterator[tuple[Hashable, T]]:
+        """What waits, in order, with a key that says nothing."""
+        return ((None, item) for item in self._waiting)
+
+    def clear(self) -> list[T]:
+        """Drop what waits, and return it."""
+        dropped = list(self._waiting)
+        self._waiting.clear()
+        return dropped
+
     def done(self, key: Hashable) -> None:
         """The item that was taken is done."""
         self._is_busy = False

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.client.handlers.threads import OwnThreads
+from headrace.handling.threads import OwnThreads
 from waiting import until_here
 
 

@@ -1,6 +1,6 @@
-"""A lease by the pinned client of the specification: of several clients that pull, a consumer serves one.
+"""A lock that is a pin: of several clients that pull, a consumer serves the one that is pinned.
 
-It is a consumer group of one partition and one member, of which each runner is an instance. The group's
+It is a consumer group of one partition and one member, of which whoever wants it is an instance. The group's
 stream holds a message that nobody ever acknowledges: who is pinned has it, and works at it while it runs.
 """
 
@@ -12,29 +12,29 @@ from dataclasses import dataclass, field
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final, Self
 
-from ...api.consumers import ConsumerConfig
-from ...errors import StreamNotFoundError
-from ...groups import static
-from ...groups.errors import GroupNotFoundError
-from ...groups.member import Membership
-from ...groups.message import owner_of
-from ...groups.record.records import StaticGroup
-from .lease import LeaseLostError
+from ..api.consumers import ConsumerConfig
+from ..errors import StreamNotFoundError
+from ..groups import static
+from ..groups.errors import GroupNotFoundError
+from ..groups.member import Membership
+from ..groups.message import owner_of
+from ..groups.record.records import StaticGroup
+from .tenure import LockLostError
 
 if TYPE_CHECKING:
-    from ...client import JetStream
-    from ...groups.message import GroupMessage
+    from ..client import JetStream
+    from ..groups.message import GroupMessage
 
 MEMBER: Final = "runner"
 PARTITION: Final = "0"
 
 
 @dataclass(eq=False)
-class PinnedLease:
-    """A lease that is the pin of a consumer.
+class PinLock:
+    """The pin, from when it is wanted to its end; an async context manager.
 
     Args:
-        stream: of leases; it is made if it is not there.
+        stream: of locks; it is made if it is not there.
         name: the group, and the subject of its message.
         owner: who we are.
         seconds: how long it outlives its holder's last word at most. The pin is gone half of that after the
@@ -84,20 +84,25 @@ class PinnedLease:
         await self.release()
 
     def is_ours_at(self, now: float) -> bool:
+        """Whether it surely is, at a time of the loop's clock."""
         return self._message is not None and owner_of(self._message).lease.holds(now)
 
     def holder(self) -> str:
+        """Who has it, as far as is known; "" for nobody."""
         return self.owner if self._message is not None else ""
 
     def nobody_s(self) -> float | None:
-        return None  # a consumer does not say when its pinned client pulled last
+        """None: a consumer does not say when its pinned client pulled last."""
+        return None
 
     async def acquire(self) -> int:
+        """Wait until it is ours. Returns a number that grows from one holder to the next."""
         await self._won.wait()
         assert self._message is not None
         return self._message.generation
 
     async def hold(self) -> None:
+        """Keep it until it is lost. Raises LockLostError."""
         message = self._message
         assert message is not None
         over = self._over
@@ -111,7 +116,7 @@ class PinnedLease:
         if self._message is message:  # and not won again already
             self._message = None
             self._won.clear()
-        raise LeaseLostError(f"the lease {self.name!r} was lost: another client may be pinned")
+        raise LockLostError(self.name, "another client may be pinned")
 
     async def release(self) -> None:
         """Leave; another instance may be pinned at once."""
@@ -131,8 +136,8 @@ class PinnedLease:
         message.nak()
 
 
-async def pinned_holder(js: JetStream, stream: str, name: str) -> str:
-    """Whether a runner is pinned; "" if none is."""
+async def pin_holder(js: JetStream, stream: str, name: str) -> str:
+    """Somebody, if anybody is pinned; "" if not."""
     try:
         active = await static.active_members(js, stream, name)
     except (GroupNotFoundError, StreamNotFoundError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar
 
 from ..errors import ConfigurationError, HeadraceError
@@ -14,6 +14,19 @@ C = TypeVar("C", bound=Callable[..., object] | None)
 CALLBACK_ERRORS = (Exception, asyncio.CancelledError)
 """What a callback may raise without ending more than its own call. A cancellation, too: of something it
 waited for. (``await_result`` lets that of its own task through.)"""
+
+
+class Queued:
+    """What ``ack`` and its like return: the answer is queued already, awaiting it is optional."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<the answer is queued>"
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        # At once, and cheaper than a generator: this runs once per message. Any iterator will do.
+        return iter(())  # type: ignore[return-value]
 
 
 def gives_coroutines(callback: Callable[..., object]) -> bool:
