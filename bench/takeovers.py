@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import statistics
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -37,7 +38,7 @@ GIVEN_UP_S = 60.0
 Event = Literal["add", "drop", "step down", "change", "crash"]
 EVENTS: tuple[Event, ...] = get_args(Event)
 HEAD = ["round trip", "server", "layout", "before", *EVENTS]
-WIDTHS = [10, 24, 14, 8, 8, 8, 10, 8, 8]
+WIDTHS = [10, 24, 14, 13, 13, 13, 13, 13, 13]
 
 
 class Scene:
@@ -183,6 +184,13 @@ async def _row(
     return found
 
 
+def _cell(waits: Sequence[float]) -> str:
+    if not waits:
+        return ""
+    worst = f" {max(waits):.2f}" if len(waits) > 1 else ""
+    return f"{statistics.median(waits):.2f}{worst}"
+
+
 def run(
     rounds: int,
     servers: Sequence[Contender],
@@ -193,7 +201,7 @@ def run(
     """``only``: parts of names of layouts; ``links_ms``: round trips."""
     layouts = [each for each in get_args(Layout) if not only or any(o in each for o in only)]
     what = f"{rate} messages/s over {KEYS} keys"
-    title = f"Takeovers, {what}: the longest wait of a message (s, worst of {rounds})"
+    title = f"Takeovers, {what}: the longest wait of a message (s, median and worst of {rounds})"
     report.head(title, HEAD, WIDTHS)
     figures: dict[str, Any] = {}
     for server in servers:
@@ -201,7 +209,7 @@ def run(
             for round_trip_ms in links_ms or LINKS_MS:
                 with running(server) as process, Link(process.url, round_trip_ms / 1000) as link:
                     found = asyncio.run(_row(process.url, link, rate, layout, rounds))
-                cells = [f"{max(found[each]):.2f}" if each in found else "" for each in HEAD[3:]]
+                cells = [_cell(found.get(each, [])) for each in HEAD[3:]]
                 report.row([f"{round_trip_ms:g} ms", server.name, layout, *cells], WIDTHS)
                 figures[f"{round_trip_ms:g} ms, {server.name}, {layout}"] = found
     report.write("takeovers", figures)

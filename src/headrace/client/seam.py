@@ -177,6 +177,10 @@ class ManagedConsumption:
 
     # The end
 
+    def pull_no_more(self) -> None:
+        """Send no further pull. What the last one brings still comes, and the server still knows us by it."""
+        self._consumption._feed.pull_no_more()
+
     def abandon(self) -> None:
         """End without a word to anybody; what is in the buffer can still be taken."""
         self._consumption._abandon()

@@ -227,6 +227,29 @@ def test_a_writer_that_was_given_up_stores_nothing_over_its_successors(bucket: B
     assert "a" not in values(bucket)
 
 
+@pytest.mark.parametrize(
+    ("options", "meanwhile"),
+    [
+        ({}, "older"),
+        ({"order": "sequence"}, "newer"),
+        ({"delivery": "exactlyOnce", "sinkId": "s"}, "newer"),
+    ],
+    ids=["at least once", "with an order", "exactly once"],
+)
+def test_a_batch_that_runs_again_may_show_older_rows_meanwhile_only_at_least_once_and_without_order(
+    bucket: Bucket, options: dict[str, str], meanwhile: str
+) -> None:
+    """Its first task has the older rows of the keys, and is through before the second one begins."""
+    older, newer = [("a", "older", 5)], [("a", "newer", 10)]
+    for run in (0, 1):
+        one = job(bucket, run, TYPES, **options)
+        write(one, arrow(older), partition=0)
+        expected = "older" if run == 0 else meanwhile
+        assert values(bucket) == {"a": document(("a", expected, 5 if expected == "older" else 10))}
+        write(one, arrow(newer), partition=1)
+        assert values(bucket) == {"a": document(newer[0])}
+
+
 def test_another_sink_goes_over_what_was_stored_before_it_began_and_not_over_what_came_since(
     bucket: Bucket, caplog: pytest.LogCaptureFixture
 ) -> None:

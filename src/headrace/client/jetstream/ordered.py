@@ -31,8 +31,8 @@ from ...errors import (
     ServerError,
     TimeoutError_,
 )
+from ...handling.callbacks import tell
 from ...identity import MessageIdentity, Sameness, compare
-from ..callbacks import tell
 from .consumers import Consumers
 from .consuming.consume import LEAVE_BY, Consumption
 from .consuming.feed_settings import unheard

@@ -25,16 +25,19 @@ from ..record.names import QUERY_MEMBER, QUERY_ROLE, RENUMBERED, ROLE, SOURCE
 from ..record.records import ElasticGroup
 from ..record.transforms import transforms
 from ..server import consumers, work_queue
+from ..server.asking import Asking, together
 from ..server.bucket import ATTEMPTS, Records
-from ..server.consumers import together
 from . import steps as changing
 from .steps import Queue, Step
 
 if TYPE_CHECKING:
     from ...api.streams import StreamInfo
+    from ...client import StreamMessage
 
-LOOK_FIRST_S: Final = 0.05  # growing …
+LOOK_FIRST_S: Final = 0.025  # growing …
 LOOK_MAX_S: Final = 0.5  # … up to here: nothing tells when a work queue is empty
+STUCK_AFTER_S: Final = 0.5
+"""For so long nothing was handled before it is asked who is absent, which takes many round trips."""
 
 
 class ChangeProgress(NamedTuple):
@@ -58,6 +61,13 @@ class ChangeProgress(NamedTuple):
 OnProgress = Callable[[ChangeProgress], object]
 Known = tuple[ElasticGroup, "StreamInfo"]
 """The record and the work queue, as they were at the same time."""
+
+
+class _Stale(NamedTuple):
+    """Consumers of a group that were made for its former settings, by name: who may be at work, or not."""
+
+    used: list[str]
+    unused: list[str]
 
 
 async def begin(
@@ -130,11 +140,20 @@ class _Change:
         self._records: Records[ElasticGroup] = Records(js, ElasticGroup)
         self._on_progress = on_progress
         self._told: ChangeProgress | None = None
-        self._pause_s = LOOK_FIRST_S
+        self._draining: Asking[Known] | None = None
+        self._leaving: Asking[tuple[_Stale, Known]] | None = None
         self._left = -1
+        self._stuck_from = 0.0
+        self._last: StreamMessage | None = None
         self._patient_until: dict[tuple[str, str], float] = {}
 
     async def run(self) -> ElasticGroup:
+        try:
+            return await self._run()
+        finally:
+            await self._look_no_more()
+
+    async def _run(self) -> ElasticGroup:
         known: Known | None = None
         while True:
             record, found = known or await self._look()
@@ -149,7 +168,7 @@ class _Change:
             try:
                 known = await self._take(step, record, found)
             except KeyExistsError:
-                continue  # somebody has changed the record meanwhile
+                await self._look_no_more()  # somebody has changed the record meanwhile
 
     async def _look(self) -> Known:
         return await together(self._records.get(self._stream, self._group), self._find())
@@ -157,11 +176,20 @@ class _Change:
     async def _find(self) -> StreamInfo:
         return await work_queue.find(self._js, self._stream, self._group)
 
+    async def _look_no_more(self) -> None:
+        asked = self._draining, self._leaving
+        self._draining = self._leaving = None
+        for each in asked:
+            if each is not None:
+                await each.end()
+
     async def _absent(self, record: ElasticGroup, queue: Queue, step: Step) -> tuple[str, ...]:
         """Who would have to handle what is left, and is not there; asked where nothing went on lately."""
-        is_stuck = step is Step.WAIT and queue.messages == self._left
-        self._left = queue.messages
-        if not is_stuck or self._on_progress is None:
+        now = asyncio.get_running_loop().time()
+        if step is not Step.WAIT or queue.messages != self._left:
+            self._left = queue.messages if step is Step.WAIT else -1
+            self._stuck_from = now + STUCK_AFTER_S
+        if now < self._stuck_from or self._on_progress is None:
             return ()
         try:
             look = await measure(self._js, record, troubles=False)
@@ -183,11 +211,16 @@ class _Change:
 
     async def _take(self, step: Step, record: ElasticGroup, found: StreamInfo) -> Known | None:
         """Take a step. What is known after it, without another look; None: nothing that lasts."""
+        if step not in (Step.MARK, Step.WAIT, Step.RENUMBER):
+            await self._look_no_more()
         match step:
             case Step.WAIT:
-                await self._wait()
+                return await self._next_look(record)
             case Step.CLOSE:
-                return record, await self._update(found, max_bytes=CLOSED_BYTES)
+                # The last copy is asked for at the same time: if nothing came in between it has the boundary.
+                closing = self._update(found, max_bytes=CLOSED_BYTES)
+                closed, self._last = await together(closing, self._copy(found))
+                return record, closed
             case Step.REOPEN:
                 change = record.change
                 size = _bytes_of(record) if change is None else change.queue_bytes
@@ -197,7 +230,8 @@ class _Change:
             case Step.MARK:
                 boundary = await self._boundary(record, found)
                 marked = changing.marked(record, boundary, found.state.last_seq)
-                return await together(self._store(marked, record), self._find())
+                stored, seen = await together(self._store(marked, record), self._next_look(record))
+                return stored, seen[1]
             case Step.RECOVER:
                 boundary = await self._boundary(record, found)
                 recovered = changing.recovered(record, boundary, found.state.last_seq)
@@ -205,15 +239,18 @@ class _Change:
             case Step.CLOSE_AGAIN:
                 return await self._store(changing.closing_again(record), record), found
             case Step.SWITCH:
-                self._pause_s = LOOK_FIRST_S
                 return await self._store(changing.switched(record), record), found
             case Step.FINISH | Step.FORGET:
                 return await self._store(changing.ended(record), record), found
         return None
 
-    async def _wait(self) -> None:
-        await asyncio.sleep(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, LOOK_MAX_S)
+    async def _next_look(self, record: ElasticGroup) -> Known:
+        """The record and the queue while that is drained. What was asked before the record was stored has the
+        queue as it was then, which takes nothing, so that it can only be emptier now."""
+        if self._draining is None:
+            self._draining = Asking(self._look, LOOK_FIRST_S, LOOK_MAX_S)
+        now, found = await self._draining.next()
+        return (now if now.revision > record.revision else record), found
 
     async def _store(self, record: ElasticGroup, instead_of: ElasticGroup) -> ElasticGroup:
         return await self._records.update(record, instead_of.revision)
@@ -234,20 +271,16 @@ class _Change:
         The last copy says where it comes from. If it was handled, the server says how far it has copied;
         nothing changes that while the queue takes nothing.
         """
-        last = found.state.last_seq
+        last, copy = found.state.last_seq, self._last
         since, _, boundary = found.config.metadata.get(RENUMBERED, "0 0").partition(" ")
         if since == str(last) and boundary.isdigit():
             return int(boundary)  # nothing was copied since it was numbered so
-        if found.state.messages:
-            try:
-                copy = await Stream(api_of(self._js), found.config.name).get_message(last)
-            except JetStreamApiError as error:
-                if error.code != 404:
-                    raise
-            else:
-                fields = (copy.headers.get(SOURCE) or "").split(" ")
-                if len(fields) > 1 and fields[1].isdigit():
-                    return int(fields[1])
+        if (copy is None or copy.sequence != last) and found.state.messages:
+            copy = await self._copy(found, sequence=last)
+        if copy is not None and copy.sequence == last:
+            fields = (copy.headers.get(SOURCE) or "").split(" ")
+            if len(fields) > 1 and fields[1].isdigit():
+                return int(fields[1])
         if reached := found.sources[0].seq if found.sources else 0:
             return reached
         raise GroupError(
@@ -256,42 +289,56 @@ class _Change:
             "undo the change"
         )
 
-    async def _is_left(self, record: ElasticGroup) -> bool:
-        """Whether no consumer is there that was made for the former settings. Members follow the record by
-        themselves; what is left of those that do not is deleted once nobody uses it, or has had the time to.
-        The queue is empty and takes nothing, so these consumers hold nothing."""
+    async def _copy(self, found: StreamInfo, sequence: int = 0) -> StreamMessage | None:
+        """A message of the queue, or its last one; None if it is handled."""
+        queue = Stream(api_of(self._js), found.config.name)
+        try:
+            return await (queue.get_message(sequence) if sequence else queue.get_last_message(">"))
+        except JetStreamApiError as error:
+            if error.code != 404:
+                raise
+            return None
+
+    async def _stale(self, record: ElasticGroup) -> _Stale:
+        """The consumers that were made for the former settings. Members follow the record by themselves; what
+        is left of those that do not is unused once nobody uses it, or has had the time to. The queue is empty
+        and takes nothing, so these consumers hold nothing."""
         wanted = {
             plan.consumer: plan.filters
             for member in record.assignment()
             for plan in plans(record, member).values()
         }
-        name, now = consumers.stream_of(record), asyncio.get_running_loop().time()
-        used, unused = 0, []
-        async for info in self._js.consumers(name):
+        now = asyncio.get_running_loop().time()
+        found = _Stale([], [])
+        async for info in self._js.consumers(consumers.stream_of(record)):
             is_stale = info.config.filter_subjects != wanted.get(info.name, ())
             if not is_stale or not consumers.is_groups_own(info):
                 continue
             patient_until = self._patient_until.setdefault(
                 (info.name, info.created), now + 2 * info.config.priority_timeout
             )
-            if (is_in_use(info) or info.num_waiting) and now < patient_until:
-                used += 1
-            else:
-                unused.append(info.name)
-        if unused:
-            await consumers.remove(self._js, name, unused)
-        return not used
+            is_used = (is_in_use(info) or info.num_waiting) and now < patient_until
+            (found.used if is_used else found.unused).append(info.name)
+        return found
 
     async def _renumber(self, record: ElasticGroup) -> Known | None:
         """Number as the record says, from the boundary on, and take messages again, once nothing is left of
         the former settings."""
         assert record.change is not None
-        is_free, (now, found) = await together(self._is_left(record), self._look())
+        if self._leaving is None:
+            look = lambda: together(self._stale(record), self._look())  # noqa: E731
+            self._leaving = Asking(look, LOOK_FIRST_S, LOOK_MAX_S)
+        stale, (now, found) = await self._leaving.next()
         if now.revision != record.revision:
+            await self._look_no_more()
             return None  # somebody else has gone on; what follows would be late
-        if not is_free:
-            await self._wait()
+        if stale.unused:
+            # Nobody who was asked before it is removed may say that it is, and be believed meanwhile.
+            await self._look_no_more()
+            await consumers.remove(self._js, consumers.stream_of(record), stale.unused)
+        if stale.used or stale.unused:
             return record, found
+        await self._look_no_more()
         numbered = transforms(record.partitioning_filters or (), record.max_members)
         source = msgspec.structs.replace(found.config.sources[0], subject_transforms=numbered)
         boundary = record.change.boundary

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from ...api.consumers import ConsumerInfo
 from ...api.errors import Errors
@@ -23,20 +23,8 @@ from ..record.names import (
 )
 from ..record.records import ElasticGroup, StaticGroup
 
-A = TypeVar("A")
-B = TypeVar("B")
 _ASKED_AT_ONCE: Final = 64
 _MISSING: Final = frozenset({Errors.CONSUMER_NOT_FOUND.err_code, Errors.STREAM_NOT_FOUND.err_code})
-
-
-async def together(one: Awaitable[A], other: Awaitable[B]) -> tuple[A, B]:
-    """The answers to two questions that are asked at once. Raises what the first of them raised that did,
-    once both have ended."""
-    found = await asyncio.gather(one, other, return_exceptions=True)
-    for each in found:
-        if isinstance(each, BaseException):
-            raise each
-    return found  # type: ignore[return-value]
 
 
 def stream_of(group: StaticGroup | ElasticGroup) -> str:

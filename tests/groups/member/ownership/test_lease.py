@@ -42,6 +42,14 @@ def test_it_is_due_once_a_third_of_it_is_over_whenever_it_begins() -> None:
     assert lease.due_s(105.0) == 0.0
 
 
+def test_it_lasts_until_a_third_of_it_is_left_and_not_once_it_has_ended() -> None:
+    lease = Lease(6.0, 10.0)
+    assert lease.lasts(13.9)
+    assert not lease.lasts(14.0)
+    lease.end()
+    assert not lease.lasts(11.0)
+
+
 def test_with_messages_that_came_meanwhile_it_runs_from_the_pull_before() -> None:
     lease = Lease(6.0, since=100.0)
     lease.seen(sent=105.0, came=True)

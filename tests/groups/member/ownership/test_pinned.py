@@ -120,3 +120,15 @@ async def test_what_came_meanwhile_was_said_nothing_of_so_it_is_asked_twice() ->
     assert len(connection.bodies) == 4
     assert lease.holds(later - 56.0)
     assert not lease.holds(later - 54.0)
+
+
+@pytest.mark.parametrize(("left_s", "pulls"), [(4.0, 0), (1.0, 1)])
+async def test_who_leaves_a_lease_that_is_kept_pulls_only_where_little_is_left_of_it(
+    left_s: float, pulls: int
+) -> None:
+    keeper, connection = pinned((408, "Request Timeout"), heard_at=-1.0)
+    lease = Lease(6.0, since=asyncio.get_running_loop().time() - 6.0 + left_s)
+    assert await keeper.verify_kept(lease) is not None
+    assert connection.bodies.count(b"in progress") == pulls
+    other, _ = pinned((408, "Request Timeout"), pinned_to="OTHER")
+    assert await other.verify_kept(lease) is None

@@ -19,7 +19,7 @@ from ....errors import (
 from ...errors import GroupError, HandlerFailedError
 from ...message import delivered
 from ...record.names import PRIORITY_GROUP
-from ...server.consumers import together
+from ...server.asking import together
 from ..handlers.on_loop import TAKEN_AT_ONCE, Work, work_of
 from ..ownership.intake import Intake
 from ..ownership.lease import Generation, Lease
@@ -49,7 +49,8 @@ class Consuming:
     """From the first pull to the loss of the pin, or of the consumer.
 
     ``outcome`` says how it ended, with an event for the machine. Handlers that run then go on; ``settled``
-    returns when they are done.
+    returns when they are done. ``deletion``: of the consumer, which the server was asked for when we let go;
+    what is asked on the same connection from then on comes behind it.
     """
 
     def __init__(self, shared: Shared, consumer: Consumer, plan: Plan) -> None:
@@ -65,6 +66,7 @@ class Consuming:
         self._leaving = False
         self._failure: PullError | None = None
         self.generation: Generation | None = None
+        self.deletion: asyncio.Task[None] | None = None
         self.outcome: asyncio.Future[Event] = loop.create_future()
         consumer.on_pinned(self._on_pinned)
         consumer.on_unpinned(self._lose)
@@ -178,7 +180,8 @@ class Consuming:
                     self._lose()  # the lease ended, or the consumption
         except PullError as error:
             is_deleted = error.description.startswith(names.CONSUMER_DELETED[1])
-            if not (self._leaving and is_deleted):  # who leaves deletes it, or the successor does
+            # Who leaves deletes it, or the successor does; who comes while the last one leaves makes it anew.
+            if not (is_deleted and (self._leaving or self.generation is None)):
                 self._shared.report(error)
             self._finish(Gone(self._is_settled()))
         except NoRespondersError:
@@ -332,13 +335,17 @@ class Consuming:
     def begin_no_more(self) -> None:
         """``release`` follows: no handler begins from now on."""
         self._leaving = True
-        if self.generation is not None and self._pinned is not None:
+        if (
+            self.generation is None
+        ):  # another pull might reach the next consumer of this name, and pin us
+            self._consumption.pull_no_more()
+        elif self._pinned is not None:
             self.generation.asks = self._pinned.is_ours
         self._stop_work()
 
     async def release(self, how: Release) -> bool:
-        """Let go. True: the consumer was deleted. Errors are reported: what could not be done in order does
-        itself, later."""
+        """Let go. True: the consumer is deleted, or will be (``deletion``). Errors are reported: what could
+        not be done in order does itself, later."""
         self.begin_no_more()
         deleted = False
         try:
@@ -400,7 +407,8 @@ class Consuming:
         await together(self._confirm(), together(self._until_removed(), self._leave_time()))
         if not self.is_active:
             return False
-        await self._delete()
+        self.deletion = self._spawn(self._delete(), "deletion")
+        await asyncio.sleep(0)  # now it is sent
         return True
 
     async def _leave_time(self) -> None:
@@ -411,7 +419,7 @@ class Consuming:
             return
         ends, pause = self._time() + self._shared.settings.redelivery_s, ASK_FIRST_S
         while self.is_active:
-            info = await pinned.verify(generation.lease)
+            info = await pinned.verify_kept(generation.lease)
             if info is None:
                 self._finish(Lost())
                 return

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ....api.errors import Errors
 from ....errors import ConnectionClosedError, HeadraceError, JetStreamApiError
 from ...errors import GroupConfigurationError, GroupError
 from ...record.names import QUERY_ROLE, ROLE
+from ...server.asking import Asking
 from .conflicts import advice, change_times, is_in_use, is_pulled_from, remove_orphans
 from .consuming import Consuming
 from .machine import (
@@ -31,7 +33,7 @@ from .machine import (
     after,
     retry_s,
 )
-from .waiting import Patience
+from .waiting import WaitForPinned
 
 if TYPE_CHECKING:
     from ....api.consumers import ConsumerConfig, ConsumerInfo
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from ..config import Plan
     from ..shared import Shared
 
+CREATED_AGAIN_S: Final = 0.025
 SPREAD_S: Final = 0.1
 LEFT_AFTER: Final = 2  # attempts, before anybody looks for consumers that nobody is left to delete
 STANDBY_MS: Final = (400, 499)  # others wait as long
@@ -72,9 +75,11 @@ class MemberConsumer:
         self._consumer: Consumer | None = None
         self._created = ""  # when the consumer was, as the server says
         self._consuming: Consuming | None = None
+        self._deletion: asyncio.Task[None] | None = None
+        self._creations: Asking[Consumer] | None = None
         self._resume_at = 0.0
         time, settings = asyncio.get_running_loop().time, shared.settings
-        self._patience = Patience(time, lease_s=settings.lease_s, pin_s=settings.pin_s)
+        self._patience = WaitForPinned(time, lease_s=settings.lease_s, pin_s=settings.pin_s)
         self._task = asyncio.get_running_loop().create_task(
             self._run(), name=f"{shared.label} at {name}"
         )
@@ -144,6 +149,11 @@ class MemberConsumer:
         finally:
             if self._consuming is not None:
                 await self._consuming.kill()
+            if self._creations is not None:
+                await self._creations.end()
+            if self._deletion is not None:
+                self._deletion.cancel()
+                await asyncio.wait([self._deletion])
 
     async def _do(self, state: State) -> Event | None:
         """What the phase asks for. None: something was told meanwhile."""
@@ -179,9 +189,10 @@ class MemberConsumer:
         config = shared.settings.consumer(plan.consumer, plan.filters)
         try:
             try:
-                self._consumer = await shared.js.create_consumer(shared.stream, config)
+                self._consumer = await self._made(config)
             except JetStreamApiError as error:
-                if not await self._make_way(config, error):
+                was_deleted = await self._until_deleted()
+                if not was_deleted and not await self._make_way(config, error):
                     return await self._refused(config, error)
                 self._consumer = await shared.js.create_consumer(shared.stream, config)
         except JetStreamApiError as error:
@@ -192,9 +203,44 @@ class MemberConsumer:
             shared.report(error)
             return Failed()
         self._patience.end()
+        await self._until_deleted()
         info = self._consumer.cached_info
         self._created = "" if info is None else info.created
         return Created()
+
+    async def _made(self, config: ConsumerConfig) -> Consumer:
+        """The consumer, which the server is asked for at once: behind our word that the former one is to be
+        deleted, and while those in its way go, too. Where it is far it is asked again before it refuses."""
+        shared = self._shared
+        if shared.settings.is_static:
+            return await shared.js.create_consumer(shared.stream, config)
+        create = partial(shared.js.create_consumer, shared.stream, config)
+        self._creations = creations = Asking(create, CREATED_AGAIN_S)
+        while True:
+            try:
+                return await creations.next()
+            except JetStreamApiError as error:
+                is_in_way = error.err_code in (_OVERLAPS, _DIFFERS)
+                if not is_in_way or not creations.is_under_way or self._is_other_wanted():
+                    await creations.settle()
+                    raise
+
+    def _is_other_wanted(self) -> bool:
+        return self._state.ending or self._state.wanted != self._state.made
+
+    async def _until_deleted(self) -> bool:
+        """Until the deletion of our former consumer is answered. Whether it was under way, and is done."""
+        deletion, self._deletion = self._deletion, None
+        if deletion is None:
+            return False
+        try:
+            await deletion
+        except ConnectionClosedError:
+            raise
+        except HeadraceError as error:
+            self._shared.report(error)
+            return False
+        return True
 
     async def _make_way(self, config: ConsumerConfig, error: JetStreamApiError) -> bool:
         """Do what can be done about what is in the way; whether to try again at once."""
@@ -272,12 +318,17 @@ class MemberConsumer:
     async def _release(self, state: State) -> Event:
         consuming, how = self._consuming, state.release
         deleted = False
+        if self._creations is not None:
+            await self._creations.settle()  # or one would make it again
         if how is Release.DELETE and consuming is not None and consuming.generation is None:
             # Not pinned, and still able to be. nats-server pins who is gone, too, and keeps that pin.
             deleted = await self._try_to_remove(state)
         if consuming is not None:
             deleted = await consuming.release(Release.ABANDON if deleted else how) or deleted
+            self._deletion = consuming.deletion
         self._consuming = None
+        if self._deletion is not None and (self._state.ending or self._state.wanted is None):
+            deleted = await self._until_deleted()
         if not deleted and how in (Release.DELETE, Release.REMOVE):
             deleted = await self._try_to_remove(state)
         return Released(deleted)
@@ -300,7 +351,12 @@ class MemberConsumer:
             # All that stand by learn of a change at once. Whoever comes later finds the new consumer, instead
             # of deleting it.
             await asyncio.sleep(shared.random.random() * SPREAD_S)
-            info = await self._consumer.info()
+            try:
+                info = await self._consumer.info()
+            except JetStreamApiError as error:
+                if error.code != _NOT_FOUND:
+                    raise
+                return False  # whoever is pinned has deleted it, and makes the next one
             is_new = info.created != self._created
             if is_in_use(info) or is_new or info.config.filter_subjects != state.made.filters:
                 return False

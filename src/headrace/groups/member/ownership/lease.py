@@ -45,6 +45,10 @@ class Lease:
         """Whether the pin is surely ours."""
         return now < self.until
 
+    def lasts(self, now: float) -> bool:
+        """Whether it holds for so long that whoever renews it beside this has the time to."""
+        return now < self.until - self._seconds / RENEWALS_PER_LEASE
+
     def answered(self, sent: float, now: float, *, came: bool) -> bool:
         """A pull with our pin's id, sent at ``sent``, was answered and not refused. False: too late, as
         the pin may have been another's in between.

@@ -105,6 +105,12 @@ class Pinned:
                 return info
         return await self._info()
 
+    async def verify_kept(self, lease: Lease) -> ConsumerInfo | None:
+        """As ``verify``, where the lease is renewed beside this: a look does unless little is left of it."""
+        if lease.lasts(asyncio.get_running_loop().time()):
+            return await self._info()
+        return await self.verify(lease)
+
     async def is_ours(self) -> bool:
         """Whether the server says so. Raises NoRespondersError: the consumer is gone."""
         return await self._info() is not None
