@@ -25,7 +25,7 @@ CHANGES_ARGS ?= --minutes 60
 DRILL_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-all test-seconds test-python docs lint format types contracts blocking keywords diagrams bench soak faults cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web fuzz-broker deploys changes standby shortages pipeline-memory both-servers drill
+.PHONY: help env demo test test-all test-seconds test-python docs lint format types contracts blocking keywords diagrams bench soak faults matrices cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web fuzz-broker deploys changes standby shortages pipeline-memory both-servers drill
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ faults: env  ## 1,000 lost connections, 10,000 cancelled calls, one lost at each
 	@HEADRACE_DISCONNECTS=$${HEADRACE_DISCONNECTS:-1000} HEADRACE_CANCELLATIONS=$${HEADRACE_CANCELLATIONS:-10000} \
 		HEADRACE_EVERY_LOSS=1 $(BIN)/pytest $(ALL) -s tests/client/test_disconnects.py tests/client/test_faults.py \
 		tests/spark/test_lost_links_of_queries.py tests/spark/test_lost_links_of_whole_queries.py --timeout=7200 $(UNGUARDED) $(PYTEST_ARGS)
+
+matrices: env  ## whatever keeps a place or is promised for a time, and whatever happens to it: every cell, on both servers
+	@HEADRACE_EVERY_PLACE=1 $(BIN)/pytest $(ALL) tests/moves tests/jobs/test_times.py tests/conformance/test_readers_and_retention.py --timeout=600 $(PYTEST_ARGS)
 
 cluster: env  ## kill, restart, freeze and cut off the leaders of three nats-servers, HEADRACE_ROUNDS (20) times
 	@HEADRACE_ROUNDS=$${HEADRACE_ROUNDS:-20} $(BIN)/pytest $(ALL) -s tests/cluster $(PYTEST_ARGS)

@@ -24,7 +24,7 @@ async def write(reports: headrace.KeyValue, held: Held, name: str) -> int:
         token, number, _ = entry.value.split(b" ", 2)
         last, revision = int(number), entry.revision
         if int(token) > held.token:
-            raise LockLostError(f"a newer leader has written report {last}")
+            raise LockLostError("report", f"a newer leader has written {last}")
     except headrace.KeyNotFoundError:
         last, revision = 0, 0
     value = b"%d %d %b" % (held.token, last + 1, name.encode())

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .broker.server.config.keywords import BrokerSettings
     from .client.calling import LongCall, long_call
     from .client.connection import Connection, connect
-    from .client.handlers.failure import DeadLetter, Retry, Stop
     from .client.health import ConsumptionStats, Health
     from .client.jetstream.consumer import Consumer
     from .client.jetstream.consuming.consume import Consumption
@@ -102,6 +101,7 @@ if TYPE_CHECKING:
         WrongLoopError,
     )
     from .errors import TimeoutError_ as TimeoutError  # noqa: A004
+    from .handling.failure import DeadLetter, Retry, Stop
 
 __all__ = [
     "AtomicBatch",

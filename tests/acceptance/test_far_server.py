@@ -21,7 +21,8 @@ from headrace.findings.finding import Findings
 from headrace.groups import GroupMessage, PartitioningFilter, elastic
 from headrace.groups.autoscale import Policy, autoscale
 from headrace.groups.lag import measure
-from headrace.pipeline.lease.lease import BucketLease, LeaseLostError
+from headrace.locks import LockLostError
+from headrace.locks.key import KeyLock, bucket_of_locks
 from headrace.testing import Link
 from waiting import elapse, until
 
@@ -177,7 +178,8 @@ async def test_one_runner_at_a_time_has_the_lease_over_far_links_and_a_standby_i
         for name in ("one", "other"):
             link = stack.enter_context(Link(server.url, FAR_S))
             connection = await stack.enter_async_context(connect(link.url))
-            lease = BucketLease(connection.jetstream(), "leases", "orders", name, 6.0)
+            bucket = await bucket_of_locks(connection.jetstream(), "leases", 6.0)
+            lease = KeyLock(bucket, "orders", name, 6.0, on_trouble=lambda _error: None)
             leases.append(await stack.enter_async_context(lease))
         first, second = leases
         token = await first.acquire()
@@ -189,7 +191,7 @@ async def test_one_runner_at_a_time_has_the_lease_over_far_links_and_a_standby_i
         await first.release()
         assert not first.is_ours_at(loop.time())
         assert await waiting > token
-        with contextlib.suppress(LeaseLostError):
+        with contextlib.suppress(LockLostError):
             holding.cancel()
             await asyncio.wait([holding])
         await second.release()

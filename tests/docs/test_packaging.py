@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -16,10 +17,12 @@ import yaml
 
 import guides
 import peers
+from headrace import sync
 from headrace.cli import main
 from headrace.cli.packaging import FILES
 from headrace.cli.pipeline.file import MISTAKEN
 from headrace.cli.shared.errors import USAGE
+from headrace.client import read_backup
 from headrace.pipeline.declaring.keys import TABLES
 
 pytestmark = pytest.mark.usefixtures("logs_stay_as_they_were")
@@ -35,7 +38,14 @@ def test_the_broker_takes_the_settings(name: str, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    "name", ["headrace.service", "headrace-jobs.service", "headrace-pipeline@.service"]
+    "name",
+    [
+        "headrace.service",
+        "headrace-jobs.service",
+        "headrace-pipeline@.service",
+        "headrace-backup.service",
+        "headrace-backup.timer",
+    ],
 )
 def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
@@ -47,6 +57,9 @@ def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
     unit = tmp_path / name.replace("@", "@orders")
     text = (PACKAGING / name).read_text()
     unit.write_text(text.replace("/opt/headrace/bin/headrace", str(program)))
+    if name.endswith(".timer"):  # the unit that it starts has to be there, too
+        service = unit.with_suffix(".service")
+        service.write_text(f"[Service]\nType=oneshot\nExecStart={program}\n")
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)],
         capture_output=True,
@@ -197,3 +210,77 @@ def test_the_broker_takes_the_settings_for_kubernetes(
     claimed = {claim["metadata"]["name"] for claim in workload["spec"]["volumeClaimTemplates"]}
     there = claimed | {volume["name"] for volume in pod["volumes"]}
     assert {mount["name"] for mount in broker["volumeMounts"]} == there
+
+
+def test_the_unit_backs_up_every_account_and_names_the_one_that_it_could_not(
+    tmp_path: Path, either_server: str
+) -> None:
+    """What the unit runs, as systemd reads it, with the page's permissions."""
+    text = (PACKAGING / "headrace-backup.service").read_text()
+    found = re.search(r"(?ms)^ExecStart=/bin/sh -uc '(.*?)'$", text)
+    assert found is not None
+    script = found[1].replace("\\\n", "").replace("%%", "%").replace("$$", "$")
+    script = script.replace("/opt/headrace/bin/headrace", f"{sys.executable} -m headrace")
+    rights = re.findall(r"`(\$JS[^`]+)`", (guides.ROOT / "docs/backup.md").read_text())
+    assert len(rights) == 6
+    may = f'permissions {{ publish: {json.dumps(rights)}, subscribe: "_INBOX.>" }}'
+    accounts = "\n".join(
+        f"{name}: {{ jetstream: enabled, users: [ {{ user: {name}, password: p }}, "
+        f"{{ user: {name}-backup, password: p, {may} }} ] }}"
+        for name in ("shop", "lab")
+    )
+    server = _with_accounts(either_server, tmp_path / "server", f"accounts {{ {accounts} }}\n")
+    environment = {
+        **os.environ,
+        "XDG_CONFIG_HOME": str(tmp_path / "etc"),
+        "STATE_DIRECTORY": str(tmp_path / "saved"),
+        "LC_ALL": "C",
+    }
+    try:
+        for account in ("shop", "lab", "gone"):
+            words = ["context", "create", account, "--server", server.url]
+            login = ["--user", f"{account}-backup", "--password", "p"]
+            subprocess.run(
+                [sys.executable, "-m", "headrace", *words, *login], check=True, env=environment
+            )
+        for account in ("shop", "lab"):
+            url = server.url.replace("nats://", f"nats://{account}:p@")
+            with sync.connect(url) as connection:
+                js = connection.jetstream()
+                js.create_stream(name=account.upper(), subjects=[f"{account}.>"])
+                js.publish(f"{account}.1", account.encode())
+                js.stream(account.upper()).create_consumer(durable_name="work")
+        done = subprocess.run(
+            ["sh", "-uc", script], capture_output=True, text=True, env=environment, check=False
+        )
+        assert done.returncode == 1
+        assert "account of context gone: not backed up" in done.stderr
+        assert "lab: not" not in done.stderr and "shop: not" not in done.stderr
+        (day,) = (tmp_path / "saved").iterdir()
+        whole = [(each.parent.name, read_backup(each)) for each in sorted(day.glob("*/*"))]
+        assert [(name, each.config.name, each.state.messages) for name, each in whole] == [
+            ("lab", "LAB", 1),
+            ("shop", "SHOP", 1),
+        ]
+        assert [
+            line for line in server.log_text().splitlines() if "Permissions Violation" in line
+        ] == []
+        (tmp_path / "etc" / "nats" / "context" / "gone.json").unlink()
+        again = subprocess.run(["sh", "-uc", script], env=environment, check=False)
+        assert again.returncode == 0, "it replaces the backups of the week before"
+    finally:
+        server.stop()
+
+
+@pytest.fixture(params=["headrace", pytest.param("nats-server", marks=pytest.mark.peer)])
+def either_server(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def _with_accounts(kind: str, directory: Path, conf: str) -> peers.ServerProcess:
+    if kind == "nats-server":
+        return peers.start_nats_server(directory, config=conf, flags=["-DV"])
+    directory.mkdir(parents=True)
+    file = directory / "accounts.conf"
+    file.write_text(f"jetstream {{ store_dir: {str(directory / 'store')!r} }}\n{conf}")
+    return peers.start_headrace(directory, flags=["-c", str(file), "-DV"])

@@ -16,13 +16,13 @@ import pytest
 import peers
 from children import end_with_us
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.lease.standby import Standby
+from headrace.pipeline.lease import Standby
 from waiting import until_here
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.timeout(600),
-    pytest.mark.slow("tests/pipeline/lease/test_standby.py"),
+    pytest.mark.slow("tests/pipeline/test_lease.py"),
 ]
 WITHIN_S = 300.0
 

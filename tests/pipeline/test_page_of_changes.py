@@ -22,7 +22,7 @@ PROGRESS, FENCED, KEYED = (
     f"spark/{e}.py" for e in ("batches/test_progress", "sink/test_fenced", "sink/test_keyed")
 )
 IN_SPARK, PIPELINES = "spark/sink/test_in_spark.py", "spark/test_pipelines.py"
-CHECKPOINTS, LEASE = "pipeline/checkpoints/test_checkpoint.py", "pipeline/lease/test_lease.py"
+CHECKPOINTS, LEASE = "pipeline/checkpoints/test_checkpoint.py", "locks/test_in_virtual_time.py"
 
 PROOFS = {
     "results of a file sink": (
@@ -193,7 +193,7 @@ PROOFS = {
         [
             (LEASE, "one_of_two_is_active_and_stays_so"),
             (
-                "pipeline/lease/test_standby.py",
+                "pipeline/test_lease.py",
                 "a_runner_that_loses_the_lease_ends_its_queries_at_once_and_stands_by_again",
             ),
         ],

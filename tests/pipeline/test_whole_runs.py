@@ -282,7 +282,7 @@ def test_a_warm_standby_goes_on_where_a_killed_runner_was_and_ctrl_c_finishes_th
     check_status(file)
 
 
-@pytest.mark.slow("tests/pipeline/lease/test_standby.py")
+@pytest.mark.slow("tests/pipeline/test_lease.py")
 def test_a_frozen_runner_that_wakes_when_its_standby_is_at_work_writes_nothing_and_stands_by(
     leased: Path, server: str, started: Callable[..., Running]
 ) -> None:
@@ -406,7 +406,7 @@ def are_gone(processes: dict[int, str]) -> bool:
     return not alive & set(processes)
 
 
-@pytest.mark.slow("tests/pipeline/lease/test_standby.py")
+@pytest.mark.slow("tests/pipeline/test_lease.py")
 def test_a_signal_to_all_processes_of_a_runner_lets_the_batch_end_and_none_outlives_the_runner(
     write: Callable[..., Path], url: str, stream: str, started: Callable[..., Running]
 ) -> None:

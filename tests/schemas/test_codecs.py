@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.schemas.avro_values import AvroSchema
 from headrace.schemas.codecs import AvroCodec, JsonCodec, UnfitError
 from headrace.schemas.errors import NoSchemaError
 from headrace.schemas.registry import bundled
@@ -77,6 +78,31 @@ def test_a_record_that_is_cut_off_or_goes_on_does_not_fit() -> None:
         avro().read(body[:-2])
     with pytest.raises(UnfitError, match="1 bytes are left"):
         avro().read(body + b"x")
+
+
+def test_a_record_cut_off_anywhere_does_not_fit_whatever_of_it_is_asked_for() -> None:
+    fields = [
+        ("text", "string", "plum"),
+        ("flag", "boolean", True),
+        ("large", "long", 1 << 40),
+        ("single", "float", 1.5),
+        ("double", "double", 2.5),
+        ("fixed", {"type": "fixed", "name": "F", "size": 40}, bytes(40)),
+        ("maybe", ["null", "string"], ("string", "x")),
+        ("list", {"type": "array", "items": "long"}, [1, 2]),
+        ("map", {"type": "map", "values": "bytes"}, {"k": b"v" * 90}),
+    ]
+    for count in range(1, len(fields) + 1):
+        parts = [{"name": name, "type": kind} for name, kind, _ in fields[:count]]
+        text = json.dumps({"type": "record", "name": "R", "fields": parts})
+        schema = AvroSchema(text)
+        body = schema.write({name: value for name, _, value in fields[:count]})
+        for wanted in ((), [name for name, _, _ in fields]):
+            read = schema.reader(wanted)
+            assert set(read(body)) == {name for name, _, _ in fields[:count]}
+            for end in range(len(body)):
+                with pytest.raises(UnfitError):
+                    read(body[:end])
 
 
 def test_what_avro_cannot_write_names_the_field() -> None:

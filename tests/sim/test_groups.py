@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from headrace.client.handlers.key_order import Lanes
+from headrace.handling.key_order import Lanes
 from portions import beginning_with, portion, some
 from sim.groups.coverage import EVENTS, PATHS
 from sim.groups.loop import SECOND, Process

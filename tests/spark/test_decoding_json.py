@@ -129,6 +129,12 @@ def test_two_poisons_that_together_look_whole_do_not_shift_rows() -> None:
         (pa.string(), "12.50", "12.50"),
         (pa.string(), "12345678901234567.89", "12345678901234567.89"),
         (pa.string(), "1e400", "1e400"),
+        (pa.string(), "1E+2", "1E+2"),
+        (pa.string(), "-0", "-0"),
+        (pa.string(), "0", "0"),
+        (pa.string(), "9007199254740993", "9007199254740993"),
+        (pa.string(), "-Infinity", "-Infinity"),
+        (pa.string(), "true", "true"),
         (pa.string(), "9" * 5000, "9" * 5000),
         (pa.string(), "true", "true"),
         (pa.string(), '{"b": [1, null],\n "c,}": 1.10}', '{"b": [1, null],\n "c,}": 1.10}'),
@@ -247,3 +253,11 @@ def test_what_nobody_asks_for_may_be_as_deep_or_long_as_it_likes(wanted: pa.Data
     itself = decode(schema, b'{"id":1,"a": %s}' % deep)
     assert rows(itself) == [(1, None)]
     assert itself.misfits[0].rescued == '{"a":' + deep.decode() + "}"
+
+
+@pytest.mark.parametrize("number", ["1.10", "-0", "7"])
+def test_a_number_is_its_text_beside_what_is_too_deep_for_python(number: str) -> None:
+    deep = "[" * 3000 + "]" * 3000
+    document = f'{{"x": {deep}, "a": {number}}}'.encode()
+    found = decode(pa.schema([("a", pa.string())]), document)
+    assert (rows(found), found.misfits) == ([(number,)], {})

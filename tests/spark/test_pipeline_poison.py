@@ -139,7 +139,7 @@ def check_letters(feed: Feed, letters: str, said: str) -> None:
     headers: list[Any] = [each.headers for each in found]
     assert [each["Headrace-Sequence"] for each in headers] == [str(number) for number in BAD]
     assert {each["Headrace-Subject"] for each in headers} == {f"{feed.name}.n"}
-    assert headers[0]["Headrace-Reason"] == said
+    assert headers[0]["Headrace-Failure"] == said
 
 
 @ON_OURS

@@ -178,8 +178,13 @@ checkpoint = "checkpoint"
 options = {{ stream = "{stream}", servers = "{url}" }}
 [views.times]
 sql = "SELECT timestamp_seconds(CAST(substring(CAST(data AS string), 2) AS int)) AS time FROM orders"
+[views.late]
+sql = "SELECT * FROM times"
+watermark = {{ column = "time", delay = "10s" }}
+[[views.late.expect]]
+check = "time < timestamp '1970-01-02'"
 [views.windows]
-python = "windows.py:windows"
+sql = "SELECT window(time, '10 seconds') AS window, count(*) AS n FROM late GROUP BY 1"
 [sinks.out]
 from = "windows"
 format = "json"
@@ -192,12 +197,6 @@ from = "times"
 format = "noop"
 """
 LATE_VIEWS = """
-from pyspark.sql import functions as F
-
-def windows(times):
-    late = times.withWatermark("time", "0 seconds")
-    return late.groupBy(F.window("time", "10 seconds")).count()
-
 def seen(rows, number):
     rows.collect()
 """
@@ -213,16 +212,44 @@ def test_rows_out_watermarks_and_late_rows_are_summed(
     declared = read(file)
     heard = Listening()
     windows_alone = out_alone(declared)
-    for number, run in ((15, windows_alone), (30, windows_alone), (3, declared)):
+    runs = ((15, windows_alone), (90_000, windows_alone), (40, windows_alone), (3, declared))
+    for number, run in runs:
         feed.publish_numbers(number, number)
         run_here(run, spark, heard, once=True)
     windows, times, nowhere = status_of(declared)
     assert windows.totals.late == 1
-    assert windows.totals.watermark == "1970-01-01T00:00:30.000Z"
+    assert windows.totals.watermark == "1970-01-01T00:00:30.000Z", (
+        "no row that is left out moved it"
+    )
     assert windows.totals.rows_out == 1, "one window is over"
-    assert (windows.totals.rows, times.totals.rows, nowhere.totals.rows) == (3, 3, 3)
-    assert (times.totals.rows_out, nowhere.totals.rows_out) == (3, 3)
+    assert (windows.totals.rows, times.totals.rows, nowhere.totals.rows) == (4, 4, 4)
+    assert (times.totals.rows_out, nowhere.totals.rows_out) == (4, 4)
     assert (times.totals.late, times.totals.watermark) == (0, "")
+
+
+@ON_OURS
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("tim", "view 'late' gives no column 'tim' for its watermark; did you mean 'time'?"),
+        ("number", "column 'number' of view 'late' is INT, and a watermark is of a TIMESTAMP"),
+    ],
+)
+def test_a_watermark_of_no_time_has_the_line_of_its_key(
+    spark: SparkSession, feed: Feed, tmp_path: Path, column: str, said: str
+) -> None:
+    file = tmp_path / "late.toml"
+    text = LATE.format(stream=feed.name, url=feed.url).replace(
+        'column = "time"', f'column = "{column}"'
+    )
+    file.write_text(text.replace("SELECT * FROM times", "SELECT *, 1 AS number FROM times"))
+    (tmp_path / "windows.py").write_text(LATE_VIEWS)
+    declared = read(file)
+    with pytest.raises(PipelineError) as caught:
+        Frames(spark, declared, "out").of_sink(declared.sinks["out"])
+    (problem,) = caught.value.problems
+    assert problem.place.line == 10
+    assert said in problem.text
 
 
 @ON_OURS

@@ -25,7 +25,7 @@ from headrace.schemas.http import Answer
 from headrace.schemas.registry import REFERENCES_MAX, SchemaRegistry
 from headrace.spark.decoding import protobufs
 from headrace.spark.decoding.columns import source_schema
-from headrace.spark.links.outages import Patience
+from headrace.spark.links.outages import ServerPatience
 from headrace.spark.options import parse_options
 from headrace.spark.options.registry import WORDS
 from registry_server import RegistryServer
@@ -43,8 +43,8 @@ class Moments:
     def __init__(self) -> None:
         self.now_s = 0.0
 
-    def patience(self, seconds: float = 10.0) -> Patience:
-        return Patience(seconds, "the registry", lambda: self.now_s, self._pass)
+    def patience(self, seconds: float = 10.0) -> ServerPatience:
+        return ServerPatience(seconds, "the registry", lambda: self.now_s, self._pass)
 
     def _pass(self, seconds: float) -> None:
         self.now_s += seconds

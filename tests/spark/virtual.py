@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.spark.links.outages import Patience
+from headrace.spark.links.outages import ServerPatience
 
 
 class Time:
@@ -17,5 +17,5 @@ class Time:
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
 
-    def patience(self, timeout_s: float, what: str = "a stream") -> Patience:
-        return Patience(timeout_s, what, self.clock, self.sleep)
+    def patience(self, timeout_s: float, what: str = "a stream") -> ServerPatience:
+        return ServerPatience(timeout_s, what, self.clock, self.sleep)

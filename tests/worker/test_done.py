@@ -146,3 +146,19 @@ async def test_asynchronous_connections_do_the_same(postgres: str) -> None:
 def test_a_name_that_is_none_is_refused(table: Any) -> None:
     with pytest.raises(ConfigurationError, match="small letters"):
         Done("c", table=table)
+
+
+def test_what_was_done_holds_under_the_new_name_of_a_stream(database: Any) -> None:
+    done, other = Done("billing"), Done("audit")
+    message: Any = Message(1)
+    with transaction(database):
+        assert all(each.first_time(database, message) for each in (done, other))
+        message.metadata.stream_seq = 2
+        assert done.first_time(database, message)
+    moved: Any = Message(1)
+    moved.metadata.stream = "SALES"
+    with transaction(database):
+        assert done.renamed(database, "ORDERS", "SALES") == 2
+    with transaction(database):
+        assert not done.first_time(database, moved)
+        assert other.first_time(database, moved), "whose notes are not of this consumer"

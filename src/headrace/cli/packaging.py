@@ -18,6 +18,8 @@ FILES: Final = {
     "headrace.service": "systemd: the broker",
     "headrace-jobs.service": "systemd: the job service",
     "headrace-pipeline@.service": "systemd: a pipeline, an instance for each file",
+    "headrace-backup.service": "systemd: a backup of all streams of all accounts",
+    "headrace-backup.timer": "systemd: that backup, each night",
     "Dockerfile": "an image with broker, command, console and jobs",
     "Dockerfile.pipeline": "an image with a pipeline's Spark and Java",
     "container.toml": "settings of the broker in the image",

@@ -10,9 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..handling.failure import DeadLetter, OnFailure, Retry, Stop
     from .calling import LongCall, long_call
     from .connection import Connection, connect
-    from .handlers.failure import DeadLetter, OnFailure, Retry, Stop
     from .health import ConsumptionStats, Health
     from .jetstream.consumer import Consumer
     from .jetstream.consuming.consume import Consumption
@@ -105,7 +105,7 @@ __all__ = [
 
 _MODULES = {
     "connection": ("Connection", "connect"),
-    "handlers.failure": ("DeadLetter", "OnFailure", "Retry", "Stop"),
+    ".handling.failure": ("DeadLetter", "OnFailure", "Retry", "Stop"),
     "health": ("ConsumptionStats", "Health"),
     "jetstream.stored.backup": ("Backup", "BackupError", "read_backup"),
     "jetstream.consuming.consume": ("Consumption",),

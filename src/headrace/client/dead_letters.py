@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..errors import JetStreamApiError
-from .handlers.dead_letter_headers import Letter
+from ..handling.dead_letter_headers import Letter
 from .jetstream.stored.stored_message import StreamMessage
 from .jetstream.stream import Stream
 from .jetstream_context import JetStream

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from .callbacks import check_plain
+from ..handling.callbacks import check_plain
 
 __all__ = ["Progress", "ProgressBar", "TransferProgress", "checked", "progress_bar"]
 

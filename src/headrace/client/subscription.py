@@ -16,9 +16,15 @@ from ..errors import (
     SlowConsumerError,
     TimeoutError_,
 )
+from ..handling.callbacks import (
+    CALLBACK_ERRORS,
+    as_exception,
+    await_result,
+    check_callback,
+    gives_coroutines,
+)
 from ..wire.encode import unsub
 from ..wire.frames import Frame
-from .callbacks import CALLBACK_ERRORS, as_exception, await_result, check_callback, gives_coroutines
 from .message import Message, MessageView, error_response
 
 if TYPE_CHECKING:

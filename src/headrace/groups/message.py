@@ -23,8 +23,8 @@ from .record.names import SOURCE, split_subject
 if TYPE_CHECKING:
     from ..api.acks import AckTokens
     from ..client import JetStreamMessage
-    from ..client.jetstream.message import Queued
     from ..client.message import Headers
+    from ..handling.callbacks import Queued
     from .member.ownership.lease import Generation
 else:
     JetStreamMessage = Generation = Any  # msgspec evaluates the annotations of a struct

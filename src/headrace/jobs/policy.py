@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..retries import pause_s
 from . import limits
 from .errors import bad_request
 
@@ -100,8 +101,7 @@ def retry_delay_s(
         beyond = retry - listed
         delay = policy.delays_s[-1] * (beyond + 1) if beyond > 0 else policy.delays_s[retry - 1]
     else:
-        # 2**63 does not overflow a float; beyond it the cap has long been reached.
-        delay = min(policy.cap_s, policy.base_s * 2.0 ** min(retry - 1, 63))
+        delay = pause_s(retry, policy.base_s, policy.cap_s)
         delay -= delay * policy.jitter * random()
     if retry_after_s is not None:
         delay = max(delay, min(retry_after_s, limits.RETRY_AFTER_S_MAX))

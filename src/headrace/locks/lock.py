@@ -5,20 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from ..client import KeyExistsError, KeyNotFoundError
-from ..client.seam import api_of
-from ..errors import (
-    ConfigurationError,
-    ConnectionClosedError,
-    DisconnectedError,
-    HeadraceError,
-    NoRespondersError,
-    TimeoutError_,
-)
-from .tenure import Tenure
+from ..errors import ConfigurationError
+from .key import AGAIN_S, KeyLock
+from .tenure import LockLostError, Tenure
 
 if TYPE_CHECKING:
     from ..client import KeyValue
@@ -26,16 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["Held", "Lock", "LockLostError", "lead"]
 
 TTL_MIN_S: Final = 2
-AGAIN_S: Final = 0.25  # after a call that failed
-AWAY: Final = (TimeoutError_, DisconnectedError, NoRespondersError)
 
 R = TypeVar("R")
 
 _log = logging.getLogger("headrace.locks")
-
-
-class LockLostError(HeadraceError):
-    """The lock is not ours any more, or not surely: somebody else may have it."""
 
 
 class Held:
@@ -65,7 +50,7 @@ class Held:
     def check(self) -> None:
         """Raise LockLostError unless it is surely ours: before what only the holder may do."""
         if not self.is_held:
-            raise self._lost or LockLostError(f"lock {self.name!r} was not renewed in time")
+            raise self._lost or LockLostError(self.name, "it was not renewed in time")
 
 
 class Lock:
@@ -104,7 +89,7 @@ class Lock:
         self._task: asyncio.Task[object] | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._cancelling = 0
-        self._value = b""
+        self._key: KeyLock | None = None
 
     def __repr__(self) -> str:
         return f"<Lock {self._name!r} of bucket {self._bucket.bucket!r}>"
@@ -113,135 +98,43 @@ class Lock:
         """Wait until it is ours. Raises ConnectionClosedError, BucketNotFoundError."""
         if self._held is not None:
             raise ConfigurationError(f"lock {self._name!r} is held already by this object")
+        key = KeyLock(self._bucket, self._name, self._holder, self._ttl, ttl=self._ttl)
+        await key.acquire()
+        assert key.tenure is not None
         loop = asyncio.get_running_loop()
-        self._value = f"{self._holder} {api_of(self._bucket).session.nuid.next()}".encode()
-        tenure = await self._acquired(loop.time)
-        self._held = held = Held(self._name, tenure, loop.time)
+        self._key = key
+        self._held = held = Held(self._name, key.tenure, loop.time)
         self._task = asyncio.current_task()
         self._cancelling = 0 if self._task is None else self._task.cancelling()
-        self._keeping = loop.create_task(self._keep(held, tenure), name=f"lock {self._name}")
+        self._keeping = loop.create_task(self._keep(held), name=f"lock {self._name}")
         return held
 
     async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Let go of it. Raises LockLostError where it was lost meanwhile."""
-        held, keeping, task = self._held, self._keeping, self._task
+        held, keeping, task, key = self._held, self._keeping, self._task, self._key
         assert held is not None
         assert keeping is not None
-        self._held = self._keeping = self._task = None
+        assert key is not None
+        self._held = self._keeping = self._task = self._key = None
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         if held._lost is None:
-            await self._let_go(held._tenure)
+            await key.release()
             return
         ours = task is not None and task.uncancel() <= self._cancelling
         if error is None or (ours and isinstance(error, asyncio.CancelledError)):
             raise held._lost
 
-    # Waiting for it
-
-    async def _acquired(self, clock: Callable[[], float]) -> Tenure:
-        while True:
-            try:
-                return await self._attempt(clock)
-            except (KeyExistsError, KeyNotFoundError):
-                await self._until_free()
-            except AWAY:
-                await asyncio.sleep(AGAIN_S)
-
-    async def _attempt(self, clock: Callable[[], float]) -> Tenure:
-        """Take it. Raises KeyExistsError: somebody else has it; KeyNotFoundError: … and has let go of it."""
-        sent = clock()
-        try:
-            revision = await self._bucket.create(self._name, self._value, ttl=self._ttl)
-        except KeyExistsError:
-            entry = await self._bucket.get(self._name)
-            if entry.value != self._value:
-                raise
-            # An attempt was stored whose answer was lost. When that was is not known: so it is renewed.
-            sent = clock()
-            revision = await self._bucket.update(
-                self._name, self._value, entry.revision, ttl=self._ttl
-            )
-        return Tenure(self._ttl, sent, revision)
-
-    async def _until_free(self) -> None:
-        """Until the key is removed, or it is time to look again."""
-        with suppress(TimeoutError, *AWAY):
-            async with asyncio.timeout(self._ttl), await self._bucket.watch(self._name) as watch:
-                async for entry in watch:
-                    if entry.operation != "put":
-                        return
-
-    # Keeping it
-
-    async def _keep(self, held: Held, tenure: Tenure) -> None:
+    async def _keep(self, held: Held) -> None:
         """Renew it until it is lost."""
-        clock = asyncio.get_running_loop().time
-        why = "it was not renewed in time: the server was away, or this process stood still"
+        assert self._key is not None
         try:
-            while True:
-                await asyncio.sleep(tenure.next_renewal(clock()))
-                if not tenure.holds(clock()):
-                    break
-                async with asyncio.timeout_at(tenure.until):
-                    if not await self._renew(tenure, clock):
-                        why = "somebody else has it, or removed it"
-                        break
-        except TimeoutError:
-            pass  # asked for too long
-        except ConnectionClosedError as error:
-            why = str(error)
-        except HeadraceError as error:
-            why = f"it cannot be renewed: {error}"
-        self._tell(held, why)
-
-    async def _renew(self, tenure: Tenure, clock: Callable[[], float]) -> bool:
-        """Whether it is still ours, as far as is known."""
-        sent = clock()
-        try:
-            revision = await self._bucket.update(
-                self._name, self._value, tenure.revision, ttl=self._ttl
-            )
-        except KeyExistsError:
-            return await self._find_revision(tenure)
-        except AWAY:
-            await asyncio.sleep(AGAIN_S)
-            return True
-        tenure.renewed(sent, revision)
-        return True
-
-    async def _find_revision(self, tenure: Tenure) -> bool:
-        """Of the key, if it has our value: a renewal was stored whose answer was lost."""
-        try:
-            entry = await self._bucket.get(self._name)
-        except KeyNotFoundError:
-            return False
-        except AWAY:
-            return True
-        if entry.value != self._value:
-            return False
-        tenure.revision = entry.revision
-        return True
-
-    def _tell(self, held: Held, why: str) -> None:
-        held._lost = LockLostError(f"lock {self._name!r} is lost: {why}")
-        _log.warning("%s", held._lost)
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _let_go(self, tenure: Tenure) -> None:
-        """So that the next one need not wait for ``ttl``."""
-        for _ in range(2):
-            try:
-                await self._bucket.delete(self._name, revision=tenure.revision)
-            except KeyExistsError:
-                if not await self._find_revision(tenure):
-                    return
-            except HeadraceError as error:
-                _log.info("lock %r is free in %d s at the latest: %s", self._name, self._ttl, error)
-                return
-            else:
-                return
+            await self._key.hold()
+        except LockLostError as error:
+            held._lost = error
+            _log.warning("%s", error)
+            if self._task is not None:
+                self._task.cancel()
 
     @property
     def held(self) -> Held | None:

@@ -9,8 +9,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..errors import HeadraceError
+
 MARGIN: Final = 0.1  # of ttl: for clocks that run differently, and for stopping
 RENEWALS: Final = 3  # in ttl
+
+
+class LockLostError(HeadraceError):
+    """The lock is not ours any more, or not surely: somebody else may have it. ``why``: a clause."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"lock {name!r} is lost: {why}")
+        self.why = why
 
 
 class Tenure:
@@ -42,6 +52,15 @@ class Tenure:
         """What was sent then has the key's newest revision."""
         self.revision = revision
         self.until = max(self.until, sent + self._ttl * (1 - MARGIN))
+
+    def end(self) -> None:
+        """It was taken from us, or given back."""
+        self.until = float("-inf")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was taken from us, or given back."""
+        return self.until == float("-inf")
 
     def next_renewal(self, now: float) -> float:
         """Seconds until it is to be renewed: a third of ``ttl``, or less where little is left."""

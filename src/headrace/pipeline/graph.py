@@ -73,6 +73,7 @@ def check_graph(declared: Declared) -> list[Problem]:
         *_check_sinks(declared),
         *_check_order(declared),
         *_check_expectations(declared),
+        *_check_watermarks(declared),
         *_check_places(declared),
     ]
 
@@ -185,6 +186,29 @@ def _check_expectations(declared: Declared) -> Iterator[Problem]:
                     "one sink for each view"
                 )
                 yield Problem(each.place, text)
+
+
+def _check_watermarks(declared: Declared) -> Iterator[Problem]:
+    """Whether each is of rows that come as a stream, and the only one on their way: Spark takes no second."""
+    for view in declared.views.values():
+        if view.watermark is None:
+            continue
+        place = view.watermark.place
+        if not any(each.streaming for each in sources_of(declared, view.name)):
+            text = (
+                f"view {view.name!r} has a watermark, and stands on no streaming source: rows of a table "
+                "are never late"
+            )
+            yield Problem(place, text)
+        for name in upstream(declared, view.name):
+            other = declared.views.get(name)
+            if other is None or other is view or other.watermark is None:
+                continue
+            text = (
+                f"view {view.name!r} has a watermark, and stands on view {name!r}, which has one: the first "
+                "holds for all that stands on it"
+            )
+            yield Problem(place, text)
 
 
 def _check_places(declared: Declared) -> Iterator[Problem]:

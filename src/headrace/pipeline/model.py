@@ -64,6 +64,24 @@ class Expectation:
 
 
 @dataclass(frozen=True)
+class Watermark:
+    """Which column of a view is the time of its rows, and how late one may come: later ones are left out.
+
+    State of windows, joins and duplicates is kept until the latest time that was seen, less the delay, has
+    passed it.
+    """
+
+    column: str
+    delay_s: float
+    place: Place
+
+    @property
+    def delay(self) -> str:
+        """The delay as Spark takes it."""
+        return f"{round(self.delay_s * 1000)} milliseconds"
+
+
+@dataclass(frozen=True)
 class View:
     """A named transform: SQL over sources and views, or a function of their DataFrames.
 
@@ -71,7 +89,8 @@ class View:
     go to, as dead letters.
 
     ``inputs`` are their names; those of a function stand in the order of its parameters. ``rehearse``: a
-    standby may call for no rows what the function hands to Spark.
+    standby may call for no rows what the function hands to Spark. ``watermark`` holds for whoever reads the
+    view, behind its expectations.
     """
 
     name: str
@@ -83,6 +102,7 @@ class View:
     otherwise: Literal["fail", "quarantine"] = "fail"
     letters: str = ""
     rehearse: bool = False
+    watermark: Watermark | None = None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from .checkpoints.checkpoint import Generation, Start, checkpoint_of, exclusivel
 from .checkpoints.folders import LocalFolder, folder_of, is_local
 from .checkpoints.sink_log import SinkLog
 from .graph import streaming_of
-from .lease.standby import holder_of
+from .lease import holder_of
 from .model import WRITTEN_AS_FILES, Declared, Sink, Source
 from .options import JETSTREAM, place_of_results, source_options
 from .problems import did_you_mean

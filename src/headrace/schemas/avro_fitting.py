@@ -65,26 +65,33 @@ class _Fitter:
             return self._map(node)
         return _leaf(node)
 
+    def _own_type(self, part: Any) -> type | None:
+        """The type of Python's of which every value fits as it is, so that ``fit`` need not be called."""
+        node = self._schema.node(part)
+        return (
+            None if isinstance(node, list) or logical_of(node) else _AS_THEY_ARE.get(node["type"])
+        )
+
     def _array(self, node: Any) -> Convert:
-        item = self.fit(node["items"])
+        item, own = self.fit(node["items"]), self._own_type(node["items"])
 
         def fit(value: Any) -> Any:
             if not isinstance(value, list | tuple):
                 raise unfit(value, "array")
-            return [item(one) for one in value]
+            return [one if type(one) is own else item(one) for one in value]
 
         return fit
 
     def _map(self, node: Any) -> Convert:
-        item = self.fit(node["values"])
+        item, own = self.fit(node["values"]), self._own_type(node["values"])
 
         def fit(value: Any) -> Any:
-            if not isinstance(value, Mapping):
+            if type(value) is not dict and not isinstance(value, Mapping):
                 raise unfit(value, "map")
             for key in value:
                 if not isinstance(key, str):
                     raise UnfitError(f"the key {short(key)} of a map is no string")
-            return {key: item(one) for key, one in value.items()}
+            return {key: one if type(one) is own else item(one) for key, one in value.items()}
 
         return fit
 
@@ -95,30 +102,39 @@ class _Fitter:
             known = cell
             return lambda value: known[0](value)
         cell = self._records[name] = []
-        fields = [(one["name"], self.fit(one["type"])) for one in node["fields"]]
+        fields = [
+            (one["name"], self._own_type(one["type"]), self.fit(one["type"]))
+            for one in node["fields"]
+        ]
         defaults: dict[str, Any] = dict(self._defaults(node))
-        names = frozenset(each for each, _ in fields)
+        names = frozenset(each for each, _, _ in fields)
 
         def fit(value: Any) -> Any:
             if type(value) is not dict and not isinstance(value, Mapping):
                 raise unfit(value, f"record {name}")
-            made = {}
-            field, left = "", len(value)
+            made: dict[str, Any] = {}
+            there = fields
+            if value.keys() != names:
+                made = left_out(value)
+                there = [each for each in fields if each[0] in value]
+            field = ""
             try:
-                for field, one in fields:
-                    if field in value:
-                        made[field] = one(value[field])
-                        left -= 1
-                    elif field in defaults:
-                        made[field] = defaults[field]
-                    else:
-                        raise UnfitError("it is not there, and has no default")
+                for field, own, one in there:
+                    found = value[field]
+                    made[field] = found if type(found) is own else one(found)
             except UnfitError as error:
                 raise UnfitError(f"{name}.{field}: {error}") from None
-            if left:
-                more = next(each for each in value if each not in names)
-                raise UnfitError(f"record {name} has no field {short(more)}")
             return made
+
+        def left_out(value: Mapping[Any, Any]) -> dict[str, Any]:
+            for more in value:
+                if more not in names:
+                    raise UnfitError(f"record {name} has no field {short(more)}")
+            missing = [each for each, _, _ in fields if each not in value]
+            for each in missing:
+                if each not in defaults:
+                    raise UnfitError(f"{name}.{each}: it is not there, and has no default")
+            return {each: defaults[each] for each in missing}
 
         cell.append(fit)
         return fit
@@ -143,12 +159,12 @@ class _Fitter:
         has_null = any(self._schema.node(one)["type"] == NULL for one in union)
         if len(fits) == 1:
             ((name, only),) = fits.items()
-            null = (NULL, None)
+            null, own = (NULL, None), self._own_type(branches[name])
 
             def fit_only(value: Any) -> Any:
                 if value is None and has_null:
                     return null
-                return name, only(value)
+                return name, value if type(value) is own else only(value)
 
             return fit_only
         return self._several(branches, fits, has_null=has_null)
@@ -276,6 +292,12 @@ _LEAVES: Final[dict[str, Convert]] = {
     "bytes": _bytes,
     "string": _text,
 }
+_AS_THEY_ARE: Final[dict[str, type]] = {
+    "boolean": bool,
+    "double": float,
+    "bytes": bytes,
+    "string": str,
+}
 
 
 def _fixed(node: Any) -> Convert:
@@ -349,9 +371,11 @@ def _decimal(node: Any) -> Convert:
     label = shown(node)
 
     def fit(value: Any) -> bytes:
-        if isinstance(value, bool) or not isinstance(value, int | Decimal):
-            raise unfit(value, label)
-        number = Decimal(value)
+        number = value
+        if type(value) is not Decimal:
+            if isinstance(value, bool) or not isinstance(value, int | Decimal):
+                raise unfit(value, label)
+            number = Decimal(value)
         if not number.is_finite() or (number and number.adjusted() >= precision - scale):
             raise unfit(value, label)
         unscaled = number.scaleb(scale, EXACTLY)

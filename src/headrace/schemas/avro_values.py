@@ -47,6 +47,9 @@ _PRIMITIVES: Final = {
 EXACTLY: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _VALUE_CHARACTERS_MAX: Final = 60
 _WHOLE_MAX: Final = 1 << 64
+_BEYOND: Final = bytes(16)
+"""After a record: who reads of it has read too far. With a stream that ends, fastavro does not notice it
+everywhere, and a stream of our own would be asked for each value. No number is longer."""
 _READ_FAILURES: Final = (
     ValueError,
     EOFError,
@@ -57,16 +60,6 @@ _READ_FAILURES: Final = (
     RecursionError,
     AttributeError,
 )
-
-
-class ExactBytes(io.BytesIO):
-    """Bytes that are there or not: a field that is skipped may otherwise be cut off unnoticed."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        found = super().read(size)
-        if size is not None and len(found) < size:
-            raise EOFError("the record ends in the middle")
-        return found
 
 
 class AvroSchema:
@@ -160,16 +153,20 @@ class AvroSchema:
         return {name_of(node): node for node in nodes if node["type"] != NULL}
 
     def _read(self, schema: Any, body: bytes, *, tag: bool) -> Any:
-        read = self._quick if self._shape.is_shallow(len(body)) else self._counting
-        stream = ExactBytes(body)
+        size = len(body)
+        read = self._quick if self._shape.is_shallow(size + len(_BEYOND)) else self._counting
+        stream = io.BytesIO(body + _BEYOND)
         try:
             found = read(
                 stream, schema, None, return_named_type=tag, return_named_type_override=tag
             )
         except _READ_FAILURES as error:
             raise UnfitError(f"it is no such record: {brief(error)}") from None
-        if (left := len(body) - stream.tell()) > 0:
-            raise UnfitError(f"{left} bytes are left after the record")
+        at = stream.tell()
+        if at > size:
+            raise UnfitError("it is no such record: it ends in the middle")
+        if at < size:
+            raise UnfitError(f"{size - at} bytes are left after the record")
         return found
 
     def _without_logical_types(self, schema: Any) -> Any:

@@ -7,11 +7,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from ..client.callbacks import check_callback, check_plain
-from ..client.handlers.failure import DeadLetter, OnFailure
 from ..client.jetstream.consuming.concurrent import check_concurrency
 from ..client.jetstream.receiving.pull import PriorityOptions, check_options
 from ..errors import ConfigurationError
+from ..handling.callbacks import check_callback, check_plain
+from ..handling.failure import DeadLetter, OnFailure
 from .handling import Hook
 from .metrics import Tally
 from .schemas import Schema, check_schemas

@@ -33,7 +33,8 @@ class Done:
         message.ack()
 
     What must happen once is what the transaction does; a mail that is sent inside it is not undone with it.
-    A stream that is deleted and made again counts anew, though its sequences begin at 1, too.
+    A stream that is deleted and made again counts anew, though its sequences begin at 1, too. One that got
+    another name is another one, until ``renamed`` says so.
 
     Args:
         consumer: whose work it is: each has its own messages.
@@ -80,6 +81,15 @@ class Done:
         old = f"consumer = {mark} AND stored_ns < {mark}"
         deleting = f"DELETE FROM {self._table} WHERE {old}"  # noqa: S608 (the name is checked)
         return int(database.execute(deleting, (self._consumer, before_ns)).rowcount)
+
+    def renamed(self, database: Any, old: str, new: str) -> int:
+        """Have what is noted of stream ``old`` hold for ``new`` alone, which has its messages now; returns of
+        how many. After ``headrace stream rename`` or ``repartition``, before a worker begins there."""
+        mark = _mark(database)
+        renaming = (
+            f"UPDATE {self._table} SET stream = {mark} WHERE consumer = {mark} AND stream = {mark}"  # noqa: S608 (checked)
+        )
+        return int(database.execute(renaming, (new, self._consumer, old)).rowcount)
 
     def _creating(self) -> str:
         return (

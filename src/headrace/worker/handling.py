@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from ..client.callbacks import gives_coroutines
+from ..handling.callbacks import gives_coroutines
 from ..schemas.errors import LookupEndedError
 from .current import handled
 from .metrics import Tally

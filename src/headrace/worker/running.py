@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..client.connection import connect
-from ..client.handlers.dead_letter_headers import id_of_message
 from ..client.health import WELL, Health, unwell
 from ..client.net.options import Options
 from ..errors import ConnectionClosedError, DisconnectedError, HeadraceError, TimeoutError_
 from ..groups import elastic, static
+from ..handling.dead_letter_headers import id_of_message
 from .app import ConsumerSource, GroupSource, Source, Worker
 from .handling import handler_of
 from .metrics import Row, SourceNumbers

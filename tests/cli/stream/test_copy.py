@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 import peers
 from distances import FAR_S
-from headrace import sync
+from headrace import SubjectTransformConfig, sync
 from headrace.cli.stream.copying import COPIED
 from headrace.groups import PartitioningFilter
 from headrace.sync.groups import elastic
@@ -226,3 +228,59 @@ def test_a_groups_queue_is_not_copied_but_moved_with_its_stream(
         there.publish("s.1", b"later")
         until_here(lambda: len(handled) >= 2)
     assert handled == [b"waits", b"later"]
+
+
+def test_a_stream_that_was_made_again_while_it_is_followed_is_not_taken_for_the_one_before(
+    at_server: Run,
+    js: sync.JetStream,
+    other: tuple[str, sync.JetStream],
+    either_server: peers.ServerProcess,
+) -> None:
+    url, there = other
+    fill(js)
+    command = [sys.executable, "-m", "headrace", "stream", "copy", "ORDERS", "ORDERS", "--follow"]
+    following = subprocess.Popen(
+        [*command, "--to-server", url, "--server", either_server.url],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        until_here(lambda: "ORDERS" in list(there.stream_names()), within=30)
+        js.publish("ORDERS.later", b"5")
+        until_here(lambda: there.stream("ORDERS").info().state.messages == 6, within=30)
+        js.delete_stream("ORDERS")
+        js.create_stream(name="ORDERS", subjects=["ORDERS.>"])
+        for number in range(10, 20):
+            js.publish("ORDERS.other", b"%d" % number)
+        told = following.communicate(timeout=60)[1]
+    finally:
+        following.kill()
+    assert following.returncode == 1
+    assert "lost its end, was put back or made again" in told or "stream not found" in told
+    assert there.stream("ORDERS").info().state.messages == 6
+    copy = ("stream", "copy", "ORDERS", "ORDERS", "--to-server", url)
+    assert "give --after 0" in at_server(*copy).err
+    assert at_server(*copy, "--after", "0").lines == [
+        "copied 10 later messages of ORDERS to ORDERS"
+    ]
+
+
+@pytest.mark.parametrize("dest", ["new.{{wildcard(1)}}", "ORDERS.new.{{wildcard(1)}}"])
+def test_what_cannot_be_published_again_as_it_is_stored_is_refused_before_anything_moves(
+    at_server: Run, js: sync.JetStream, other: tuple[str, sync.JetStream], dest: str
+) -> None:
+    url, there = other
+    made = SubjectTransformConfig(src="ORDERS.*", dest=dest)
+    js.create_stream(name="ORDERS", subjects=["ORDERS.>"], subject_transform=made)
+    js.publish("ORDERS.1", b"1")
+    copy = ("stream", "copy", "ORDERS", "ORDERS", "--to-server", url)
+    done = at_server(*copy)
+    if dest.startswith("new"):
+        assert done.status == 1
+        assert "`headrace stream backup`" in done.err
+        assert list(there.stream_names()) == []
+    else:
+        assert done.status == 0
+        js.publish("ORDERS.2", b"2")
+        assert at_server(*copy).lines == ["copied 1 later messages of ORDERS to ORDERS"]
+        assert there.stream("ORDERS").get_message(2).subject == "ORDERS.new.2"

@@ -14,7 +14,7 @@ import leftovers
 import peers
 from headrace import StreamConfig, StreamSource, SubjectTransformConfig, sync
 from headrace.cli.stream import repartition, repartitioning
-from headrace.cli.stream.repartitioning import RepartitionError, numbering_of
+from headrace.cli.stream.numbering import RepartitionError, numbering_of
 from headrace.errors import HeadraceError
 from headrace.subjects import partition
 from headrace.sync import groups

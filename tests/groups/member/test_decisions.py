@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.api.consumers import ConsumerConfig, ConsumerInfo, SequenceInfo
-from headrace.client.handlers.failure import Again, DeadLetter, Give, Retry, Stop, decide
-from headrace.client.handlers.key_order import Lanes, Line
 from headrace.errors import ConfigurationError
 from headrace.groups import (
     ElasticGroup,
@@ -23,6 +21,8 @@ from headrace.groups import (
 from headrace.groups.member.config import Plan, Settings, plans
 from headrace.groups.member.handlers.keys import key_function
 from headrace.groups.member.ownership.takeover import Takeover
+from headrace.handling.failure import Again, DeadLetter, Give, Retry, Stop, decide
+from headrace.handling.key_order import Lanes, Line
 
 # Lanes
 

@@ -312,6 +312,44 @@ def test_restarts_waits_and_quarantine_are_read(write: Write) -> None:
     assert "letters is 'dead.*', which is no subject" in said
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("'10m'", "watermark is '10m'; accepted: { column = 'timestamp', delay = '10m' }"),
+        ("{ colum = 'time', delay = '1m' }", "it has no 'colum'; did you mean 'column'?"),
+        ("{ column = 'time' }", "delay is missing: write delay = '10m'"),
+        ("{ delay = '1m' }", "column is missing: write column = 'timestamp'"),
+        ("{ column = '', delay = '1m' }", "column is ''; accepted: the name of a column of the"),
+        ("{ column = 'time', delay = 60 }", "delay is 60; accepted: a duration such as '15s'"),
+        ("{ column = 'time', delay = 'soon' }", "delay: 'soon' is not a duration"),
+    ],
+)
+def test_a_watermark_that_is_none_is_told_with_its_line(
+    write: Write, given: str, said: str
+) -> None:
+    ((line, text),) = problems(write(with_view(f"watermark = {given}")))
+    assert line == 15
+    assert said in text
+
+
+def test_a_watermark_is_read_and_has_to_be_the_only_one_of_a_stream(write: Write) -> None:
+    mark = "watermark = { column = 'time', delay = '1m30s' }"
+    file = write(with_view(mark))
+    view = read(file).views["paid"]
+    assert view.watermark is not None
+    assert (view.watermark.column, view.watermark.delay) == ("time", "90000 milliseconds")
+    assert view.watermark.place.line == 15
+    second = f'[views.late]\nsql = "SELECT * FROM paid"\n{mark}\n'
+    ((line, text),) = problems(write(with_view(mark) + second))
+    assert line == 18
+    assert text.startswith("view 'late' has a watermark, and stands on view 'paid', which has one")
+    table = "[sources.names]\nstreaming = false\noptions = { bucket = 'names' }\n"
+    still = f'[views.still]\nsql = "SELECT * FROM names"\n{mark}\n'
+    ((line, text),) = problems(write(ORDERS + table + still))
+    assert line == 18
+    assert "stands on no streaming source: rows of a table are never late" in text
+
+
 def test_what_is_rehearsed_is_read_and_has_to_be_python(write: Write) -> None:
     write("def tenfold(orders): ...\ndef mine(frame, batch): ...\n", "code.py")
     text = """

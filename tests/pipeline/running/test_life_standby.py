@@ -14,7 +14,7 @@ import pytest
 from headrace import sync
 from headrace.errors import BucketNotFoundError
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.lease.standby import Standby, holder_of, who_we_are
+from headrace.pipeline.lease import Standby, holder_of, who_we_are
 from headrace.pipeline.model import Declared, LeaseSettings
 from headrace.pipeline.problems import Place, Problem
 from headrace.pipeline.running import life

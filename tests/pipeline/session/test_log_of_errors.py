@@ -65,7 +65,7 @@ import logging, sys
 from pathlib import Path
 from headrace.pipeline.model import LeaseSettings
 from headrace.pipeline.session.session import _log_errors_to
-from headrace.pipeline.lease.standby import Standby
+from headrace.pipeline.lease import Standby
 
 _log_errors_to(Path(sys.argv[1]))
 _log_errors_to(Path(sys.argv[1]))

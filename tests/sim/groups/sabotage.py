@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from headrace.api.consumers import ConsumerInfo
-from headrace.client.handlers.key_order import Lanes
 from headrace.groups.member.consumer import member_consumer
 from headrace.groups.member.consumer.consuming import Consuming
 from headrace.groups.member.consumer.machine import Deleted, Event, Lost
@@ -20,6 +19,7 @@ from headrace.groups.member.ownership.intake import Intake
 from headrace.groups.member.ownership.lease import Lease
 from headrace.groups.member.ownership.renewal import Renewal
 from headrace.groups.member.ownership.takeover import Takeover
+from headrace.handling.key_order import Lanes
 
 __all__ = ["SABOTAGES", "Sabotage"]
 

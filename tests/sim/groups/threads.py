@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.client.handlers.threads import as_plain
+from headrace.handling.threads import as_plain
 
 if TYPE_CHECKING:
     from sim.groups.loop import Process
@@ -90,7 +90,7 @@ class _Thread:
 
 
 class SimulatedThreads:
-    """As many as are wanted at once. See ``headrace.client.handlers.threads.Threads``."""
+    """As many as are wanted at once. See ``headrace.handling.threads.Threads``."""
 
     is_here = False
 

@@ -138,7 +138,9 @@ class Broker:
             )
             for module in (link, reader, driver, idle, writer, window):
                 patch.setattr(module, "time", clock)
-            patch.setattr(outages.Patience.__init__, "__defaults__", (lambda: self.now, self.sleep))
+            patch.setattr(
+                outages.ServerPatience.__init__, "__defaults__", (lambda: self.now, self.sleep)
+            )
             pool = LinkPool(now=lambda: self.now, process=_worker)
             patch.setattr(read_slice, "POOL", pool)
             patch.setattr(links, "POOL", pool)

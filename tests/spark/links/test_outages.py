@@ -14,7 +14,7 @@ from headrace.errors import (
     NoRespondersError,
     TimeoutError_,
 )
-from headrace.spark.links.outages import Patience, may_pass
+from headrace.spark.links.outages import ServerPatience, may_pass
 
 from ..virtual import Time
 
@@ -38,7 +38,7 @@ def test_what_may_be_over_soon_is_waited_for(error: HeadraceError, yes: bool) ->
 
 def test_the_pauses_grow_to_five_seconds_and_end_with_the_time() -> None:
     time = Time()
-    patience = Patience(20.0, "stream 'S'", time.clock, time.sleep)
+    patience = ServerPatience(20.0, "stream 'S'", time.clock, time.sleep)
     away = ConnectionClosedError("refused")
     with pytest.raises(ConnectionClosedError, match="refused"):
         while True:
@@ -52,7 +52,7 @@ def test_an_outage_is_said_once_and_a_stale_connection_not_at_all(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     time = Time()
-    patience = Patience(60.0, "stream 'S'", time.clock, time.sleep)
+    patience = ServerPatience(60.0, "stream 'S'", time.clock, time.sleep)
     with caplog.at_level(logging.WARNING, "headrace.spark"):
         patience.pause(ConnectionClosedError("stale"))
         patience.restart()

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.api.times import parse_time
 from headrace.spark.links.link import Link
-from headrace.spark.links.outages import Patience
+from headrace.spark.links.outages import ServerPatience
 from headrace.spark.sink import fenced
 from headrace.spark.sink.fenced import NotComparedError
 from headrace.spark.sink.marker_store import MarkerStore
@@ -312,7 +312,7 @@ def test_a_partition_waits_for_others_as_long_as_one_after_the_other_is_compared
             write(run, payloads(partition * 100, partition * 100 + 9), partition=partition)
 
     clock = (lambda: slept[0], sleep)
-    monkeypatch.setattr(Patience.__init__, "__defaults__", clock)
+    monkeypatch.setattr(ServerPatience.__init__, "__defaults__", clock)
     assert write(run, payloads(1, 10), partition=0).rows == 10
     assert slept[0] > 20
     assert len(rows_of(out)) == 10 * (others + 1)

@@ -242,7 +242,7 @@ def test_a_batch_that_runs_again_may_show_older_rows_meanwhile_only_at_least_onc
     """Its first task has the older rows of the keys, and is through before the second one begins."""
     older, newer = [("a", "older", 5)], [("a", "newer", 10)]
     for run in (0, 1):
-        one = job(bucket, run, **options)
+        one = job(bucket, run, TYPES, **options)
         write(one, arrow(older), partition=0)
         expected = "older" if run == 0 else meanwhile
         assert values(bucket) == {"a": document(("a", expected, 5 if expected == "older" else 10))}

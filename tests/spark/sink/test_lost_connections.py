@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.spark.links.outages import Patience
+from headrace.spark.links.outages import ServerPatience
 from headrace.spark.links.pool import POOL
 from headrace.spark.sink.task import TaskIdentity
 from headrace.spark.sink.writer import make_job
@@ -69,7 +69,7 @@ class Bench:
                 write_some(make_job(options, SCHEMA, overwrite=False, streaming=True), name)
                 self.losses.is_on = True
             spark = Spark(options, partial(self.is_true, name))
-            patch.setattr(Patience.__init__, "__defaults__", (spark.clock, spark.sleep))
+            patch.setattr(ServerPatience.__init__, "__defaults__", (spark.clock, spark.sleep))
             spark.batch(0, [rows(name, partition) for partition in range(len(SIZES))])
             POOL.close()
             self.errors += spark.errors
@@ -141,7 +141,7 @@ def test_a_batch_that_ended_in_the_middle_is_completed_once_wherever_the_next_ru
     out: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No task has patience here: each loss ends it, and the query, which then runs the batch once more."""
-    monkeypatch.setattr(Patience, "persist", lambda patience, call, *_, **__: call())
+    monkeypatch.setattr(ServerPatience, "persist", lambda patience, call, *_, **__: call())
     bench = Bench(out, "exactlyOnce", Losses(out.link, "after"))
     bench.run(monkeypatch, cut_short=True)
     assert bench.runs > 40
@@ -171,7 +171,7 @@ def test_each_key_ends_with_its_last_row_wherever_a_connection_is_lost(
             "reconnectTimeout": "10s",
         }
         spark = Spark(options, lambda partition, written: None)
-        monkeypatch.setattr(Patience.__init__, "__defaults__", (spark.clock, spark.sleep))
+        monkeypatch.setattr(ServerPatience.__init__, "__defaults__", (spark.clock, spark.sleep))
         keyed = [
             [(f"{name}.{number % 4}", b"%d-%d" % (partition, number)) for number in range(size)]
             for partition, size in enumerate(SIZES)

@@ -219,12 +219,12 @@ def test_bad_rows_go_to_a_stream_once_however_often_a_batch_runs(
     headers = parse_headers(first.headers)
     assert (first.payload, headers["Headrace-Row"]) == (b"bad", "1")
     assert headers["Headrace-Subject"] == "no where"
-    assert "is no subject" in headers["Headrace-Reason"]
+    assert "is no subject" in headers["Headrace-Failure"]
     headers = parse_headers(second.headers)
     full = feed.link.info.max_payload + 1
     assert headers["Headrace-Truncated"] == str(full)
     assert full - 5000 < len(second.payload) < full
-    assert f"it has {full} bytes" in headers["Headrace-Reason"]
+    assert f"it has {full} bytes" in headers["Headrace-Failure"]
 
 
 def test_a_dead_letter_has_the_row_s_headers(make_feed: Make) -> None:
@@ -235,7 +235,7 @@ def test_a_dead_letter_has_the_row_s_headers(make_feed: Make) -> None:
     write(job(feed, types, onBadRow=f"deadletter:{dead.name}.bad"), [batch])
     (letter,) = dead.stored(range(1, 2))
     kept = base64.b64decode(parse_headers(letter.headers)["Headrace-Headers"])
-    assert kept == b"colour: blue\r\n"
+    assert kept == b"NATS/1.0\r\ncolour: blue\r\n\r\n"
 
 
 def test_dead_letters_that_no_stream_takes_fail_the_task(feed: Feed) -> None:
@@ -257,7 +257,7 @@ def test_a_row_that_the_stream_refuses_is_a_bad_row(make_feed: Make) -> None:
     assert (done.rows, done.bad) == (2, 1)
     assert rows_of(feed) == numbered(1, 2)
     (letter,) = dead.stored(range(1, 2))
-    assert "message size exceeds maximum" in parse_headers(letter.headers)["Headrace-Reason"]
+    assert "message size exceeds maximum" in parse_headers(letter.headers)["Headrace-Failure"]
     # When the batch runs again the row is found bad before it is sent: the same row, and one letter.
     again = pa.record_batch([pa.array([b"r1", b"x" * 60, b"r2"])], names=["data"])
     done = write(job(feed, onBadRow=f"deadletter:{dead.name}.bad"), [again])

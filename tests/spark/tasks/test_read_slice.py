@@ -197,7 +197,7 @@ def test_bad_messages_go_to_a_stream_as_dead_letters_and_once_however_often_a_ba
     first, second = (parse_headers(letter.headers) for letter in letters)
     assert first["Headrace-Sequence"] == "2"
     assert first["Headrace-Subject"] == f"{feed.name}.\\xff"
-    assert "not UTF-8" in first["Headrace-Reason"]
+    assert "not UTF-8" in first["Headrace-Failure"]
     assert second["Headrace-Stream"] == feed.name
     assert b"no colon" in base64.b64decode(second["Headrace-Headers"])
 

@@ -44,14 +44,14 @@ def _on_the_database() -> dict[str, click.Command]:
             "serve",
             "run the service",
             serving.serve_command,
-            (*serving.CONFIG_OPTIONS, *serving.SERVE_OPTIONS),
+            serving.SERVE_OPTIONS,
             output=False,
         ),
         "prune": _verb(
             "prune",
             "archive and remove expired messages once, beside a running service",
             serving.prune_command,
-            serving.CONFIG_OPTIONS,
+            serving.PRUNE_OPTIONS,
             output=False,
         ),
     }
@@ -65,7 +65,7 @@ def _on_the_database() -> dict[str, click.Command]:
         ),
         ("unfreeze", "let an exported database take changes again", moving.unfreeze_command, ()),
     ):
-        options = (*declare, *serving.CONFIG_OPTIONS)
+        options = (*declare, *serving.DATABASE_OPTIONS)
         made[name] = _verb(name, text, carried, options, output=name != "unfreeze")
     made["archive"] = click.Group(
         "archive",
@@ -168,6 +168,8 @@ jobs = _Jobs(
         "producer": Verb("create or change a producer", "-"),
         "consumer": Verb("create or change a consumer", "-"),
         "token": Verb("give a consumer another token", "-"),
+        "secret": Verb("make a new signing secret for a consumer", "-"),
+        "sign": Verb("sign the calls of a consumer's endpoint, or not", "-"),
         "filter": Verb("which messages a consumer gets: shown, or set", "-"),
         "feed": Verb("up to where feeds are in their streams; make jobs again from there", "-"),
         "schedule": Verb("publish a message again and again, by cron", "-"),

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,8 @@ from .database import VARIABLE
 
 __all__ = [
     "ARCHIVE_OPTIONS",
-    "CONFIG_OPTIONS",
+    "DATABASE_OPTIONS",
+    "PRUNE_OPTIONS",
     "SERVE_OPTIONS",
     "archive_read_command",
     "configuration",
@@ -58,28 +60,38 @@ _SERVE_FLAGS: Final[tuple[tuple[str, type, str], ...]] = (
 )
 
 
-CONFIG_OPTIONS: Final[tuple[Declare, ...]] = (
-    click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        default=None,
-        metavar="FILE",
-        help="TOML file; flags override it",
-    ),
-    *(
+_KEEPING: Final = ("keep_messages_days", "keep_dead_days", "archive_directory")
+
+
+def _flags(names: Iterable[str]) -> tuple[Declare, ...]:
+    """The options of these settings, with the file that has all of them, and where the database is."""
+    return (
         click.option(
-            f"--{name.replace('_', '-')}", type=kind, default=None, help=text, metavar="VALUE"
-        )
-        for name, kind, text in _SERVE_FLAGS
-    ),
-    click.option(
-        "--database-file",
-        type=click.Path(path_type=Path, allow_dash=True),
-        default=None,
-        metavar="FILE",
-        help=f"a file with the address of the database, or - for standard input (or {VARIABLE})",
-    ),
-)
+            "--config",
+            type=click.Path(path_type=Path),
+            default=None,
+            metavar="FILE",
+            help="TOML file; flags override it",
+        ),
+        *(
+            click.option(
+                f"--{name.replace('_', '-')}", type=kind, default=None, help=text, metavar="VALUE"
+            )
+            for name, kind, text in _SERVE_FLAGS
+            if name in names
+        ),
+        click.option(
+            "--database-file",
+            type=click.Path(path_type=Path, allow_dash=True),
+            default=None,
+            metavar="FILE",
+            help=f"a file with the address of the database, or - for standard input (or {VARIABLE})",
+        ),
+    )
+
+
+DATABASE_OPTIONS: Final = _flags(("database",))
+PRUNE_OPTIONS: Final = _flags(("database", *_KEEPING))
 
 ARCHIVE_OPTIONS: Final[tuple[Declare, ...]] = (
     click.argument("directory", type=click.Path(path_type=Path)),
@@ -89,6 +101,7 @@ ARCHIVE_OPTIONS: Final[tuple[Declare, ...]] = (
 )
 
 SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
+    *_flags(tuple(name for name, _, _ in _SERVE_FLAGS)),
     click.option(
         "--allow-network",
         "allow_networks",

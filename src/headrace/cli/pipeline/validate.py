@@ -8,6 +8,7 @@ import click
 
 from ...pipeline.checking.gaps import gaps
 from ...pipeline.checking.options import check_columns, check_options
+from ...pipeline.checking.order import told_of_order
 from ...pipeline.checking.refusals import refusals
 from ...pipeline.checking.replay_edges import why_not_replayed
 from ...pipeline.checking.servers import check
@@ -95,8 +96,12 @@ def _plan(declared: Declared) -> tuple[dict[str, str], list[str]]:
             now = of_frame(declared, sink, frame, spark)
             if before is not None and (problem := mixture(declared, sink, before, now)):
                 raise PipelineError([problem])
-            if text := why_not_replayed(declared, sink, plan_of(frame, spark)):
-                said.append(text)
+            plan = plan_of(frame, spark)
+            told = (
+                why_not_replayed(declared, sink, plan),
+                told_of_order(sink, plan, [column.name for column in columns]),
+            )
+            said += filter(None, told)
             found[name] = ", ".join(f"{column.name} {column.type}" for column in columns)
         return found, said
     finally:

@@ -15,7 +15,17 @@ from ..shared.errors import Failure
 from ..shared.names import STREAM
 from ..shared.progress import progress, telling
 from ..shared.verbs import Session, connected, online
-from .copying import Following, Place, changes_for, find, follow, is_here, place_of, transfer
+from .copying import (
+    Following,
+    Place,
+    changes_for,
+    find,
+    follow,
+    is_here,
+    place_of,
+    transfer,
+    way_back,
+)
 
 _LOOK_S: Final = 1.0
 
@@ -91,6 +101,7 @@ async def copy(
         made = await find(other.js, to)
         created = made is None
         if made is None:
+            way_back((await origin.info()).config)
             made = await _begin(session, origin, other.js, how)
             if session.output.is_text:
                 session.output.show({}, f"copied stream {stream} to {to}")

@@ -3,12 +3,15 @@
 A copy begins as a backup that is restored at once: sequences, times and consumers are the same. What
 comes after is published there, in order, each message with where it was and the sequence it expects to
 be given. The newest message of the copy so tells where to go on, whatever was interrupted, and nothing
-is ever stored twice: the server refuses a message that does not follow the one before.
+is ever stored twice: the server refuses a message that does not follow the one before. Whether the stream
+still has the message that was copied last is asked before: one that lost its end, or was made again, gives
+its sequences to messages that the copy has not.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from ...api.errors import Errors
 from ...api.streams import StreamConfig, StreamInfo
 from ...client import (
     JetStream,
@@ -25,17 +29,23 @@ from ...client import (
     StreamMessage,
     TransferProgress,
 )
+from ...client.jetstream.stored.stored_message import if_found
 from ...client.publish.publisher import PublishFailure
 from ...errors import HeadraceError, JetStreamApiError
+from ...identity import MessageIdentity, Sameness, compare
+from ...subjects import is_subset, overlaps
 from ..shared.verbs import Session
+from .numbering import RepartitionError, numbering_of
 
 COPIED: Final = "Headrace-Copied-Sequence"
-"""The header of a message that was published by a copy: its sequence in the stream it comes from."""
+"""The header of a message that was published by a copy: its sequence in the stream it comes from …"""
+STORED: Final = "Headrace-Copied-Time"
+"""… and when it was stored there, in nanoseconds since the epoch."""
 
 _STREAM_NOT_FOUND: Final = 10059
-_NO_MESSAGE: Final = 10037
-_INSTRUCTIONS: Final = ("nats-expected-", "nats-msg-id", COPIED.lower())
+_INSTRUCTIONS: Final = ("nats-expected-", "nats-msg-id", COPIED.lower(), STORED.lower())
 _EXPECTED: Final = "Nats-Expected-Last-Sequence"
+_WRITTEN: Final = re.compile(r"\{\{\s*(?:wildcard|partition)\([^)]*\)\s*\}\}", re.IGNORECASE)
 _BATCH: Final = 1000
 
 
@@ -45,10 +55,14 @@ class CopyError(HeadraceError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a copy is: the last sequence copied, and the one the copy's stream has given out."""
+    """How far a copy is: the last sequence copied, and the one the copy's stream has given out.
+
+    ``stored_ns``: when the message copied last was stored; 0 if that is not known.
+    """
 
     position: int
     last_seq: int
+    stored_ns: int = 0
 
 
 async def find(js: JetStream, name: str) -> Stream | None:
@@ -105,24 +119,69 @@ async def place_of(copy: Stream, origin: Stream) -> Place:
                 "go on; give --after SEQUENCE"
             )
         last = held
-    position = last.headers.get(COPIED)
+    place = _copied(last)
+    twin = await _message(origin, place.position)
+    sameness = await _look(origin, place)
+    if not place.stored_ns and twin is not None and not _is_like(twin, last):
+        sameness = Sameness.OTHER
+    if sameness is Sameness.OTHER:
+        raise await _other(copy, origin, place)
+    if last.sequence < state.last_seq:
+        return Place(state.last_seq, state.last_seq)
+    return Place(place.position, state.last_seq, place.stored_ns)
+
+
+def _copied(message: StreamMessage) -> Place:
+    """Which message of the origin one of the copy is."""
+    position = message.headers.get(COPIED)
     if position:
-        return Place(int(position), state.last_seq)
-    twin = await _message(origin, last.sequence)
-    if twin is not None and (twin.subject, twin.payload) != (last.subject, last.payload):
-        raise CopyError(
-            f"stream {copy.name!r} is no copy of {origin.name!r}: their messages {last.sequence} differ"
+        return Place(int(position), message.sequence, int(message.headers.get(STORED) or 0))
+    return Place(message.sequence, message.sequence, message.timestamp_ns)
+
+
+def _is_like(one: StreamMessage, other: StreamMessage) -> bool:
+    return (one.subject, one.payload) == (other.subject, other.payload)
+
+
+async def _look(origin: Stream, place: Place) -> Sameness:
+    """Whether the origin has the message that was copied last."""
+    name, last_seq = origin.name, (await origin.info()).state.last_seq
+    found = await if_found(origin.get_next_message(">", max(1, place.position)))
+    return compare(
+        MessageIdentity(name, place.position, place.stored_ns),
+        None if found is None else MessageIdentity(name, found.sequence, found.timestamp_ns),
+        MessageIdentity(name, last_seq, 0),
+    )
+
+
+async def _other(copy: Stream, origin: Stream, place: Place) -> CopyError:
+    """What is to be said where the origin has not the message that was copied last."""
+    low, high = 0, place.last_seq
+    common = 0
+    while low < high:  # the newest that both have
+        middle = (low + high + 1) // 2
+        held = await if_found(copy.get_next_message(">", middle))
+        at = place if held is None else _copied(held)
+        if await _look(origin, at) is Sameness.OTHER:
+            high = middle - 1
+        else:
+            low, common = middle, at.position
+    ours, theirs = f"stream {copy.name!r}", repr(origin.name)
+    if not common:
+        return CopyError(
+            f"{ours} is no copy of {theirs}, or that was made again: no message is in both. To go on with "
+            f"all that {theirs} has now, give --after 0"
         )
-    return Place(state.last_seq, state.last_seq)
+    return CopyError(
+        f"{ours} is no copy of {theirs}: their messages {place.position} differ. Either {theirs} lost its "
+        "end, was put back from an older copy or made again, or somebody else has published to the copy. The "
+        f"last message that both have is {common}: to go on with all that {theirs} has behind it, give "
+        f"--after {common}"
+    )
 
 
 async def _message(stream: Stream, sequence: int) -> StreamMessage | None:
-    try:
-        return await stream.get_message(sequence)
-    except JetStreamApiError as error:
-        if error.err_code != _NO_MESSAGE:
-            raise
-        return None
+    return await if_found(stream.get_message(sequence)) if sequence else None
 
 
 async def _last_before(stream: Stream, sequence: int) -> StreamMessage | None:
@@ -166,7 +225,7 @@ class WorkQueue:
             try:
                 found.append(await self._stream.get_next_message(">", sequence))
             except JetStreamApiError as error:
-                if error.err_code != _NO_MESSAGE:
+                if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
                     raise
                 break
             sequence = found[-1].sequence + 1
@@ -177,15 +236,19 @@ class WorkQueue:
 class Following:
     """Reads what comes after a place in one stream, and publishes it to its copy in another."""
 
+    origin: Stream
     reader: OrderedConsumer | WorkQueue
     target: JetStream
     place: Place
+    published: Callable[[str], str]
+    _resets: int = 0
 
     async def some(self, wait_s: float) -> int:
         """Copy what there is, a batch at most; how many. Raises CopyError."""
         batch = await self.reader.fetch(_BATCH, max_wait=wait_s)
         if not batch:
             return 0
+        await self._check()
         failures: list[PublishFailure] = []
         last_seq = self.place.last_seq
         async with self.target.publisher(
@@ -193,29 +256,69 @@ class Following:
         ) as publisher:
             for message in batch:
                 headers = _headers(message, last_seq)
-                await publisher.send(message.subject, message.payload, headers)
+                await publisher.send(self.published(message.subject), message.payload, headers)
                 last_seq += 1
         if failures:
             first = failures[0]
             raise CopyError(f"{first.subject}: {first.error}; run it again to go on from there")
-        self.place = Place(_sequence(batch[-1]), last_seq)
+        sequence, stored_ns = _identity(batch[-1])
+        self.place = Place(sequence, last_seq, stored_ns)
         return len(batch)
+
+    async def _check(self) -> None:
+        """Whether it is still the same stream, where its consumer had to be made anew. Raises CopyError."""
+        if isinstance(self.reader, WorkQueue) or self.reader.resets == self._resets:
+            return
+        self._resets = self.reader.resets
+        if await _look(self.origin, self.place) is Sameness.OTHER:
+            raise CopyError(
+                f"stream {self.origin.name!r} lost its end, was put back or made again while it was copied: "
+                f"it has no message {self.place.position} as it was copied; run it again to be told how to "
+                "go on"
+            )
 
 
 async def follow(origin: Stream, target: JetStream, place: Place) -> Following:
     """Begin to read behind a place."""
-    if (await origin.info()).config.retention == "workqueue":
-        return Following(WorkQueue(origin, place.position + 1), target, place)
+    config = (await origin.info()).config
+    published = way_back(config)
+    if config.retention == "workqueue":
+        queue = WorkQueue(origin, place.position + 1)
+        return Following(origin, queue, target, place, published)
     reader = await origin.ordered_consumer(
         deliver_policy="by_start_sequence", opt_start_seq=place.position + 1
     )
-    return Following(reader, target, place)
+    return Following(origin, reader, target, place, published)
 
 
-def _sequence(message: JetStreamMessage | StreamMessage) -> int:
+def way_back(config: StreamConfig) -> Callable[[str], str]:
+    """The subject under which a stored message is published to be stored so again, by a stream like this.
+
+    Raises CopyError: there may be none.
+    """
+    transform = config.subject_transform
+    if transform is None or not transform.dest:
+        return str
+    try:
+        return numbering_of(config).published
+    except RepartitionError:
+        stored = _WRITTEN.sub("*", transform.dest).encode()
+        accepted = any(is_subset(stored, each.encode()) for each in config.subjects)
+        if b"{" in stored or not accepted or overlaps(stored, (transform.src or ">").encode()):
+            raise CopyError(
+                f"stream {config.name!r} makes {transform.dest!r} of {transform.src!r}: what is stored so "
+                "cannot be published to a copy that does the same. Stop who publishes, and move it with "
+                "`headrace stream backup` and `headrace stream restore`"
+            ) from None
+    return str
+
+
+def _identity(message: JetStreamMessage | StreamMessage) -> tuple[int, int]:
+    """Its sequence, and when it was stored."""
     if isinstance(message, StreamMessage):
-        return message.sequence
-    return message.metadata.stream_seq
+        return message.sequence, message.timestamp_ns
+    about = message.metadata
+    return about.stream_seq, about.timestamp_ns
 
 
 def _headers(message: JetStreamMessage | StreamMessage, last_seq: int) -> dict[str, list[str]]:
@@ -225,7 +328,9 @@ def _headers(message: JetStreamMessage | StreamMessage, last_seq: int) -> dict[s
         for name in message.headers
         if not name.lower().startswith(_INSTRUCTIONS)
     }
-    return {**kept, COPIED: [str(_sequence(message))], _EXPECTED: [str(last_seq)]}
+    sequence, stored_ns = _identity(message)
+    ours = {COPIED: [str(sequence)], STORED: [str(stored_ns)], _EXPECTED: [str(last_seq)]}
+    return {**kept, **ours}
 
 
 def changes_for(

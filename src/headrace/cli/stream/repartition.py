@@ -12,6 +12,7 @@ from ..shared.progress import progress
 from ..shared.units import bytes_text, counted
 from ..shared.verbs import Session, online
 from . import repartitioning
+from .numbering import numbering_of
 from .repartitioning import BOUNDARY, PARTITIONS_MAX, Found, look
 
 _AGAIN = "headrace stream repartition {old} {new} {partitions}    goes on with it"
@@ -54,7 +55,7 @@ async def repartition(session: Session, stream: str, new: str, partitions: int, 
 
 def _what(found: Found, new: str, partitions: int) -> str:
     state, name = found.old.state, found.old.config.name
-    count = repartitioning.numbering_of(found.old.config).count
+    count = numbering_of(found.old.config).count
     return (
         f"make stream {new} of {name} with {counted(partitions, 'partition')} instead of {count}: "
         f"{counted(state.messages, 'message')} ({bytes_text(state.bytes)}) are copied, and {new} takes "

@@ -11,9 +11,7 @@ written in the metadata of both: whoever finds it, goes on or takes it back.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,13 +26,13 @@ from ...api.streams import (
     StreamInfo,
     StreamSource,
     StreamStateInfo,
-    SubjectTransformConfig,
 )
 from ...client import JetStream, Stream
 from ...documents import DocumentError, read_typed
-from ...errors import HeadraceError, JetStreamApiError
+from ...errors import JetStreamApiError
 from ...quantities import counted
 from .copying import find
+from .numbering import RepartitionError, numbering_of
 
 TO: Final = REPARTITIONED_TO
 SUBJECTS: Final = "headrace.repartition.subjects"
@@ -49,80 +47,10 @@ _PARKED: Final = "headrace.repartitioned."
 PARTITIONS_MAX: Final = 65_536
 _LOOK_S: Final = 0.05
 _SILENCE_S: Final = 30.0
-_NUMBERED: Final = re.compile(
-    r"\{\{\s*partition\(\s*(?P<count>\d+)\s*(?P<key>(?:,\s*\d+\s*)+)?\)\s*\}\}\.(?P<rest>.+)"
-)
 _KEPT_BY_MIRRORS: Final = (
     *("storage", "num_replicas", "placement", "compression", "description", "allow_direct"),
     *("max_age", "max_msgs_per_subject", "max_msg_size", "max_consumers", "allow_msg_ttl"),
 )
-
-
-class RepartitionError(HeadraceError):
-    """The stream cannot be given other partitions, or not so."""
-
-
-@dataclass(frozen=True, slots=True)
-class Numbering:
-    """How a stream numbers its subjects: the partition, a dot, and the subject as it was published."""
-
-    count: int
-    key: tuple[int, ...]
-    src: str
-
-    def transform(self, count: int) -> SubjectTransformConfig:
-        """What numbers subjects as they are published."""
-        return SubjectTransformConfig(src=self.src, dest=self._dest(count, 0))
-
-    def renumbering(self, count: int) -> SubjectTransformConfig:
-        """What gives stored subjects another number: the present one is their first wildcard."""
-        return SubjectTransformConfig(src=self.stored, dest=self._dest(count, 1))
-
-    @property
-    def stored(self) -> str:
-        """The pattern of stored subjects."""
-        return f"*.{self.src}"
-
-    def _dest(self, count: int, shift: int) -> str:
-        key = ",".join(str(each + shift) for each in self.key)
-        return f"{{{{partition({count},{key})}}}}.{_replayed(self.src, shift)}"
-
-
-def _replayed(src: str, shift: int) -> str:
-    """A pattern as the destination that leaves its subjects as they are."""
-    numbers = itertools.count(shift + 1)
-    return ".".join(
-        f"{{{{wildcard({next(numbers)})}}}}" if each == "*" else each for each in src.split(".")
-    )
-
-
-def numbering_of(config: StreamConfig) -> Numbering:
-    """How the stream numbers its subjects. Raises RepartitionError: it does not, or in another form."""
-    transform = config.subject_transform
-    form = "'{{partition(4,1)}}.' and the subject, as static groups need it"
-    if transform is None or not transform.src or not transform.dest:
-        raise RepartitionError(
-            f"stream {config.name} puts no partition before its subjects; what can be changed is a "
-            f"subject_transform to {form}"
-        )
-    found = _NUMBERED.fullmatch(transform.dest)
-    plain = (
-        None
-        if found is None
-        else re.sub(r"\{\{\s*(\w+)\(\s*(\d+)\s*\)\s*\}\}", r"{{\1(\2)}}", found["rest"])
-    )
-    if found is None or plain != _replayed(transform.src, 0):
-        raise RepartitionError(
-            f"stream {config.name} makes {transform.dest!r} of {transform.src!r}; what can be "
-            f"changed is {form}"
-        )
-    if not found["key"]:
-        raise RepartitionError(
-            f"stream {config.name} takes the whole subject as the key ({transform.dest!r}), which is not "
-            "there alone any more once it is stored; its messages can only be published again"
-        )
-    key = tuple(int(each) for each in found["key"].split(",") if each.strip())
-    return Numbering(int(found["count"]), key, transform.src)
 
 
 @dataclass(frozen=True, slots=True)

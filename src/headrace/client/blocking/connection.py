@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Self, Unpack
 
 from ...errors import ConnectionClosedError
-from ..callbacks import check_plain
+from ...handling.callbacks import check_plain
 from ..connection import DEFAULT_SERVER, Connecting
 from ..connection import Connection as AioConnection
 from ..connection import connect as aio_connect

@@ -6,13 +6,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Unpack
 
 from ...api.consumers import ConsumerInfo
-from ..callbacks import check_plain
-from ..handlers.failure import OnFailure
+from ...handling.callbacks import Queued, check_plain
+from ...handling.failure import OnFailure
 from ..jetstream.consumer import Consumer as AioConsumer
 from ..jetstream.consuming.concurrent import check_concurrency
 from ..jetstream.consuming.failing import check_policy
 from ..jetstream.consuming.missing_consumer import IfGone
-from ..jetstream.message import Queued
 from ..jetstream.receiving.pull import EXPIRES_DEFAULT_S, PriorityOptions
 from ..jetstream.unclosed import place_of_call
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Self
 
 from ...errors import ConfigurationError
-from ..callbacks import check_plain
+from ...handling.callbacks import check_plain
 from ..services.documents import checked_queue
 from ..services.service import Service as AioService
 from ..services.service import ServiceGroup as AioServiceGroup

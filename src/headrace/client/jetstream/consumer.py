@@ -18,7 +18,7 @@ from ...api.consumers import (
 )
 from ...api.messages import SuccessResponse
 from ...errors import ConfigurationError, TimeoutError_
-from ..callbacks import check_plain
+from ...handling.callbacks import Queued, check_plain
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .calls import Api, D
 from .configuration import merged, time_text
@@ -27,7 +27,7 @@ from .consuming.consume import Consumption, MessageCallback
 from .consuming.failing import check_policy
 from .consuming.feed_settings import Failed, FeedSettings
 from .consuming.missing_consumer import IfGone, MissingConsumer
-from .message import Batch, JetStreamMessage, Queued
+from .message import Batch, JetStreamMessage
 from .receiving.fetch import Fetch, FetchPlan
 from .receiving.pin import Pin
 from .receiving.pull import (
@@ -43,7 +43,7 @@ from .receiving.push import PushSubscription
 
 if TYPE_CHECKING:
     from ...api.keywords import ConsumerFields
-    from ..handlers.failure import OnFailure
+    from ...handling.failure import OnFailure
     from ..message import Message
     from ..net.session import Session
 

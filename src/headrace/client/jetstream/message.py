@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Final, TypeVar, overload
 
 from ...api.acks import ACK, IN_PROGRESS, NAK, TERM, AckTokens, parse_ack_subject
 from ...errors import AckUnknownError, TimeoutError_
+from ...handling.callbacks import Queued
 from ...notebook import table
 from ...wire.encode import pub
 from ...wire.frames import Frame
@@ -19,19 +20,6 @@ from ..message import Message, MessageView, preview
 if TYPE_CHECKING:
     from ..net.session import Session
     from .receiving.pull import Status
-
-
-class Queued:
-    """What ``ack`` and its like return: the answer is queued already, awaiting it is optional."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "<the answer is queued>"
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        # At once, and cheaper than a generator: this runs once per message. Any iterator will do.
-        return iter(())  # type: ignore[return-value]
 
 
 _QUEUED: Final = Queued()

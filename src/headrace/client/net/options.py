@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ConfigurationError
 from ...field_docs import described
+from ...handling.callbacks import check_plain
 from ...subjects import is_valid_subject
 from ..auth.nkeys import KeyPair, read_credentials
-from ..callbacks import check_plain
 from ..events import Event
 from .handshake import Credentials
 from .line_limit import INBOX_PREFIX_BYTES_MAX

@@ -9,6 +9,7 @@ from random import Random
 from typing import Final
 
 from ...errors import ConfigurationError
+from ...retries import pause_s
 from .handshake import ServerAddress, parse_server
 
 _JITTER: Final = 0.5
@@ -19,8 +20,7 @@ def backoff(failures: int, first: float, most: float, random: Random) -> float:
 
     The random part takes away up to half, so clients that lost a server together return apart.
     """
-    pause = min(most, first * 2.0 ** min(failures - 1, 63))
-    return pause * (1.0 - _JITTER * random.random())
+    return pause_s(failures, first, most) * (1.0 - _JITTER * random.random())
 
 
 @dataclass(slots=True, eq=False)

@@ -329,8 +329,7 @@ class Session:
         self.doubt.end()
         self.outbox.close(error)
         self.requests.fail(error)
-        for observer in list(self.observers):
-            observer.connection_closed(error)
+        self._tell(lambda observer: observer.connection_closed(error))
         for subscription in list(self.subscriptions):
             subscription.end()
         self.hub.emit(Closed(reason))
@@ -383,8 +382,7 @@ class Session:
         if self.options.fail_while_disconnected:
             self.publish = self._refuse
         self.hub.emit(Disconnected(str(self.server), cause))
-        for observer in list(self.observers):
-            observer.connection_lost()
+        self._tell(lambda observer: observer.connection_lost())
         self._restoring = self.loop.create_task(self._restore(), name="headrace reconnect")
 
     async def _restore(self) -> None:
@@ -393,17 +391,27 @@ class Session:
         try:
             dial = outage.noting(self._dial)
             found = await restore(self.pool, self.options, self.random, dial)
+            self._install(found)
         except Exception as error:  # whatever it is, everything that waits must fail
+            link = self.link
             self.finish(error)
+            if link is not None:
+                link.abort(error)
             return
         self.reconnects += 1
-        self._install(found)
         self._restoring = None
         outage.over(str(found.address), found.attempts)
         self.outage = None
         self.hub.emit(Reconnected(str(found.address), found.attempts))
+        self._tell(lambda observer: observer.connection_restored())
+
+    def _tell(self, tell: Callable[[Observer], None]) -> None:
+        """Tell all who work over the connection. What one of them raises is reported: the others go on."""
         for observer in list(self.observers):
-            observer.connection_restored()
+            try:
+                tell(observer)
+            except Exception as error:
+                self.report(error)
 
     def _frames(self, frames: list[Frame]) -> None:
         """Hand out what came, then write at once what is said to it."""

@@ -13,10 +13,10 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from ...client.dead_letters import send_again
-from ...client.handlers.dead_letter_headers import Letter, letter_of
 from ...client.jetstream.stored.stored_message import StreamMessage
 from ...client.jetstream.stream import Stream
 from ...errors import HeadraceError
+from ...handling.dead_letter_headers import Letter, letter_of
 from ...subjects import is_literal
 from .. import payloads
 from ..answers import RefusedError, body_of, confirm, number_of, query_number, text_of

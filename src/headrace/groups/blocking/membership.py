@@ -15,8 +15,8 @@ from ...api.consumers import ConsumerConfig
 from ...client.blocking.jetstream import JetStream
 from ...client.blocking.loop_thread import LoopThread, caller_here, sides_of, take_next
 from ...client.blocking.methods import Blocking, blocking, checked
-from ...client.callbacks import check_plain
 from ...errors import ConfigurationError
+from ...handling.callbacks import check_plain
 from ..member import Membership as AioMembership
 from ..member.membership import (
     close_threads,

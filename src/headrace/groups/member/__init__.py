@@ -3,13 +3,13 @@
 Begin reading at ``membership`` (what users hold). It is ``following`` the group's record, and has a
 ``MemberConsumer`` for each consumer whose pin it wants (``consumer``). From the pin follows who may begin and
 must stop (``ownership``), and what comes is handled (``handlers``). ``shared`` is what they have in common;
-``reachability`` looks now and then whether messages can come at all. What ``client.handlers`` has for
+``reachability`` looks now and then whether messages can come at all. What ``handling`` has for
 consumers serves groups, too: ``key_order``, ``failure``.
 """
 
 from __future__ import annotations
 
-from ...client.handlers.failure import DeadLetter, OnFailure, Retry, Stop
+from ...handling.failure import DeadLetter, OnFailure, Retry, Stop
 from .membership import Membership
 
 __all__ = ["DeadLetter", "Membership", "OnFailure", "Retry", "Stop"]

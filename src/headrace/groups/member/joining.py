@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 
 if TYPE_CHECKING:
-    from ...client.handlers.failure import OnFailure
+    from ...handling.failure import OnFailure
 
 M = TypeVar("M")
 

@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ...api.errors import Errors
-from ...client.callbacks import check_callback, check_plain
-from ...client.handlers.failure import OnFailure, Stop
-from ...client.handlers.threads import OwnThreads, Threads
 from ...client.seam import Residence
 from ...errors import JetStreamApiError
+from ...handling.callbacks import check_callback, check_plain
+from ...handling.failure import OnFailure, Stop
+from ...handling.threads import OwnThreads, Threads
 from ..errors import GroupConfigurationError, GroupError, GroupNotFoundError, NotAMemberError
 from ..record.names import check_member_name, elastic_stream
 from ..record.records import ElasticGroup, StaticGroup, first_of

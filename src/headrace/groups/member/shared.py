@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...client.handlers.failure import OnFailure
-from ...client.handlers.threads import Threads
+from ...handling.failure import OnFailure
+from ...handling.threads import Threads
 from .config import Settings
 from .limit import HandlerLimit
 from .loop_watch import LoopWatch

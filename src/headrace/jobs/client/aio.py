@@ -174,13 +174,13 @@ class AsyncJobsClient(AsyncAccess, AsyncOperations):
         that is waited for, up to ``wait_s`` seconds, and told to ``on_wait`` as the JobsError it is then.
         """
         path = calls.path_of("channel", channel, "consumer", consumer)
-        patience = management.Patience(wait_s, on_wait, time.monotonic)
+        patience = management.patience(wait_s, time.monotonic)
         while True:
             try:
                 discards = "true" if discard else "false"
                 return await self._remove(path, discard=discards, move_to=move_to)
             except JobsError as error:
-                await asyncio.sleep(patience.pause_s(error))
+                await asyncio.sleep(management.pause_s(patience, error, on_wait))
 
     async def _remove(self, path: str, **query: str | None) -> None:
         version = await self._do(management.etag(path))

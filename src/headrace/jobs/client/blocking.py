@@ -175,13 +175,13 @@ class JobsClient(Access, Operations):
         that is waited for, up to ``wait_s`` seconds, and told to ``on_wait`` as the JobsError it is then.
         """
         path = calls.path_of("channel", channel, "consumer", consumer)
-        patience = management.Patience(wait_s, on_wait, time.monotonic)
+        patience = management.patience(wait_s, time.monotonic)
         while True:
             try:
                 discards = "true" if discard else "false"
                 return self._remove(path, discard=discards, move_to=move_to)
             except JobsError as error:
-                time.sleep(patience.pause_s(error))
+                time.sleep(management.pause_s(patience, error, on_wait))
 
     def _remove(self, path: str, **query: str | None) -> None:
         version = self._do(management.etag(path))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypedDict
 
+from ...retries import Patience
 from ..errors import JobsError
 from .calls import Answer, Call, Tokens, as_form, as_json, mapping, path_of, queue_path
 
@@ -31,33 +32,25 @@ class DeadPage:
 # Definitions
 
 
-class Patience:
-    """How long a refusal is waited for that ends by itself: jobs run, or are on their way.
+def patience(wait_s: float, clock: Callable[[], float]) -> Patience:
+    """For a refusal that ends by itself: jobs run, or are on their way."""
+    return Patience(wait_s, clock, _AGAIN_S, _AGAIN_S)
+
+
+def pause_s(
+    patience: Patience, error: JobsError, on_wait: Callable[[JobsError], object] | None
+) -> float:
+    """Seconds until it is asked again. Raises ``error`` if it is not to be waited for, or any longer.
 
     Args:
-        wait_s: seconds, from now on.
         on_wait: called with each refusal that is waited for.
-        clock: seconds that never go back.
     """
-
-    def __init__(
-        self,
-        wait_s: float,
-        on_wait: Callable[[JobsError], object] | None,
-        clock: Callable[[], float],
-    ) -> None:
-        self._clock = clock
-        self._ends = clock() + wait_s
-        self._on_wait = on_wait
-
-    def pause_s(self, error: JobsError) -> float:
-        """Seconds until it is asked again. Raises ``error`` if it is not to be waited for, or any longer."""
-        left = self._ends - self._clock()
-        if error.status != 409 or error.code not in _PASSING or left <= 0:
-            raise error
-        if self._on_wait is not None:
-            self._on_wait(error)
-        return min(left, _AGAIN_S)
+    if error.status != 409 or error.code not in _PASSING:
+        raise error
+    seconds = patience.pause_s(error)
+    if on_wait is not None:
+        on_wait(error)
+    return seconds
 
 
 def etag(path: str) -> Call[str | None]:

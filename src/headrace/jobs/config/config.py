@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,8 @@ from ..ids import check_id
 from ..models import Options
 from ..policy import RetryPolicy
 from ..vault import Vault, read_keys
+from .reading import Document
+from .seeds import SeedChannel, SeedProducer
 from .tls import TlsConfig
 
 __all__ = ["Config", "load_config"]
@@ -50,9 +51,13 @@ class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """``[gateway]``: only signed requests are accepted."""
 
     secrets: list[str]
+    """A request is accepted that is signed with one of these."""
     tolerance_seconds: int = 300
+    """How far from now a signature's time may be."""
     exempt: tuple[str, ...] = ("/_status", "/metrics", "/health/")
+    """Paths that need no signature; one that ends in / stands for all below it."""
     v2_only: bool = False
+    """Refuse signatures v1, which leave method and target out."""
 
 
 class FeedConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -65,14 +70,23 @@ class FeedConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """
 
     channel: str
+    """The channel whose messages they become. Required."""
     stream: str
+    """The stream that is read. Required."""
     name: str = ""
+    """What the feed is called among those of its channel; empty: as the stream."""
     url: str = "nats://127.0.0.1:4222"
+    """The broker."""
     filter: str = ">"
+    """Which subjects of the stream."""
     group: str = "headrace-jobs"
+    """The durable consumer."""
     batch: int = 200
+    """Messages of one transaction, 1 to 5000."""
     ordering_key: str = ""
+    """`subject`, one token of it (`subject:2`), a header (`header:Customer`), or nothing."""
     unfinished_max: int = 100_000
+    """While the channel has so many jobs that wait or run, nothing is taken."""
 
     @property
     def feed_id(self) -> str:
@@ -109,7 +123,9 @@ class OutcomesConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """``[outcomes]``: outcomes of jobs, published to a stream."""
 
     url: str = "nats://127.0.0.1:4222"
+    """The broker."""
     subject: str = "jobs.outcomes"
+    """Where outcomes are published."""
 
     def check(self) -> None:
         """Reject what is no subject of a stream."""
@@ -125,37 +141,69 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Every setting, with its default and its unit in its name."""
 
     host: str = "127.0.0.1"
+    """Address to listen on."""
     port: int = 8080
+    """Port to listen on; 0: any free one."""
     database: str = "sqlite:///headrace-jobs.db"
+    """`sqlite:///path.db`, or `postgresql://…` without a password."""
     admin_token: str = ""
+    """The admin token; better in HEADRACE_JOBS_ADMIN_TOKEN."""
     insecure: bool = False
+    """Let other machines connect without an admin token."""
     push: bool = True
+    """Whether this process calls endpoints."""
     database_threads: int = 8
+    """Connections to PostgreSQL, 1 to 64."""
     max_retries: int = limits.MAX_RETRIES_DEFAULT
+    """Retries of new consumers."""
     retry_delays_seconds: tuple[float, ...] | None = None
+    """Delays between attempts of new consumers; default: they double."""
     rational_delay_seconds: float = limits.RATIONAL_DELAY_S_DEFAULT
+    """Added to the time limit of a pull job."""
     connection_timeout_seconds: float = limits.CONNECTION_TIMEOUT_S_DEFAULT
+    """Time limit of a push call or a pull job."""
     schedule_min_delay_seconds: float = limits.SCHEDULE_MIN_DELAY_S_DEFAULT
+    """How far ahead a scheduled message has to be."""
     payload_bytes_max: int = limits.PAYLOAD_BYTES_MAX_DEFAULT
+    """The largest payload, 1 to 67108864."""
     token_header: str = "X-Broker-Consumer-Token"  # noqa: S105
+    """The header that carries a consumer's token in a push."""
     user_agent: str = "headrace-jobs"
+    """The User-Agent of pushes."""
     allow_networks: list[str] = []
+    """Networks that are not public and that pushes may call, such as 127.0.0.0/8."""
     https_only: bool = False
+    """Push to https URLs only."""
     allowed_hosts: list[str] = []
+    """Names under which clients reach the service, beside the machine's own."""
     drain_seconds: float = 15.0
+    """Time to finish what is under way when stopped."""
     keep_messages_days: float | None = None
+    """Age at which finished messages are removed; default: never."""
     keep_dead_days: float | None = None
+    """Age at which dead letters are removed with them; default: never."""
     keep_attempts_days: float | None = 7.0
+    """Age at which attempts are removed."""
     keep_audit_days: float | None = 90.0
+    """Age at which lines of the audit log are removed."""
     encryption_keys_file: str = ""
+    """Keys that secrets are encrypted with, one a line."""
     encryption_keys: tuple[str, ...] = ()
+    """The same as a list; better in HEADRACE_JOBS_ENCRYPTION_KEYS."""
     archive_directory: str = ""
+    """Where removed messages are kept as JSON lines; empty: nowhere."""
     tls: TlsConfig | None = None
+    """`[tls]`: listen with TLS 1.2 and later."""
     gateway: GatewayConfig | None = None
+    """`[gateway]`: only signed requests are accepted."""
     outcomes: OutcomesConfig | None = None
+    """`[outcomes]`: outcomes of jobs are published to a stream."""
     feeds: list[FeedConfig] = []
+    """`[[feeds]]`: channels that streams feed."""
     producers: dict[str, Any] = {}
+    """`[producers.<id>]`: definitions."""
     channels: dict[str, Any] = {}
+    """`[channels.<id>]`, and their consumers: definitions."""
 
     def check(self) -> None:
         """Reject invalid settings; the text names the setting."""
@@ -249,17 +297,12 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:
     """The file's settings, overridden by ``overrides`` (the flags), checked."""
-    document: dict[str, Any] = {}
-    if path is not None:
-        try:
-            document = tomllib.loads(path.read_text("utf-8"))
-        except OSError as error:
-            raise ConfigurationError(f"{path}: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"{path}: {error}") from None
+    document = Document(path)
+    config = document.converted(Config, overrides)
+    document.check_keys(dict[str, SeedProducer], "producers")
+    document.check_keys(dict[str, SeedChannel], "channels")
     try:
-        config = msgspec.convert({**document, **overrides}, Config)
-    except msgspec.ValidationError as error:
-        raise ConfigurationError(f"{path or 'settings'}: {error}") from None
-    config.check()
+        config.check()
+    except ConfigurationError as error:
+        raise document.placed(error, overrides) from None
     return config

@@ -25,7 +25,15 @@ from ..signature import new_secret
 from ..states import State
 from ..store import Tx
 
-__all__ = ["Left", "Seeds", "apply_seeds", "left_over"]
+__all__ = [
+    "Left",
+    "SeedChannel",
+    "SeedConsumer",
+    "SeedProducer",
+    "Seeds",
+    "apply_seeds",
+    "left_over",
+]
 
 _LOG: Final = logging.getLogger("headrace.jobs")
 _SEEDED: Final = "seeded_consumers"
@@ -34,24 +42,37 @@ _LEFT: Final = "left_consumers"
 
 class SeedConsumer(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     token: str
+    """What it sends. Required."""
     previous_token: str | None = None
+    """Another one that is accepted meanwhile."""
     name: str | None = None
+    """What people call it."""
     type: str = ""
+    """`push` or `pull`; empty: push."""
     callback_url: str = ""
+    """Where pushes go."""
     max_retries: int | None = None
+    """Retries of its jobs; default: that of the service."""
     settings: ConsumerSettings | None = None
+    """retry, breaker, timeout_s, concurrency, rate_per_s, sign, outcomes, filter: as in a form."""
 
 
 class SeedChannel(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     token: str
+    """What reads the channel. Required."""
     name: str | None = None
+    """What people call it."""
     events_channel: str | None = None
+    """A channel that is told of dead letters and other events of this one."""
     consumers: dict[str, SeedConsumer] = {}
+    """`[channels.<id>.consumers.<id>]`."""
 
 
 class SeedProducer(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     token: str
+    """What it sends. Required."""
     name: str | None = None
+    """What people call it."""
 
 
 @dataclass(frozen=True, slots=True)

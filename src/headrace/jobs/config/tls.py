@@ -16,7 +16,9 @@ class TlsConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """``[tls]``: the listener speaks TLS 1.2 and later with this certificate."""
 
     cert: str
+    """The certificate and its chain, PEM. Read again by SIGHUP."""
     key: str
+    """Its private key, PEM, without a passphrase."""
 
     def context(self) -> ssl.SSLContext:
         """A context with the certificate. Raises ConfigurationError naming the files that are wrong."""

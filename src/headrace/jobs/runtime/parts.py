@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from ... import retries
 from ...clock import Clock
 from ...documents import DocumentError
 from ...errors import ConfigurationError, HeadraceError, ProtocolError
@@ -99,7 +100,7 @@ class Parts:
             else:
                 _LOG.error("%s failed and is tried again: %s", part, reason, exc_info=error)
         tries = 1 if before is None else before.tries + 1
-        pause_s = min(_PAUSE_S * 2.0 ** min(tries - 1, 10), _pause_s_max(error))
+        pause_s = retries.pause_s(tries, _PAUSE_S, _pause_s_max(error))
         since_us = self._clock.now_ns() // 1000 if before is None else before.since_us
         self.failing[part] = Failing(reason, since_us, tries, self._now_s() + pause_s)
         self._metrics.add("jobs_part_failures_total", part=part)

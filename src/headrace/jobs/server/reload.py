@@ -19,14 +19,14 @@ from ..service import auditing
 from ..service.removal.retention import Keep
 from ..store import Tx
 
-__all__ = ["Reloader", "apply_definitions", "keep_of", "needs_restart"]
+__all__ = ["RELOADED", "Reloader", "apply_definitions", "keep_of", "needs_restart"]
 
 _LOG: Final = logging.getLogger("headrace.jobs")
 _DAY_S: Final = 86_400.0
 _APPLIED: Final = auditing.Entry(
     who="configuration", action="apply definitions", object="producers, channels and consumers"
 )
-_RELOADED: Final = frozenset(
+RELOADED: Final = frozenset(
     {
         *("max_retries", "retry_delays_seconds", "rational_delay_seconds"),
         *("connection_timeout_seconds", "schedule_min_delay_seconds", "payload_bytes_max"),
@@ -56,7 +56,7 @@ def needs_restart(before: Config, after: Config) -> list[str]:
     differing = [
         name
         for name in Config.__struct_fields__
-        if name not in _RELOADED and getattr(before, name) != getattr(after, name)
+        if name not in RELOADED and getattr(before, name) != getattr(after, name)
     ]
     if (before.tls is None) != (after.tls is None):
         differing.append("tls")

@@ -200,7 +200,9 @@ def _of_source(source: Source) -> str:
 def _of_view(view: View) -> str:
     made = view.sql if view.function is None else _source_of(view.function)
     checks = [f"{each.check} {each.otherwise} {each.to}" for each in view.expectations]
-    return _digest([" ".join(made.split()), *view.inputs, *checks])
+    mark = view.watermark
+    late = [f"watermark {mark.column} {mark.delay}"] if mark is not None else []
+    return _digest([" ".join(made.split()), *view.inputs, *checks, *late])
 
 
 def _source_of(function: Function) -> str:

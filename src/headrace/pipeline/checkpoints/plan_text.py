@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 _LINE: Final = re.compile(r"^((?:[:+ ]|- )*)(~?)(\w+)(.*)$")
 _ATTRIBUTE: Final = re.compile(r"(`[^`]+`|\w+)#(\d+)L?(?:-T\d+ms)?")
@@ -87,6 +87,17 @@ def windows_of(plan: str) -> list[Window]:
 def is_only_for_streams(plan: str) -> bool:
     """Whether it leaves out duplicates within a watermark, which Spark does in no batch."""
     return any(node.name == "DeduplicateWithinWatermark" for node in _nodes(plan))
+
+
+def joins_of(plan: str) -> list[Literal["streams", "table"]]:
+    """The joins of a stream: with another stream, or with a table."""
+    nodes = list(_nodes(plan))
+    found: list[Literal["streams", "table"]] = []
+    for index, node in enumerate(nodes):
+        if node.name == "Join" and node.is_streaming:
+            both = all(each.is_streaming for each in _children(nodes, index))
+            found.append("streams" if both else "table")
+    return found
 
 
 def state_of(plan: str) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ...toml_lines import Path as Keys
 from .document import Document
-from .lines import Path as Keys
 
 F = TypeVar("F", bound=Callable[..., Any])
 

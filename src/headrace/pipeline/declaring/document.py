@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ... import toml_lines as lines
 from ...documents import DocumentError, parse_toml
 from ..problems import PipelineError, Place, Problem, did_you_mean
-from . import lines
 
 _VARIABLE: Final = re.compile(r"\$(\$)?\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
 _VERBATIM: Final = frozenset({"sql", "check"})  # Spark has ${…} of its own

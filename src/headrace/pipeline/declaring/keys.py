@@ -10,11 +10,11 @@ from ...spark.options.lag import parse_address
 from ...spark.options.source import ACCEPTED as SOURCE_OPTIONS
 from ...spark.options.values import RefusedError
 from ...spark.sink.options import ACCEPTED as SINK_OPTIONS
+from ...toml_lines import Path
 from ..model import DEFAULT_RESTARTS, LEASE_SECONDS_MIN, NO_RESTARTS, RestartSettings
 from ..problems import Problem, did_you_mean
 from ..triggers import duration, parse_trigger
 from .document import Document
-from .lines import Path
 
 
 class _NotAcceptedError(ValueError):
@@ -119,6 +119,28 @@ def _restart(value: Any) -> RestartSettings:
     return RestartSettings(attempts, backoff_s, within_s)
 
 
+def _watermark(value: Any) -> tuple[str, float]:
+    """``{ column = "timestamp", delay = "10m" }``: both keys."""
+    names = ("column", "delay")
+    if not isinstance(value, Mapping):
+        raise _NotAcceptedError("{ column = 'timestamp', delay = '10m' }")
+    for name in value:
+        if name not in names:
+            raise ValueError(f"it has no {name!r}{did_you_mean(name, names)}")
+    for name, example in (("column", "'timestamp'"), ("delay", "'10m'")):
+        if name not in value:
+            raise ValueError(f"{name} is missing: write {name} = {example}")
+    column = value["column"]
+    if not isinstance(column, str) or not column.strip():
+        raise ValueError(f"column is {column!r}; accepted: the name of a column of the view")
+    try:
+        return column, _duration(value["delay"])
+    except _NotAcceptedError as error:
+        raise ValueError(f"delay is {value['delay']!r}; accepted: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"delay: {error}") from None
+
+
 def _one_of(*words: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if value not in words:
@@ -208,6 +230,11 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
         ),
         Key("letters", _filled_text, "With quarantine: the subject of the dead letters.", ""),
         Key("rehearse", _flag, "A standby calls its Python for no rows, too.", default=False),
+        Key(
+            "watermark",
+            _watermark,
+            "The time of its rows, and how late they may be: { column = 'timestamp', delay = '10m' }.",
+        ),
     ),
     "expect": (
         Key("name", _filled_text, "What it is called in reports."),

@@ -8,14 +8,24 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...subjects import is_valid_subject
+from ...toml_lines import Path as Keys
 from ..graph import check_graph, names_in_sql
-from ..model import Declared, Expectation, Function, LeaseSettings, Publishing, Sink, Source, View
+from ..model import (
+    Declared,
+    Expectation,
+    Function,
+    LeaseSettings,
+    Publishing,
+    Sink,
+    Source,
+    View,
+    Watermark,
+)
 from ..problems import PipelineError, Place, Problem, did_you_mean
 from ..triggers import CONTINUOUS, Trigger
 from . import functions
 from .document import Document, read_toml
 from .keys import Reader
-from .lines import Path as Keys
 from .tables import check_tables
 
 _SECTIONS: Final = (
@@ -151,6 +161,10 @@ def _view(reader: Reader, name: str, raw: Any, known: list[str]) -> View:
         reader.note((*path, "letters"), f"letters is {letters!r}, which is no subject")
     if values["rehearse"] and function is None:
         reader.note((*path, "rehearse"), f"view {name!r} has no python to rehearse")
+    watermark = None
+    if values["watermark"]:
+        column, delay_s = values["watermark"]
+        watermark = Watermark(column, delay_s, reader.document.place(*path, "watermark"))
     return View(
         name,
         place,
@@ -161,6 +175,7 @@ def _view(reader: Reader, name: str, raw: Any, known: list[str]) -> View:
         otherwise,
         letters,
         values["rehearse"],
+        watermark,
     )
 
 

@@ -107,7 +107,9 @@ def _about_source(source: Source) -> str:
 def _about_view(view: View) -> str:
     how = f"{view.function.name}()" if view.function is not None else "SQL"
     count = len(view.expectations)
-    return how if not count else f"{how}, {count} expectation{'' if count == 1 else 's'}"
+    told = [how, f"{count} expectation{'' if count == 1 else 's'}" if count else ""]
+    told.append(f"watermark of {view.watermark.column}" if view.watermark is not None else "")
+    return ", ".join(filter(None, told))
 
 
 def _about_sink(sink: Sink) -> str:

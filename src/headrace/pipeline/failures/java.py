@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ...retries import pause_s
 from ..model import RestartSettings
 from .restarts import SAME_MAX, WAIT_MAX_S, Again, Stop
 
@@ -62,5 +63,5 @@ class JavaLost:
             return self, Stop(
                 f"it was begun again {often} within {settings.within_s:g} s (restart)"
             )
-        wait_s = min(settings.backoff_s * 2 ** (idle - 1), WAIT_MAX_S)
+        wait_s = pause_s(idle, settings.backoff_s, WAIT_MAX_S)
         return JavaLost((*at, now), idle), Again(len(at) + 1, wait_s, idle)

@@ -10,7 +10,7 @@ from ...api.times import parse_time
 from ...errors import HeadraceError
 from ...spark.links.control import Control
 from ...spark.links.link import Link
-from ...spark.links.outages import Patience
+from ...spark.links.outages import ServerPatience
 from ...spark.options.values import BadRule
 from ...spark.reading.message_gets import MessageGets
 from ...spark.tasks.bad_messages import BadMessage, BadMessages
@@ -190,7 +190,7 @@ class Search:
                 BadRule("deadletter", subject),
                 poison.stream,
                 lambda: link,
-                Patience(_GET_S, "the stream of dead letters"),
+                ServerPatience(_GET_S, "the stream of dead letters"),
             )
             letters.take([message])
         finally:

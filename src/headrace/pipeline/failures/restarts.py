@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from ...retries import pause_s
 from ..model import RestartSettings
 from .causes import Cause
 
@@ -62,7 +63,7 @@ class Restarts:
             often = f"{settings.attempts} time{'s' if settings.attempts > 1 else ''}"
             return Stop(f"it was begun again {often} within {settings.within_s:g} s (restart)")
         self._at.append(now)
-        wait_s = min(settings.backoff_s * 2 ** (self._in_a_row - 1), WAIT_MAX_S)
+        wait_s = pause_s(self._in_a_row, settings.backoff_s, WAIT_MAX_S)
         return Again(len(self._at), wait_s, self._same)
 
     def _count(self, cause: Cause, position: int) -> None:

@@ -30,7 +30,7 @@ from ..options import (
     place_of_results,
     source_options,
 )
-from ..problems import PipelineError, Place, Problem
+from ..problems import PipelineError, Place, Problem, did_you_mean
 from ..spark_errors import sentence_of
 from ..triggers import Trigger
 from . import conditions
@@ -99,7 +99,7 @@ class Frames:
             source = self._declared.sources.get(name)
             place = source.place if source is not None else self._declared.views[name].place
             frame = self._at(place, lambda: self._read(source) if source else self._rows_of(name))
-            frame = self._expected(name, frame)
+            frame = self._timed(name, self._expected(name, frame))
             frame.createOrReplaceTempView(name)
             self._made[name] = frame
         return self._made[name]
@@ -173,6 +173,26 @@ class Frames:
         if self._bounds is None:
             frame = frame.observe(name, *columns)
         return frame.filter(conditions.passes(name, view.expectations))
+
+    def _timed(self, name: str, frame: DataFrame) -> DataFrame:
+        """The rows with a view's watermark. What its expectations leave out does not move it."""
+        view = self._declared.views.get(name)
+        if view is None or view.watermark is None:
+            return frame
+        mark = view.watermark
+        types = {field.name.lower(): field.dataType.simpleString() for field in frame.schema.fields}
+        found = types.get(mark.column.lower())
+        if found is None:
+            hint = did_you_mean(mark.column, frame.columns)
+            text = f"view {name!r} gives no column {mark.column!r} for its watermark{hint}"
+            raise PipelineError([Problem(mark.place, text)])
+        if found not in ("timestamp", "timestamp_ntz"):
+            text = (
+                f"column {mark.column!r} of view {name!r} is {found.upper()}, and a watermark is of a "
+                f"TIMESTAMP: write CAST({mark.column} AS TIMESTAMP) AS {mark.column}"
+            )
+            raise PipelineError([Problem(mark.place, text)])
+        return self._at(mark.place, lambda: frame.withWatermark(mark.column, mark.delay))
 
     def _at(self, place: Place, make: Callable[[], DataFrame]) -> DataFrame:
         try:

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkRuntimeError
 from ...errors import ConfigurationError
 from ..checkpoints.checkpoint import checkpoint_of, interrupted
 from ..failures.java import JavaLost
-from ..lease.standby import Standby
+from ..lease import Standby
 from ..model import NO_CONSENT, Consent, Declared, LeaseSettings, Sink
 from ..problems import Problem
 from ..standby.in_turn import in_turn

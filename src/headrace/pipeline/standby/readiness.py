@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from ...errors import HeadraceError
+from ...retries import pause_s
 from ..problems import Problem
 from .state import Ready
 
@@ -37,7 +38,7 @@ class Rehearsing(Protocol):
 
 def pause_after(failures: int) -> float:
     """How long until a rehearsal that failed so often is tried again."""
-    return min(RETRY_MAX_S, RETRY_S * 2.0 ** max(0, failures - 1))
+    return pause_s(failures, RETRY_S, RETRY_MAX_S)
 
 
 class Readiness:

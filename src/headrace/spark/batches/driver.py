@@ -18,7 +18,7 @@ from ...errors import HeadraceError
 from ...identity import Sameness
 from ..links.control import Control, StreamMissingError, settled_head
 from ..links.link import Link
-from ..links.outages import Patience
+from ..links.outages import ServerPatience
 from ..links.retried_calls import Calls
 from ..loss import compacts, may_be_loss, stored_after
 from ..lost_messages import Loss, tell
@@ -82,7 +82,7 @@ class Driver:
         self,
         options: SourceOptions,
         connect: Callable[[], Link] | None = None,
-        patience: Callable[[float, str], Patience] = Patience,
+        patience: Callable[[float, str], ServerPatience] = ServerPatience,
     ) -> None:
         self._options = options
         self._patience = patience

@@ -12,7 +12,7 @@ from ...schemas.errors import NoSchemaError
 from ...schemas.framing import id_of_header, split_confluent
 from ...schemas.registry import Kind, SchemaRegistry
 from ..links.link import Link
-from ..links.outages import Patience
+from ..links.outages import ServerPatience
 from . import avros, protobufs
 from .decoded import Decoded, Format, Misfit
 from .rows import misfit
@@ -77,13 +77,13 @@ def _newest(options: SourceOptions) -> bytes:
 def _bucket(options: SourceOptions, connect: Callable[[], Link], timeout_s: float) -> SchemaBucket:
     decoding = options.decoding
     what = f"the schemas in bucket {decoding.schema_bucket!r}"
-    patience = Patience(timeout_s, what)
+    patience = ServerPatience(timeout_s, what)
     return SchemaBucket(decoding.schema_bucket, decoding.schema_prefix, connect, patience)
 
 
 def _registry(options: SourceOptions, timeout_s: float) -> SchemaRegistry:
     decoding = options.decoding
-    patience = Patience(timeout_s, f"the registry {decoding.registry.url}")
+    patience = ServerPatience(timeout_s, f"the registry {decoding.registry.url}")
     kind: Kind = "AVRO" if decoding.value_format == "avro" else "PROTOBUF"
     return SchemaRegistry(decoding.registry, kind, patience)
 

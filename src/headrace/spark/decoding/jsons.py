@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...schemas.errors import UnfitError
 from .decoded import Decoded, Misfit, shown
-from .values import Fit, fit_for
+from .values import Constant, Fit, fit_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +43,7 @@ class JsonFormat:
         self._texts = {
             field.name: field.type for field in schema if _has(pa.types.is_string, field.type)
         }
+        self._how = _EXACT if any(_has(pa.types.is_decimal, one.type) for one in schema) else _QUICK
         self._any: JsonFormat | None = None
         self.one_by_one = 0
 
@@ -125,7 +126,7 @@ class JsonFormat:
     def _decode_one(self, payload: bytes) -> tuple[list[Any], Misfit | None]:
         try:
             text = payload.decode()
-            found = _loads(text)
+            found = _loads(text, self._how)
         except RecursionError:
             found = self._wanted(payload)
         except ValueError:
@@ -138,13 +139,14 @@ class JsonFormat:
             return self._whole_misfit(payload, f"not a JSON object: {shown(payload)}")
         values: list[Any] = []
         rescued: list[str] = []
+        texts = _Texts(text)
         for name, fit in self._fits:
             value = found.get(name)
             try:
                 values.append(fit(value))
             except (UnfitError, RecursionError):
                 try:
-                    values.append(fit(self._with_text(name, value, text)))
+                    values.append(fit(self._with_text(name, value, texts)))
                 except (UnfitError, RecursionError):
                     values.append(None)
                     rescued.append(name)
@@ -155,16 +157,20 @@ class JsonFormat:
         reason = (
             f"field {rescued[0]!r} is no {self._schema.field(rescued[0]).type}: {shown(payload)}"
         )
-        members = _members(text)
+        members = texts.members
         kept = [f"{json.dumps(name, ensure_ascii=False)}:{members[name]}" for name in rescued]
         return values, Misfit(reason, "{" + ",".join(kept) + "}")
 
-    def _with_text(self, name: str, value: Any, text: str) -> Any:
+    def _with_text(self, name: str, value: Any, texts: _Texts) -> Any:
         """The field's value, with JSON's text where text is wanted. Raises UnfitError, RecursionError."""
+        import pyarrow as pa
+
         kind = self._texts.get(name)
         if kind is None or value is _TOO_DEEP:
             raise UnfitError
-        return _with_text(_members(text)[name], kind)
+        if isinstance(value, bool | int | float | Decimal) and pa.types.is_string(kind):
+            return json.dumps(value) if isinstance(value, bool) else texts.of_number(name, value)
+        return _with_text(texts.members[name], kind)
 
     def _wanted(self, payload: bytes) -> dict[str, Any] | None:
         """The fields that are wanted of a document nested deeper than Python reads; None if it is none."""
@@ -192,10 +198,37 @@ class JsonFormat:
         return [None] * len(self._fits), Misfit(reason, text)
 
 
-def _loads(text: str) -> Any:
-    """A JSON value, whose numbers are exact. Raises ValueError, RecursionError."""
+class _Texts:
+    """What stands in a document that is an object, byte for byte; looked for once, if at all."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._members: dict[str, str] | None = None
+        self._numbers: dict[str, Any] | None = None
+
+    @property
+    def members(self) -> dict[str, str]:
+        """Of each field."""
+        if self._members is None:
+            self._members = _members(self._text)
+        return self._members
+
+    def of_number(self, name: str, value: float | Decimal) -> str:
+        """Of a field that is this number."""
+        if type(value) is int and value:
+            return str(value)  # JSON has one way to write it; of 0 it has two
+        if self._numbers is None:
+            try:
+                self._numbers = _NUMBERS_AS_TEXT.decode(self._text)
+            except RecursionError:
+                self._numbers = self.members
+        return str(self._numbers[name])
+
+
+def _loads(text: str, how: json.JSONDecoder) -> Any:
+    """A JSON value. Raises ValueError, RecursionError."""
     try:
-        return _EXACT.decode(text)
+        return how.decode(text)
     except (ValueError, InvalidOperation):  # perhaps by a number that Python does not make
         return _OF_ANY_NUMBER.decode(text)
 
@@ -211,14 +244,18 @@ def _number(text: str) -> int | Decimal:
         return Decimal("Infinity" if float(text) else 0)
 
 
-_EXACT: Final = json.JSONDecoder(parse_float=Decimal)
-_OF_ANY_NUMBER: Final = json.JSONDecoder(parse_float=_number, parse_int=_number)
+_QUICK: Final = json.JSONDecoder(parse_constant=Constant)
+_EXACT: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=Constant)
+_OF_ANY_NUMBER: Final = json.JSONDecoder(
+    parse_float=_number, parse_int=_number, parse_constant=Constant
+)
+_NUMBERS_AS_TEXT: Final = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 _TOO_DEEP: Final = object()
 
 
 def _or_too_deep(text: str) -> Any:
     try:
-        return _loads(text)
+        return _loads(text, _EXACT)
     except RecursionError:
         return _TOO_DEEP  # fits nothing
 
@@ -268,7 +305,7 @@ def _with_text(text: str, kind: pa.DataType) -> Any:
         return [_with_text(part, kind.value_type) for part in _parts(text) if part]
     if types.is_map(kind) and text[:1] == "{":
         return {key: _with_text(part, kind.item_type) for key, part in _members(text).items()}
-    return _loads(text)
+    return _loads(text, _EXACT)
 
 
 def _all_objects(payloads: pa.BinaryArray) -> bool:

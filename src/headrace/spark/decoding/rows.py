@@ -36,18 +36,20 @@ class Take:
     def __init__(
         self, fields: Sequence[tuple[str, str | None, Callable[[Any], Any] | None, Any]]
     ) -> None:
-        self._fields = fields
+        self._moved = [(name, source) for name, source, *_ in fields if source is not None]
+        self._is_in_place = all(name == source for name, source in self._moved)
+        self._constant = {name: default for name, source, _, default in fields if source is None}
+        self._converts = [(name, convert) for name, _, convert, _ in fields if convert is not None]
 
-    def __call__(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        for name, source, convert, default in self._fields:
-            value = default if source is None else found[source]
-            if convert is not None:
-                try:
-                    value = convert(value)
-                except (UnfitError, RecursionError) as error:
-                    value = Unfit(str(error))
-            made[name] = value
+    def __call__(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The values; ``found`` may be changed to have them."""
+        made = found if self._is_in_place else {name: found[at] for name, at in self._moved}
+        made.update(self._constant)
+        for name, convert in self._converts:
+            try:
+                made[name] = convert(made[name])
+            except (UnfitError, RecursionError) as error:
+                made[name] = Unfit(str(error))
         return made
 
 

@@ -15,7 +15,7 @@ from ...schemas.limits import SCHEMAS_KEPT_MAX, clipped
 from ..frames.rows import is_deletion
 from ..links.control import StreamMissingError
 from ..links.link import Link
-from ..links.outages import Patience
+from ..links.outages import ServerPatience
 from ..reading.snapshot import SnapshotPlan, read_snapshot
 
 _MESSAGE_NOT_FOUND: Final = 10037
@@ -32,7 +32,7 @@ class SchemaBucket:
     """
 
     def __init__(
-        self, bucket: str, prefix: str, connect: Callable[[], Link], patience: Patience
+        self, bucket: str, prefix: str, connect: Callable[[], Link], patience: ServerPatience
     ) -> None:
         self._stream = f"KV_{bucket}"
         self._bucket = bucket

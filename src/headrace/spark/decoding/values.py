@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 Fit: TypeAlias = Callable[[Any], Any]
 
 
+class Constant(float):
+    """A number of a document that says that it is none, or infinite."""
+
+
 def fit_for(kind: pa.DataType) -> Fit:
     """A function that makes of a value one that Arrow takes for ``kind``; None stays None.
 
@@ -112,7 +116,7 @@ def _floating(value: Any) -> float:
         made = float(number)
     except OverflowError:
         raise UnfitError from None
-    if math.isinf(made) and not isinstance(number, float):
+    if math.isinf(made) and type(number) is not Constant:
         raise UnfitError  # of 1e400 nobody wants infinity
     return made
 

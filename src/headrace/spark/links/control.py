@@ -28,7 +28,7 @@ from ...errors import (
 from ...identity import MessageIdentity, Sameness, compare
 from ..offsets import Offset, StreamHead
 from .link import Link, Reply
-from .outages import Patience
+from .outages import ServerPatience
 
 D = TypeVar("D", bound=Document)
 
@@ -49,7 +49,7 @@ class _BehindError(HeadraceError):
 
 
 def settled_head(
-    control: Control, offset: Offset, patience: Patience
+    control: Control, offset: Offset, patience: ServerPatience
 ) -> tuple[StreamHead, StreamConfig]:
     """The head, asked for again while a new leader may not have caught up with ``offset``.
 

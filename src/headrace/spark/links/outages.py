@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from ... import retries
 from ...errors import (
     AuthorizationError,
     ConnectionClosedError,
@@ -35,8 +36,8 @@ def may_pass(error: HeadraceError) -> bool:
     return isinstance(error, ConnectionClosedError | TimeoutError_ | NoRespondersError)
 
 
-class Patience:
-    """The pauses between the attempts of one call, from a tenth of a second to five.
+class ServerPatience(retries.Patience):
+    """Waits for a server between the attempts of one call, from a tenth of a second to five.
 
     Args:
         timeout_s: how long to go on after the first failure.
@@ -52,20 +53,13 @@ class Patience:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._timeout_s = timeout_s
+        super().__init__(timeout_s, clock, PAUSE_FIRST_S, PAUSE_MAX_S)
         self._what = what
-        self._clock = clock
         self._sleep = sleep
-        self._failures = 0
-        self._began = 0.0
 
-    def fresh(self, timeout_s: float, what: str) -> Patience:
+    def fresh(self, timeout_s: float, what: str) -> ServerPatience:
         """Another one, by the same clock."""
-        return Patience(timeout_s, what, self._clock, self._sleep)
-
-    def restart(self) -> None:
-        """Something came: the next failure is the first one."""
-        self._failures = 0
+        return ServerPatience(timeout_s, what, self._clock, self._sleep)
 
     def persist(
         self,
@@ -89,13 +83,7 @@ class Patience:
         Says once per outage what is waited for: at the second failure, as a connection that was only stale is
         replaced at once. Raises ``error`` when the time is up.
         """
-        now = self._clock()
-        if self._failures == 0:
-            self._began = now
-        left = self._began + self._timeout_s - now
-        if left <= 0:
-            raise error
-        if self._failures == 1:
-            _LOG.warning("waiting up to %g s for %s: %s", left, self._what, error)
-        self._failures += 1
-        self._sleep(min(left, PAUSE_MAX_S, PAUSE_FIRST_S * 2 ** min(self._failures - 1, 10)))
+        pause_s = self.pause_s(error)
+        if self.failures == 2:
+            _LOG.warning("waiting up to %g s for %s: %s", self.left_s, self._what, error)
+        self._sleep(pause_s)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from ...errors import HeadraceError
 from .control import Control
 from .link import Link
-from .outages import FIRST_CONNECT_S, Patience, may_pass
+from .outages import FIRST_CONNECT_S, ServerPatience, may_pass
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class Calls:
         stream: str,
         connect: Callable[[], Link],
         reconnect_timeout_s: float,
-        patience: Callable[[float, str], Patience] = Patience,
+        patience: Callable[[float, str], ServerPatience] = ServerPatience,
         stays: Callable[[HeadraceError], bool] = lambda error: False,
     ) -> None:
         self._stream = stream

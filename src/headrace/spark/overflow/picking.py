@@ -10,7 +10,7 @@ from ...errors import HeadraceError
 from ..frames.rows import Chunk, Rows, no_rows
 from ..links.control import Control, settled_head
 from ..links.link import Link
-from ..links.outages import Patience, may_pass
+from ..links.outages import ServerPatience, may_pass
 from ..offsets import Offset, StreamChangedError, reset_of
 from ..planning.slices import Slice
 from ..reading.message_gets import MessageGets
@@ -24,7 +24,7 @@ def pick(
     piece: Slice,
     rows_per_chunk: int,
     read_timeout_s: float,
-    patience: Patience,
+    patience: ServerPatience,
 ) -> Iterator[Chunk]:
     """The messages of one task, in the stream's order.
 
@@ -75,7 +75,7 @@ def pick(
         )
 
 
-def _mean_bytes(control: Control, piece: Slice, patience: Patience) -> int:
+def _mean_bytes(control: Control, piece: Slice, patience: ServerPatience) -> int:
     """How large messages are. Raises DataLossError if the stream is not the one that was planned for."""
     end = Offset(piece.end[0], piece.epoch, stored_ns=piece.end[1])
     head, _ = settled_head(control, end, patience)

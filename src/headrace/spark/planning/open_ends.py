@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from ...documents import read_json
 from ..links.control import Control, settled_head
 from ..links.link import Link
-from ..links.outages import Patience
+from ..links.outages import ServerPatience
 from ..offsets import DataLossError, Offset, StreamHead, reset_of
 from .positions import locate
 from .slices import Slice
@@ -91,7 +91,7 @@ def as_it_is_now(
         ConnectionClosedError, TimeoutError_: as ``reader.read_range``.
         OSError: the end cannot be noted.
     """
-    patience = Patience(options.reconnect_timeout_s, f"stream {options.stream!r}")
+    patience = ServerPatience(options.reconnect_timeout_s, f"stream {options.stream!r}")
     links: list[Link] = []
 
     def move() -> Slice:
@@ -118,7 +118,7 @@ class _Edges:
     """Where a stream begins and ends, asked when somebody wants to know."""
 
     def __init__(
-        self, options: SourceOptions, piece: Slice, control: Control, patience: Patience
+        self, options: SourceOptions, piece: Slice, control: Control, patience: ServerPatience
     ) -> None:
         self._options, self._piece = options, piece
         self._control, self._patience = control, patience

@@ -29,7 +29,7 @@ from ..frames.rows import Chunk, no_rows
 from ..frames.run import Run, RunReader
 from ..links.control import Control, StreamMissingError, settled_head
 from ..links.link import Link
-from ..links.outages import Patience, may_pass
+from ..links.outages import ServerPatience, may_pass
 from ..loss import can_lose, may_be_loss
 from ..lost_messages import lost_before, lost_in_task
 from ..offsets import Offset, StreamChangedError, StreamHead, reset_of
@@ -77,7 +77,7 @@ class ReadPlan(NamedTuple):
 
 
 def read_range(
-    connect: Callable[[], Link], plan: ReadPlan, patience: Patience | None = None
+    connect: Callable[[], Link], plan: ReadPlan, patience: ServerPatience | None = None
 ) -> Iterator[Chunk]:
     """The messages of a range, in order. ``connect`` opens (or lends) a link.
 
@@ -94,16 +94,20 @@ def read_range(
 
 
 def read_payloads(
-    connect: Callable[[], Link], plan: ReadPlan, patience: Patience | None = None
+    connect: Callable[[], Link], plan: ReadPlan, patience: ServerPatience | None = None
 ) -> Iterator[Chunk | PayloadChunk]:
     """``read_range`` where nothing but payloads is wanted: the same messages, cut at the same places."""
     return _read(connect, plan, patience, payloads_only=True)
 
 
 def _read(
-    connect: Callable[[], Link], plan: ReadPlan, patience: Patience | None, *, payloads_only: bool
+    connect: Callable[[], Link],
+    plan: ReadPlan,
+    patience: ServerPatience | None,
+    *,
+    payloads_only: bool,
 ) -> Iterator[Chunk | PayloadChunk]:
-    patience = patience or Patience(plan.reconnect_timeout_s, f"stream {plan.stream!r}")
+    patience = patience or ServerPatience(plan.reconnect_timeout_s, f"stream {plan.stream!r}")
     reader = _RangeReader(connect, plan, patience, payloads_only=payloads_only)
     try:
         with closing(reader.chunks()) as chunks:
@@ -140,7 +144,7 @@ class _StalledError(TimeoutError_):
 class ConsumerReader:
     """Who reads by a consumer of its own, over a link that may be lost."""
 
-    def __init__(self, connect: Callable[[], Link], patience: Patience) -> None:
+    def __init__(self, connect: Callable[[], Link], patience: ServerPatience) -> None:
         self._connect = connect
         self._patience = patience
         self._control: Control | None = None
@@ -173,7 +177,7 @@ class _RangeReader(ConsumerReader):
         self,
         connect: Callable[[], Link],
         plan: ReadPlan,
-        patience: Patience,
+        patience: ServerPatience,
         *,
         payloads_only: bool,
     ) -> None:

@@ -21,7 +21,7 @@ from ..frames.messages import chunk_of
 from ..frames.rows import Chunk, is_deletion
 from ..links.control import Control
 from ..links.link import Link
-from ..links.outages import Patience, may_pass
+from ..links.outages import ServerPatience, may_pass
 from ..offsets import check_unchanged
 from .reader import (
     CHUNK_BYTES,
@@ -46,7 +46,7 @@ class SnapshotPlan(NamedTuple):
 
 
 def read_snapshot(
-    connect: Callable[[], Link], plan: SnapshotPlan, patience: Patience | None = None
+    connect: Callable[[], Link], plan: SnapshotPlan, patience: ServerPatience | None = None
 ) -> Iterator[Chunk]:
     """The latest message of each subject, without those that delete a key.
 
@@ -56,7 +56,9 @@ def read_snapshot(
         ConnectionClosedError, TimeoutError_: as ``reader.read_range``.
     """
     reader = _SnapshotReader(
-        connect, plan, patience or Patience(plan.reconnect_timeout_s, f"stream {plan.stream!r}")
+        connect,
+        plan,
+        patience or ServerPatience(plan.reconnect_timeout_s, f"stream {plan.stream!r}"),
     )
     try:
         yield from reader.chunks()
@@ -65,7 +67,9 @@ def read_snapshot(
 
 
 class _SnapshotReader(ConsumerReader):
-    def __init__(self, connect: Callable[[], Link], plan: SnapshotPlan, patience: Patience) -> None:
+    def __init__(
+        self, connect: Callable[[], Link], plan: SnapshotPlan, patience: ServerPatience
+    ) -> None:
         super().__init__(connect, patience)
         self._plan = plan
         self._seen: set[bytes] = set()

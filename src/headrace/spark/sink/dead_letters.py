@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Final
 
 from ...errors import HeadraceError
-from ...wire import encode_headers
+from ...handling.dead_letter_headers import ROW, SINK, SUBJECT, TRUNCATED, letter_block
+from ...wire.headers import EMPTY_BLOCK
 from ..links.dead_letters import publish_letters
-from ..links.outages import Patience
+from ..links.outages import ServerPatience
 from ..options.values import BadRule
 from .links import Links
 from .options import ACCEPTED
@@ -34,7 +34,7 @@ class BadRows:
         links: for the letters. They are sent while nothing else is under way on the connection.
     """
 
-    def __init__(self, rule: BadRule, source: str, links: Links, patience: Patience) -> None:
+    def __init__(self, rule: BadRule, source: str, links: Links, patience: ServerPatience) -> None:
         self._rule = rule
         self._source = source
         self._links = links
@@ -79,20 +79,11 @@ class BadRows:
 
     def _headers(self, row: BadRow, lines: bytes, room: int) -> bytes:
         """What the row was. Its own headers may be what is wrong with it, so they travel encoded."""
-        pairs = [
-            # A batch that runs again sends the same letters; the stream drops them within its window. In
-            # other partitions another row may have the same label.
-            (
-                "Nats-Msg-Id",
-                f"{self._source}:{row.label}:{digest_of(row.subject, row.lines, row.payload)}",
-            ),
-            ("Headrace-Sink", self._source),
-            ("Headrace-Row", row.label),
-            ("Headrace-Subject", row.subject[:512].decode(errors="backslashreplace")),
-            ("Headrace-Reason", row.reason.replace("\r", " ").replace("\n", " ")[:512]),
-        ]
+        # In other partitions another row may have the same label.
+        digest = digest_of(row.subject, row.lines, row.payload)
+        subject = row.subject[:512].decode(errors="backslashreplace")
+        about = [(SINK, self._source), (ROW, row.label), (SUBJECT, subject)]
         if len(row.payload) > room:
-            pairs.append(("Headrace-Truncated", str(len(row.payload))))
-        if lines:
-            pairs.append(("Headrace-Headers", base64.b64encode(lines).decode()))
-        return encode_headers(pairs)
+            about.append((TRUNCATED, str(len(row.payload))))
+        own = EMPTY_BLOCK[:-2] + lines + EMPTY_BLOCK[-2:] if lines else b""
+        return letter_block(f"{self._source}:{row.label}:{digest}", about, row.reason, own)

@@ -11,7 +11,7 @@ from ...api.messages import PubAck
 from ...api.names import EXPECTED_LAST_SUBJECT_SEQ, EXPECTED_LAST_SUBJECT_SEQ_SUBJECT
 from ...errors import HeadraceError, JetStreamApiError, NoRespondersError, TimeoutError_
 from ..links.link import Link
-from ..links.outages import Patience, may_pass
+from ..links.outages import ServerPatience, may_pass
 from .links import Links
 from .marker_store import WRONG_LAST, Found, MarkerStore
 from .markers import Marker, Plan, PlanId, StreamResetError, next_plan, not_confirmed
@@ -70,7 +70,7 @@ class FencedPublisher:
         writer: Writer,
         store: MarkerStore,
         links: Links,
-        patience: Patience,
+        patience: ServerPatience,
         *,
         epoch: str,
         rows_max: int,

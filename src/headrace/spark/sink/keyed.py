@@ -10,7 +10,7 @@ from ...api.envelope import decode_pub_ack
 from ...api.names import EXPECTED_LAST_SUBJECT_SEQ
 from ...errors import JetStreamApiError
 from ..links.link import Link, Reply
-from ..links.outages import Patience
+from ..links.outages import ServerPatience
 from .dead_letters import BadRows
 from .last_of_key import Entry, Latest
 from .links import Links
@@ -62,7 +62,7 @@ class KeyedPublisher:
         writer: Writer,
         latest: Latest,
         links: Links,
-        patience: Patience,
+        patience: ServerPatience,
         bad_rows: BadRows,
         *,
         direct: bool,

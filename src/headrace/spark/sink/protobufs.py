@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from ..decoding.protobufs import descriptor, is_map, is_repeated, path_of
 from .options import ACCEPTED, ValueSchema
 
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WHOLE_MAX: Final = 1 << 64
 Put = Callable[[Any, Any], None]
 
@@ -96,7 +97,9 @@ class _Fields:
                 raise ValueError(f"a time is needed, not {type(value).__name__}")
             if value.tzinfo is None:
                 raise ValueError(f"{value} has no zone, and {_TIMESTAMP} is an instant")
-            message.FromDatetime(value)
+            since = value - _EPOCH
+            message.seconds = since.days * 86_400 + since.seconds
+            message.nanos = since.microseconds * 1000
             return
         if not isinstance(value, Mapping):
             raise ValueError(f"{message.DESCRIPTOR.full_name} is made of a struct")
@@ -174,12 +177,16 @@ def _is_a(value: Any, kind: type) -> Any:
     return value
 
 
-def _boolean(value: Any) -> Any:
-    return _is_a(value, bool)
+def _boolean(value: Any) -> bool:
+    if value is True or value is False:
+        return value
+    raise ValueError(f"{short(value)} is no bool")
 
 
 def _whole(value: Any) -> int:
     """A whole number; the field itself looks whether it is in its range."""
+    if type(value) is int:
+        return value
     if isinstance(value, Decimal):
         if not value.is_finite() or not -_WHOLE_MAX < value < _WHOLE_MAX or int(value) != value:
             raise ValueError(f"{value} is no whole number of at most 64 bits")

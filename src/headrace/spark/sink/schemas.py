@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...schemas.framing import HEADER
-from ..links.outages import Patience
+from ..links.outages import ServerPatience
 from .options import ACCEPTED, SinkOptions, ValueSchema
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def with_schema(options: SinkOptions, *, streaming: bool = False) -> SinkOptions
 
         kind: Kind = "AVRO" if options.value_format == "avro" else "PROTOBUF"
         seconds = options.reconnect_timeout_s if streaming else _PLANNING_S
-        patience = Patience(seconds, f"the registry {options.registry.url}")
+        patience = ServerPatience(seconds, f"the registry {options.registry.url}")
         found = SchemaRegistry(options.registry, kind, patience).newest()
         schema_id, text = found
     elif options.value_format == "avro":

@@ -9,7 +9,7 @@ from ...errors import HeadraceError
 from ...subjects import is_subset, overlaps
 from ..links.control import Control, StreamMissingError
 from ..links.link import Link
-from ..links.outages import FIRST_CONNECT_S, Patience, may_pass
+from ..links.outages import FIRST_CONNECT_S, ServerPatience, may_pass
 from ..options import Connection
 from .layout import Layout
 from .options import ACCEPTED, SinkOptions
@@ -90,7 +90,7 @@ def check_before(options: SinkOptions, layout: Layout, *, streaming: bool) -> st
     Returns:
         When the stream was created; "" if the server is away.
     """
-    patience = Patience(FIRST_CONNECT_S, f"stream {options.stream!r}")
+    patience = ServerPatience(FIRST_CONNECT_S, f"stream {options.stream!r}")
     while True:
         try:
             return look(options.connection, options, layout).epoch

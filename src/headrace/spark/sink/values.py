@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,6 +18,10 @@ from .options import ACCEPTED, ValueSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LOCAL_EPOCH: Final = datetime(1970, 1, 1)
 
 
 class UnfitValue(str):
@@ -96,11 +101,27 @@ def _dicts(batch: pa.RecordBatch, layout: Layout) -> list[Any]:
     """The rows; why there is none in the place of one that Python cannot hold, such as a year after 9999."""
     values = _values(batch, layout)
     try:
-        # Arrow has a quicker way where it need not look for maps.
-        how: Any = "strict" if any(_holds_maps(field.type) for field in values.schema) else None
-        return list(values.to_pylist(maps_as_pydicts=how))
+        columns = [_pylist(column) for column in values.columns]
     except (ValueError, OverflowError, KeyError):
         return [_dict(values.slice(row, 1)) for row in range(values.num_rows)]
+    names = values.schema.names
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _pylist(column: pa.Array) -> list[Any]:
+    """The values of a column. Raises ValueError, OverflowError, KeyError: Python cannot hold one."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
+        # Arrow looks the zone up for each of them, and its times take long to subtract from others.
+        epoch = _EPOCH if kind.tz else _LOCAL_EPOCH
+        micros: list[int | None] = column.cast(pa.int64()).to_pylist()
+        return [None if one is None else epoch + timedelta(0, 0, one) for one in micros]
+    # Arrow has a quicker way where it need not look for maps.
+    how: Any = "strict" if _holds_maps(kind) else None
+    found: list[Any] = column.to_pylist(maps_as_pydicts=how)
+    return found
 
 
 def _holds_maps(kind: pa.DataType) -> bool:

@@ -15,7 +15,7 @@ from ...errors import (
     TimeoutError_,
 )
 from ..links.link import Link
-from ..links.outages import Patience
+from ..links.outages import ServerPatience
 from .dead_letters import BadRows
 from .links import Links
 from .options import ACCEPTED
@@ -50,7 +50,7 @@ class WindowPublisher:
         self,
         stream: str,
         links: Links,
-        patience: Patience,
+        patience: ServerPatience,
         bad_rows: BadRows,
         *,
         max_in_flight: int,

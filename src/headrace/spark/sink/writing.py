@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ...errors import ConfigurationError
-from ..links.outages import FIRST_CONNECT_S, Patience
+from ..links.outages import FIRST_CONNECT_S, ServerPatience
 from .dead_letters import BadRows
 from .fenced import FencedPublisher, Writer
 from .keyed import KeyedPublisher
@@ -76,14 +76,14 @@ def write_rows(job: Job, task: TaskIdentity, batches: Iterator[pa.RecordBatch]) 
     wait_s = options.reconnect_timeout_s
     first_s = min(wait_s, FIRST_CONNECT_S) if is_first else wait_s
     try:
-        target = _target(job, links, Patience(first_s, f"stream {options.stream!r}"))
+        target = _target(job, links, ServerPatience(first_s, f"stream {options.stream!r}"))
         bad = BadRows(
             options.on_bad_row,
             _source(job, task, batch),
             links,
-            Patience(wait_s, "the stream of dead letters"),
+            ServerPatience(wait_s, "the stream of dead letters"),
         )
-        patience = Patience(wait_s, f"stream {options.stream!r}")
+        patience = ServerPatience(wait_s, f"stream {options.stream!r}")
         written = _Writing(job, task, batch, links, target, bad, patience).run(batches)
     except BaseException:
         links.drop()  # something may be under way on it
@@ -106,7 +106,7 @@ class _Writing:
         links: Links,
         target: Target,
         bad: BadRows,
-        patience: Patience,
+        patience: ServerPatience,
     ) -> None:
         self._job, self._task, self._batch = job, task, batch
         self._links, self._target, self._bad, self._patience = links, target, bad, patience
@@ -228,7 +228,7 @@ class _Writing:
         )
 
 
-def _target(job: Job, links: Links, patience: Patience) -> Target:
+def _target(job: Job, links: Links, patience: ServerPatience) -> Target:
     return patience.persist(
         lambda: target_of(links.get(), job.options, job.layout), let_go=links.drop
     )

@@ -6,16 +6,15 @@ stays in the stream, so a query that fails on it fails on it for ever, unless it
 
 from __future__ import annotations
 
-import base64
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ...errors import HeadraceError
-from ...wire import encode_headers
+from ...handling.dead_letter_headers import SEQUENCE, STREAM, SUBJECT, letter_block
 from ..links.dead_letters import publish_letters
 from ..links.link import Link
-from ..links.outages import Patience
+from ..links.outages import ServerPatience
 from ..options.values import BadRule
 
 _LOG: Final = logging.getLogger("headrace.spark")
@@ -61,7 +60,7 @@ class BadMessages:
         rule: BadRule,
         stream: str,
         connect: Callable[[], Link],
-        patience: Patience,
+        patience: ServerPatience,
     ) -> None:
         self._rule = rule
         self._stream = stream
@@ -131,14 +130,10 @@ class BadMessages:
 
     def _headers(self, message: BadMessage) -> bytes:
         """What the message was. Its own headers may be what is wrong with it, so they travel encoded."""
-        pairs = [
-            # A batch that runs again sends the same letters; the stream drops them within its window.
-            ("Nats-Msg-Id", f"{self._stream}:{message.sequence}:{message.stored_ns}"),
-            ("Headrace-Stream", self._stream),
-            ("Headrace-Sequence", str(message.sequence)),
-            ("Headrace-Subject", message.subject.decode(errors="backslashreplace")),
-            ("Headrace-Reason", message.reason),
-        ]
-        if message.headers:
-            pairs.append(("Headrace-Headers", base64.b64encode(message.headers).decode()))
-        return encode_headers(pairs)
+        subject = message.subject.decode(errors="backslashreplace")
+        return letter_block(
+            f"{self._stream}:{message.sequence}:{message.stored_ns}",
+            [(STREAM, self._stream), (SEQUENCE, str(message.sequence)), (SUBJECT, subject)],
+            message.reason,
+            message.headers,
+        )

@@ -19,7 +19,7 @@ from ..decoding.decoder import Decoder
 from ..frames.messages import PayloadChunk
 from ..frames.rows import Chunk
 from ..links.link import Link
-from ..links.outages import Patience
+from ..links.outages import ServerPatience
 from ..links.pool import POOL
 from ..options import SourceOptions
 from ..overflow.picking import pick
@@ -87,7 +87,7 @@ def _read(
         options.on_bad_message,
         options.stream,
         connect,
-        Patience(options.reconnect_timeout_s, "the stream of dead letters"),
+        ServerPatience(options.reconnect_timeout_s, "the stream of dead letters"),
     )
     layout = columns if isinstance(columns, Layout) else Layout(tuple(columns))
     decoder = layout.decoder(options, connect)
@@ -136,7 +136,7 @@ def _chunks(
     options: SourceOptions, piece: Slice, connect: Callable[[], Link], payloads_only: bool
 ) -> Iterator[Chunk] | Iterator[Chunk | PayloadChunk]:
     if piece.runs:
-        patience = Patience(options.reconnect_timeout_s, f"stream {options.stream!r}")
+        patience = ServerPatience(options.reconnect_timeout_s, f"stream {options.stream!r}")
         return pick(connect, piece, options.rows_per_batch, options.read_timeout_s, patience)
     if options.last_per_subject:
         return read_snapshot(connect, _snapshot_plan(options, piece))

@@ -18,8 +18,8 @@ from headrace import sync
 from headrace.client import Connection, Consumer, JetStreamMessage, connect
 from headrace.client.jetstream.calls import Api
 from headrace.client.jetstream.consuming.redelivered import Held
-from headrace.client.jetstream.consuming.waiting_by_key import WaitingByKey
 from headrace.errors import DisconnectedError, HeadraceError
+from headrace.handling.waiting import Waiting
 from headrace.wire.frames import MSG, Frame
 from waiting import until, until_here
 
@@ -316,9 +316,9 @@ def test_what_is_on_the_shelf_or_lent_is_renewed_in_its_place() -> None:
     lent = deque(JetStreamMessage(None, delivery(n, 3)) for n in (3, 4))  # type: ignore[arg-type]
     frames: deque[Frame] = deque()
     made = Held(frames, lent, forgotten.extend)
-    made.shelf = WaitingByKey()
+    made.shelf = Waiting()
     made.shelf.add((None, message) for message in waiting)
-    begun = made.shelf.take()
+    begun = made.shelf.next()
     made.linked(4)
     assert made.is_mixed
     newer = [delivery(n, 4) for n in (1, 2, 3, 4, 5)]

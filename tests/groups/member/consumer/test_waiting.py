@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace import ConsumerConfig
 from headrace.client import JetStream
 from headrace.groups import GroupMessage, PartitioningFilter, elastic
-from headrace.groups.member.consumer.waiting import TELL_EVERY_S, Patience
+from headrace.groups.member.consumer.waiting import TELL_EVERY_S, WaitForPinned
 from waiting import until
 
 ACK_WAIT_S = 3.0
@@ -72,7 +72,7 @@ def test_it_waits_for_a_lease_where_nobody_is_pinned_and_else_for_two_pins(
     pinned: bool, seconds: float
 ) -> None:
     clock = Clock()
-    patience = Patience(clock, lease_s=5.0, pin_s=5.0)
+    patience = WaitForPinned(clock, lease_s=5.0, pin_s=5.0)
     while not patience.is_over(is_pinned=pinned):
         clock.now += 0.25
     assert clock.now == seconds
@@ -80,7 +80,7 @@ def test_it_waits_for_a_lease_where_nobody_is_pinned_and_else_for_two_pins(
 
 def test_who_is_pinned_in_between_has_the_time_anew() -> None:
     clock = Clock()
-    patience = Patience(clock, lease_s=5.0, pin_s=5.0)
+    patience = WaitForPinned(clock, lease_s=5.0, pin_s=5.0)
     assert not patience.is_over(is_pinned=False)
     clock.now = 4.0
     assert not patience.is_over(is_pinned=True)
@@ -95,7 +95,7 @@ def test_who_is_pinned_in_between_has_the_time_anew() -> None:
 @given(st.lists(st.floats(0.01, 0.5), min_size=1, max_size=200))
 def test_a_wait_is_never_silent_for_longer_than_it_says(pauses: list[float]) -> None:
     clock = Clock()
-    patience = Patience(clock, lease_s=5.0, pin_s=5.0)
+    patience = WaitForPinned(clock, lease_s=5.0, pin_s=5.0)
     told = 0.0
     for pause in pauses:
         if patience.is_to_be_told():
@@ -106,7 +106,7 @@ def test_a_wait_is_never_silent_for_longer_than_it_says(pauses: list[float]) -> 
 
 def test_what_is_over_at_once_needs_no_word() -> None:
     clock = Clock()
-    patience = Patience(clock, lease_s=5.0, pin_s=5.0)
+    patience = WaitForPinned(clock, lease_s=5.0, pin_s=5.0)
     assert not patience.is_to_be_told()
     clock.now = 0.5
     assert not patience.is_to_be_told()

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from headrace.client.handlers.failure import DeadLetter
 from headrace.groups import NotOwnedError
 from headrace.groups.member.handlers.handling import Handling
 from headrace.groups.member.ownership.lease import Generation, Lease
+from headrace.handling.failure import DeadLetter
 
 
 class Held:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ....errors import HeadraceError
-from ..message import DeliveredMessage, JetStreamMessage, Queued
+from ....handling.callbacks import Queued
+from ..message import DeliveredMessage, JetStreamMessage
 
 if TYPE_CHECKING:
     from ...net.session import Session

@@ -7,17 +7,17 @@ Coroutine functions run on the loop, plain functions on threads. What came and w
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ....errors import ConfigurationError
-from ...callbacks import CALLBACK_ERRORS, as_exception, await_result, gives_coroutines
-from ...handlers.threads import OwnThreads, as_plain
-from ..message import JetStreamMessage, Queued
+from ....handling.callbacks import CALLBACK_ERRORS, as_exception, await_result, gives_coroutines
+from ....handling.lanes import LaneTasks, is_cancelled
+from ....handling.threads import OwnThreads
+from ....handling.turn import Stopped, awaitable_of, take_turn
+from ..message import JetStreamMessage
 from .answers import Answers, MessageOnThread
 
 if TYPE_CHECKING:
@@ -25,19 +25,18 @@ if TYPE_CHECKING:
     from .feed import Feed
 
 CONCURRENCY_MAX: Final = 1_000
-TURN_S: Final = 0.005  # a thread asks the loop anew after so long
+TURN_S: Final = 0.005  # a thread asks the loop anew after so long …
+IN_ONE_GO: Final = 10_000  # … or so many messages
 
 Key = Callable[[JetStreamMessage], Hashable]
 
 _here = threading.local()
 
 
-class Stopped(NamedTuple):
-    """What a thread leaves to the loop: a call that raised, or returned what is to be awaited."""
+class Turn(NamedTuple):
+    """Of a thread: until when it goes on by itself, by the feed's clock."""
 
-    message: JetStreamMessage
-    error: Exception | None
-    awaitable: Awaitable[object] | None
+    until: float
 
 
 def check_concurrency(concurrency: object, order_by: object, callback: object) -> None:
@@ -98,9 +97,14 @@ class ConcurrentCallbacks:
         self._send_back = send_back
         self._pause = pause
         self._shelf = feed.shelve()
-        self._idle: deque[asyncio.Future[None]] = deque()
         self._leaving: set[object] = set()
-        self._lanes: list[asyncio.Task[None]] = []
+        self._lanes = LaneTasks(
+            concurrency,
+            lambda number: f"consume {feed.consumer}, {number + 1}",
+            self._work,
+            self._wake_all,
+            feed.stop_now,
+        )
         self._threads: OwnThreads | None = None
         self._answers: Answers | None = None
         self._context = copy_context()
@@ -110,50 +114,48 @@ class ConcurrentCallbacks:
 
     async def run(self) -> None:
         """Until the feed has ended and what it brought is handled, or has gone back."""
-        loop, feed = asyncio.get_running_loop(), self._feed
-        self._lanes = [
-            loop.create_task(self._lane(), name=f"consume {feed.consumer}, {number}")
-            for number in range(1, self._concurrency + 1)
-        ]
+        try:
+            await self._lanes.run(self._bring)
+        finally:
+            self._feed.stop_now()
+            if self._threads is not None:
+                self._threads.close()
+        for lane in self._lanes.tasks:
+            if not lane.cancelled():
+                lane.result()
+
+    async def _bring(self) -> None:
+        feed = self._feed
         try:
             while True:
                 if feed.frames:
                     self._shelve()
                 if feed.is_over:
-                    break
+                    return
                 await feed.waiter
-            self._wake(self._concurrency)
-            await asyncio.wait(self._lanes)
         except asyncio.CancelledError:
             feed.stop_now()
-            for lane in self._lanes:
-                lane.cancel()
-            await asyncio.wait(self._lanes)
             raise
-        finally:
-            feed.stop_now()
-            if self._threads is not None:
-                self._threads.close()
-        for lane in self._lanes:
-            if not lane.cancelled():
-                lane.result()
+
+    def _wake_all(self) -> None:
+        self._lanes.wake_all()
 
     @property
     def running(self) -> int:
         """How many callbacks run."""
-        return self._shelf.running
+        return len(self._shelf.running)
 
     # Who calls
 
     def is_one(self, caller: object) -> bool:
         """Whether ``caller`` calls one of the callbacks."""
-        return caller in self._lanes
+        return caller in self._lanes.tasks
 
     def others(self, caller: object) -> list[asyncio.Task[None]]:
         """Each is done when its callback has ended, once the feed is stopped. Not that of ``caller``, nor of
         who asked for the end before: those wait themselves."""
         self._leaving.add(caller)
-        return [lane for lane in self._lanes if not lane.done() and lane not in self._leaving]
+        return [lane for lane in self._lanes.tasks if not lane.done() and lane not in self._leaving]
 
     # On the loop
 
@@ -181,7 +183,7 @@ class ConcurrentCallbacks:
                     continue
             keyed.append((key, message))
         self._shelf.add(keyed)
-        self._wake(len(keyed))
+        self._lanes.wake(len(keyed))
         if len(keyed) < len(frames):
             self._balance(1)
 
@@ -193,22 +195,8 @@ class ConcurrentCallbacks:
             raise error
 
         task = self._session.loop.create_task(self._failed(message, error, fails))
-        self._lanes.append(task)
-        task.add_done_callback(self._lanes.remove)
-
-    def _wake(self, count: int) -> None:
-        while count > 0 and self._idle:
-            future = self._idle.popleft()
-            if not future.done():
-                future.set_result(None)
-                count -= 1
-
-    async def _lane(self) -> None:
-        try:
-            await self._work()
-        except BaseException:
-            self._feed.stop_now()  # wakes ``run``
-            raise
+        self._lanes.tasks.append(task)
+        task.add_done_callback(self._lanes.tasks.remove)
 
     async def _work(self) -> None:
         shelf, feed = self._shelf, self._feed
@@ -220,24 +208,22 @@ class ConcurrentCallbacks:
                     feed.breathed()
                 continue
             if feed.is_over and not feed.frames and not len(shelf):
-                self._wake(self._concurrency)
+                self._lanes.wake_all()
                 return
             self._balance(1)
-            future = self._session.loop.create_future()
-            self._idle.append(future)
-            await future
+            await self._lanes.until_woken()
 
     def _balance(self, idle: int) -> None:
         """Account for what was begun; pull, also for the ``idle`` more that have nothing to do."""
         feed, shelf = self._feed, self._shelf
         for message in shelf.take_begun():
             feed.began(message)
-        running = shelf.running
+        running = len(shelf.running)
         if idle or feed.taken >= feed.tell_at:
             feed.balance(running, max(0, self._concurrency - running) if idle else 0)
 
     async def _take_one(self) -> None:
-        message = self._shelf.take()
+        message = self._shelf.next()
         if message is None:
             return
         self._balance(0)
@@ -250,7 +236,7 @@ class ConcurrentCallbacks:
         else:
             call = self._context.copy().run
             result = await self._threads.run(lambda: call(self._callback, message))
-        if (awaitable := _awaitable(result)) is not None:
+        if (awaitable := awaitable_of(result)) is not None:
             await await_result(awaitable)
 
     async def _handle(self, message: JetStreamMessage, handling: Awaitable[None]) -> None:
@@ -258,13 +244,13 @@ class ConcurrentCallbacks:
             try:
                 await handling
             except CALLBACK_ERRORS as error:
-                if _is_cancelled(error):
+                if is_cancelled(error):
                     self._send_back(message)
                     raise
                 await self._failed(message, as_exception(error), lambda: self._call(message))
         finally:
             self._shelf.done(message)
-            self._wake(1)
+            self._lanes.wake(1)
 
     async def _take_some(self) -> None:
         """Have a thread work off some."""
@@ -277,11 +263,11 @@ class ConcurrentCallbacks:
         finally:
             self._answers.send()
             self._balance(0)
-            self._wake(1)
+            self._lanes.wake(1)
         if stopped is not None:
             await self._handle(stopped.message, self._settle(stopped))
 
-    async def _settle(self, stopped: Stopped) -> None:
+    async def _settle(self, stopped: Stopped[JetStreamMessage]) -> None:
         if stopped.error is not None:
             raise stopped.error
         assert stopped.awaitable is not None
@@ -289,38 +275,14 @@ class ConcurrentCallbacks:
 
     # On a thread
 
-    def _work_off(self, lane: object) -> Stopped | None:
+    def _work_off(self, lane: object) -> Stopped[JetStreamMessage] | None:
         """Handle one message after the other for a while. What needs the loop ends that."""
-        shelf, callback, context, clock = (
-            self._shelf,
-            self._callback,
-            self._context,
-            self._feed.clock,
-        )
-        ends = clock() + TURN_S
         _here.lane = lane
-        while clock() < ends and (message := shelf.take()) is not None:
-            try:
-                result = context.copy().run(callback, message)
-            except BaseException as error:
-                return Stopped(message, as_plain(error), None)
-            if result is not None and (awaitable := _awaitable(result)) is not None:
-                return Stopped(message, None, awaitable)
-            shelf.done(message)
-        return None
+        clock = self._feed.clock
+        turn = Turn(clock() + TURN_S)
+        return take_turn(self._shelf, self._callback, self._context, clock, turn, IN_ONE_GO)
 
 
 def lane_here() -> asyncio.Task[None] | None:
     """What stands for this thread on the loop, if it is one that calls back for ``ConcurrentCallbacks``."""
     return getattr(_here, "lane", None)
-
-
-def _awaitable(result: object) -> Awaitable[object] | None:
-    if result is None or type(result) is Queued or not inspect.isawaitable(result):
-        return None
-    return result
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0

@@ -12,8 +12,9 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ....errors import ConfigurationError
-from ...callbacks import (
+from ....handling.callbacks import (
     CALLBACK_ERRORS,
+    Queued,
     as_exception,
     await_result,
     check_callback,
@@ -21,17 +22,17 @@ from ...callbacks import (
     tell,
 )
 from ...health import WELL, ConsumptionStats, Health, unwell
-from ..message import DeliveredMessage, JetStreamMessage, Queued, place_of
+from ..message import DeliveredMessage, JetStreamMessage, place_of
 from ..receiving.pin import Pin
 from ..receiving.pull import ConsumeLimits, PriorityOptions
 from ..unclosed import place_of_call, warn_of_left
 from .concurrent import ConcurrentCallbacks, Key
-from .failing import Failing
+from .failing import ConsumeFailing
 from .feed import Feed, State
 from .feed_settings import FeedSettings
 
 if TYPE_CHECKING:
-    from ...handlers.failure import OnFailure
+    from ....handling.failure import OnFailure
     from ...net.session import Session
 
 LEAVE_BY: Final = "leave it by `async with`, in headrace.sync by `with`, or stop() it"
@@ -84,9 +85,9 @@ class Consumption:
 
         self._feed = Feed(session, subject, consumer, limits, priority, pin, report, feed_settings)
         self._frames = self._feed.frames
-        self._failing: Failing | None = None
+        self._failing: ConsumeFailing | None = None
         if on_failure is not None:
-            self._failing = Failing(
+            self._failing = ConsumeFailing(
                 session,
                 self._feed,
                 on_failure,

@@ -20,10 +20,11 @@ from ....errors import (
     ProtocolError,
     PullError,
 )
+from ....handling.waiting import Waiting
 from ....wire.encode import pub, unsub
 from ....wire.frames import Frame
 from ...events import ConsumptionEnded
-from ..message import DeliveredMessage
+from ..message import DeliveredMessage, JetStreamMessage
 from ..receiving.pin import Pin
 from ..receiving.pull import (
     ConsumeLimits,
@@ -42,7 +43,6 @@ from .missing_consumer import MissingConsumer
 from .prefetch import Pace
 from .redelivered import Held
 from .renewing import BREATH_S, Keeper, clock_of
-from .waiting_by_key import WaitingByKey
 
 if TYPE_CHECKING:
     from ....api.consumers import PullRequest
@@ -90,7 +90,7 @@ class Feed(Hands):
         self.tell_at = 1
         super().__init__(session.loop)
         self.waiter = Waiter(session.loop, at_once=session.may_run_readers)
-        self.shelf: WaitingByKey | None = None
+        self.shelf: Waiting[JetStreamMessage] | None = None
         self.error: Exception | None = None
         self.is_over = False
         self.ended: asyncio.Future[None] = session.loop.create_future()
@@ -146,9 +146,9 @@ class Feed(Hands):
         """Whether a heartbeat was missed, and nothing came since."""
         return self.last_heard == self._silent_at
 
-    def shelve(self) -> WaitingByKey:
+    def shelve(self) -> Waiting[JetStreamMessage]:
         """Where what comes is put from here on, for several callbacks at once."""
-        self.shelf = self.held.shelf = WaitingByKey()
+        self.shelf = self.held.shelf = Waiting(notes_begun=True)
         if self._keeper is not None:
             self._keeper.keep_shelf(self.shelf)
         return self.shelf

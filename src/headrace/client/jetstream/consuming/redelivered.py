@@ -18,8 +18,8 @@ from ....api.acks import parse_ack_subject
 from ....wire.frames import Frame
 
 if TYPE_CHECKING:
+    from ....handling.waiting import Waiting
     from ..message import JetStreamMessage
-    from .waiting_by_key import WaitingByKey
 
 
 class Name(NamedTuple):
@@ -64,7 +64,7 @@ class Held:
         self._frames = frames
         self._lent = lent
         self._forget = forget
-        self.shelf: WaitingByKey | None = None
+        self.shelf: Waiting[JetStreamMessage] | None = None
         self.is_mixed = False
         self._first = 1  # what has a lower number on the wire came from a server before
         self._names: set[Name] = set()
@@ -168,8 +168,15 @@ class Held:
             name = name_of(message._frame)
             return None if name is None else newer.get(name)
 
+        def renew(message: JetStreamMessage) -> tuple[Frame, Frame] | None:
+            if (frame := find(message)) is None:
+                return None
+            old = message._frame
+            message._frame, message._metadata = frame, None
+            return old, frame
+
         if self.shelf is not None:
-            renewed += self.shelf.renew(find)
+            renewed += self.shelf.visit(renew)
         for message in self._lent.copy():
             if (frame := find(message)) is not None:
                 old = message._frame

@@ -15,8 +15,9 @@ from .ack_wait_changes import Ask, Following
 from .prefetch import Ages, Pace
 
 if TYPE_CHECKING:
+    from ....handling.waiting import Waiting
     from ...net.session import Session
-    from .waiting_by_key import WaitingByKey
+    from ..message import JetStreamMessage
 
 BREATH_S: Final = 0.005  # a handler that never waits lets the loop breathe after so long
 LOOK_EVERY: Final = 1 / 6  # of the time to acknowledge, at most
@@ -66,7 +67,7 @@ class Keeper:
         self._label = label
         self._max_deliver = max_deliver
         self._forget = forget
-        self._shelf: WaitingByKey | None = None
+        self._shelf: Waiting[JetStreamMessage] | None = None
         self._ages = Ages(ack_wait)
         self._pace = pace
         self._following = ask and Following(session, label, ask, ack_wait, self._follow)
@@ -75,7 +76,7 @@ class Keeper:
         self.clock = clock_of(session.loop)
         self._arm(self.clock())
 
-    def keep_shelf(self, shelf: WaitingByKey) -> None:
+    def keep_shelf(self, shelf: Waiting[JetStreamMessage]) -> None:
         """Keep what is there, too, which is taken in any order."""
         self._shelf = shelf
         self._ages.in_order = False

@@ -17,6 +17,8 @@ from ....api.base import encode
 from ....api.consumers import PullRequest
 from ....errors import ConfigurationError
 from ....field_docs import described
+from ....quantities import GO_UNITS, duration_ns
+from ....retries import pause_s
 from ....wire.frames import Frame
 from ....wire.headers import header_value, parse_headers
 
@@ -383,7 +385,7 @@ class PullAccount:
         """Seconds to wait before the next pull; 0 unless pulls were refused."""
         if not self._refusals:
             return 0.0
-        return float(min(PAUSE_MAX_S, PAUSE_FIRST_S * 2.0 ** min(self._refusals - 1, 32)))
+        return pause_s(self._refusals, PAUSE_FIRST_S, PAUSE_MAX_S)
 
     def restart(self) -> None:
         """No pull is outstanding any more, as after a lost connection; only the buffer counts."""
@@ -416,7 +418,7 @@ class PullAccount:
             return False
         what, value = found.groups()
         if what == "Expires":
-            limit, asked = _go_duration(value), self.expires
+            limit, asked = (duration_ns(value, GO_UNITS) or 0) / 1e9, self.expires
         else:
             limit = float(value) if value.isdigit() else 0.0
             asked = self._batch_max if what == "Batch" else self._bytes_max
@@ -435,18 +437,6 @@ class PullAccount:
 
 
 _LIMIT: Final = re.compile(r"Exceeded MaxRequest(Batch|Expires|MaxBytes) of (\S+)")
-_DURATION: Final = re.compile(
-    r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?"
-)
-
-
-def _go_duration(text: str) -> float:
-    """Seconds of ``1h2m3.5s`` or ``250ms``; 0 if it is neither."""
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        return 0.0
-    hours, minutes, seconds, milliseconds = (float(part or 0) for part in found.groups())
-    return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
 
 
 def _threshold(given: int | None, limit: int) -> int:

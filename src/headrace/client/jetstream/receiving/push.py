@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final, cast
 from ....api import names
 from ....api.acks import parse_ack_subject
 from ....errors import HeadraceError, HeartbeatMissedError
+from ....handling.callbacks import check_plain, tell
 from ....wire.encode import pub
 from ....wire.frames import Frame
 from ....wire.headers import header_value, status_of
-from ...callbacks import check_plain, tell
 from ...subscription import Subscription
 from ..message import JetStreamMessage
 

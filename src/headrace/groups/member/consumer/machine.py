@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
+from ....retries import pause_s
 from ..config import Plan
 
 RETRY_FIRST_S: Final = 0.05  # doubling …
@@ -184,7 +185,7 @@ class State:
 
 def retry_s(failures: int) -> float:
     """The pause after this number of failures in a row."""
-    return min(RETRY_MAX_S, RETRY_FIRST_S * 2.0 ** min(max(failures, 1) - 1, 16))
+    return pause_s(failures, RETRY_FIRST_S, RETRY_MAX_S)
 
 
 def after(state: State, event: Event) -> State:

@@ -33,7 +33,7 @@ from .machine import (
     after,
     retry_s,
 )
-from .waiting import Patience
+from .waiting import WaitForPinned
 
 if TYPE_CHECKING:
     from ....api.consumers import ConsumerConfig, ConsumerInfo
@@ -79,7 +79,7 @@ class MemberConsumer:
         self._creations: Asking[Consumer] | None = None
         self._resume_at = 0.0
         time, settings = asyncio.get_running_loop().time, shared.settings
-        self._patience = Patience(time, lease_s=settings.lease_s, pin_s=settings.pin_s)
+        self._patience = WaitForPinned(time, lease_s=settings.lease_s, pin_s=settings.pin_s)
         self._task = asyncio.get_running_loop().create_task(
             self._run(), name=f"{shared.label} at {name}"
         )

@@ -16,7 +16,7 @@ TELL_AFTER_S: Final = 1.0
 TELL_EVERY_S: Final = 5.0
 
 
-class Patience:
+class WaitForPinned:
     """One wait after the other, with one consumer name.
 
     Args:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sized
 from typing import TYPE_CHECKING, Final
 
-from .handling import cancel
+from ....handling.lanes import LaneTasks
 
 if TYPE_CHECKING:
     from ....client import JetStreamMessage
@@ -19,17 +18,14 @@ HELD_MAX: Final = (
 )
 
 
-class LaneTasks:
+class KeyTasks(LaneTasks):
     """As many tasks as the membership's ``concurrency``, each of which runs a lane, and their reader.
 
     Args:
         held: what was read and not begun.
         add: takes what was read.
         lane: what each task does until nothing more may begin.
-        stop: says that nothing more may begin; it calls ``end``.
-
-    Attributes:
-        tasks: those that run the lanes.
+        stop: says that nothing more may begin; it calls ``no_more``.
     """
 
     def __init__(
@@ -41,38 +37,24 @@ class LaneTasks:
         lane: Callable[[], Awaitable[None]],
         stop: Callable[[], None],
     ) -> None:
-        self._shared = shared
+        def fail() -> None:
+            stop()
+            intake.abandon()  # wakes who reads
+
+        def name(number: int) -> str:
+            return f"lane {number} of {shared.label}"
+
+        super().__init__(shared.concurrency, name, lane, stop, fail)
         self._intake = intake
         self._held = held
         self._add = add
-        self._run_lane = lane
-        self._stop = stop
-        self._idle: deque[asyncio.Future[None]] = deque()  # tasks that wait for a message
         self._room: asyncio.Future[None] | None = None  # until the lanes have room
         self._is_over = False
-        self.tasks: list[asyncio.Task[None]] = []
 
-    async def run(self) -> None:
-        """See ``Work``."""
-        loop, label = asyncio.get_running_loop(), self._shared.label
-        self.tasks = lanes = [
-            loop.create_task(self._lane(), name=f"lane {number} of {label}")
-            for number in range(self._shared.concurrency)
-        ]
-        try:
-            await self._read()
-        except asyncio.CancelledError:
-            cancel(lanes)
-            raise
-        finally:
-            self._stop()
-            try:
-                await asyncio.wait(lanes)
-            except asyncio.CancelledError:
-                cancel(lanes)
-                await asyncio.wait(lanes)
-                raise
-        for lane in lanes:
+    async def work_off(self) -> None:
+        """See ``Work.run``."""
+        await self.run(self._read)
+        for lane in self.tasks:
             lane.result()
 
     async def _read(self) -> None:
@@ -86,37 +68,15 @@ class LaneTasks:
                 return
             self._add(messages)
 
-    async def _lane(self) -> None:
-        try:
-            await self._run_lane()
-        except BaseException:
-            self._stop()
-            self._intake.abandon()  # wakes who reads
-            raise
-
-    async def until_woken(self) -> None:
-        """Of a lane: until there may be something to begin, or nothing may begin any more."""
-        future = asyncio.get_running_loop().create_future()
-        self._idle.append(future)
-        await future
-
-    def wake(self, count: int) -> None:
-        """So many messages may be begun: as many lanes go on."""
-        while count > 0 and self._idle:
-            future = self._idle.popleft()
-            if not future.done():
-                future.set_result(None)
-                count -= 1
-
     def taken(self) -> None:
         """Messages have been begun: there may be room to read more."""
         if self._room is not None and len(self._held) < HELD_MAX // 2:
             self._make_room()
 
-    def end(self) -> None:
-        """Nothing more begins: whoever waits goes on, and finds that out."""
+    def no_more(self) -> None:
+        """Have whoever waits find out that nothing more begins."""
         self._is_over = True
-        self.wake(len(self._idle))
+        self.wake_all()
         self._make_room()
 
     def _make_room(self) -> None:

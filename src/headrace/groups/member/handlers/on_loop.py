@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ....client.callbacks import CALLBACK_ERRORS, gives_coroutines
-from ....client.handlers.key_order import Lanes
+from ....handling.callbacks import CALLBACK_ERRORS, gives_coroutines
+from ....handling.lanes import is_cancelled
+from ....handling.waiting import Waiting
 from ...message import GroupMessage, delivered, is_confirmed
 from ..loop_watch import LONG_S
-from .handling import Handling, is_cancelled
-from .key_tasks import LaneTasks
+from .handling import Handling
+from .key_tasks import KeyTasks
 from .on_threads import OnThreads
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ IN_A_ROW: Final = 16  # of one partition, where several share the handlers
 class Work(Protocol):
     """What handles the messages of a generation."""
 
-    last: GroupMessage | None  # whose handler ended last
+    @property
+    def last(self) -> GroupMessage | None:
+        """Whose handler ended last."""
 
     async def run(self) -> None:
         """Until ``stop`` was called, the lease is over, or nothing more comes. Raises the error of the
@@ -182,28 +185,25 @@ class ConcurrentHandlers:
         self._shared = shared
         self._intake = intake
         self._generation = generation
-        self._lanes: Lanes[GroupMessage] = Lanes()
+        self._waiting: Waiting[GroupMessage] = Waiting()
         self._handling = Handling(shared, generation, intake, shared.call)
-        self._running: dict[GroupMessage, None] = {}
-        self._left: list[GroupMessage] = []  # taken out of their lanes, and not begun
-        self._tasks = LaneTasks(shared, intake, self._lanes, self._add, self._lane, self.stop)
+        self._tasks = KeyTasks(shared, intake, self._waiting, self._add, self._lane, self.stop)
         self._stopping = False
         self.last: GroupMessage | None = None
         self._add(first)
 
     async def run(self) -> None:
         """See ``Work``."""
-        await self._tasks.run()
+        await self._tasks.work_off()
 
     def _add(self, messages: list[JetStreamMessage]) -> None:
-        key, lanes, generation = self._shared.key, self._lanes, self._generation
-        for each in messages:
-            message = GroupMessage(each, generation)
-            lanes.add(key(message), message)
+        key, generation = self._shared.key, self._generation
+        made = [GroupMessage(each, generation) for each in messages]
+        self._waiting.add([(key(message), message) for message in made])
         self._tasks.wake(len(messages))
 
     async def _lane(self) -> None:
-        lanes, loop, lease = self._lanes, asyncio.get_running_loop(), self._generation.lease
+        waiting, loop, lease = self._waiting, asyncio.get_running_loop(), self._generation.lease
         turn, now, looked = 0, loop.time(), 0.0
         ends = now + TURN_S
         while not self._stopping and lease.holds(now):
@@ -213,18 +213,18 @@ class ConcurrentHandlers:
                     await self._intake.until_renewed()
                     now = loop.time()
                     continue
-            taken = lanes.take()
-            if taken is None:
+            message = waiting.next()
+            if message is None:
                 await self._tasks.until_woken()
                 now = loop.time()
                 ends = now + TURN_S
                 continue
-            await self._handle(*taken)
+            await self._handle(message)
             self._tasks.taken()
             turn += 1
             began, now = now, loop.time()
             if now - began >= LONG_S:
-                self._shared.watch.took(now - began, taken[1])
+                self._shared.watch.took(now - began, message)
             if now >= ends or turn >= TAKEN_AT_ONCE:
                 if now - began >= LONG_S:
                     await _breathe()
@@ -233,9 +233,8 @@ class ConcurrentHandlers:
                 turn, now = 0, loop.time()
                 ends = now + TURN_S
 
-    async def _handle(self, key: Hashable, message: GroupMessage) -> None:
-        self._running[message] = None
-        limit, is_placed, is_begun = self._shared.limit, False, False
+    async def _handle(self, message: GroupMessage) -> None:
+        limit, is_placed, is_begun, is_left = self._shared.limit, False, False, False
         try:
             if limit is not None:
                 await limit.take()
@@ -243,7 +242,7 @@ class ConcurrentHandlers:
                 if self._intake.is_overdue():
                     await self._intake.until_renewed()
                 if self._stopping or not self._generation.is_owned:
-                    self._left.append(message)
+                    is_left = True
                     return
             if is_confirmed(message):
                 return
@@ -260,27 +259,29 @@ class ConcurrentHandlers:
                 self.last = message
                 if not self._generation.is_owned:
                     self._handling.ended_late(message)
-            del self._running[message]
-            self._lanes.done(key)
+            if is_left:
+                self._waiting.leave(message)
+            else:
+                self._waiting.done(message)
             self._tasks.wake(1)
 
     def stop(self) -> None:
         """See ``Work``."""
         self._stopping = True
         self._handling.stopping.set()
-        self._tasks.end()
+        self._tasks.no_more()
 
     def waiting(self) -> list[JetStreamMessage]:
         """See ``Work``."""
-        return [delivered(message) for message in (*self._left, *self._lanes)]
+        return [delivered(message) for message in self._waiting.waiting()]
 
     def running(self) -> list[JetStreamMessage]:
         """See ``Work``."""
-        return [delivered(message) for message in self._running]
+        return [delivered(message) for message in self._waiting.handled()]
 
     def current(self) -> GroupMessage | None:
         """See ``Work``."""
-        return next(iter(self._running), None)
+        return next(iter(self._waiting.running), None)
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """See ``Work``."""

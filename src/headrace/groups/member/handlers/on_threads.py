@@ -4,23 +4,20 @@ renewal."""
 from __future__ import annotations
 
 import asyncio
-import inspect
-import threading
-from collections import deque
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Callable, Hashable
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from ....client.callbacks import CALLBACK_ERRORS
-from ....client.handlers.key_order import Lanes, Line
-from ....client.handlers.threads import as_plain
 from ....client.jetstream.consuming.answers import MessageOnThread
-from ....client.jetstream.message import Queued
 from ....client.seam import answers_from_threads
+from ....handling.callbacks import CALLBACK_ERRORS
+from ....handling.lanes import is_cancelled
+from ....handling.turn import Stopped, awaitable_of, take_turn
+from ....handling.waiting import Waiting
 from ...errors import NotOwnedError
 from ...message import GroupMessage, delivered, is_confirmed
-from .handling import Handling, is_cancelled
-from .key_tasks import LaneTasks
+from .handling import Handling
+from .key_tasks import KeyTasks
 
 if TYPE_CHECKING:
     from ....client import JetStreamMessage
@@ -30,15 +27,6 @@ if TYPE_CHECKING:
 
 IN_ONE_GO: Final = 256  # messages, before the loop is asked again
 IN_A_ROW: Final = 16  # … where several consumers share the handlers
-
-
-class _Stopped(NamedTuple):
-    """What a thread leaves to the loop: a call that raised, or returned what is to be awaited."""
-
-    key: Hashable
-    message: GroupMessage
-    error: BaseException | None
-    awaitable: Awaitable[object] | None
 
 
 class OnThreads:
@@ -64,14 +52,9 @@ class OnThreads:
         self._answers = answers_from_threads(shared.js.connection, shared.report)
         self._in_turn = shared.concurrency == 1
         self._in_one_go = IN_ONE_GO if shared.limit is None else IN_A_ROW
-        self._lock = threading.Lock()  # for what follows
-        self._lanes: Lanes[GroupMessage] | Line[GroupMessage] = Line() if self._in_turn else Lanes()
-        self._running: dict[GroupMessage, None] = {}
-        self._stopping = False
-        self._late: deque[GroupMessage] = deque()  # ended when the lease was over
-        self.last: GroupMessage | None = None
+        self._waiting: Waiting[GroupMessage] = Waiting(in_turn=self._in_turn, notes_late=True)
         # Of the loop alone.
-        self._tasks = LaneTasks(shared, intake, self._lanes, self._add, self._lane, self.stop)
+        self._tasks = KeyTasks(shared, intake, self._waiting, self._add, self._lane, self.stop)
         self._add(first)
 
     # On the loop
@@ -81,13 +64,13 @@ class OnThreads:
         if self._in_turn:
             await self._one_at_a_time()
         else:
-            await self._tasks.run()
+            await self._tasks.work_off()
 
     async def _one_at_a_time(self) -> None:
         lease = self._generation.lease
         try:
-            while not self._stopping and lease.holds(self._time()):
-                if self._lanes.has_free:
+            while not self._waiting.is_over and lease.holds(self._time()):
+                if self._waiting.has_free:
                     await self._take_turn()
                 elif messages := await self._intake.next_batch(IN_ONE_GO):
                     self._add(messages)
@@ -97,19 +80,16 @@ class OnThreads:
             self.stop()
 
     def _add(self, messages: list[JetStreamMessage]) -> None:
-        lanes, generation, answers = self._lanes, self._generation, self._answers
+        generation, answers = self._generation, self._answers
         made = [GroupMessage(MessageOnThread.of(each, answers), generation) for each in messages]
         key: Callable[[GroupMessage], Hashable] | None = None if self._in_turn else self._shared.key
-        keyed = [(key and key(message), message) for message in made]
-        with self._lock:
-            for each in keyed:
-                lanes.add(*each)
+        self._waiting.add([(key and key(message), message) for message in made])
         self._tasks.wake(len(made))
 
     async def _lane(self) -> None:
         lease, loop = self._generation.lease, asyncio.get_running_loop()
-        while not self._stopping and lease.holds(loop.time()):
-            if not self._lanes.has_free:
+        while not self._waiting.is_over and lease.holds(loop.time()):
+            if not self._waiting.has_free:
                 await self._tasks.until_woken()
                 continue
             await self._take_turn()
@@ -146,14 +126,14 @@ class OnThreads:
                 raise
             await self._handling.failed(message, error)
         finally:
-            with self._lock:
-                self._is_done(stopped.key, message, self._time())
+            self._waiting.done(message, is_late=self._time() >= self._generation.lease.until)
             self._tell_of_late()
             self._tasks.wake(1)
 
     def _tell_of_late(self) -> None:
-        while self._late:
-            self._handling.ended_late(self._late.popleft())
+        late = self._waiting.late
+        while late:
+            self._handling.ended_late(late.popleft())
 
     async def _call(self, message: GroupMessage) -> None:
         """Once more. Raises NotOwnedError: it was taken from us before a thread came to it."""
@@ -164,66 +144,43 @@ class OnThreads:
             return self._context.copy().run(self._shared.handler, message)
 
         result: Any = await self._shared.threads.run(call)
-        if (awaitable := _awaitable(result)) is not None:
+        if (awaitable := awaitable_of(result)) is not None:
             await awaitable
 
     # On a thread
 
-    def _handle_some(self) -> _Stopped | None:
+    def _handle_some(self) -> Stopped[GroupMessage] | None:
         """Handle what waits, one message after the other. What needs the loop ends that."""
-        lanes, lock, running, lease = self._lanes, self._lock, self._running, self._generation.lease
-        handler, time, context = self._shared.handler, self._time, self._context
-        key: Hashable = None
-        message: GroupMessage | None = None
-        for _ in range(self._in_one_go):
-            with lock:
-                now = time()
-                if message is not None:
-                    self._is_done(key, message, now)
-                if self._stopping or now >= lease.until:
-                    return None
-                if (taken := lanes.take()) is None:
-                    return None
-                key, message = taken
-                running[message] = None
-            if is_confirmed(message):
-                continue
-            try:
-                result = context.copy().run(handler, message)
-            except BaseException as error:
-                return _Stopped(key, message, as_plain(error), None)
-            if result is not None and (awaitable := _awaitable(result)) is not None:
-                return _Stopped(key, message, None, awaitable)
-        with lock:
-            assert message is not None
-            self._is_done(key, message, time())
-        return None
-
-    def _is_done(self, key: Hashable, message: GroupMessage, now: float) -> None:
-        if now >= self._generation.lease.until:
-            self._late.append(message)
-        self.last = message
-        del self._running[message]
-        self._lanes.done(key)
+        return take_turn(
+            self._waiting,
+            self._shared.handler,
+            self._context,
+            self._time,
+            self._generation.lease,
+            self._in_one_go,
+            skips=is_confirmed,
+        )
 
     # Asked and told by the loop
 
     def stop(self) -> None:
         """See ``Work``."""
-        with self._lock:
-            self._stopping = True
+        self._waiting.stop()
         self._handling.stopping.set()
-        self._tasks.end()
+        self._tasks.no_more()
+
+    @property
+    def last(self) -> GroupMessage | None:
+        """See ``Work``."""
+        return self._waiting.last
 
     def waiting(self) -> list[JetStreamMessage]:
         """See ``Work``."""
-        with self._lock:
-            return [delivered(message) for message in self._lanes]
+        return [delivered(message) for message in self._waiting.waiting()]
 
     def running(self) -> list[JetStreamMessage]:
         """See ``Work``."""
-        with self._lock:
-            return [delivered(message) for message in self._running]
+        return [delivered(message) for message in self._waiting.handled()]
 
     def current(self) -> GroupMessage | None:
         """See ``Work``: none of them is on the loop."""
@@ -232,10 +189,3 @@ class OnThreads:
     def tasks(self) -> list[asyncio.Task[None]]:
         """See ``Work``."""
         return self._tasks.tasks
-
-
-def _awaitable(result: object) -> Awaitable[object] | None:
-    """What is to be awaited of what the handler returned: it was a coroutine function after all."""
-    if result is None or type(result) is Queued or not inspect.isawaitable(result):
-        return None
-    return result

@@ -8,7 +8,6 @@ from headrace.broker.core.jetstream.headers.published import (
     message_id,
     read_headers,
     sole_expectations,
-    sole_message_id,
     sole_message_ids,
 )
 
@@ -63,14 +62,18 @@ ODD = st.one_of(
 
 
 def alone(block: bytes) -> bytes | None:
-    """What ``sole_message_id`` says of a block, by reading all of it."""
+    """The id of a block that has nothing else of the server's own, by reading all of it."""
     own = [line for line in block.split(b"\r\n")[1:] if line.startswith(b"Nats-")]
     return b"" if not own else message_id(block) or None if len(own) == 1 else None
 
 
 @given(USUAL | ODD)
 def test_an_id_is_alone_if_no_other_header_of_the_server_is_there(block: bytes) -> None:
-    assert sole_message_id(block) == alone(block)
+    found, said = sole_message_ids([block]), alone(block)
+    if found is None:
+        assert said is None or said.split() != [said]
+    else:
+        assert found == ([said] if said else []) and said is not None
 
 
 @given(st.lists(USUAL, min_size=1, max_size=6))

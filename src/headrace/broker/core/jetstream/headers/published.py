@@ -52,20 +52,11 @@ def message_id(block: bytes) -> bytes:
     return _line(block, start + len(_MSG_ID))
 
 
-def sole_message_id(block: bytes) -> bytes | None:
-    """The ``Nats-Msg-Id`` of a block, or ``b""``; None if it has anything else of the server's own."""
-    if block.startswith(_BEGIN) and block.endswith(_END):
-        name = block[len(_BEGIN) : -len(_END)]
-        if name.split() == [name]:  # one word: so it is all there is
-            return name
-    marks = block.count(MARK)
-    return message_id(block) or None if marks == 1 else None if marks else b""
-
-
 def sole_message_ids(blocks: Sequence[bytes]) -> list[bytes] | None:
-    """The same of many: all have an id, or none has, and the list is empty.
+    """The ``Nats-Msg-Id`` of each block: all have one, or none has, and the list is empty.
 
-    Anything else, and what is not usual enough to be told from it at a glance, is None.
+    None if one has anything else of the server's own, or what is not usual enough to be told from it at a
+    glance.
     """
     # A mark cannot stand across a border of two blocks.
     text = _BETWEEN.join(blocks)
@@ -98,7 +89,7 @@ def sole_expectations(blocks: Sequence[bytes]) -> list[int] | None:
 
 
 def sole_places(blocks: Sequence[bytes]) -> list[int] | None:
-    """The same of the last sequence of the stream."""
+    """The last sequence of the stream that each of these expects; otherwise as ``sole_expectations``."""
     return _sole_numbers(blocks, _expected_place)
 
 

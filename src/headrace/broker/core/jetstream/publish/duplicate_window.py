@@ -123,8 +123,10 @@ class DuplicateWindow:
             return False
         if not self.window_ns:
             return True
-        different = set(message_ids)
-        return len(different) == len(message_ids) and self._sequences.keys().isdisjoint(different)
+        known = self._sequences.keys()
+        if not known.isdisjoint(message_ids):
+            return False
+        return len(message_ids) == 1 or len(set(message_ids)) == len(message_ids)
 
     def add(self, message_id: bytes, sequence: int, now_ns: int) -> None:
         self.last_id, self.last_sequence = message_id, sequence

@@ -17,7 +17,7 @@ from .....subjects import is_literal
 from ...server_headers import without_requester
 from ..config.refused import Refused
 from ..headers.fast_reply import FAST
-from ..headers.published import sole_expectations, sole_message_id, sole_message_ids, sole_places
+from ..headers.published import sole_expectations, sole_message_ids, sole_places
 from ..publish.admission import Checks
 from ..publish.atomic_batches import BATCH_MARK, AtomicBatches
 from ..publish.fast_batches import FastBatches
@@ -46,6 +46,13 @@ def _distinct(subjects: Sequence[bytes]) -> int:
             break
         seen.add(subject)
     return len(seen)
+
+
+def _equal(expected: Sequence[int], lasts: Sequence[int]) -> int:
+    """How many at the front of ``lasts`` are as expected."""
+    if lasts == expected[: len(lasts)]:
+        return len(lasts)
+    return next(at for at, last in enumerate(lasts) if last != expected[at])
 
 
 class Publishes:
@@ -92,25 +99,31 @@ class Publishes:
         if reply and reply[-1] == _FAST_END and reply[-4:] == FAST:
             self.fast.ingest(subject, reply, headers, payload)
             return
-        staging = self.staging
-        if headers or not staging.is_plain:
-            self._ingest_checked(subject, reply, headers, payload)
-            return
+        names: Sequence[bytes] = ()
+        if headers or not self.staging.is_plain:
+            right = 0
+            if self.staging.is_plain:
+                right, names = self._right((subject,), (headers,))
+            if not right:
+                self._ingest_checked(subject, reply, headers, payload)
+                return
         try:
-            sequence = staging.stage(subject, b"", payload)
+            sequence = self.staging.stage(subject, headers, payload)
         except StoreError as error:
             self.refuse(reply, store_refusal(error))
             return
+        if names:
+            self._stream.window.add(names[0], sequence, self._steady_ns())
         if reply:
             self._acks.waiting.append((sequence, reply))
 
     def ingest_many(self, frames: Sequence[Frame], origin: Origin | None) -> Sequence[Frame]:
-        """Published messages: stage those that need no more than that; returns the others.
+        """Published messages: stage those at the front that need no more than that; returns the others.
 
-        That is so if their headers say nothing to the stream, or an id each, which must be new.
+        That is so if their headers say nothing to the stream, or what is right at a glance: a new id
+        each, or the last sequence of their subjects or of the stream.
         """
-        staging = self.staging
-        if not staging.is_plain:
+        if not self.staging.is_plain:
             return frames
         # Lists, as `zip(*frames)` makes an iterator of each, for the garbage collector to look at.
         blocks = [frame[3] for frame in frames]
@@ -120,18 +133,15 @@ class Publishes:
         replies = [frame[2] for frame in frames]
         if _FAST_THEN in b" ".join(replies) + b" ":
             return frames
-        names: list[bytes] | None = None
-        if headed:
-            if max(map(len, blocks)) > HEADER_BYTES_MAX:
-                return frames
-            names = sole_message_ids(blocks)
-            if names is None:
-                return self._ingest_expecting(frames, blocks)
-            if names and not self._stream.window.are_new(names, self._steady_ns()):
-                return frames
-        first = self.store.last_seq + 1
         subjects, payloads = [frame[1] for frame in frames], [frame[4] for frame in frames]
-        staged = staging.stage_many(subjects, payloads, blocks if headed else ())
+        names: Sequence[bytes] = ()
+        if headed:
+            right, names = self._right(subjects, blocks)
+            if not right:
+                return frames
+            subjects, payloads, blocks = subjects[:right], payloads[:right], blocks[:right]
+        first = self.store.last_seq + 1
+        staged = self.staging.stage_many(subjects, payloads, blocks if headed else ())
         if names and staged:
             self._stream.window.add_many(names[:staged], first, self._steady_ns())
         numbered = zip(range(first, first + staged), replies, strict=False)
@@ -141,50 +151,32 @@ class Publishes:
             self._acks.waiting += numbered
         return frames[staged:]
 
-    def _ingest_expecting(self, frames: Sequence[Frame], blocks: list[bytes]) -> Sequence[Frame]:
-        """Stage messages that say which is the last of their subject, and nothing else to the stream.
+    def _right(
+        self, subjects: Sequence[bytes], blocks: Sequence[bytes]
+    ) -> tuple[int, Sequence[bytes]]:
+        """How many of these at the front have headers that are right at a glance, and the ids of those.
 
-        Those from the first on that is wrong, or of a subject that was there before it, are left.
+        All with an id are, or none; of those that say a last sequence, those before the first that is
+        wrong.
         """
+        if max(map(len, blocks)) > HEADER_BYTES_MAX:
+            return 0, ()
+        names = sole_message_ids(blocks)
+        if names is not None:
+            is_new = not names or self._stream.window.are_new(names, self._steady_ns())
+            return (len(blocks) if is_new else 0), names
         expected = sole_expectations(blocks)
         if expected is None:
-            return self._ingest_placed(frames, blocks)
-        subjects = [frame[1] for frame in frames]
+            expected, last = sole_places(blocks) or [], self.store.last_seq
+            return _equal(expected, list(range(last, last + len(expected)))), ()
         if not is_literal(b".".join(subjects)):  # one is a pattern: it asks about many
-            return frames
+            return 0, ()
         if len(set(subjects)) != len(subjects):
             subjects = subjects[: _distinct(subjects)]
         try:
-            lasts = self.store.last_of_each(subjects)
+            return _equal(expected, self.store.last_of_each(subjects)), ()
         except StoreReadError:
-            return frames
-        if lasts != expected[: len(lasts)]:
-            right = next(at for at, last in enumerate(lasts) if last != expected[at])
-            if not right:
-                return frames
-            subjects = subjects[:right]
-        return self._stage_first(len(subjects), frames, blocks)
-
-    def _ingest_placed(self, frames: Sequence[Frame], blocks: list[bytes]) -> Sequence[Frame]:
-        """The same for those that say which is the last of the stream, up to the first that is wrong."""
-        expected, last = sole_places(blocks), self.store.last_seq
-        if expected is None or expected[0] != last:
-            return frames
-        pairs = enumerate(expected)
-        right = next((at for at, each in pairs if each != last + at), len(expected))
-        return self._stage_first(right, frames, blocks)
-
-    def _stage_first(
-        self, count: int, frames: Sequence[Frame], blocks: list[bytes]
-    ) -> Sequence[Frame]:
-        """Stage so many of these messages, which need no more than that; returns the others."""
-        first = self.store.last_seq + 1
-        subjects = [frame[1] for frame in frames[:count]]
-        payloads = [frame[4] for frame in frames[:count]]
-        staged = self.staging.stage_many(subjects, payloads, blocks[:count])
-        numbered = zip(count_from(first), frames[:staged], strict=False)
-        self._acks.waiting += [(number, frame[2]) for number, frame in numbered if frame[2]]
-        return frames[staged:]
+            return 0, ()
 
     def ingest_run(self, run: PublishRun, origin: Origin | None) -> Sequence[Frame]:
         """``ingest_many`` for the frames of a run; if all are staged, one answer is for all."""
@@ -202,8 +194,6 @@ class Publishes:
 
     def _ingest_checked(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         try:
-            if self.staging.is_plain and self._ingest_named(subject, reply, headers, payload):
-                return
             headers = without_requester(headers)
             if self.config.no_ack:
                 reply = b""
@@ -220,34 +210,6 @@ class Publishes:
                 self._confirm_duplicate(sequence, reply)
             elif reply:
                 self.confirm(sequence, reply, arrival.extra, arrival.purge)
-
-    def _ingest_named(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
-        """Stage a message of a plain stream whose headers say nothing to it, or a new id, or which is the
-        last of its subject. Raises StoreError. False if it is another one.
-        """
-        staging, window = self.staging, self._stream.window
-        if len(headers) > HEADER_BYTES_MAX:
-            return False
-        name = sole_message_id(headers)
-        if name is None and not self._is_expected(subject, headers):
-            return False
-        if name and window.find(name, self._steady_ns()):
-            return False
-        sequence = staging.stage(subject, headers, payload)
-        if name:
-            window.add(name, sequence, self._steady_ns())
-        if reply:
-            self._acks.waiting.append((sequence, reply))
-        return True
-
-    def _is_expected(self, subject: bytes, headers: bytes) -> bool:
-        """Whether headers say which is the last of the subject or stream, rightly, and nothing else."""
-        expected = sole_expectations((headers,))
-        if expected is None:
-            return sole_places((headers,)) == [self.store.last_seq]
-        if not is_literal(subject):
-            return False
-        return self.store.last_of_each((subject,)) == expected
 
     def publish(self, subject: bytes, headers: bytes, payload: bytes) -> tuple[int, Arrival]:
         """Check a message and stage it, unless it is a duplicate; the sequence it has, or had already.

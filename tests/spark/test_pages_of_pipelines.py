@@ -1,0 +1,210 @@
+"""The pages about pipelines whose commands and files are played in order, in the session that is there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import headrace
+import peers
+import roles
+from guides import ROOT
+from headrace import sync
+from headrace.cli import main
+from headrace.locks.key import KeyLock, bucket_of_locks
+from headrace.pipeline.checking.order import told_of_order
+from headrace.pipeline.checking.servers import check
+from headrace.pipeline.checkpoints.fingerprints import plan_of
+from headrace.pipeline.declaring.reading import read
+from headrace.pipeline.model import Declared
+from headrace.pipeline.queries.frames import Frames
+from headrace.pipeline.running.run import run_here
+from headrace.pipeline.running.runner import Ended
+from headrace.pipeline.status.meter import Meter
+from headrace.pipeline.status.notes import this_process
+from headrace.pipeline.status.publishing import Publisher
+from headrace.pipeline.status.recorder import Recorder, told
+from readers import Piece, pieces_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+HOW_TO = ROOT / "docs" / "how-to"
+
+
+class Heard:
+    """Hears how the queries of a run ended."""
+
+    def __getattr__(self, name: str) -> object:
+        return lambda *_: None
+
+
+@pytest.fixture
+def server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server_kind: str
+) -> Iterator[peers.ServerProcess]:
+    """One that the page has for itself, and its folder."""
+    found = peers.start_either(server_kind, tmp_path / "server")
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("NATS_URL", found.url)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    yield found
+    found.stop()
+
+
+@pytest.fixture(params=peers.PLAYED_ON)
+def server_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_a_window_is_written_when_the_watermark_has_passed_it_and_a_join_tells_its_order(
+    spark: SparkSession, server: peers.ServerProcess
+) -> None:
+    assert server.url
+    revenue, commands, shown, join, told = pieces_of(HOW_TO / "event-time.md")
+    file = Path("revenue.toml").absolute()
+    file.write_text(revenue.text)
+    play(commands, spark)
+    assert lines_of(Path("minutes")) == [json.loads(shown.text)]
+    assert main(["pub", "orders.new", '{"id": 4, "amount": 9, "at": "2026-01-01T12:04:00Z"}']) == 0
+    assert main(["pub", "orders.new", '{"id": 5, "amount": 9, "at": "2999-01-01T12:04:00Z"}']) == 0
+    once(file, spark)
+    assert lines_of(Path("minutes")) == [json.loads(shown.text)], "it is late, or of the future"
+
+    with sync.connect(server.url) as connection:
+        connection.jetstream().create_key_value("settled")
+        connection.jetstream().create_stream(name="PAYMENTS", subjects=["payments.>"])
+    file.write_text(revenue.text + join.text)
+    both = read(file)
+    sink = both.sinks["settled"]
+    frame = Frames(spark, both, "settled").of_sink(sink)
+    plan = plan_of(frame, spark)
+    assert told_of_order(sink, plan, frame.columns) == told.text.strip()
+    options = {key: value for key, value in sink.options.items() if key != "order"}
+    unordered = told_of_order(replace(sink, options=options), plan, frame.columns)
+    assert unordered.startswith(f"warning: {sink.place}: {told.text.strip()}; give sink 'settled'")
+
+
+def test_a_rejected_row_is_mended_by_the_program_of_the_page_and_goes_through(
+    spark: SparkSession, server: peers.ServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders, commands, shown, program, again = pieces_of(HOW_TO / "rejected-rows.md")
+    Path("orders.toml").write_text(orders.text)
+    play(commands, spark)
+    viewed = capsys.readouterr().out
+    assert lines_of(Path("amounts")) == [{"sequence": 1, "amount": 3.0}]
+    with sync.connect(server.url) as connection:
+        rejected = connection.jetstream().stream("REJECTED")
+        (message,) = rejected.scan()
+        assert json.loads(message.payload) == json.loads(shown.text)
+        assert message.payload.decode() in viewed
+        Path(program.file).write_text(program.text)
+        play(again, spark)
+        assert lines_of(Path("amounts")) == [
+            {"sequence": 1, "amount": 3.0},
+            {"sequence": 3, "amount": 4.0},
+        ]
+        assert list(rejected.scan()) == []
+    assert capsys.readouterr().out.splitlines() == program.shown
+
+
+PAID = """
+[pipeline]
+name = "paid"
+checkpoint = "checkpoint"
+[sources.orders]
+options = {{ stream = "ORDERS", durable = "paid", servers = "{url}" }}
+[views.paid]
+sql = "SELECT concat('paid.', sequence) AS subject, data FROM orders"
+[sinks.paid]
+from = "paid"
+format = "jetstream"
+options = {{ stream = "PAID", delivery = "exactlyOnce", sinkId = "paid", servers = "{url}" }}
+[metrics]
+servers = "{url}"
+"""
+
+
+def test_a_pipeline_needs_no_more_than_the_page_of_permissions_says(
+    spark: SparkSession, tmp_path: Path, server_kind: str
+) -> None:
+    server = roles.start_with_page(server_kind, tmp_path / "server")
+    try:
+        with sync.connect(roles.url_of(server, roles.ADMIN)) as connection:
+            js = connection.jetstream()
+            js.create_stream(name="ORDERS", subjects=["orders.*"])
+            subjects = ["paid.*", "_sink.PAID.>"]
+            js.create_stream(name="PAID", subjects=subjects, allow_atomic=True)
+            js.publish("orders.1", b"1")
+        url = roles.url_of(server, "pipeline")
+        file = tmp_path / "paid.toml"
+        file.write_text(PAID.format(url=url))
+        assert check(read(file))[0] == []
+        asyncio.run(lease_and_give_back(url))
+        declared = read(file)
+        recorder = Recorder(declared, this_process(), time.time)
+        meter = Meter(declared, recorder)
+        publisher = Publisher(declared, recorder, meter)
+        telling = told(Heard(), recorder, meter, publisher)  # type: ignore[arg-type]
+        telling.starting("Spark")
+        once(file, spark, telling)
+        publisher.close()
+        with sync.connect(roles.url_of(server, roles.ADMIN)) as connection:
+            js = connection.jetstream()
+            assert js.stream("PAID").get_last_message("paid.1").payload == b"1"
+            assert len(list(js.key_value("headrace-pipelines").keys())) == 1
+        assert [
+            line for line in server.log_text().splitlines() if "Permissions Violation" in line
+        ] == []
+    finally:
+        server.stop()
+
+
+async def lease_and_give_back(url: str) -> None:
+    async with headrace.connect(url) as connection:
+        bucket = await bucket_of_locks(connection.jetstream(), "headrace-leases", 15)
+        async with KeyLock(bucket, "paid", "a", 15) as lease:
+            assert await lease.acquire() > 0
+
+
+def play(piece: Piece, spark: SparkSession) -> None:
+    """The commands of a page; a run of the pipeline is one in the session that is there."""
+    for line in piece.text.splitlines():
+        program, *words = shlex.split(line)
+        if words[:2] == ["pipeline", "once"]:
+            once(Path(words[2]).absolute(), spark)
+        elif program == "python":
+            done = subprocess.run(
+                [sys.executable, *words], stdout=subprocess.PIPE, text=True, check=True
+            )
+            print(done.stdout, end="")
+        else:
+            assert program == "headrace"
+            assert main(words) in (0, None), line
+
+
+def once(file: Path, spark: SparkSession, hears: Any = None) -> None:
+    declared: Declared = read(file)
+    watcher: Any = hears or Heard()
+    ended: list[Ended] = run_here(declared, spark, watcher, once=True)
+    assert [each.problem for each in ended] == [None] * len(declared.sinks)
+
+
+def lines_of(folder: Path) -> list[dict[str, object]]:
+    files = [file for file in folder.glob("part-*") if file.is_file()]
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return sorted(rows, key=str)
