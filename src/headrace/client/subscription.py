@@ -12,9 +12,9 @@ from ..errors import (
     ConfigurationError,
     ConnectionClosedError,
     HeadraceError,
+    RequestTimeoutError,
     ServiceError,
     SlowConsumerError,
-    TimeoutError_,
 )
 from ..handling.callbacks import (
     CALLBACK_ERRORS,
@@ -129,7 +129,9 @@ class Subscription:
             async with asyncio.timeout(timeout):
                 return await self.__anext__()
         except TimeoutError as error:
-            raise TimeoutError_(f"no message on {self.subject!r} within {timeout} s") from error
+            raise RequestTimeoutError(
+                f"no message on {self.subject!r} within {timeout} s"
+            ) from error
         except StopAsyncIteration:
             raise ConnectionClosedError(f"the subscription to {self.subject!r} is over") from None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from ..client.kv.keyvalue import KeyNotFoundError
-from ..errors import ConfigurationError, DisconnectedError, NoRespondersError, TimeoutError_
+from ..errors import ConfigurationError, DisconnectedError, NoRespondersError, RequestTimeoutError
 from ..schemas.codecs import Codec, UnfitError, codecs_of
 from ..schemas.errors import NoSchemaError, RegistryAwayError
 from ..schemas.framing import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..schemas.registry import Kind, SchemaRegistry
 
 _KINDS: Final[dict[str, Kind]] = {"avro": "AVRO", "json": "JSON"}
-_AWAY: Final = (TimeoutError_, DisconnectedError, NoRespondersError)
+_AWAY: Final = (RequestTimeoutError, DisconnectedError, NoRespondersError)
 _NATIVE: Final = (
     bytes,
     datetime.datetime,

@@ -19,7 +19,7 @@ from ...errors import (
     JetStreamApiError,
     NoRespondersError,
     PullError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from ...handling.callbacks import tell
 from .consumers import Consumers
@@ -41,7 +41,7 @@ EXPIRES_S: Final = 10.0  # so that silence is noticed after 10 seconds
 ATTEMPTS: Final = 2  # of a fetch, while messages were missed or the consumer is gone
 T = TypeVar("T")
 
-_UNREACHABLE: Final = (NoRespondersError, TimeoutError_, DisconnectedError)
+_UNREACHABLE: Final = (NoRespondersError, RequestTimeoutError, DisconnectedError)
 
 _Pull = Callable[["Consumer", float, float | None], Awaitable[Batch]]  # wait, heartbeat: seconds
 
@@ -166,7 +166,7 @@ class OrderedConsumer:
         """The next message. Raises TimeoutError if none came in ``max_wait`` seconds."""
         batch = await self.fetch(1, max_wait=max_wait)
         if not batch:
-            raise TimeoutError_(
+            raise RequestTimeoutError(
                 f"no message in stream {self.stream_name!r} after {self.last_sequence} "
                 f"within {max_wait} s"
             )

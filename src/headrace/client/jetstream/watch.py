@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
-from ...errors import DisconnectedError, JetStreamApiError, NoRespondersError, TimeoutError_
+from ...errors import DisconnectedError, JetStreamApiError, NoRespondersError, RequestTimeoutError
 from .message import JetStreamMessage
 from .ordered import OrderedConsumer, OrderedConsumption, until_reachable
 from .stored.stored_message import StreamMessage, if_found
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 SILENCE_S: Final = 2.0  # after so long without an entry we ask whether there still is one
 LOOKED_UP_AT_ONCE: Final = 100
-_UNREACHABLE: Final = (JetStreamApiError, NoRespondersError, TimeoutError_, DisconnectedError)
+_UNREACHABLE: Final = (JetStreamApiError, NoRespondersError, RequestTimeoutError, DisconnectedError)
 
 
 class Watch(Generic[T]):

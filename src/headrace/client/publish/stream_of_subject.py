@@ -18,8 +18,8 @@ from ...errors import (
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
+    RequestTimeoutError,
     ServerError,
-    TimeoutError_,
 )
 from ..jetstream.calls import Api
 from ..net.leaders import is_leaderless
@@ -81,7 +81,7 @@ async def who_has(api: Api, subject: str) -> Answer:
         return Answer(Who.NOT_NOW if is_leaderless(error) else Who.NOBODY)
     except (DisconnectedError, BufferFullError):
         return Answer(Who.NOT_NOW)
-    except TimeoutError_:
+    except RequestTimeoutError:
         return Answer(Who.NOT_NOW if session.info.cluster else Who.UNTOLD)
     except (ServerError, DocumentError):
         return Answer(Who.UNTOLD)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from ...api.envelope import decode_pub_ack
 from ...api.messages import PubAck
 from ...api.names import EXPECTED_LAST_SUBJECT_SEQ, EXPECTED_LAST_SUBJECT_SEQ_SUBJECT
-from ...errors import HeadraceError, JetStreamApiError, NoRespondersError, TimeoutError_
+from ...errors import HeadraceError, JetStreamApiError, NoRespondersError, RequestTimeoutError
 from ..links.link import Link
 from ..links.outages import ServerPatience, may_pass
 from .links import Links
@@ -340,7 +340,7 @@ class FencedPublisher:
         while True:
             frames = self._link.poll(self._quiet_s)
             if not frames:
-                raise TimeoutError_(f"no answer to {self._writer} within {self._quiet_s:g} s")
+                raise RequestTimeoutError(f"no answer to {self._writer} within {self._quiet_s:g} s")
             for _, subject, _, _, headers, payload in frames:
                 if subject == to:
                     if not payload and headers.startswith(b"NATS/1.0 503"):

@@ -20,7 +20,7 @@ from ....errors import (
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from ....wire.encode import pub
 from ....wire.frames import Frame
@@ -191,7 +191,7 @@ class _DirectRead:
         else:
             self._session.doubt.begin()
             self._fail(
-                TimeoutError_(
+                RequestTimeoutError(
                     f"stream {self._stream!r} was silent for {self._api.timeout} s, "
                     f"after {len(self._frames)} messages"
                 )
