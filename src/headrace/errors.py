@@ -322,7 +322,7 @@ class PullError(HeadraceError):
 
 
 class HeartbeatMissedError(HeadraceError):
-    """Nothing, not even a heartbeat, came for twice a pull's idle heartbeat. ``consume`` pulls again."""
+    """No message and no heartbeat came for twice a pull's idle heartbeat. ``consume`` pulls again."""
 
 
 class WrongLoopError(HeadraceError):

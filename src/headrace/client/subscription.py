@@ -218,7 +218,7 @@ class Subscription:
             self._drained.set_result(None)
 
     def end(self) -> None:
-        """Nothing more comes; what waits can still be taken."""
+        """End: no more comes; what waits can still be taken."""
         self._over = True
         self._session.subscriptions.pop(self, None)
         self._wake()

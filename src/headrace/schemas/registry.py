@@ -49,7 +49,7 @@ class Impatient:
     """Asks once."""
 
     def restart(self) -> None:
-        """Nothing is waited for."""
+        """Do nothing: there is no pause."""
 
     def persist(
         self,

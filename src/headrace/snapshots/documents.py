@@ -67,7 +67,7 @@ class StateDocument(msgspec.Struct):
     redelivered: dict[Number, Number] | None = None
 
     def state(self) -> ConsumerState:
-        """The same without the words of JSON."""
+        """The state without the words of JSON."""
         return ConsumerState(
             (self.delivered.consumer_seq, self.delivered.stream_seq),
             (self.ack_floor.consumer_seq, self.ack_floor.stream_seq),

@@ -138,7 +138,7 @@ class Reading:
         return self._taken(known, body, message)
 
     def arguments_on_thread(self, message: Any) -> list[Any]:
-        """The same on a thread, which waits where something has to be asked."""
+        """The arguments on a thread, which waits where something has to be asked."""
         key, body = self._split(message)
         known = self._lookup.kept(key)
         if known is not None:

@@ -161,7 +161,7 @@ class Watch(Generic[T]):
         return sequence <= self._told.get(message.subject, 0)
 
     async def _count_again(self, listing: _Listing) -> None:
-        """Nothing has come for a while: it is late, or it was removed before it could be delivered.
+        """Count anew after a while without a message: it is late, or removed before it could be delivered.
 
         In the latter case the watch goes on with another consumer: nats-server's (2.15) is stuck where
         its list of last messages was purged.

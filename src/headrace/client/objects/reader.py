@@ -148,7 +148,7 @@ class ObjectReader:
         return ordered.consume(max_bytes=max(BUFFER_BYTES, 4 * largest))
 
     async def _check_that_it_is_there(self) -> None:
-        """Nothing has come for a while: it is late, or it will never come."""
+        """Ask, after a while without a chunk, whether it is late or will never come."""
         info = self.info
         subject = chunk_subject(info.bucket, info.nuid)
         try:

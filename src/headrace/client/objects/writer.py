@@ -229,7 +229,7 @@ async def clean_up(
 
 
 async def _chunks(content: Content, size: int) -> AsyncGenerator[bytes]:
-    """The same bytes in pieces of ``size``, the last one shorter."""
+    """The bytes in pieces of ``size``, the last one shorter."""
     held = bytearray()
     async with aclosing(_pieces(content)) as pieces:
         async for piece in pieces:

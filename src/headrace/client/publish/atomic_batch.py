@@ -410,7 +410,7 @@ class AtomicBatch:
         self._fail(self._refused or lost)
 
     def connection_restored(self) -> None:
-        """Nothing to do: the waiting commit has failed already."""
+        """Do nothing: the waiting commit has failed already."""
 
     def connection_closed(self, reason: Exception) -> None:
         """The connection is over for good: who waits for the answer is told."""

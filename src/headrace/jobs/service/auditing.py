@@ -29,7 +29,7 @@ class Entry:
     detail: str | None = None
 
     def of(self, result: str) -> Entry:
-        """The same with another result."""
+        """The entry with another result."""
         return replace(self, result=result)
 
 

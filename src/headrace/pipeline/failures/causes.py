@@ -114,7 +114,7 @@ class Cause(NamedTuple):
 
     @property
     def signature(self) -> str:
-        """The same for the same failure, whatever numbers it names."""
+        """What is equal for equal failures, whatever numbers they name."""
         return f"{self.kind} {_CHANGING.sub('#', self.text)}"
 
 

@@ -128,7 +128,7 @@ def read_answers(answers: list[bytes]) -> Rows:
 
 
 def read_answers_plainly(answers: list[bytes]) -> Rows:
-    """The same, one document after the other: it says what is wrong with one."""
+    """Read the answers one document after the other, which says what is wrong with one."""
     rows = no_rows()
     for answer in answers:
         try:

@@ -208,7 +208,7 @@ _EXPECTED: Final = EXPECTED_LAST_SUBJECT_SEQ.encode()
 
 
 def _portions(held: dict[bytes, Entry], keys_max: int) -> list[dict[bytes, Entry]]:
-    """The same in portions of so many keys, and not too many bytes."""
+    """Cut it into portions of so many keys, and not too many bytes."""
     portions: list[dict[bytes, Entry]] = []
     entries = iter(held.items())
     while portion := dict(islice(entries, keys_max)):
@@ -220,7 +220,7 @@ def _portions(held: dict[bytes, Entry], keys_max: int) -> list[dict[bytes, Entry
 
 
 def _cut(held: dict[bytes, Entry]) -> list[dict[bytes, Entry]]:
-    """The same in portions of not too many bytes, each of one entry at least."""
+    """Cut it into portions of not too many bytes, each of one entry at least."""
     portions: list[dict[bytes, Entry]] = []
     left = 0
     for subject, entry in held.items():

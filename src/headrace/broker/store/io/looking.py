@@ -77,7 +77,7 @@ class LookingFiles:
         self._over[path] = [(at, piece[: length - at]) for at, piece in over if at < length]
 
     def fdatasync(self, handle: int) -> None:
-        """Nothing was written."""
+        """Do nothing, as nothing was written."""
 
     def sync_whole(self, handle: int, paths: Sequence[str], most_dirty: int) -> bool:
         return True  # nothing was written
@@ -101,4 +101,4 @@ class LookingFiles:
         """It stays."""
 
     def fsync_dir(self, path: str) -> None:
-        """Nothing was changed."""
+        """Do nothing, as nothing was changed."""

@@ -125,7 +125,7 @@ class Meta:
                 return
 
     def fail(self) -> None:
-        """Nothing in flight will become durable: it goes with the next batch."""
+        """Have what is in flight go with the next batch: it will not become durable."""
         entries = [entry for change in self._inflight for entry in change.entries]
         if any(change.image is not None for change in self._inflight):
             self._must_rewrite = True

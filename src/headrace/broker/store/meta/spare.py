@@ -249,7 +249,7 @@ class Spares:
             del self._flying[0]
 
     def fail(self) -> None:
-        """Nothing in flight was written: these copies are to be written anew."""
+        """Have these copies written anew: none in flight was written."""
         for homes in self._flying:
             for home in homes:
                 if self._by_stream.get(home.stream) is home:

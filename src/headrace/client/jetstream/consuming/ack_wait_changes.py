@@ -55,7 +55,7 @@ class Following:
             )
 
     def stop(self) -> None:
-        """Nothing is asked any more."""
+        """Ask no more."""
         self._not_before = math.inf
         if self._asking is not None:
             self._asking.cancel()

@@ -206,7 +206,7 @@ class Feed(Hands):
             self._drained.set_result(None)
 
     def end(self, error: Exception | None) -> None:
-        """Nothing more comes. What is in the buffer can still be taken, then ``error`` is raised."""
+        """End: no more comes. What is in the buffer can still be taken, then ``error`` is raised."""
         if self.is_over:
             return
         self.is_over = True

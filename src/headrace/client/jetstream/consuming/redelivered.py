@@ -159,7 +159,7 @@ class Held:
         return [message._frame for message in (*self._lent.copy(), *shelved)]
 
     def _renew_elsewhere(self, newer: dict[Name, Frame]) -> list[tuple[Frame, Frame]]:
-        """The same for what waits for a callback, or was lent to a thread; older and newer frame of each."""
+        """Renew what waits for a callback, or was lent to a thread; older and newer frame of each."""
         renewed: list[tuple[Frame, Frame]] = []
         if not newer:
             return renewed

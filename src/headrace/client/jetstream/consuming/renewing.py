@@ -87,7 +87,7 @@ class Keeper:
         self._ages.arrived(messages, now if self._doubtful_since is None else self._doubtful_since)
 
     def stop(self) -> None:
-        """Nothing is renewed any more."""
+        """Renew no more."""
         self._timer.cancel()
         if self._following is not None:
             self._following.stop()

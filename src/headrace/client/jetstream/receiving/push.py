@@ -212,7 +212,7 @@ class PushSubscription(Subscription):
     # The connection
 
     def end(self) -> None:
-        """Nothing more comes; what waits can still be taken."""
+        """End: no more comes; what waits can still be taken."""
         super().end()
         self._session.observers.pop(self, None)
         if self._monitor is not None:

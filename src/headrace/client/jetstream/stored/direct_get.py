@@ -202,7 +202,7 @@ class _DirectRead:
         self._fail(DisconnectedError("the connection was lost before all messages had come"))
 
     def connection_restored(self) -> None:
-        """Nothing to do: the waiting read has failed already."""
+        """Do nothing: the waiting read has failed already."""
 
     def connection_closed(self, reason: Exception) -> None:
         """The connection is over for good: who waits for messages is told."""

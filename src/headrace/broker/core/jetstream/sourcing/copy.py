@@ -124,7 +124,7 @@ class Copy(ABC):
             self.feed = Feed(self, consumer, self.other_policy, self.setup_failed)
 
     def follow(self, source: StreamSource) -> None:
-        """The same source, of a new configuration: its consumer may deliver to another subject now."""
+        """Follow a new configuration of the source: its consumer may deliver to another subject now."""
         moved = source.consumer != self.source.consumer
         self.source = source
         if moved and self.feed is not None:
