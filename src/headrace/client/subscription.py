@@ -74,7 +74,7 @@ class Subscription:
         self._answers_errors = answer_errors
         self._session = session
         self._frames: deque[Frame] = deque()
-        self._lent: deque[Any] = deque()  # taken for a thread, and not handed out there
+        self._with_thread: deque[Any] = deque()  # taken for a thread, and not handed out there
         self._bytes = 0
         self._max_messages = pending_messages
         self._max_bytes = pending_bytes
@@ -227,7 +227,7 @@ class Subscription:
         """The connection is about to be closed: no callback begins any more. Whether something goes back."""
         if self._callback is not None or self._worker is not None:
             self._frames.clear()
-            self._lent.clear()
+            self._with_thread.clear()
             self._bytes = 0
             self._note_emptied()
             self._session.close_route(self._route)

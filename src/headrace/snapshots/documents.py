@@ -51,7 +51,7 @@ class Pair(msgspec.Struct):
     stream_seq: Number
 
 
-class Place(msgspec.Struct, rename="pascal"):
+class PendingDelivery(msgspec.Struct, rename="pascal"):
     """A delivery under way."""
 
     sequence: Number
@@ -63,7 +63,7 @@ class StateDocument(msgspec.Struct):
 
     delivered: Pair
     ack_floor: Pair
-    pending: dict[Number, Place] | None = None
+    pending: dict[Number, PendingDelivery] | None = None
     redelivered: dict[Number, Number] | None = None
 
     def state(self) -> ConsumerState:

@@ -21,7 +21,7 @@ from ..schemas.framing import (
     number_of_header,
     split_confluent,
 )
-from ..schemas.lookup import Found, Key, Known, Lookup, Source
+from ..schemas.lookup import FoundSchema, Key, Known, Lookup, Source
 from .schemas import HttpRegistry, Schema, SchemaBucket
 from .typed import MisfitError, Take
 
@@ -52,9 +52,9 @@ class _OverHttp:
     async def of_id(self, schema_id: str) -> bytes:
         return await asyncio.to_thread(self._asked("").get, schema_id)
 
-    async def latest(self, subject: str) -> Found:
+    async def latest(self, subject: str) -> FoundSchema:
         number, text = await asyncio.to_thread(self._asked(subject).newest)
-        return Found(str(number), text)
+        return FoundSchema(str(number), text)
 
     def _asked(self, subject: str) -> SchemaRegistry:
         from ..schemas.registry import (  # what speaks HTTP is loaded when used
@@ -79,9 +79,9 @@ class _InBucket:
         except KeyNotFoundError:
             raise NoSchemaError(f"no schema {schema_id!r} in {self._registry}") from None
 
-    async def latest(self, subject: str) -> Found:
+    async def latest(self, subject: str) -> FoundSchema:
         try:
-            return Found(subject, await self._get(subject))
+            return FoundSchema(subject, await self._get(subject))
         except KeyNotFoundError as error:
             raise ConfigurationError(str(error)) from None
 

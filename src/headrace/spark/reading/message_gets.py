@@ -38,12 +38,12 @@ class _Error(msgspec.Struct, gc=False):
     err_code: int = 0
 
 
-class _Answer(msgspec.Struct, gc=False):
+class _GetAnswer(msgspec.Struct, gc=False):
     message: _Message | None = None
     error: _Error | None = None
 
 
-_decode = msgspec.json.Decoder(list[_Answer]).decode
+_decode = msgspec.json.Decoder(list[_GetAnswer]).decode
 
 
 class MessageGets:

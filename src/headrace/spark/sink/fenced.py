@@ -13,7 +13,7 @@ from ...errors import HeadraceError, JetStreamApiError, NoRespondersError, Reque
 from ..links.link import Link
 from ..links.outages import ServerPatience, may_pass
 from .links import Links
-from .marker_store import WRONG_LAST, Found, MarkerStore
+from .marker_store import WRONG_LAST, FoundMarkers, MarkerStore
 from .markers import Marker, Plan, PlanId, StreamResetError, next_plan, not_confirmed
 from .options import ACCEPTED
 from .rows import Rows
@@ -180,7 +180,7 @@ class FencedPublisher:
         self._stand(found.marker)
         self._patience.restart()
 
-    def _check_kept(self, found: Found) -> None:
+    def _check_kept(self, found: FoundMarkers) -> None:
         """Whether the stream has the plan that it had confirmed, or what came after it: limits remove the
         oldest first, so where all that there is of the sink is older, the stream has lost its end. Then
         partitions that are done are gone, too.

@@ -11,7 +11,7 @@ from broker.store.logged_store import LOGS, Store, without_unsynced
 from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.broker.store.commit.commit_log import LogShape
-from headrace.broker.store.io.looking import LookingFiles
+from headrace.broker.store.io.looking import ReadOnlyFiles
 from headrace.errors import StoreFullError
 
 SEGMENT = "/s/streams/A/0000000001.seg"
@@ -143,7 +143,7 @@ def test_whoever_only_looks_sees_what_a_start_would_find_and_changes_nothing(
     (tmp_path / "trash").mkdir(exist_ok=True)
     (tmp_path / "lock").write_bytes(b"")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    storage = FileStorage(tmp_path, fs=LookingFiles(), threaded=False)
+    storage = FileStorage(tmp_path, fs=ReadOnlyFiles(), threaded=False)
     shown = storage.open_stream("A").read(1, None, 1000, BIG, BIG)
     assert [m.sequence for m in shown] == [*range(1, 12)]
     assert storage.report == []

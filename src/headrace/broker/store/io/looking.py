@@ -13,7 +13,7 @@ from typing import Final
 from .files import LocalFiles
 
 
-class LookingFiles:
+class ReadOnlyFiles:
     """A ``FileSystem`` that reads and never writes; see ``files.FileSystem``."""
 
     def __init__(self) -> None:
