@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 __all__ = ["ROOT", "Block", "blocks_of", "commands_of", "run_block"]
 
 ROOT = Path(__file__).resolve().parents[1]
-_FENCED = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
+_FENCED = re.compile(r"(?ms)^```([^\n]*)\n(.*?)^```$")
 _PRINTED = re.compile(r"(?m)# → (.*)$")
 
 

@@ -40,7 +40,7 @@ ADMIN = "admin"
 def start_with_page(kind: str, directory: Path) -> peers.ServerProcess:
     """A server of this name with the users of the page."""
     directory.mkdir(parents=True, exist_ok=True)
-    conf = next(each.text for each in pieces_of(PAGE) if each.language == "nginx")
+    conf = next(each.text for each in pieces_of(PAGE) if each.language == "text")
     if kind == "nats-server":
         return peers.start_nats_server(directory, config=conf, flags=["-DV"])
     file = directory / "users.conf"

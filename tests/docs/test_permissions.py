@@ -60,7 +60,7 @@ async def test_what_is_not_on_the_page_is_refused_and_seen_in_the_log(
 async def test_a_password_is_changed_by_a_second_user_and_no_connection_is_lost(
     server_kind: str, tmp_path: Path
 ) -> None:
-    _, both = [each.text for each in pieces_of(roles.PAGE) if each.language == "nginx"]
+    _, both = [each.text for each in pieces_of(roles.PAGE) if each.language == "text"]
     both = both.replace("$SHOP_1", "one").replace("$SHOP_2", "two")
     lines = both.splitlines()
     directory = tmp_path / "server"
