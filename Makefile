@@ -101,7 +101,7 @@ faults: env  ## 1,000 lost connections, 10,000 cancelled calls, one lost at each
 		tests/spark/test_lost_links_of_queries.py tests/spark/test_lost_links_of_whole_queries.py --timeout=7200 $(UNGUARDED) $(PYTEST_ARGS)
 
 matrices: env  ## whatever keeps a place or is promised for a time, and whatever happens to it: every cell, on both servers
-	@HEADRACE_EVERY_PLACE=1 $(BIN)/pytest $(ALL) tests/moves tests/conformance/test_readers_and_retention.py --timeout=600 $(PYTEST_ARGS)
+	@HEADRACE_EVERY_PLACE=1 $(BIN)/pytest $(ALL) tests/moves tests/jobs/test_times.py tests/conformance/test_readers_and_retention.py --timeout=600 $(PYTEST_ARGS)
 
 cluster: env  ## kill, restart, freeze and cut off the leaders of three nats-servers, HEADRACE_ROUNDS (20) times
 	@HEADRACE_ROUNDS=$${HEADRACE_ROUNDS:-20} $(BIN)/pytest $(ALL) -s tests/cluster $(PYTEST_ARGS)

@@ -15,6 +15,7 @@ import costs
 import fairness
 import fetching
 import filters
+import footprint
 import groups
 import growth
 import idle
@@ -41,6 +42,7 @@ BENCHMARKS = (
     "scaling",
     "buckets",
     "copying",
+    "footprint",
     "idle",
     "pins",
     "filters",
@@ -59,7 +61,7 @@ BENCHMARKS = (
 )
 
 
-ON_REQUEST = frozenset({"survey", "growth", "takeovers"})
+ON_REQUEST = frozenset({"survey", "growth", "takeovers", "footprint"})
 """Of them, those that a run of all leaves out."""
 
 
@@ -81,7 +83,7 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = f"of {', '.join(BENCHMARKS)} (default: all but survey, growth and takeovers)"
+    names = f"of {', '.join(BENCHMARKS)} (default: all but survey, growth, takeovers and footprint)"
     parser.add_argument("benchmark", nargs="*", help=names)
     parser.add_argument(
         "--rounds",
@@ -160,6 +162,7 @@ def _runs(arguments: argparse.Namespace) -> dict[str, Callable[[], object]]:
         "scaling": lambda: scaling.run(two),
         "buckets": lambda: buckets.run(rounds, two),
         "copying": lambda: copying.run(rounds, two),
+        "footprint": lambda: footprint.run(two, only),
         "idle": lambda: idle.run(rounds, two),
         "pins": lambda: pins.run(rounds, two),
         "filters": lambda: filters.run(rounds, two),

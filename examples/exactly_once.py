@@ -70,24 +70,24 @@ async def work(
             done.set()
 
     config = headrace.ConsumerConfig(ack_wait=1.0)
-    async with elastic.join(js, "PAYMENTS", "books", member, handle, config):
+    async with elastic.join(js, "BANK", "books", member, handle, config):
         await done.wait()
 
 
 async def main(url: str, path: Path | None = None, payments: int = 100) -> None:
     async with headrace.connect(url, name="exactly once example") as connection:
         js = connection.jetstream()
-        await js.create_or_update_stream(name="PAYMENTS", subjects=["pay.*"])
+        await js.create_or_update_stream(name="BANK", subjects=["bank.*"])
         await elastic.create(
             js,
-            "PAYMENTS",
+            "BANK",
             "books",
             max_members=4,
-            partitioning_filters=[PartitioningFilter("pay.*", (1,))],
+            partitioning_filters=[PartitioningFilter("bank.*", (1,))],
             members=["a", "b"],
         )
         for number in range(payments):
-            await js.publish(f"pay.account-{number % 7}", b"%d" % number)
+            await js.publish(f"bank.account-{number % 7}", b"%d" % number)
         with tempfile.TemporaryDirectory() as directory:
             bank = Bank(path or Path(directory) / "bank.db")
             done = asyncio.Event()
@@ -95,8 +95,8 @@ async def main(url: str, path: Path | None = None, payments: int = 100) -> None:
             total = bank.db.execute("SELECT sum(total) FROM accounts").fetchone()[0]
             print("booked", bank.booked(), "payments of", total)
             bank.db.close()
-        await elastic.delete(js, "PAYMENTS", "books")
-        await js.delete_stream("PAYMENTS")
+        await elastic.delete(js, "BANK", "books")
+        await js.delete_stream("BANK")
 
 
 if __name__ == "__main__":

@@ -32,17 +32,17 @@ class Invoice(BaseModel):
 
 
 broker = NatsBroker(URL)
-shop = JStream("SHOP", declare=False)  # it is made below
+shop = JStream("FASTSHOP", declare=False)  # it is made below
 
 
 @broker.subscriber(
-    "orders.*",
+    "fast.orders.*",
     stream=shop,
     durable="billing",
     pull_sub=PullSub(batch_size=10),
     ack_policy=AckPolicy.NACK_ON_ERROR,
 )
-@broker.publisher("invoices.new", stream="SHOP")
+@broker.publisher("fast.invoices.new", stream="FASTSHOP")
 async def bill(order: Order) -> Invoice:
     cents = await broker.request(order.item, "price")
     return Invoice(customer=order.customer, cents=int(cents.body))
@@ -65,11 +65,13 @@ async def group() -> AsyncIterator[None]:
     """Our own connection, in the same loop, lives as long as the application."""
     async with headrace.connect(URL, name="mail") as connection:
         js = connection.jetstream()
-        await js.create_or_update_stream(name="SHOP", subjects=["orders.*", "invoices.*"])
-        keys = [PartitioningFilter("invoices.*", (1,))]
-        await elastic.create(js, "SHOP", "mail", max_members=2, partitioning_filters=keys)
-        await elastic.add_members(js, "SHOP", "mail", ["a"])
-        async with elastic.join(js, "SHOP", "mail", "a", mail):
+        await js.create_or_update_stream(
+            name="FASTSHOP", subjects=["fast.orders.*", "fast.invoices.*"]
+        )
+        keys = [PartitioningFilter("fast.invoices.*", (1,))]
+        await elastic.create(js, "FASTSHOP", "mail", max_members=2, partitioning_filters=keys)
+        await elastic.add_members(js, "FASTSHOP", "mail", ["a"])
+        async with elastic.join(js, "FASTSHOP", "mail", "a", mail):
             yield
 
 

@@ -77,7 +77,7 @@ async def order(database: Database, item: str) -> None:
     """What an application does: its work and its message, both or neither."""
     async with database.transaction():
         await database.execute("INSERT INTO orders (item) VALUES (%s)", (item,))
-        await put(database, "shop.ordered", item.encode())
+        await put(database, "outbox.ordered", item.encode())
         if item == "nothing":
             raise ValueError("nobody orders nothing")
 
@@ -92,8 +92,8 @@ async def main(postgres: str, url: str) -> None:
         await shop.execute(SCHEMA)
         js = connection.jetstream()
         stream = await js.create_or_update_stream(
-            name="SHOP",
-            subjects=["shop.*"],
+            name="OUTBOX",
+            subjects=["outbox.*"],
             duplicate_window=3600,  # for so long an id is known
         )
         consumer = await stream.create_consumer(deliver_policy="new")

@@ -28,7 +28,7 @@ class Invoice(msgspec.Struct):
 async def lifespan(connection: Connection) -> AsyncIterator[None]:
     """What handlers need is made here, and closed when the last of them has ended."""
     await connection.jetstream().create_or_update_stream(
-        name="SHOP", subjects=["orders.*", "invoices.*", "dead.*"]
+        name="SHOP", subjects=["shop.orders.*", "shop.invoices.*", "shop.dead.*"]
     )
     yield
 
@@ -39,18 +39,18 @@ worker = Worker("shop", lifespan=lifespan)
 @worker.consumer(
     "SHOP",
     "billing",
-    config=ConsumerConfig(filter_subject="orders.*", ack_wait=30),
+    config=ConsumerConfig(filter_subject="shop.orders.*", ack_wait=30),
     concurrency=8,
     order_by=lambda message: message.subject,  # those of one subject in order
-    on_failure=DeadLetter("dead.billing", after=5),
-    publish="invoices.new",
+    on_failure=DeadLetter("shop.dead.billing", after=5),
+    publish="shop.invoices.new",
 )
 async def bill(order: Order) -> Invoice:
     log.info("billing %s", order.customer)
     return Invoice(order.customer, amount=len(order.item))
 
 
-@worker.consumer("SHOP", "mail", config=ConsumerConfig(filter_subject="invoices.*"))
+@worker.consumer("SHOP", "mail", config=ConsumerConfig(filter_subject="shop.invoices.*"))
 def mail(message: JetStreamMessage) -> None:  # a plain function: on a thread, where it may block
     log.info("mailing %d bytes", len(message.payload))
 

@@ -12,17 +12,17 @@ import headrace
 async def main(url: str) -> None:
     async with headrace.connect(url, name="streams example") as connection:
         js = connection.jetstream()
-        stream = await js.create_or_update_stream(name="ORDERS", subjects=["orders.>"])
+        stream = await js.create_or_update_stream(name="PARCELS", subjects=["parcels.*"])
         await stream.purge()
 
         # One message, acknowledged: it is on disk when this returns.
-        ack = await js.publish("orders.new", b"one", msg_id="order-1")
+        ack = await js.publish("parcels.new", b"one", msg_id="order-1")
         print("stored as", ack.seq)
 
         # Many messages: a window of unacknowledged ones; leaving the block waits for the rest.
         async with js.publisher(window=4_000) as publisher:
             for number in range(10_000):
-                await publisher.send(f"orders.{number % 10}", b"%d" % number)
+                await publisher.send(f"parcels.{number % 10}", b"%d" % number)
         print("acknowledged", publisher.acked)
 
         # Pull in batches, acknowledge a batch in one write.
@@ -40,7 +40,7 @@ async def main(url: str) -> None:
                 if message.metadata.pending == 0:
                     break
         print("left", (await consumer.info()).num_pending)
-        await js.delete_stream("ORDERS")
+        await js.delete_stream("PARCELS")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import headrace
 from headrace import Connection, ConsumerConfig
 from headrace.worker import Worker
 
-SUBJECTS = ["orders.*", "invoices.*"]
+SUBJECTS = ["traced.orders.*", "traced.invoices.*"]
 
 
 @contextlib.contextmanager
@@ -40,7 +40,7 @@ def exported(service: str) -> Iterator[None]:
 @contextlib.asynccontextmanager
 async def lifespan(connection: Connection) -> AsyncIterator[None]:
     with exported("billing"):
-        await connection.jetstream().create_or_update_stream(name="SHOP", subjects=SUBJECTS)
+        await connection.jetstream().create_or_update_stream(name="TRACED", subjects=SUBJECTS)
         yield
 
 
@@ -48,7 +48,10 @@ worker = Worker("billing", lifespan=lifespan, tracing=True)
 
 
 @worker.consumer(
-    "SHOP", "billing", config=ConsumerConfig(filter_subject="orders.*"), publish="invoices.new"
+    "TRACED",
+    "billing",
+    config=ConsumerConfig(filter_subject="traced.orders.*"),
+    publish="traced.invoices.new",
 )
 async def bill(message: headrace.JetStreamMessage) -> bytes:
     with trace.get_tracer("shop").start_as_current_span("look up the price"):
@@ -58,9 +61,9 @@ async def bill(message: headrace.JetStreamMessage) -> bytes:
 async def order(url: str) -> None:
     async with headrace.connect(url, name="shop", tracing=True) as connection:
         js = connection.jetstream()
-        await js.create_or_update_stream(name="SHOP", subjects=SUBJECTS)
+        await js.create_or_update_stream(name="TRACED", subjects=SUBJECTS)
         with trace.get_tracer("shop").start_as_current_span("order"):
-            await js.publish("orders.7", b"plums")
+            await js.publish("traced.orders.7", b"plums")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ async def told_by(
             if until_enough and all(len(told[f"acked {way}"]) >= ENOUGH for way in ways):
                 return
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):  # two Pythons start, on a machine that may be busy
         await read(True)
         if end == "return":
             assert program.stdin is not None

@@ -27,10 +27,10 @@ class Program:
     def said(self) -> str:
         return self._log.read_text()
 
-    async def ended(self, *, told: bool) -> str:
-        """Wait for its end, after SIGTERM if it is told to; what it has said. It ends with status 0."""
+    async def ended(self, *, told: bool, by: signal.Signals = signal.SIGTERM) -> str:
+        """Wait for its end, after a signal if it is told to; what it has said. It ends with status 0."""
         if told:
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(by)
         status = await asyncio.to_thread(self._process.wait, WITHIN_S)
         assert status == 0, self.said
         return self.said

@@ -19,7 +19,8 @@ CENTS = {"plums": 300, "pears": 250}
 @contextlib.asynccontextmanager
 async def lifespan(connection: Connection) -> AsyncIterator[None]:
     await connection.jetstream().create_or_update_stream(
-        name="SHOP", subjects=["orders.*", "invoices.*", "dead.*"]
+        name="PROTOSHOP",
+        subjects=["proto.orders.*", "proto.invoices.*", "proto.dead.*"],
     )
     yield
 
@@ -28,11 +29,11 @@ worker = Worker("shop", lifespan=lifespan)
 
 
 @worker.consumer(
-    "SHOP",
+    "PROTOSHOP",
     "billing",
-    config=ConsumerConfig(filter_subject="orders.*"),
-    on_failure=DeadLetter("dead.billing", after=5, never=(KeyError,)),
-    publish="invoices.new",
+    config=ConsumerConfig(filter_subject="proto.orders.*"),
+    on_failure=DeadLetter("proto.dead.billing", after=5, never=(KeyError,)),
+    publish="proto.invoices.new",
 )
 async def bill(order: Order) -> Invoice:
     return Invoice(customer=order.customer, cents=sum(CENTS[item] for item in order.items))

@@ -179,6 +179,29 @@ async def test_a_request_and_who_answers_it(connection: Connection, spans: Recor
             assert spans.named(name).status.status_code is otel.StatusCode.ERROR
 
 
+async def test_upkeep_is_a_part_of_a_trace_and_begins_none(
+    connection: Connection, spans: Recorded
+) -> None:
+    js = connection.jetstream()
+    bucket = await js.create_key_value("B")
+    consumer = await (await js.stream("S")).create_consumer(durable_name="c")
+    await js.publish("orders.a", b"x")
+    spans.exporter.clear()
+    await bucket.put("k", b"1")
+    await bucket.delete("k")
+    (message,) = await consumer.fetch(1)
+    await message.ack_sync()
+    await connection.request("$JS.API.INFO")
+    assert spans.names() == []
+    with spans.provider.get_tracer("mine").start_as_current_span("look"):
+        await bucket.put("k", b"2")
+        await connection.request("$JS.API.INFO")
+    look = spans.named("look")
+    for name in ("publish $KV.B.k", "request $JS.API.INFO"):
+        assert spans.named(name).parent.span_id == look.context.span_id
+    assert len(spans.names()) == 3
+
+
 async def test_a_plain_callback_and_a_message_without_a_trace(
     connection: Connection, spans: Recorded
 ) -> None:

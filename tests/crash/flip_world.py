@@ -13,7 +13,6 @@ from headrace.api.base import to_wire
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.core.jetstream.engine.registry import Registry
 from headrace.broker.store import FileStorage
-from headrace.broker.store.commit.commit_log import LogShape
 from headrace.broker.store.format.entries import FILE_HEADER_BYTES, decode_file_header
 from headrace.broker.store.format.record import CRC_BYTES, HEAD, MARK, U32, scan
 from headrace.broker.store.meta.journal_file import MAGIC
@@ -43,7 +42,7 @@ class Known:
         return twin
 
 
-def open_store(fs: FaultFS, *, log: bool = True) -> FileStorage:
+def open_store(fs: FaultFS) -> FileStorage:
     return FileStorage(
         "/s",
         fs=fs,
@@ -51,7 +50,6 @@ def open_store(fs: FaultFS, *, log: bool = True) -> FileStorage:
         segment_bytes=8192,
         cache_bytes=0,
         salts=random.Random(3),
-        commit_log=LogShape(file_bytes=64 * 1024, after=2) if log else None,
     )
 
 
@@ -73,11 +71,11 @@ def owed(consumer: Consumer) -> set[int]:
     return found
 
 
-def made(*, clean: bool, long: bool = False, log: bool = True) -> Known:
+def made(*, clean: bool, long: bool = False) -> Known:
     """A broker that has done some work; ``long`` is enough of it for journals to be rewritten."""
     fs = FaultFS()
     known = Known(fs)
-    world = World(open_store(fs, log=log))
+    world = World(open_store(fs))
     client = world.client()
     _streams(client)
     rng = random.Random(8)

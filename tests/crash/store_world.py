@@ -13,14 +13,11 @@ from typing import Any
 
 from faultfs import FaultFS, PowerCut
 from headrace.broker.store import FileStorage
-from headrace.broker.store.commit.commit_log import LogShape
 from headrace.clock import ManualClock
 from headrace.message import StoredMessage
 from headrace.subjects import SubjectFilter
 
 BIG = 1 << 40
-SMALL_LOG = LogShape(file_bytes=12_000, after=2)
-"""A commit log whose files are left for one another every few commits."""
 ROOT = "/store"
 
 
@@ -47,12 +44,10 @@ class World:
         *,
         segment_bytes: int = 8192,
         sync: str = "always",
-        commit_log: LogShape | None = None,
     ):
         self.rng = random.Random(seed)
         self.fs = fs
         self.options: dict[str, Any] = {"segment_bytes": segment_bytes, "sync": sync}
-        self.options["commit_log"] = commit_log
         self.streams: dict[str, StreamModel] = {}  # as staged
         self.acked_streams: dict[str, StreamModel] = {}  # as acknowledged
         self.meta_history: list[dict[str, tuple[bytes, list[bytes]]]] = [{}]

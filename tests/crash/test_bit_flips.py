@@ -25,13 +25,11 @@ KINDS = ("clean", "killed", "rewritten", "old")
 
 @pytest.fixture(scope="module")
 def stores() -> dict[str, Known]:
-    killed = made(clean=False)
-    assert any("/commit-log/" in path for path in killed.fs.files())
     return {
         "clean": made(clean=True),
-        "killed": killed,
+        "killed": made(clean=False),
         "rewritten": made(clean=False, long=True),
-        "old": aged(made(clean=False, log=False)),
+        "old": aged(made(clean=False)),
     }
 
 

@@ -8,11 +8,9 @@ import pytest
 
 from faultfs import FaultFS
 from headrace.broker.store import FileStorage
-from headrace.broker.store.commit.commit_log import LogShape
 from jetstream_world import Client, World
 from portions import portion
 
-SMALL_LOG = LogShape(file_bytes=60_000, after=2)
 NAMES = ("all", "new", "none", "filtered")
 
 
@@ -40,8 +38,7 @@ class Lives:
 
     def _open(self) -> FileStorage:
         self.salt = random.Random(self.rng.getrandbits(32))
-        options = {"sync": self.sync, "salts": self.salt, "commit_log": SMALL_LOG}
-        return FileStorage("/s", fs=self.fs, threaded=False, **options)  # type: ignore[arg-type]
+        return FileStorage("/s", fs=self.fs, threaded=False, sync=self.sync, salts=self.salt)
 
     def sync_all(self) -> None:
         """What the system has written by itself."""

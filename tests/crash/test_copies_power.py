@@ -6,17 +6,21 @@ whose messages are taken out again as they are acknowledged.
 
 from __future__ import annotations
 
+import os
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from faultfs import FaultFS, PowerCut
+from headrace import Broker, JetStream, StreamSource
 from headrace.broker.store import FileStorage
 from headrace.clock import ManualClock
 from headrace.message import StoredMessage
 from jetstream_world import Client, World
 from portions import portion, some
+from waiting import until
 
 MESSAGES = 120
 ROOM = 7
@@ -149,3 +153,44 @@ def test_copies_are_complete_after_a_disk_that_was_full_for_a_moment() -> None:
             work(client, sourced)
             check(world, sourced)
     assert tried_again > 3
+
+
+async def test_a_mirror_whose_end_is_damaged_goes_on_behind_it_and_says_what_it_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its sequences are the origin's, and none is given twice; made anew it has all of them."""
+
+    async def has(js: JetStream, last_seq: int) -> None:
+        mirror = await js.stream("M")
+
+        async def is_there() -> bool:
+            return (await mirror.info()).state.last_seq == last_seq
+
+        await until(is_there, "it does not go on")
+
+    async with Broker(store_dir=tmp_path) as broker, broker.connect() as connection:
+        js = connection.jetstream()
+        await js.create_stream(name="S", subjects=["s"])
+        await js.create_stream(name="M", mirror=StreamSource(name="S"))
+        for number in range(10):
+            await js.publish("s", b"%d" % number)
+        await has(js, 10)
+    (segment,) = (tmp_path / "streams" / "M").glob("*.seg")
+    written = len(segment.read_bytes().rstrip(b"\0"))
+    os.truncate(segment, written - 40)  # more than the last message
+    async with Broker(store_dir=tmp_path) as broker, broker.connect() as connection:
+        js = connection.jetstream()
+        for number in range(10, 15):
+            await js.publish("s", b"%d" % number)
+        await has(js, 15)
+        mirror = await js.stream("M")
+        state = (await mirror.info()).state
+        lost = state.lost.msgs if state.lost is not None else ()
+        assert lost and lost[-1] == 10
+        assert "the end is missing" in caplog.text
+        for sequence in range(lost[-1] + 1, 16):
+            assert (await mirror.get_message(sequence)).payload == b"%d" % (sequence - 1)
+        await js.delete_stream("M")
+        await js.create_stream(name="M", mirror=StreamSource(name="S"))
+        await has(js, 15)
+        assert (await (await js.stream("M")).info()).state.messages == 15

@@ -31,7 +31,7 @@ class Place:
     """A broker on a disk whose files can be damaged between two lives."""
 
     def __init__(self) -> None:
-        self.world = World(open_store(FaultFS(), log=False))
+        self.world = World(open_store(FaultFS()))
         self.client = self.world.client()
 
     @property
@@ -53,7 +53,7 @@ class Place:
         return self.fs.kill()
 
     def start(self, fs: FaultFS) -> None:
-        self.world = World(open_store(fs, log=False))
+        self.world = World(open_store(fs))
         self.client = self.world.client()
 
     def deliver(self, count: int, name: str = "C", stream: str = "S") -> list[Any]:

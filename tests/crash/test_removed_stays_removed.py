@@ -82,7 +82,7 @@ def check(storage: FileStorage, known: Known, what: str) -> dict[int, Any]:
 
 def test_the_info_of_a_stream_lists_what_damage_has_taken_of_it() -> None:
     fs = FaultFS()
-    world = World(open_store(fs, commit_log=None))
+    world = World(open_store(fs))
     client = world.client()
     client.stream("S")
     for number in range(40):

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from crash.store_world import SMALL_LOG
 from disks import disk_of
 from faultfs import FaultFS
 from headrace.broker.store import FileStorage
-from headrace.broker.store.commit.commit_log import LogShape
 from headrace.broker.store.format.record import MESSAGE, Found, scan
 from headrace.broker.store.format.segment import HEADER_BYTES, decode_header
 from headrace.errors import StoreReadError
@@ -49,16 +47,13 @@ def everything(storage: FileStorage) -> dict[int, StoredMessage]:
     return found
 
 
-def open_store(
-    fs: FaultFS, segment_bytes: int = 16_384, commit_log: LogShape | None = SMALL_LOG
-) -> FileStorage:
+def open_store(fs: FaultFS, segment_bytes: int = 16_384) -> FileStorage:
     return FileStorage(
         "/s",
         fs=fs,
         threaded=False,
         segment_bytes=segment_bytes,
         cache_bytes=0,
-        commit_log=commit_log,
     )
 
 

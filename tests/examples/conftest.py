@@ -8,6 +8,7 @@ import pytest
 
 import chaos
 import peers
+import postgres_server
 from headrace.client import JetStream, connect
 from portions import play_one_way
 
@@ -39,3 +40,14 @@ async def js(reference_server: peers.ServerProcess) -> AsyncIterator[JetStream]:
 async def proxy(reference_server: peers.ServerProcess) -> AsyncIterator[chaos.ChaosProxy]:
     async with chaos.ChaosProxy(reference_server.host, reference_server.port) as proxy:
         yield proxy
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    """The address of a database server, where it is installed."""
+    server = postgres_server.PostgresServer()
+    try:
+        server.start()
+        yield server.url()
+    finally:
+        server.remove()

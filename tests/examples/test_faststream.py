@@ -32,16 +32,18 @@ async def test_orders_are_billed_by_faststream_and_mailed_by_a_group(
 
         async def is_ready() -> bool:
             names = [name async for name in js.stream_names()]
-            if "SHOP" not in names:
+            if "FASTSHOP" not in names:
                 return False
-            consumers = [name async for name in (await js.stream("SHOP")).consumer_names()]
+            consumers = [name async for name in (await js.stream("FASTSHOP")).consumer_names()]
             return "billing" in consumers
 
         await until(is_ready, "FastStream makes no consumer", within=WITHIN_S)
         for number, item in enumerate(("plums", "pears", "plums"), 1):
-            await js.publish(f"orders.{number}", f'{{"customer":"eve","item":"{item}"}}'.encode())
+            await js.publish(
+                f"fast.orders.{number}", f'{{"customer":"eve","item":"{item}"}}'.encode()
+            )
         await until(lambda: shop.said.count("owes") == 3, "no invoice is mailed", within=WITHIN_S)
-        billing = await js.consumer("SHOP", "billing")
+        billing = await js.consumer("FASTSHOP", "billing")
 
         async def is_confirmed() -> bool:
             info = await billing.info()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 import guides
 import peers
-import postgres_server
 from headrace.client import JetStream
 from headrace.testing import made_message
 
@@ -21,16 +19,6 @@ EXAMPLE = guides.ROOT / "examples" / "idempotent.py"
 @pytest.fixture(scope="module")
 def example() -> Any:
     return guides.load(EXAMPLE)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    server = postgres_server.PostgresServer()
-    try:
-        server.start()
-        yield server.url()
-    finally:
-        server.remove()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

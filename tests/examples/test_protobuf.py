@@ -60,28 +60,28 @@ async def test_an_order_becomes_an_invoice_and_what_does_not_fit_a_dead_letter(
     ) as worker:
 
         async def is_there() -> bool:
-            return "SHOP" in [name async for name in js.stream_names()]
+            return "PROTOSHOP" in [name async for name in js.stream_names()]
 
         await until(is_there, "the worker makes no stream", within=WITHIN_S)
         good = shop.Order(customer="eve", items=["plums", "pears"])
-        await js.publish("orders.1", good.SerializeToString())
-        await js.publish("orders.2", b"\xff\xff")
-        await js.publish("orders.3", shop.Order(items=["gold"]).SerializeToString())
-        stream = await js.stream("SHOP")
+        await js.publish("proto.orders.1", good.SerializeToString())
+        await js.publish("proto.orders.2", b"\xff\xff")
+        await js.publish("proto.orders.3", shop.Order(items=["gold"]).SerializeToString())
+        stream = await js.stream("PROTOSHOP")
 
         async def all_is_done() -> bool:
             return (await stream.info()).state.messages == 6
 
         await until(all_is_done, "not all is handled", within=WITHIN_S)
         await worker.ended(told=True)
-    invoice = shop.Invoice.FromString((await stream.get_last_message("invoices.new")).payload)
+    invoice = shop.Invoice.FromString((await stream.get_last_message("proto.invoices.new")).payload)
     assert (invoice.customer, invoice.cents) == ("eve", 550)
     everything = [await stream.get_message(sequence) for sequence in range(1, 7)]
     reasons = {
         each.headers["Headrace-Subject"]: each.headers["Headrace-Failure"]
         for each in everything
-        if each.subject == "dead.billing"
+        if each.subject == "proto.dead.billing"
     }
-    assert reasons.keys() == {"orders.2", "orders.3"}
-    assert "no Order" in reasons["orders.2"]
-    assert reasons["orders.3"] == "KeyError('gold')"
+    assert reasons.keys() == {"proto.orders.2", "proto.orders.3"}
+    assert "no Order" in reasons["proto.orders.2"]
+    assert reasons["proto.orders.3"] == "KeyError('gold')"

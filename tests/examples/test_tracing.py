@@ -110,7 +110,7 @@ async def test_what_is_published_and_handled_is_one_trace(
     async with started(*command, log=tmp_path / "worker", **where) as worker:
         async with started("traced_shop.py", log=tmp_path / "shop", **where) as shop:
             assert "Traceback" not in await shop.ended(told=False)
-        stream = await js.stream("SHOP")
+        stream = await js.stream("TRACED")
 
         async def is_billed() -> bool:
             assert "Traceback" not in worker.said, worker.said
@@ -120,10 +120,10 @@ async def test_what_is_published_and_handled_is_one_trace(
         assert "Traceback" not in await worker.ended(told=True)
     assert collector.paths == {"/v1/traces"}
     order = collector.one("shop", "order")
-    published = collector.one("shop", "publish orders.*")
-    handled = collector.one("billing", "process orders.*")
+    published = collector.one("shop", "publish traced.orders.*")
+    handled = collector.one("billing", "process traced.orders.*")
     looked = collector.one("billing", "look up the price")
-    billed = collector.one("billing", "publish invoices.new")
+    billed = collector.one("billing", "publish traced.invoices.new")
     assert not order.parent_span_id
     pairs = ((published, order), (handled, published), (looked, handled), (billed, handled))
     for child, parent in pairs:

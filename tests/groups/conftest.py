@@ -9,6 +9,7 @@ import pytest
 
 import peers
 from headrace.client import Connection, JetStream, connect
+from headrace.testing import Link
 from waiting import until
 
 KEPT: Final = "KEPT"
@@ -23,8 +24,24 @@ def reference_server(
 
 
 @pytest.fixture
-async def connection(reference_server: peers.ServerProcess) -> AsyncIterator[Connection]:
-    async with connect(reference_server.url, name="tests of groups") as connection:
+def round_trip_s(request: pytest.FixtureRequest) -> float:
+    """How far the server is; tests of takeovers ask for another one (``distances.NEAR_AND_FAR``)."""
+    return float(getattr(request, "param", 0.0))
+
+
+@pytest.fixture
+def server_url(reference_server: peers.ServerProcess, round_trip_s: float) -> Iterator[str]:
+    """Where the server is reached: directly, or over a link."""
+    if not round_trip_s:
+        yield reference_server.url
+        return
+    with Link(reference_server.url, round_trip_s) as link:
+        yield link.url
+
+
+@pytest.fixture
+async def connection(server_url: str) -> AsyncIterator[Connection]:
+    async with connect(server_url, name="tests of groups") as connection:
         yield connection
 
 

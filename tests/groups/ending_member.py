@@ -1,7 +1,7 @@
 """A program with a member of each kind, and a service, until it ends as it is told.
 
-``ending_member.py URL STREAM leave|run|return``: on SIGTERM it leaves its blocks, or SIGTERM is not handled,
-or it returns without closing anything when there is a line on its standard input.
+``ending_member.py URL STREAM leave|run|return ACK_WAIT``: on SIGTERM it leaves its blocks, or SIGTERM is
+not handled, or it returns without closing anything when there is a line on its standard input.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from headrace.groups import elastic
 from headrace.sync.groups import elastic as blocking_elastic
 
 WORK_S = 0.05
-CONFIG = ConsumerConfig(ack_wait=2.0, max_ack_pending=1000)
 lock = threading.Lock()
 
 
@@ -72,18 +71,19 @@ async def endpoint(message: Any) -> bytes:
     return b"answered"
 
 
-async def main(url: str, stream: str, how: str) -> None:
+async def main(url: str, stream: str, how: str, ack_wait: str) -> None:
     loop, over = asyncio.get_running_loop(), asyncio.Event()
+    config = ConsumerConfig(ack_wait=float(ack_wait), max_ack_pending=1000)
     if how == "leave":
         loop.add_signal_handler(signal.SIGTERM, over.set)
     connection, threads = await connect(url), sync.connect(url)
     js = connection.jetstream()
     members = [
-        elastic.join(js, stream, "g", "coroutine", coroutine, CONFIG),
-        elastic.join(js, stream, "g", "plain", plain, CONFIG),
-        elastic.join(js, stream, "g", "iterated", config=CONFIG),
+        elastic.join(js, stream, "g", "coroutine", coroutine, config),
+        elastic.join(js, stream, "g", "plain", plain, config),
+        elastic.join(js, stream, "g", "iterated", config=config),
     ]
-    member = blocking_elastic.join(threads.jetstream(), stream, "g", "blocking", blocking, CONFIG)
+    member = blocking_elastic.join(threads.jetstream(), stream, "g", "blocking", blocking, config)
     service = await connection.add_service("ending", version="1.0.0")
     await service.add_endpoint("ask", endpoint, subject=f"ask.{how}")
     if how == "return":

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from distances import NEAR_AND_FAR
 from headrace.api.consumers import ConsumerConfig
 from headrace.api.streams import SubjectTransformConfig
 from headrace.client import JetStream
@@ -113,6 +114,7 @@ async def test_who_left_and_is_dropped_frees_its_partitions_at_once(
     assert set(seen) == {0, 1, 2, 3}
 
 
+@NEAR_AND_FAR
 @pytest.mark.parametrize("layout", ["interoperable", "per_partition"])
 async def test_a_planned_drop_is_no_error_to_any_member(js: JetStream, layout: Any) -> None:
     await js.create_stream(name="S", subjects=["foo.*"], storage="memory")

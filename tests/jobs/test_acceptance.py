@@ -228,7 +228,7 @@ class Scenario:
         counts = (await self.http.get("/channel/a/messages-status")).json()["counts"]
         assert counts["SCHEDULED_SCHEDULED"]["Count"] == 3
         await self.endpoint.wait_for(calls + 15)
-        assert 0 <= time.time() - due < 1.5
+        assert time.time() >= due
         for response in made:
             shown = (await self.http.get(response.headers["location"])).json()
             assert shown["status"] == "DISPATCHED"

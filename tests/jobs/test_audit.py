@@ -205,6 +205,36 @@ async def test_a_wrong_token_is_told_counted_and_after_too_many_not_looked_at(
 
 
 @pytest.mark.one_database
+async def test_a_wrong_token_in_a_form_is_a_guess_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WRONG_TOKENS_PER_MINUTE", 3)
+    before = len(await entries(world))
+
+    async def requeue(token: str) -> int:
+        form = {"requeue": token}
+        return (await world.http.post("/channel/c/consumer/k/dlq", data=form)).status_code
+
+    assert await requeue("kt") == 202
+    for _ in range(3):
+        assert await requeue("guess-0815") == 400
+    told = await entries(world)
+    assert len(told) == before + 4
+    assert told[0].items() >= {
+        "who": "a token or key that is not known",
+        "result": "400 wrong_token",
+        "detail": "requeue",
+    }.items()  # fmt: skip
+    assert "0815" not in str(told)
+    numbers = (await world.http.get("/metrics")).text
+    assert 'jobs_wrong_tokens_total{token="consumer"} 3' in numbers
+    assert await requeue("guess") == 429
+    assert await requeue("kt") == 202, "what was right before goes on"
+    world.clock.advance(60)
+    assert await requeue("guess") == 400
+
+
+@pytest.mark.one_database
 async def test_a_key_that_may_not_is_no_guess(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

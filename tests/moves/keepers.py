@@ -20,9 +20,15 @@ import msgspec
 
 from feed_world import Feeding
 from headrace.api.streams import StreamSource
-from headrace.client import DeadLetter, JetStream, JetStreamMessage
+from headrace.client import DeadLetter, JetStream, JetStreamMessage, OrderedConsumer
 from headrace.clock import ManualClock
-from headrace.errors import ConsumerNotFoundError, HeadraceError
+from headrace.errors import (
+    ConsumerNotFoundError,
+    DisconnectedError,
+    HeadraceError,
+    NoRespondersError,
+    PullError,
+)
 from headrace.groups import GroupMessage, PartitioningFilter, elastic
 from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
@@ -30,7 +36,8 @@ from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
 from headrace.spark.batches.driver import Driver
 from headrace.spark.offsets import Offset
-from headrace.spark.options import parse_options
+from headrace.spark.options import SourceOptions, parse_options
+from headrace.spark.planning.slices import Slice
 from headrace.spark.tasks.read_slice import read_slice
 from headrace.worker import Done
 from jobs_world import World as JobsWorld
@@ -182,6 +189,26 @@ class Group(Base):
         return came
 
 
+class Reader(Base):
+    """An ordered consumer, as behind the console's view of what comes, and behind watches of buckets."""
+
+    ordered: OrderedConsumer
+
+    async def begin(self) -> None:
+        self.ordered = await self.js.ordered_consumer("S")
+
+    async def read(self, last: int) -> list[int]:
+        came: list[int] = []
+
+        async def some() -> bool:
+            with contextlib.suppress(NoRespondersError, PullError, DisconnectedError):
+                came.extend(int(each.payload) for each in await self.ordered.fetch(9, max_wait=1))
+            return last in came
+
+        await until(some, f"{last} never came", within=PATIENCE_S)
+        return came
+
+
 class JobsFeed(Base):
     """A feed of the job service."""
 
@@ -230,9 +257,11 @@ class SparkStream(Base):
         return came
 
     def _batch(self) -> list[int]:
-        named = {"stream": self.world.stream, "servers": self.world.url, "pollTimeout": "50ms"}
-        options = parse_options({**named, "onStreamReset": self.rule}, streaming=True)
-        driver = Driver(options)
+        return self.read_planned(self.plan())
+
+    def plan(self) -> list[Slice]:
+        """The tasks of what there is now."""
+        driver = Driver(self._options)
         try:
             start = self.offset or driver.initial_offset()
             end = driver.end(driver.look(start), None)
@@ -240,8 +269,18 @@ class SparkStream(Base):
             self.offset = Offset.from_dict(end.to_dict())
         finally:
             driver.close()
+        return pieces
+
+    def read_planned(self, pieces: list[Slice]) -> list[int]:
+        """What the tasks read."""
+        options = self._options
         rows = [batch for piece in pieces for batch in read_slice(options, ("data",), piece)]
         return [int(each) for batch in rows for each in batch.column("data").to_pylist()]
+
+    @property
+    def _options(self) -> SourceOptions:
+        named = {"stream": self.world.stream, "servers": self.world.url, "pollTimeout": "50ms"}
+        return parse_options({**named, "onStreamReset": self.rule}, streaming=True)
 
     async def advised(self, happening: str, text: str) -> None:
         self.rule = "continue"
@@ -331,6 +370,7 @@ KEEPERS: dict[str, Callable[[World, AsyncExitStack], Keeper]] = {
     "mirror": Mirror,
     "source": Source,
     "group": Group,
+    "reader": Reader,
     "feed": JobsFeed,
     "spark": SparkStream,
     "done": WorkersDone,

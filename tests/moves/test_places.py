@@ -6,6 +6,7 @@ with these words, and goes on exactly when what they advise was done.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,9 +14,10 @@ from pathlib import Path
 import pytest
 
 import peers
+from headrace.errors import HeadraceError
 from portions import EVERY, some
 
-from .keepers import KEEPERS
+from .keepers import KEEPERS, SparkStream, numbers_in
 from .world import HAPPENINGS, RefusedError, world_on
 
 GOES_ON = ""
@@ -45,6 +47,7 @@ TABLE = {
     "mirror": (GOES_ON, None, GOES_ON, GOES_ON, REMADE, REMADE, KEPT_NAME, GOES_ON, BEGINS_AT),
     "source": (GOES_ON, None, GOES_ON, GOES_ON, GOES_ON, GOES_ON, KEPT_NAME, GOES_ON, BEGINS_AT),
     "group": (GOES_ON, None, GOES_ON, GOES_ON, GOES_ON, GOES_ON, GROUPS_NAME, GOES_ON, None),
+    "reader": (GOES_ON, None, None, GOES_ON, GOES_ON, GOES_ON, None, GOES_ON, None),
     "feed": (GOES_ON,) * 9,
     "spark": (GOES_ON, GOES_ON, GOES_ON, RESET, RESET, RESET, GOES_ON, GOES_ON, GOES_ON),
     "done": (*(GOES_ON,) * 6, BY_PAGE, GOES_ON, BY_PAGE),
@@ -55,7 +58,7 @@ TABLE = {
     ),
 }
 """None: what there is no such thing of. A copy and a group stay with the stream that was copied (the page on
-moves), and an elastic group numbers subjects itself."""
+moves), an elastic group numbers subjects itself, and a reader ends with its connection and its stream."""
 
 THEIRS = {
     *((each, "older put back") for each in ("mirror", "source", "group", "letters")),
@@ -125,3 +128,36 @@ async def test_it_goes_on_exactly_or_says_how(
             assert answer in str(refused.value)
             await kept.advised(happening, str(refused.value))
         assert await kept.read(15) == [11, 12, 13, 14, 15]
+
+
+BEGUN_AGAIN = "start the query again"
+PLANNED = {
+    "restored": GOES_ON,
+    "tail lost": BEGUN_AGAIN,
+    "older put back": BEGUN_AGAIN,
+    "made again": BEGUN_AGAIN,
+    "purged": "messages after 0 were removed while a task was reading them",
+}
+
+
+@pytest.mark.parametrize("kind", peers.EITHER)
+@pytest.mark.parametrize("happening", PLANNED)
+async def test_a_batch_that_was_planned_is_read_as_it_was_or_not_at_all(
+    kind: str, happening: str, tmp_path: Path
+) -> None:
+    event, answer = HAPPENINGS[happening], PLANNED[happening]
+    async with world_on(tmp_path, kind, numbered=False) as world, AsyncExitStack() as stack:
+        batch = SparkStream(world, stack)
+        await world.publish(1, 2, 3, 4, 5, 6)
+        await event.before(world)
+        await world.publish(7, 8, 9, 10)
+        planned = await asyncio.to_thread(batch.plan)
+        await event.then(world)
+        await world.publish(11, 12, 13, 14, 15)
+        if answer:
+            with pytest.raises(HeadraceError, match=answer):
+                await asyncio.to_thread(batch.read_planned, planned)
+            again = SparkStream(world, stack)
+            assert await again.read(15) == await numbers_in(world.js, "S")
+        else:
+            assert await asyncio.to_thread(batch.read_planned, planned) == [*range(1, 11)]

@@ -82,6 +82,11 @@ class World:
         connection = await self._stack.enter_async_context(connect(server.url))
         return connection.jetstream()
 
+    async def turn_to(self, server: peers.ServerProcess) -> None:
+        """Everything turns to this server from now on."""
+        self._servers.append(server)
+        self.url, self.js = server.url, await self._connected(server)
+
     async def another(self, kind: str) -> tuple[str, JetStream]:
         """Another server, of this kind."""
         server = await asyncio.to_thread(self._start, kind)
@@ -138,9 +143,13 @@ class World:
     async def moved(self) -> None:
         """All of it to a server of the other kind, by the commands of the page."""
         (other,) = set(peers.EITHER) - {self.kind}
-        here = await self.go_to(other)
-        for words in (("backup", "--server", here), ("restore", "--server", self.url)):
-            await self._run(words[0], "--all", str(self.directory / "all"), *words[1:])
+        await self.all_of_it_to(other)
+
+    async def all_of_it_to(self, kind: str) -> None:
+        """All of it to another server of this kind, by the commands of the page."""
+        here = await self.go_to(kind)
+        for verb, url in (("backup", here), ("restore", self.url)):
+            await self._run(verb, "--all", str(self.directory / "all"), "--server", url)
 
     async def made_again(self) -> None:
         await self.js.delete_stream("S")

@@ -116,8 +116,8 @@ def test_the_guide_does_what_it_says(tmp_path: Path) -> None:
             count += len(re.findall(r"(?m)^(?:async )?def test_", block.code))
             (tmp_path / f"test_line_{block.line}.py").write_text(block.code)
     (tmp_path / "conftest.py").write_text("\n".join(fixtures))
-    assert (len(fixtures), count) == (2, 11)
-    assert "11 passed" in run(tmp_path)
+    assert (len(fixtures), count) == (2, 12)
+    assert "12 passed" in run(tmp_path)
 
 
 def test_the_guide_says_how_a_test_without_the_mode_fails(tmp_path: Path) -> None:

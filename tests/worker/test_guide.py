@@ -58,8 +58,8 @@ async def test_the_example_bills_mails_and_puts_away_what_does_not_fit(
             return "SHOP" in [name async for name in js.stream_names()]
 
         await until(has_subject)
-        await js.publish("orders.eve", b'{"customer":"eve","item":"plums"}')
-        await js.publish("orders.joe", b'{"customer":5}')
+        await js.publish("shop.orders.eve", b'{"customer":"eve","item":"plums"}')
+        await js.publish("shop.orders.joe", b'{"customer":5}')
         mailed = worker.sources[1].tally
         await until(lambda: mailed.handled == 1)
         stream = await js.stream("SHOP")
@@ -68,8 +68,8 @@ async def test_the_example_bills_mails_and_puts_away_what_does_not_fit(
             return (await stream.info()).state.messages == 4
 
         await until(is_put_away)
-        letter = await stream.get_last_message("dead.billing")
-        invoice = await stream.get_last_message("invoices.new")
+        letter = await stream.get_last_message("shop.dead.billing")
+        invoice = await stream.get_last_message("shop.invoices.new")
         over.set()
         await running
         await stream.delete()

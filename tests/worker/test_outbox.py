@@ -51,7 +51,7 @@ async def test_what_commits_is_published_and_what_is_undone_is_not(
         "published: apples",
         "published: plums",
     ]
-    await js.delete_stream("SHOP")
+    await js.delete_stream("OUTBOX")
 
 
 class Dying:

@@ -1,8 +1,9 @@
 """Spans of OpenTelemetry: a message is published, comes to a consumer, is processed and settled.
 
 With the option ``tracing`` and ``headrace[tracing]`` installed there is one for each awaited publish and
-request, and one for each message that a callback handles; ``tracing.processing`` is for those that you handle
-in a loop. The attributes are those of OpenTelemetry's conventions for messaging.
+request (acknowledgements, calls of the API and writes to buckets have one only within a trace), and one for
+each message that a callback handles; ``tracing.processing`` is for those that you handle in a loop. The
+attributes are those of OpenTelemetry's conventions for messaging.
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ class Spans:
     @contextlib.contextmanager
     def publishing(self, subject: str, size: int) -> Iterator[Callable[[PubAck], None]]:
         """A message is sent to a stream, until it has it; call what is given with the acknowledgement."""
+        if self._is_upkeep(subject):
+            yield lambda ack: None
+            return
         attributes = _attributes("send", "publish", subject, size)
         with self._span("publish", subject, self._otel.SpanKind.PRODUCER, attributes) as span:
 
@@ -65,9 +69,22 @@ class Spans:
     @contextlib.contextmanager
     def requesting(self, subject: str, size: int) -> Iterator[None]:
         """A request is sent, until its answer is there."""
+        if self._is_upkeep(subject):
+            yield
+            return
         attributes = _attributes("send", "request", subject, size)
         with self._span("request", subject, self._otel.SpanKind.CLIENT, attributes):
             yield
+
+    def _is_upkeep(self, subject: str) -> bool:
+        """Whether it is an acknowledgement, a call of the JetStream API or a write to a bucket, outside of
+        any trace: each renewal of a lease, and each look at a lock, would be a trace of one span."""
+        if not subject.startswith("$"):
+            return False
+        is_inside = False
+        with self._unharmed():
+            is_inside = self._otel.get_current_span().get_span_context().is_valid
+        return not is_inside
 
     @contextlib.contextmanager
     def processing(self, message: Any) -> Iterator[None]:

@@ -31,14 +31,12 @@ def take_turn(
     most: int,
     *,
     skips: Callable[[M], bool] | None = None,
-    ended: Callable[[M, float], object] | None = None,
 ) -> Stopped[M] | None:
     """Handle what waits: up to ``most`` messages, and none that would begin after ``time.until``.
 
     Args:
         context: of which each call gets a copy.
         skips: whether a message is not to be handled after all.
-        ended: told of each whose handler has ended, and when.
     """
     message: M | None = None
     for _ in range(most):
@@ -53,10 +51,8 @@ def take_turn(
             return Stopped(message, as_plain(error), None)
         if result is not None and (awaitable := awaitable_of(result)) is not None:
             return Stopped(message, None, awaitable)
-        if ended is not None:
-            ended(message, clock())
     if message is not None:
-        waiting.done(message)
+        waiting.done(message, is_late=clock() >= time.until)
     return None
 
 

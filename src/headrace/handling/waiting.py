@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Container, Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
@@ -29,18 +30,24 @@ class Waiting(Generic[M]):
 
     Attributes:
         begun: those that were begun since somebody emptied it, if that is asked for.
+        late: those whose handlers ended when their time was over, if that is asked for.
+        last: the one whose handler ended last.
         running: those that are being handled, with their keys.
         is_over: whether none may begin any more.
     """
 
-    __slots__ = ("_lanes", "_left", "_lock", "begun", "is_over", "running")
+    __slots__ = ("_lanes", "_left", "_lock", "begun", "is_over", "last", "late", "running")
 
-    def __init__(self, *, in_turn: bool = False, notes_begun: bool = False) -> None:
+    def __init__(
+        self, *, in_turn: bool = False, notes_begun: bool = False, notes_late: bool = False
+    ) -> None:
         self._lock = threading.Lock()
         self._lanes: Lanes[M] | Line[M] = Line() if in_turn else Lanes()
         self._left: list[M] = []  # taken, and not begun after all
         self.running: dict[M, Hashable] = {}
         self.begun: list[M] | None = [] if notes_begun else None
+        self.late: deque[M] | None = deque() if notes_late else None
+        self.last: M | None = None
         self.is_over = False
 
     def __len__(self) -> int:
@@ -69,11 +76,13 @@ class Waiting(Generic[M]):
         none may begin any more, or ``time`` is over by the ``clock``."""
         lanes, running = self._lanes, self.running
         with self._lock:
+            is_late = time is not None and clock is not None and clock() >= time.until
             if handled is not None:
+                self.last = handled
+                if is_late and self.late is not None:
+                    self.late.append(handled)
                 lanes.done(running.pop(handled))
-            if self.is_over or (time is not None and clock is not None and clock() >= time.until):
-                return None
-            if (taken := lanes.take()) is None:
+            if is_late or self.is_over or (taken := lanes.take()) is None:
                 return None
             key, message = taken
             running[message] = key
@@ -81,9 +90,12 @@ class Waiting(Generic[M]):
                 self.begun.append(message)
             return message
 
-    def done(self, message: M) -> None:
+    def done(self, message: M, *, is_late: bool = False) -> None:
         """It was handled."""
         with self._lock:
+            self.last = message
+            if is_late and self.late is not None:
+                self.late.append(message)
             self._lanes.done(self.running.pop(message))
 
     def leave(self, message: M) -> None:

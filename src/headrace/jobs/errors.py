@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..errors import HeadraceError
 
-__all__ = ["DatabaseUnavailableError", "JobsError", "bad_request", "forbidden", "not_found"]
+__all__ = [
+    "NOT_THE_RIGHT_ONE",
+    "DatabaseUnavailableError",
+    "JobsError",
+    "bad_request",
+    "forbidden",
+    "not_found",
+]
+
+NOT_THE_RIGHT_ONE: Final = "wrong_token"
+"""Code of what is refused for a token."""
 
 
 class JobsError(HeadraceError):
@@ -59,7 +71,7 @@ def not_found(what: str, field: str) -> JobsError:
 
 def forbidden(field: str) -> JobsError:
     """403: a token is missing or wrong; the error does not say which."""
-    return JobsError(403, "wrong_token", "the token is missing or not the right one", field)
+    return JobsError(403, NOT_THE_RIGHT_ONE, "the token is missing or not the right one", field)
 
 
 def bad_request(code: str, message: str, field: str | None = None) -> JobsError:

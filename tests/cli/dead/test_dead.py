@@ -50,6 +50,15 @@ def test_dead_letters_are_listed_counted_and_sent_again(
     assert sum(each["letters"] for each in counts) == 3
     assert {"from": "shipping", "error": "KeyError", "letters": 1} in counts
 
+    for each in counts:  # each row of the count can be listed and sent again by what it says
+        row = ("--from", each["from"], "--error", each["error"])
+        listed = json.loads(at_server("dead", "ls", "DEAD", *row, "--json").out)
+        assert len(listed) == each["letters"]
+        assert {(one["by"], one["error"]) for one in listed} == {(each["from"], each["error"])}
+        would = at_server("dead", "resend", "DEAD", *row, "--dry-run").out
+        assert f"would publish {each['letters']} dead letter" in would
+    assert json.loads(at_server("dead", "ls", "DEAD", "--error", "OSError", "--json").out) == []
+
     would = at_server("dead", "resend", "DEAD", "--dry-run")
     assert "would publish 3 dead letters of stream DEAD again to orders.1, orders.2" in would.out
     assert letters.info().state.messages == 4

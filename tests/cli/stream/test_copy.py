@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 
 import peers
+from distances import FAR_S
 from headrace import SubjectTransformConfig, sync
 from headrace.cli.stream.copying import COPIED
 from headrace.groups import PartitioningFilter
 from headrace.sync.groups import elastic
+from headrace.testing import Link
 from waiting import until_here
 
 Run = Callable[..., Any]
@@ -58,6 +61,41 @@ def test_a_copy_goes_on_where_it_stopped(
     assert [message.payload for message in found] == [b"0", b"1", b"2", b"3", b"4", b"5", b"7"]
     assert [message.headers.get(COPIED) for message in found] == [None] * 5 + ["6", "8"]
     assert found[0].timestamp_ns == js.stream("ORDERS").get_message(1).timestamp_ns
+
+
+def test_what_comes_while_a_far_server_is_copied_is_copied_once_and_in_order(
+    at_server: Run,
+    js: sync.JetStream,
+    either_server: peers.ServerProcess,
+    other: tuple[str, sync.JetStream],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url, there = other
+    fill(js)
+    over = threading.Event()
+    published = 5
+
+    def publish() -> None:
+        nonlocal published
+        while not over.is_set() and published < 1000:
+            js.publish("ORDERS.more", b"%d" % published)
+            published += 1
+
+    publisher = threading.Thread(target=publish)
+    with Link(either_server.url, FAR_S) as origin, Link(url, FAR_S) as target:
+        monkeypatch.setenv("NATS_URL", origin.url)
+        copy = ("stream", "copy", "ORDERS", "ORDERS", "--to-server", target.url)
+        publisher.start()
+        try:
+            assert [at_server(*copy).status for _ in range(2)] == [0, 0]
+        finally:
+            over.set()
+            publisher.join()
+        assert at_server(*copy).status == 0
+    stream = there.stream("ORDERS")
+    assert stream.info().state.messages == published
+    copied = [stream.get_message(number + 1).payload for number in range(published)]
+    assert copied == [b"%d" % number for number in range(published)]
 
 
 def test_who_else_publishes_there_is_noticed(

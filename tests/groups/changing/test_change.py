@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import peers
+from distances import NEAR_AND_FAR
 from headrace.client import JetStream, Stream, connect
 from headrace.errors import DisconnectedUnknownError
 from headrace.groups import (
@@ -242,6 +243,7 @@ async def until_copied(js: JetStream, count: int) -> None:
     await until(is_copied)
 
 
+@NEAR_AND_FAR
 async def test_a_change_is_undone_until_the_boundary_is_passed(js: JetStream) -> None:
     before = await made(js, max_buffered_bytes=1_000_000)
     traffic = Traffic(js)
@@ -347,6 +349,7 @@ async def test_a_group_is_deleted_in_the_midst_of_a_change(js: JetStream) -> Non
         await js.delete_stream("S")
 
 
+@NEAR_AND_FAR
 async def test_a_mapped_group_is_given_its_new_mappings(js: JetStream) -> None:
     mappings = [MemberMapping("a", (0, 2)), MemberMapping("b", (1,))]
     await made(js, members=(), member_mappings=mappings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import chain
 from typing import Any
@@ -237,7 +236,7 @@ async def test_who_leaves_waits_for_the_task_that_iterates(world: World) -> None
 
 async def test_a_member_whose_server_is_away_is_not_waited_for(headrace_server: Any) -> None:
     server: peers.ServerProcess = headrace_server()
-    async with connect(server.url) as connection:
+    async with connect(server.url, drain_timeout=3600) as connection:
         world = World(connection.jetstream())
         await world.create(members=("a",))
         await world.publish(1)
@@ -245,7 +244,5 @@ async def test_a_member_whose_server_is_away_is_not_waited_for(headrace_server: 
         await world.until_seen()
         server.stop()
         await until(lambda: not connection.is_connected)
-        began = time.monotonic()
-        await connection.drain()
-        assert time.monotonic() - began < 1
+        await connection.drain()  # whoever waited for the server would wait for an hour
         await membership.wait()

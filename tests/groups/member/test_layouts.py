@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from distances import NEAR_AND_FAR
 from headrace.api.consumers import ConsumerConfig
 from headrace.api.streams import SubjectTransformConfig
 from headrace.client import JetStream
@@ -36,6 +37,7 @@ async def names(js: JetStream, stream: str) -> set[str]:
     return {name async for name in js.consumer_names(stream)}
 
 
+@NEAR_AND_FAR
 async def test_with_a_consumer_for_each_partition_those_that_stay_never_pause(
     world: World, js: JetStream
 ) -> None:
@@ -62,6 +64,7 @@ async def test_with_a_consumer_for_each_partition_those_that_stay_never_pause(
     world.seen.check_once_and_in_order(120)
 
 
+@NEAR_AND_FAR
 async def test_a_partition_that_moves_is_drained_and_what_was_not_begun_goes_on_at_once(
     world: World, js: JetStream
 ) -> None:
@@ -263,6 +266,7 @@ async def test_a_shorter_time_beside_an_instance_at_work_is_refused_with_the_com
     assert len(set(world.seen.numbers())) == len(world.seen.rows)
 
 
+@NEAR_AND_FAR
 async def test_a_member_that_had_left_when_it_was_dropped_frees_its_partitions_at_once(
     world: World, js: JetStream
 ) -> None:

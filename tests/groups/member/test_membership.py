@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from distances import NEAR_AND_FAR
 from headrace.api.consumers import ConsumerConfig
 from headrace.client import JetStream
 from headrace.groups import (
@@ -54,6 +55,7 @@ async def test_a_member_that_is_not_listed_waits_and_follows_the_record(
     world.seen.check_once_and_in_order(45)
 
 
+@NEAR_AND_FAR
 async def test_a_planned_change_moves_partitions_within_a_second_without_duplicates(
     world: World, js: JetStream
 ) -> None:
@@ -77,6 +79,7 @@ async def test_a_planned_change_moves_partitions_within_a_second_without_duplica
     assert not world.errors
 
 
+@NEAR_AND_FAR
 async def test_a_standby_takes_over_when_the_pinned_instance_leaves_or_steps_down(
     world: World, js: JetStream
 ) -> None:
@@ -148,6 +151,7 @@ async def test_a_consumer_of_another_configuration_is_replaced(world: World, js:
     world.seen.check_once_and_in_order(8)
 
 
+@NEAR_AND_FAR
 async def test_a_partition_that_another_consumer_reads_is_had_soon_after_that_is_gone(
     world: World, js: JetStream
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Iterator
 
 import pytest
 
@@ -35,8 +37,21 @@ def test_a_far_server_is_asked_again_before_it_has_answered() -> None:
     async def main() -> None:
         far = Far(0.2)
         asking = Asking(far.ask, 0.025)
-        assert [await asking.next() for _ in range(4)] == [0.1, 0.125, 0.175, 0.275]
-        assert asyncio.get_running_loop().time() == pytest.approx(0.375)
+        assert [await asking.next() for _ in range(4)] == [0.1, 0.125, 0.175, 0.3]
+        assert asyncio.get_running_loop().time() == pytest.approx(0.4)
+        await asking.end()
+
+    virtual_time.run(main())
+
+
+def test_no_more_than_three_questions_are_under_way_to_a_server_that_is_slow() -> None:
+    async def main() -> None:
+        slow = Far(10.0)
+        asking = Asking(slow.ask, 0.025)
+        await asking.next()
+        assert slow.asked == [0.0, 0.025, 0.075]
+        await asking.next()
+        assert slow.asked[3:] == [10.0]
         await asking.end()
 
     virtual_time.run(main())
@@ -62,12 +77,12 @@ def test_who_ends_waits_for_no_answer_and_who_settles_for_all() -> None:
         assert asking.is_under_way
         await asking.settle()
         assert (far.cancelled, asking.is_under_way) == (0, False)
-        assert asyncio.get_running_loop().time() == pytest.approx(0.375)
+        assert asyncio.get_running_loop().time() == pytest.approx(0.275)
         asking = Asking(far.ask, 0.025)
         await asking.next()
         await asking.end()
-        assert (far.cancelled, asking.is_under_way) == (3, False)
-        assert asyncio.get_running_loop().time() == pytest.approx(0.575)
+        assert (far.cancelled, asking.is_under_way) == (2, False)
+        assert asyncio.get_running_loop().time() == pytest.approx(0.475)
 
     virtual_time.run(main())
 
@@ -90,6 +105,29 @@ def test_a_refusal_is_raised_in_its_turn() -> None:
         await asking.end()
 
     virtual_time.run(main())
+
+
+def test_nothing_is_said_of_a_refusal_that_nobody_waits_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers: Iterator[str | Exception] = iter(["made", *[LookupError("too late")] * 3])
+
+    async def ask() -> str:
+        answer = next(answers)
+        await asyncio.sleep(0.1)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def main() -> None:
+        asking = Asking(ask, 0.025)
+        assert await asking.next() == "made"
+        del asking
+        await asyncio.sleep(1.0)
+        gc.collect()
+
+    virtual_time.run(main())
+    assert "never retrieved" not in caplog.text
 
 
 def test_two_questions_are_asked_at_once_and_the_first_error_is_raised_when_both_have_ended() -> (

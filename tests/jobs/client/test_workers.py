@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -392,16 +391,14 @@ async def test_what_still_runs_after_the_time_to_drain_is_given_back_undone(
     await world.broadcast()
     with JobsClient(address) as client:
         made = BlockingWorker(
-            client.queue("c", "k", **TOKENS), work, lease_s=30.0, wait_s=1.0, drain_s=0.05
+            client.queue("c", "k", **TOKENS), work, lease_s=3600.0, wait_s=1.0, drain_s=0.05
         )
         task = asyncio.create_task(asyncio.to_thread(made.run))
         try:
             await until(begun.is_set, within=60)
-            began = time.monotonic()
             made.stop()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(60):  # the lease is an hour
                 await task
-            assert time.monotonic() - began < 25  # not as long as the lease
             job = await found(world)
             assert (job["state"], job["retries"]) == ("QUEUED", 0)
         finally:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -17,7 +18,7 @@ from headrace.cli import main
 from headrace.client import JetStream, Stream, connect
 from headrace.documents import DocumentError
 from headrace.errors import ProtocolError
-from headrace.jobs import limits
+from headrace.jobs import ids, limits
 from headrace.jobs.client import AsyncJobsClient
 from headrace.jobs.config.config import FeedConfig, OutcomesConfig
 from headrace.jobs.http.app import ENDPOINTS
@@ -202,6 +203,41 @@ async def test_text_of_headers_goes_on_as_it_is_and_what_no_header_carries_is_le
         "X-Headrace-Subject": "orders.a",
         "X-Headrace-Sequence": "1",
     }
+
+
+async def publish_raw(url: str, subject: str, customer: str, payloads: list[bytes]) -> None:
+    """Publish what our own client refuses to."""
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    writer.write(b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n')
+    block = b"NATS/1.0\r\nCustomer: %b\r\n\r\n" % customer.encode()
+    for payload in payloads:
+        sizes = len(block), len(block) + len(payload)
+        writer.write(b"HPUB %b %d %d\r\n" % (subject.encode(), *sizes) + block + payload + b"\r\n")
+    writer.write(b"PING\r\n")
+    while (line := await reader.readline()) != b"PONG\r\n":
+        assert line.startswith(b"INFO"), line
+    writer.close()
+
+
+@pytest.mark.parametrize("rule", ["subject", "header:customer"])
+@pytest.mark.one_database
+async def test_what_no_header_carries_of_a_subject_or_an_ordering_key_is_replaced(
+    world: World, broker_url: str, rule: str
+) -> None:
+    feeding = Feeding(world, broker_url, ordering_key=rule)
+    odd = "orders.\x1b[2J\x0b\x7fé"
+    async with at(broker_url) as js, feeding.running():
+        await made(js)
+        await publish_raw(broker_url, odd, odd, [b"1", b"2"])
+        await feeding.until_payloads(["1", "2"])
+    seen = "orders.\ufffd[2J\ufffd\ufffdé"
+    for row in await feeding.rows("message"):
+        stored = json.loads(row["headers"])
+        assert stored["X-Headrace-Subject"] == seen
+        ids.check_header("X-Headrace-Subject", stored["X-Headrace-Subject"], "")
+    assert {row["ordering_key"] for row in await feeding.rows("job")} == {seen}
+    assert len(await world.claim(10)) == 1, "one after the other, as of any key"
 
 
 @pytest.mark.one_database

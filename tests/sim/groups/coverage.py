@@ -120,5 +120,5 @@ PATHS = {
     "late renewal awaited before a handler": Path(Renewal, "wait"),
     "reader run where frames are received": Path(Waiter, "wake_now", _went_on),
     "reader run in the next turn": Path(Waiter, "wake"),
-    "handler retried": Path(Handling, "_may_go_on_after"),
+    "handler retried": Path(Handling, "_waits"),
 }

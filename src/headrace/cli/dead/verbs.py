@@ -23,7 +23,15 @@ _SUBJECT = click.option(
     "--subject", metavar="PATTERN", default="", help="only letters of these subjects"
 )
 _CONSUMER = click.option(
-    "--consumer", metavar="NAME", default="", help="only those of this consumer or group"
+    "--consumer",
+    "--from",
+    "consumer",
+    metavar="NAME",
+    default="",
+    help="only those of this consumer or group, as count tells them",
+)
+_ERROR = click.option(
+    "--error", metavar="TEXT", default="", help="only those of this error, as count tells them"
 )
 
 
@@ -31,11 +39,14 @@ _CONSUMER = click.option(
     STREAM,
     _SUBJECT,
     _CONSUMER,
+    _ERROR,
     click.option(
         "--limit", type=click.IntRange(1), default=100, help="how many to show at most (100)"
     ),
 )
-async def ls(session: Session, stream: str, subject: str, consumer: str, limit: int) -> None:
+async def ls(
+    session: Session, stream: str, subject: str, consumer: str, error: str, limit: int
+) -> None:
     """List the dead letters of a stream: what could not be handled, whence it comes, and why."""
     table = Table(
         ["Seq", "Time", "From", "Subject", "Attempts", "Reason"],
@@ -44,13 +55,14 @@ async def ls(session: Session, stream: str, subject: str, consumer: str, limit: 
         empty=f"stream {stream} has no such dead letter",
     )
     documents: list[dict[str, Any]] = []
-    async for message, letter in _letters(session, stream, subject, consumer):
+    async for message, letter in _letters(session, stream, subject, consumer, error):
         if len(documents) == limit:
             session.output.note(f"there are more: --limit, or headrace dead count {stream}")
             break
         documents.append(
             {
                 **letter._asdict(),
+                "error": letter.error,
                 "origin_sequence": letter.sequence,
                 "sequence": message.sequence,
             }
@@ -62,11 +74,11 @@ async def ls(session: Session, stream: str, subject: str, consumer: str, limit: 
     session.output.show(documents, table)
 
 
-@online(STREAM, _SUBJECT, _CONSUMER)
-async def count(session: Session, stream: str, subject: str, consumer: str) -> None:
+@online(STREAM, _SUBJECT, _CONSUMER, _ERROR)
+async def count(session: Session, stream: str, subject: str, consumer: str, error: str) -> None:
     """Count the dead letters of a stream by who gave them up, and by the error."""
     counts: Counter[tuple[str, str]] = Counter()
-    async for _, letter in _letters(session, stream, subject, consumer):
+    async for _, letter in _letters(session, stream, subject, consumer, error):
         counts[letter.by, letter.error] += 1
     table = Table(
         ["From", "Error", "Letters"],
@@ -74,11 +86,9 @@ async def count(session: Session, stream: str, subject: str, consumer: str) -> N
         title=f"{counted(counts.total(), 'dead letter')} of stream {stream}",
         empty=f"stream {stream} has no such dead letter",
     )
-    table.rows += [[by, error, f"{number:,}"] for (by, error), number in counts.most_common()]
-    documents = [
-        {"from": by, "error": error, "letters": number}
-        for (by, error), number in counts.most_common()
-    ]
+    rows = [(by, what, number) for (by, what), number in counts.most_common()]
+    table.rows += [[by, what, f"{number:,}"] for by, what, number in rows]
+    documents = [{"from": by, "error": what, "letters": number} for by, what, number in rows]
     session.output.show(documents, table)
 
 
@@ -86,6 +96,7 @@ async def count(session: Session, stream: str, subject: str, consumer: str) -> N
     STREAM,
     _SUBJECT,
     _CONSUMER,
+    _ERROR,
     click.option("--seq", type=click.IntRange(1), default=None, help="only this one"),
     click.option(
         "--to", "target", metavar="SUBJECT", default="", help="there, not whence they come"
@@ -93,13 +104,19 @@ async def count(session: Session, stream: str, subject: str, consumer: str) -> N
     destroys=True,
 )
 async def resend(
-    session: Session, stream: str, subject: str, consumer: str, seq: int | None, target: str
+    session: Session,
+    stream: str,
+    subject: str,
+    consumer: str,
+    error: str,
+    seq: int | None,
+    target: str,
 ) -> None:
     """Publish dead letters again to the subjects they come from, and remove them from the stream.
 
     \b
     headrace dead resend DEAD --dry-run
-    headrace dead resend DEAD --consumer billing
+    headrace dead resend DEAD --consumer billing --error ValueError
     headrace dead resend DEAD --seq 17 --to orders.again
 
     Every consumer of that subject gets them, as new messages with their own headers. A letter is removed
@@ -108,7 +125,7 @@ async def resend(
     """
     found = [
         (message, letter)
-        async for message, letter in _letters(session, stream, subject, consumer)
+        async for message, letter in _letters(session, stream, subject, consumer, error)
         if (seq is None or message.sequence == seq) and (target or letter.subject)
     ]
     subjects = sorted({target or letter.subject for _, letter in found})
@@ -129,7 +146,7 @@ async def resend(
 
 
 async def _letters(
-    session: Session, stream: str, subject: str, consumer: str
+    session: Session, stream: str, subject: str, consumer: str, error: str
 ) -> AsyncIterator[tuple[StreamMessage, Letter]]:
     """Those that there are now."""
     found = await session.js.stream(stream)
@@ -138,5 +155,5 @@ async def _letters(
         if message.sequence > last:
             return
         letter = letter_of(message)
-        if letter is not None and consumer in ("", letter.by):
+        if letter is not None and consumer in ("", letter.by) and error in ("", letter.error):
             yield message, letter

@@ -168,6 +168,8 @@ jobs = _Jobs(
         "producer": Verb("create or change a producer", "-"),
         "consumer": Verb("create or change a consumer", "-"),
         "token": Verb("give a consumer another token", "-"),
+        "secret": Verb("make a new signing secret for a consumer", "-"),
+        "sign": Verb("sign the calls of a consumer's endpoint, or not", "-"),
         "filter": Verb("which messages a consumer gets: shown, or set", "-"),
         "feed": Verb("up to where feeds are in their streams; make jobs again from there", "-"),
         "schedule": Verb("publish a message again and again, by cron", "-"),

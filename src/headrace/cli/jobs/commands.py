@@ -121,6 +121,18 @@ def _token(client: JobsClient, args: Args) -> Any:
     return {"token": token} if args.json else f"{token}\n{kept}"
 
 
+def _secret(client: JobsClient, args: Args) -> Any:
+    secret = client.rotate_secret(args.channel, args.consumer, keep_previous=not args.only)
+    kept = "no other signs" if args.only else "the one before signs, too, until the next one"
+    return {"secret": secret} if args.json else f"{secret}\n{kept}"
+
+
+def _sign(client: JobsClient, args: Args) -> Any:
+    answer = client.patch_consumer(args.channel, args.consumer, settings={"sign": not args.off})
+    how = "are not signed" if args.off else "are signed"
+    return answer if args.json else f"{args.channel}/{args.consumer}: calls {how}"
+
+
 def _publish(client: JobsClient, args: Args) -> Any:
     payload = sys.stdin.buffer.read() if args.payload == "-" else args.payload.encode()
     unique = {
@@ -213,6 +225,10 @@ REMOTE: Final[tuple[tuple[str, str, Call, tuple[Declare, ...]], ...]] = (
     ("token", "give a consumer another token; the one before is accepted, too", _token,
         (*ONE, *token_option("token", "this one; a new one is made and shown when not given"),
          click.option("--only", is_flag=True, help="accept no other from now on"))),
+    ("secret", "make a new signing secret for a consumer, and show it once", _secret,
+        (*ONE, click.option("--only", is_flag=True, help="let no other sign from now on"))),
+    ("sign", "sign the calls of a consumer's endpoint, or not", _sign,
+        (*ONE, click.option("--off", is_flag=True, help="do not"))),
     ("publish", "broadcast a message", _publish, (CHANNEL, *_MESSAGE)),
     ("pause", "stop handing out jobs", lambda c, a: _change(c, a, paused=True), ONE),
     ("resume", "hand out jobs again", lambda c, a: _change(c, a, paused=False), ONE),

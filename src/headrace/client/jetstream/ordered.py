@@ -1,4 +1,9 @@
-"""An ordered consumer: everything once, in order, without acks; made anew whenever that breaks."""
+"""An ordered consumer: everything once, in order, without acks; made anew whenever that breaks.
+
+Before one is made anew it is asked whether the stream still has the message that was handed out last. One
+that lost its end, was put back from an older copy or made again gives sequences anew: of it comes what was
+stored later than that message.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import msgspec
 
 from ...api.consumers import ConsumerConfig, ConsumerInfo
+from ...api.errors import Errors
+from ...api.messages import GetMessageRequest, GetMessageResponse
+from ...api.streams import StreamInfo
+from ...api.times import format_time, parse_time
 from ...errors import (
     ConnectionClosedError,
     DisconnectedError,
@@ -19,9 +28,11 @@ from ...errors import (
     JetStreamApiError,
     NoRespondersError,
     PullError,
+    ServerError,
     TimeoutError_,
 )
 from ...handling.callbacks import tell
+from ...identity import MessageIdentity, Sameness, compare
 from .consumers import Consumers
 from .consuming.consume import LEAVE_BY, Consumption
 from .consuming.feed_settings import unheard
@@ -30,6 +41,7 @@ from .receiving.fetch import REMAINING_MIN_S
 from .unclosed import place_of_call, warn_of_left
 
 if TYPE_CHECKING:
+    from ...api.acks import AckTokens
     from ..net.session import Session
     from .calls import Api
     from .consumer import Consumer
@@ -51,7 +63,8 @@ class OrderedConsumer:
 
     There is nothing to acknowledge. Behind it stands an ephemeral consumer in the server's memory, which
     is replaced by one that starts after the last message seen, when messages were missed, the server
-    went silent, the connection was lost, or the consumer is gone. One reader at a time.
+    went silent, the connection was lost, or the consumer is gone. Of a stream that has not that message any
+    more, as one that was made again, come those that were stored later. One reader at a time.
 
     Attributes:
         stream_name: the stream it reads.
@@ -76,6 +89,7 @@ class OrderedConsumer:
         self._is_doubtful = False  # whether that may have delivered what nobody received
         self._consumer_seq = 0  # of the consumer behind: the last one seen
         self._first_sequence = 0  # where "new" or "last" was when we began, if that is needed
+        self._last: AckTokens | None = None  # of the message handed out last
         self.stream_name = stream_name
         self.last_sequence = 0
         self.resets = -1
@@ -199,6 +213,7 @@ class OrderedConsumer:
             return False
         self._consumer_seq += 1
         self.last_sequence = metadata.stream_seq
+        self._last = metadata
         return True
 
     async def _current(self) -> Consumer:
@@ -216,7 +231,15 @@ class OrderedConsumer:
         self._serial += 1
         config = msgspec.structs.replace(self._config, name=f"{self._prefix}_{self._serial}")
         start = self.last_sequence + 1 if self.last_sequence else self._first_sequence
-        if start:
+        last = self._last
+        if last is not None and await self._sameness(last) is Sameness.OTHER:
+            config = msgspec.structs.replace(
+                config,
+                deliver_policy="by_start_time",
+                opt_start_seq=0,
+                opt_start_time=format_time(last.timestamp_ns + 1),
+            )
+        elif start:
             config = msgspec.structs.replace(
                 config, deliver_policy="by_start_sequence", opt_start_seq=start, opt_start_time=None
             )
@@ -227,6 +250,27 @@ class OrderedConsumer:
         self._consumer_seq = 0
         self.resets += 1
         return consumer
+
+    async def _sameness(self, last: AckTokens) -> Sameness:
+        """Whether the stream still has the message handed out last; GONE where nobody may ask."""
+        name, sequence = self.stream_name, last.stream_seq
+        request = GetMessageRequest(next_by_subj=">", seq=sequence)
+        found, last_seq = None, sequence
+        try:
+            try:
+                where = ("STREAM", "MSG", "GET", name)
+                answer = await self._api.call(GetMessageResponse, where, request, repeatable=True)
+                message = answer.message
+                found = MessageIdentity(name, message.seq, parse_time(message.time))
+            except JetStreamApiError as error:
+                if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
+                    raise
+                info = await self._api.call(StreamInfo, ("STREAM", "INFO", name), repeatable=True)
+                last_seq = info.state.last_seq
+        except (JetStreamApiError, ServerError):
+            return Sameness.GONE  # making the consumer tells what is wrong
+        remembered = MessageIdentity(name, sequence, last.timestamp_ns)
+        return compare(remembered, found, MessageIdentity(name, last_seq, 0))
 
     async def _replace(self, report: Callable[[Exception], object]) -> Consumer:
         """A consumer that goes on where we are; waits for a server that cannot be reached."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 __all__ = ["Asking", "together"]
 
 A = TypeVar("A")
 B = TypeVar("B")
+AT_ONCE: Final = 3
+"""Questions under way at a time: a server that is slow, and not far, must not be asked ever more."""
 
 
 async def together(one: Awaitable[A], other: Awaitable[B]) -> tuple[A, B]:
@@ -52,15 +54,19 @@ class Asking(Generic[A]):
         """The next answer, in the order of the questions. Raises what it was answered with."""
         time = asyncio.get_running_loop().time
         while True:
-            if (left := self._due - time()) <= 0:
+            is_full = len(self._under_way) >= AT_ONCE
+            if (left := self._due - time()) <= 0 and not is_full:
                 left = self._pause_s
                 self._due = time() + left
                 self._pause_s = min(2 * left, self._max_s)
-                self._under_way.append(asyncio.ensure_future(self._ask()))
+                asked = asyncio.ensure_future(self._ask())
+                asked.add_done_callback(_is_heard)
+                self._under_way.append(asked)
             if not self._under_way:
                 await asyncio.sleep(left)
                 continue
-            done, _ = await asyncio.wait([self._under_way[0]], timeout=left)
+            patience = None if len(self._under_way) >= AT_ONCE else left
+            done, _ = await asyncio.wait([self._under_way[0]], timeout=patience)
             if done:
                 return self._under_way.popleft().result()
 
@@ -68,8 +74,6 @@ class Asking(Generic[A]):
         """Ask no more; until all that was asked is answered, or failed."""
         if self._under_way:
             await asyncio.wait(self._under_way)
-            for each in self._under_way:
-                each.exception()
             self._under_way.clear()
 
     async def end(self) -> None:
@@ -79,3 +83,9 @@ class Asking(Generic[A]):
         if self._under_way:
             await asyncio.wait(self._under_way)
             self._under_way.clear()
+
+
+def _is_heard(answer: asyncio.Task[Any]) -> None:
+    """An answer that nobody waits for any more may be a refusal, of which nothing is to be said."""
+    if not answer.cancelled():
+        answer.exception()

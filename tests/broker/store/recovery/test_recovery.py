@@ -14,9 +14,7 @@ BIG = 1 << 40
 
 def opened(fs: FaultFS) -> FileStorage:
     salts = random.Random(1)
-    return FileStorage(
-        "/s", fs=fs, threaded=False, segment_bytes=8192, salts=salts, commit_log=None
-    )
+    return FileStorage("/s", fs=fs, threaded=False, segment_bytes=8192, salts=salts)
 
 
 def made(*, count: int = 12, clean: bool = False) -> FaultFS:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.broker.store import FileStorage
-from headrace.broker.store.format.version import FIRST_FORMAT, Format, decode_format
+from headrace.broker.store.format.version import STORE_FORMAT, decode_format
 from jetstream_world import World
 
 STORES = sorted((Path(__file__).parent / "stores").glob("*.tar.xz"))
@@ -49,7 +49,7 @@ def test_a_store_of_an_earlier_version_is_read_written_and_read_again(
     world = World(storage)
     check(world, 0)
     assert storage.report == []
-    assert decode_format((tmp_path / "format").read_bytes()) == (Format(FIRST_FORMAT), False)
+    assert decode_format((tmp_path / "format").read_bytes()) == (STORE_FORMAT, False)
     client = world.client()
     assert client.api("STREAM.UPDATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
     for number in range(3):

@@ -142,7 +142,8 @@ async def test_what_was_answered_is_sent_before_the_next_turn(world: World, pend
 async def test_who_is_cancelled_while_waiting_for_a_place_gives_none_back() -> None:
     limit = HandlerLimit(1)
     await limit.take()
-    shared = SimpleNamespace(limit=limit, concurrency=1, call=None, key=None)
+    policy = SimpleNamespace(on_failure=None, random=SimpleNamespace(random=None))
+    shared = SimpleNamespace(limit=limit, concurrency=1, call=None, key=None, **vars(policy))
     generation = SimpleNamespace(is_owned=True)
     work = ConcurrentHandlers(shared, SimpleNamespace(), generation, [])  # type: ignore[arg-type]
     work._waiting.add([("key", object())])  # type: ignore[list-item]

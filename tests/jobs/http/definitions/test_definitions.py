@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
 
+from headrace.cli import main
 from headrace.clock import ManualClock
 from headrace.jobs.http import create_app
 from headrace.jobs.models import ConsumerSettings, Options
@@ -278,6 +280,30 @@ async def test_a_rotation_needs_no_body(world: World) -> None:
         "/v2/channel/{channelId}/consumer/{consumerId}/secret"
     ]["post"]
     assert operation["requestBody"]["required"] is False
+
+
+@pytest.mark.one_database
+async def test_secrets_and_signing_have_commands(
+    world: World, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def run(*words: str) -> str:
+        assert await asyncio.to_thread(main, ["jobs", *words, "c", "k", "--url", address]) == 0
+        return capsys.readouterr().out
+
+    async def kept() -> tuple[list[str], bool]:
+        found = await world.runtime.database.read(lambda tx: consumers.find_consumer(tx, "c", "k"))
+        return list(found.secrets), found.settings.sign
+
+    first, told = (await run("secret")).splitlines()
+    assert told == "the one before signs, too, until the next one"
+    second = json.loads(await run("secret", "--json"))["secret"]
+    assert set((await kept())[0]) == {first, second}
+    only = (await run("secret", "--only")).splitlines()[0]
+    assert (await kept())[0] == [only]
+    assert (await run("sign", "--off")) == "c/k: calls are not signed\n"
+    assert not (await kept())[1]
+    assert (await run("sign")) == "c/k: calls are signed\n"
+    assert (await kept())[1]
 
 
 async def test_of_two_rotations_at_once_each_keeps_the_secret_before_its_own(world: World) -> None:

@@ -30,10 +30,6 @@ class AccountStorage:
         self.report = storage.report
 
     @property
-    def maybe_missing(self) -> int:
-        return self._storage.maybe_missing
-
-    @property
     def failed(self) -> Exception | None:
         return self._storage.failed
 

@@ -27,7 +27,6 @@ class SegmentWrite(msgspec.Struct, eq=False):
     truncate: bool  # cut the file at ``offset`` first
     messages: bool  # whether it carries messages, or only statements about them
     ceiling: int  # how large the file is going to become
-    salt: int = 0  # the file's, by which it is known
 
 
 class Attempt(msgspec.Struct, eq=False):
@@ -58,8 +57,8 @@ class SegmentFiles:
         attempt.undo.append((lambda: self._fs.rmdir(directory), None))
         attempt.directories[directory.rpartition("/")[0]] = None
 
-    def write(self, path: str, writes: list[SegmentWrite], attempt: Attempt) -> bytes:
-        """Write what follows in a file, not synced; returns it, without the header. Raises OSError."""
+    def write(self, path: str, writes: list[SegmentWrite], attempt: Attempt) -> None:
+        """Write what follows in a file, not synced. Raises OSError."""
         first = writes[0]
         handle = self._handles.get(path, create=first.header is not None)
         if first.header is not None:
@@ -88,7 +87,6 @@ class SegmentFiles:
             if end > self._allocated[path]:
                 self._allocated[path] = end
         attempt.touched[path] = None
-        return data
 
     def _reserve(self, path: str, handle: int, end: int, ceiling: int, messages: bool) -> None:
         """Preallocate in growing steps; small files stay small, large ones grow without metadata."""

@@ -3,9 +3,6 @@
 The order within a batch is what recovery relies on: directories and segment files first, synced; then
 the metadata, which may speak of them, synced; then the removal of deleted streams. So whatever moment
 the power goes, metadata never speaks of messages that are not there.
-
-A batch that only appends is synced by the commit log instead, messages and metadata at once: see
-``commit_log.py``. That leaves nothing out, as all that an opening finds is on disk when it ends.
 """
 
 from __future__ import annotations
@@ -18,12 +15,10 @@ from typing import NamedTuple
 import msgspec
 
 from ....errors import StoreFailedError
-from ..format.batch import Share
 from ..format.entries import MetaChange, SpareWrite
 from ..io.files import FileSystem, Handles, explain, is_full, write_all
 from ..io.syncing import Syncing
 from ..meta.journal_writer import JournalWriter
-from .commit_log import CommitLog
 from .durations import Durations
 from .segment_files import Attempt, SegmentFiles, SegmentWrite
 
@@ -88,16 +83,8 @@ class Writer:
             fs, self.handles, at_once=at_once, anchor=anchor, monotonic_ns=monotonic_ns
         )
         self.syncing.unsynced = self._behind
-        self.log: CommitLog | None = None
-        self._submit: Callable[[Callable[[Writer], bool | None]], None] | None = None
         self._unsynced: dict[str, None] = {}
         self._dead: deque[str] = deque()
-
-    def attach(
-        self, log: CommitLog, submit: Callable[[Callable[[Writer], bool | None]], None]
-    ) -> None:
-        """Use a commit log; ``submit`` takes what is to be done for it between batches."""
-        self.log, self._submit = log, submit
 
     def commit(self, group: list[Work]) -> None:
         """Carry out a group as one. Raises StoreFullError with nothing left of it, or StoreFailedError."""
@@ -108,102 +95,21 @@ class Writer:
                 for directory in work.directories:
                     doing = f"creating {directory}"
                     self._segments.make_directory(directory, attempt)
-            shares: list[Share] = []
-            files = _by_path(group)
-            is_for_log = self._is_for_log(group, len(files))
-            for path, writes in files.items():
+            for path, writes in _by_path(group).items():
                 doing = f"writing {path}"
-                data = self._segments.write(path, writes, attempt)
-                if is_for_log:
-                    shares.append(Share(path, writes[0].salt, writes[0].offset, b"", data))
+                self._segments.write(path, writes, attempt)
+            self._sync_all(attempt)
+            self._check_in_place(attempt.touched)
             metas = [work.meta for work in group if work.meta is not None]
-            doing = "writing to the commit log"
-            logged = is_for_log and self._log(group, shares, metas)
-            if not logged:
-                doing = "writing the metadata journal"
-                self._sync_directly(group, metas, attempt)
+            if self._unsynced and any(meta.image is not None for meta in metas):
+                self._sync_segments()  # a journal that is written anew is on disk at once
+            doing = "writing the metadata journal"
+            self._meta.write(metas, self._sync)
         except OSError as error:
             if is_full(error):
                 self._segments.take_back(attempt)
             raise explain(error, doing) from error
-        self._finish(group, logged)
-        log = self.log
-        if log is not None and log.wants_tidying and self._submit is not None:
-            log.wants_tidying = False
-            self._submit(lambda _: log.tidy())
-
-    def _is_for_log(self, group: list[Work], files: int) -> bool:
-        """Whether the commit log takes a group, if it is not too much: only bytes appended to files."""
-        if self.log is None:
-            return False
-        has_entries = False
-        for work in group:
-            if work.directories or work.retired:
-                return False
-            for write in work.writes:
-                if write.header is not None or write.truncate:
-                    return False
-            has_entries = has_entries or bool(work.meta is not None and work.meta.entries)
-        return files + has_entries >= self.log.shape.files_min
-
-    def _is_log_ready(self, log: CommitLog) -> bool:
-        """Whether the log is there; if it is due, that is begun."""
-        if not log.is_ready and self._submit is not None and log.is_due():
-            self._submit(lambda _: log.make())
-        return log.is_ready
-
-    def _log(self, group: list[Work], shares: list[Share], metas: list[MetaChange]) -> bool:
-        """Sync a group by the commit log, and then write its metadata; False if the log cannot take it.
-
-        Not before: a journal that has come to the disk by itself must not speak of what has not.
-        """
-        log = self.log
-        assert log is not None
-        has_entries = any(meta.entries for meta in metas)
-        nbytes = sum([len(share.data) for share in shares])
-        if not log.fits(nbytes, len(shares) + has_entries) or not self._is_log_ready(log):
-            return False
-        self._check_in_place([share.path for share in shares])
-        marks = {path: mark for work in group for path, mark in work.marks}
-        root = len(log.root) + 1
-        shares = [
-            Share(path[root:], salt, offset, marks.get(_watermark_of(path), b""), data)
-            for path, salt, offset, _, data in shares
-        ]
-        prepared = journal = None
-        if has_entries:
-            prepared = self._meta.prepare(metas)
-            if prepared is None:
-                return False
-            self._meta.check_in_place()
-            path, salt, offset, data, mark, _ = prepared
-            journal = Share(path[root:], salt, offset, mark, data)
-        elif any(meta.image is not None for meta in metas):
-            return False
-        began_ns = self._monotonic_ns()
-        if not log.write(shares, journal):
-            return False
-        self.syncs.add(self._monotonic_ns() - began_ns)
-        if prepared is not None:
-            try:
-                self._meta.put(prepared)
-            except OSError as error:
-                what = f"writing the metadata journal: {error.strerror or error}"
-                raise StoreFailedError(what) from error
-        return True
-
-    def _sync_directly(self, group: list[Work], metas: list[MetaChange], attempt: Attempt) -> None:
-        """Sync what a group has written, file by file, and then write and sync its metadata."""
-        self._sync_all(attempt)
-        self._check_in_place(attempt.touched)
-        if self.log is not None:
-            self.log.synced(attempt.touched)
-            for work in group:
-                for directory, _ in work.retired:
-                    self.log.settle(directory)
-        if self._unsynced and any(meta.image is not None for meta in metas):
-            self._sync_segments()  # a journal that is written anew is on disk at once
-        self._meta.write(metas, self._sync)
+        self._finish(group)
 
     def _check_in_place(self, paths: Iterable[str]) -> None:
         """Raise StoreFailedError if somebody has taken the files away that were written.
@@ -216,8 +122,8 @@ class Writer:
             if not self.fs.is_at(self.handles.get(path), path):
                 raise StoreFailedError(f"{path} was removed while in use")
 
-    def _finish(self, group: list[Work], logged: bool) -> None:
-        """After everything that can be undone: watermarks and deletions. The log has its own watermarks."""
+    def _finish(self, group: list[Work]) -> None:
+        """After everything that can be undone: watermarks and deletions."""
         doing = ""
         try:
             for work in group:
@@ -227,14 +133,10 @@ class Writer:
             for path, offset, data in [copy for work in group for copy in work.copies]:
                 doing = f"writing {path}"
                 self._write_beside(path, data, offset)
-            marks = {} if logged else {path: mark for work in group for path, mark in work.marks}
+            marks = {path: mark for work in group for path, mark in work.marks}
             for path, mark in marks.items():
                 doing = f"writing {path}"
                 self._write_beside(path, mark, 0)
-            if self.log is not None:
-                self.log.marked(marks)
-                doing = "saying that there is no commit log"
-                self.log.say_that_it_is_gone()
             changed: dict[str, None] = {}
             for work in group:
                 for source, target in work.retired:
@@ -305,8 +207,7 @@ class Writer:
 
     def _behind(self) -> list[str]:
         """The segments that have been written to and not synced where they are."""
-        behind = self.log.behind() if self.log is not None else ()
-        return [path for path in (*self._unsynced, *behind) if self.fs.exists(path)]
+        return [path for path in self._unsynced if self.fs.exists(path)]
 
     @property
     def has_unsynced(self) -> bool:
@@ -350,18 +251,6 @@ class Writer:
         self._segments.forget(path)
         self._unsynced.pop(path, None)
 
-    def settle(self, directory: str) -> None:
-        """What was written below a directory is synced where it is, and the commit log knows that it is.
-
-        Raises StoreFailedError, OSError.
-        """
-        if self.log is not None:
-            self.log.settle(directory)
-
-    def put_mark(self, path: str, mark: bytes) -> None:
-        """Write a watermark whose batch was synced before. Raises OSError if that fails."""
-        self._write_beside(path, mark, 0)
-
     def remove(self, *paths: str) -> None:
         """Remove the files of a dead segment, after all those given before.
 
@@ -386,20 +275,9 @@ class Writer:
             if not is_full(error):
                 raise explain(error, f"removing {path}") from error
 
-    def remove_log(self) -> None:
-        """Sync all that is behind, and take the commit log away. Raises StoreFailedError, OSError."""
-        if self.log is not None:
-            self.log.remove()
-
     def close(self) -> None:
-        if self.log is not None:
-            self.log.close()
         self.syncing.close()
         self.handles.close()
-
-
-def _watermark_of(path: str) -> str:
-    return path.rpartition("/")[0] + "/watermark"
 
 
 def _by_path(group: list[Work]) -> dict[str, list[SegmentWrite]]:

@@ -15,7 +15,7 @@ from zlib import crc32
 import msgspec
 
 from .record import COMMIT, HEAD, HEAD_BYTES, MARK, OVERHEAD, U32, U64
-from .version import FILE_FORMAT, is_known, refused
+from .version import STORE_FORMAT, is_known, refused
 
 PUT: Final = 1
 APPEND: Final = 2
@@ -76,7 +76,7 @@ def key_and_value(data: bytes, offset: int, size: int, key_len: int) -> tuple[st
 
 def encode_file_header(magic: bytes, salt: int, serial: int) -> bytes:
     """The first FILE_HEADER_BYTES of a file of entries, twice the same."""
-    body = _HEADER.pack(magic, FILE_FORMAT, salt, serial)
+    body = _HEADER.pack(magic, STORE_FORMAT, salt, serial)
     return (body + U32.pack(crc32(body))).ljust(_COPY_BYTES, b"\0") * 2
 
 
@@ -93,7 +93,7 @@ def decode_file_header(magic: bytes, data: bytes, path: str) -> tuple[int, int] 
         elif U32.unpack_from(copy, _HEADER.size)[0] == crc32(copy[: _HEADER.size]):
             return serial, salt
     if len(versions) == 2 and versions[0] == versions[1]:
-        raise refused(path, versions[0], FILE_FORMAT)
+        raise refused(path, versions[0])
     return None
 
 

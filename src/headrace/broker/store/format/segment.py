@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from .expiries import Expiries
-from .version import FILE_FORMAT, is_known, refused
+from .version import STORE_FORMAT, is_known, refused
 
 HEADER_BYTES: Final = 4096
 _COPY_BYTES: Final = HEADER_BYTES // 2
@@ -70,7 +70,7 @@ def encode_header(header: Header) -> bytes:
     name = header.name.encode()
     body = _HEADER.pack(
         _MAGIC,
-        FILE_FORMAT,
+        STORE_FORMAT,
         len(name),
         header.salt,
         header.serial,
@@ -94,7 +94,7 @@ def decode_header(data: bytes, path: str) -> tuple[Header | None, bool]:
         return whole[0], len(whole) < 2
     versions = {copy for copy in copies if isinstance(copy, int)}
     if len(versions) == 1 and len({copies[0], copies[1]}) == 1:
-        raise refused(path, versions.pop(), FILE_FORMAT)
+        raise refused(path, versions.pop())
     return None, True
 
 

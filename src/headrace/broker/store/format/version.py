@@ -5,69 +5,61 @@ or write what is misread later. What such a program passes over without harm doe
 ``format`` in the store's directory has it twice, each line with a CRC-32 of its words. A store without that
 file was written before there was one: its number is 1.
 
-The files of streams and of metadata have number 1. The directory has 2 while a commit log is in use
-(``batch.py``), of which a program that knows only 1 would not take what the other files lack. A store that
-was closed has no log, and number 1 again. Which log it is, or was, stands there, too: another one, as of an
-older copy of the store, is not to be read, and one that is not there is missed.
+Number 2 was a store's whose acknowledged messages lay in part in a commit log, from its first use until the
+store was closed; then it had number 1 again, with a word about that log, which says nothing any more. There
+is no such log now, and number 2 is not given again.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 from zlib import crc32
 
 from ....errors import StoreFormatError
 
-STORE_FORMAT: Final = 2
-"""The newest there is of a directory: this version reads it and all before."""
-FILE_FORMAT: Final = 1
-"""What the header of a file says."""
-LOG_FORMAT: Final = 2
-"""What the header of a commit log's file says."""
+STORE_FORMAT: Final = 1
+"""What this version writes; it reads this and all before."""
+LOGGED_FORMAT: Final = 2
 FIRST_FORMAT: Final = 1
 FORMAT_BYTES_MAX: Final = 256
 _LINE: Final = re.compile(
-    rb"(headrace store, format (\d{1,9})(?:, log ([0-9a-f]{16}))?) ([0-9a-f]{8})", re.ASCII
+    rb"(headrace store, format (\d{1,9})(?:, log [0-9a-f]{16})?) ([0-9a-f]{8})", re.ASCII
 )
 
 
 def is_known(number: int) -> bool:
-    """Whether this version reads a file whose header has this number."""
-    return FIRST_FORMAT <= number <= FILE_FORMAT
+    """Whether this version reads what has this number."""
+    return FIRST_FORMAT <= number <= STORE_FORMAT
 
 
-class Format(NamedTuple):
-    """The number, 0 if there is none to be read; and the commit log that was made last, 0 for none."""
-
-    number: int
-    log: int = 0
-
-
-def encode_format(said: Format) -> bytes:
+def encode_format(number: int) -> bytes:
     """The content of the file ``format``."""
-    words = b"headrace store, format %d" % said.number
-    if said.log:
-        words += b", log %016x" % said.log
+    words = b"headrace store, format %d" % number
     return (words + b" %08x\n" % crc32(words)) * 2
 
 
-def decode_format(data: bytes) -> tuple[Format, bool]:
-    """What the file says; and whether it is damaged."""
+def decode_format(data: bytes) -> tuple[int, bool]:
+    """The number, 0 if there is none to be read; and whether the file is damaged."""
     lines = data.splitlines()
     found = [match for match in map(_LINE.fullmatch, lines) if match is not None]
-    formats = [
-        Format(int(match[2]), int(match[3] or b"0", 16))
-        for match in found
-        if int(match[4], 16) == crc32(match[1])
-    ]
-    said = max(formats, default=Format(0))
-    return said, bool(data) and data != encode_format(said)
+    whole = [match for match in found if int(match[3], 16) == crc32(match[1])]
+    number = max([int(match[2]) for match in whole], default=0)
+    return number, bool(data) and (len(whole) < 2 or data != (whole[0][0] + b"\n") * 2)
 
 
-def refused(path: str, number: int, known: int) -> StoreFormatError:
-    """The error for what was written by a newer version, where this one knows formats up to ``known``."""
+def refused(path: str, number: int) -> StoreFormatError:
+    """The error for what was written by a newer version."""
     return StoreFormatError(
         f"{path} has store format {number}, of a newer Headrace; this version reads formats up to "
-        f"{known}. Start the newer version, or restore a backup with this one"
+        f"{STORE_FORMAT}. Start the newer version, or restore a backup with this one"
+    )
+
+
+def refused_log(root: str) -> StoreFormatError:
+    """The error for a store of which a commit log has messages that the other files lack."""
+    return StoreFormatError(
+        f"{root} was not stopped by the version that used it, and messages of it are only in its "
+        f"commit-log, which this version does not read. Start that version once more and stop it with "
+        f"SIGTERM: then this one opens the store"
     )

@@ -19,20 +19,18 @@ class LookingFiles:
     def __init__(self) -> None:
         self._files: Final = LocalFiles()
         self._made: set[int] = set()
-        self._paths: dict[int, str] = {}
-        self._over: dict[str, list[tuple[int, bytes]]] = {}  # what was written, by path
         self.is_at = self._files.is_at
         self.kind = self._files.kind
         self.listdir = self._files.listdir
         self.exists = self._files.exists
         self.lock = self._files.lock
+        self.pread = self._files.pread
+        self.size = self._files.size
         self.release = self._files.release
 
     def open(self, path: str, *, create: bool = False) -> int:
         if not create:
-            handle = self._files.open(path)
-            self._paths[handle] = path
-            return handle
+            return self._files.open(path)
         handle = os.memfd_create("headrace-looking")
         self._made.add(handle)
         return handle
@@ -42,39 +40,14 @@ class LookingFiles:
             self._made.discard(handle)
             os.close(handle)
         else:
-            self._paths.pop(handle, None)
             self._files.close(handle)
 
-    def pread(self, handle: int, length: int, offset: int) -> bytes:
-        data = self._files.pread(handle, length, offset)
-        over = self._over.get(self._paths.get(handle, ""))
-        if over is None:
-            return data
-        mixed = bytearray(data)
-        for at, piece in over:
-            start, stop = max(at, offset), min(at + len(piece), offset + length)
-            if start < stop:
-                mixed.extend(bytes(max(0, stop - offset - len(mixed))))
-                mixed[start - offset : stop - offset] = piece[start - at : stop - at]
-        return bytes(mixed)
-
-    def size(self, handle: int) -> int:
-        over = self._over.get(self._paths.get(handle, ""), ())
-        return max([self._files.size(handle), *(at + len(piece) for at, piece in over)])
-
     def pwrite(self, handle: int, data: bytes | memoryview, offset: int) -> int:
-        if handle in self._made:
-            return self._files.pwrite(handle, data, offset)
-        self._over.setdefault(self._paths[handle], []).append((offset, bytes(data)))
-        return len(data)
+        return self._files.pwrite(handle, data, offset) if handle in self._made else len(data)
 
     def truncate(self, handle: int, length: int) -> None:
         if handle in self._made:
             self._files.truncate(handle, length)
-            return
-        path = self._paths[handle]
-        over = self._over.get(path, ())
-        self._over[path] = [(at, piece[: length - at]) for at, piece in over if at < length]
 
     def fdatasync(self, handle: int) -> None:
         """Nothing was written."""

@@ -63,7 +63,6 @@ def punch_chore(segment: Segment, end: int) -> Chore:
         fs = writer.fs
         if not fs.exists(path):
             return  # its stream was deleted meanwhile, or it was compacted
-        writer.settle(path.rpartition("/")[0])  # or else a crash writes there again what has gone
         try:
             handle = writer.handles.get(path)
             if fs.punch(handle, start, aligned - start):

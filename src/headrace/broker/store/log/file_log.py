@@ -348,7 +348,6 @@ class FileLog(StreamLog):
             truncate=self._cut_tail,
             messages=messages,
             ceiling=self._cache.segment_bytes,
-            salt=tail.salt,
         )
         self._writes.append(write)
         self._cut_bytes += self._end - self._write_from

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from ....errors import StoreFailedError
 from ..format.entries import (
@@ -19,17 +19,6 @@ from ..io.files import FileSystem, is_full, write_all
 from .journal_file import MAGIC, Journal, journal_path
 
 _MARGIN: Final = 256 * 1024  # preallocated ahead, so that acks can be recorded on a full disk
-
-
-class Prepared(NamedTuple):
-    """Bytes that are to be written at an offset of the journal, and what becomes of its watermark."""
-
-    path: str
-    salt: int
-    offset: int
-    data: bytes
-    mark: bytes
-    entries: list[Entry]
 
 
 class JournalWriter:
@@ -76,33 +65,6 @@ class JournalWriter:
         self._check_in_place()
         if not self.has_unsynced:
             self._write_mark()
-
-    def prepare(self, changes: list[MetaChange]) -> Prepared | None:
-        """What ``put`` is to write for these changes once it is on disk elsewhere; nothing is written yet.
-
-        None where that cannot be promised: then ``write`` is the way. May raise OSError.
-        """
-        if self._dirty or any(change.image is not None for change in changes):
-            return None
-        entries = [entry for change in changes for entry in change.entries]
-        data = self._encode(entries, self._end)
-        end = self._end + len(data)
-        if end > self._allocated:
-            self._reserve(end)
-        if end > self._allocated:
-            return None  # there may be no room for it, and then it is too late
-        mark = Watermark(self._number + len(entries), self._serial, end)
-        return Prepared(self._path, self._salt, self._end, data, mark.encode(), entries)
-
-    def put(self, prepared: Prepared) -> None:
-        """Write what was prepared last, without a sync. May raise OSError."""
-        write_all(self._fs, self._handle, prepared.data, prepared.offset)
-        self._written(prepared.entries, prepared.offset + len(prepared.data))
-        self.has_unsynced = True
-
-    def check_in_place(self) -> None:
-        """Raise StoreFailedError if somebody has taken the file away."""
-        self._check_in_place()
 
     def sync(self) -> None:
         """Sync what was written. Raises StoreFailedError."""

@@ -25,11 +25,12 @@ from ..format.segment import HEADER_BYTES, Header, decode_header
 from ..format.version import (
     FIRST_FORMAT,
     FORMAT_BYTES_MAX,
+    LOGGED_FORMAT,
     STORE_FORMAT,
-    Format,
     decode_format,
     encode_format,
     refused,
+    refused_log,
 )
 from ..io.files import FileSystem, is_full, read_around, read_start, write_all
 from ..io.findings import Finding
@@ -77,9 +78,6 @@ class Layout:
         self.quarantine = root + "/quarantine"
         self._streams = root + "/streams"
         self._trash = root + "/trash"
-        self.format = Format(0)
-        """What was found."""
-        self.is_format_damaged = False
         self._trash_number = 0
         self._named: set[str] = set()  # what was found in the trash and reported
 
@@ -88,7 +86,7 @@ class Layout:
 
         Raises StoreFormatError, before anything is written, if a newer version has written there.
         """
-        self.format = self._read_format(report)
+        number = self._read_format(report)
         fs = self._fs
         missing = []
         path = self.root
@@ -105,36 +103,41 @@ class Layout:
                 raise StoreError(f"{path} is {what}; the store needs a directory of its own there")
             if not kind and path != self.quarantine:
                 fs.mkdir(path)
+        if number != STORE_FORMAT:
+            self._write_format()
         fs.fsync_dir(self.root)
         taken = [int(name) for name in fs.listdir(self._trash) if name.isdecimal()]
         self._trash_number = max(taken, default=0)
 
-    def _read_format(self, report: Callable[[Finding], None]) -> Format:
-        """What is there, a number of 0 where that is not known. Raises StoreFormatError."""
+    def _read_format(self, report: Callable[[Finding], None]) -> int:
+        """The number of what is there, 0 where it is not known. Raises StoreFormatError."""
         path = f"{self.root}/format"
-        found, damaged = decode_format(read_start(self._fs, path, FORMAT_BYTES_MAX))
-        if found.number > STORE_FORMAT:
-            raise refused(path, found.number, STORE_FORMAT)
+        number, damaged = decode_format(read_start(self._fs, path, FORMAT_BYTES_MAX))
+        logs = [f"{self.root}/commit-log/{name}" for name in ("0.log", "1.log")]
+        if number == LOGGED_FORMAT or (not number and any(map(self._fs.exists, logs))):
+            raise refused_log(self.root)
+        if number > STORE_FORMAT:
+            raise refused(path, number)
         if damaged:
             report(Finding(path, 0, "the number of the store's format is damaged; written anew"))
-        self.is_format_damaged = damaged
-        return found
+        return 0 if damaged else number
 
-    def say_log(self, log: int, in_use: bool) -> None:
-        """Say durably which commit log the store has, or had. Raises OSError."""
+    def _write_format(self) -> None:
         fs, path = self._fs, f"{self.root}/format"
         draft = path + ".tmp"
-        if fs.exists(draft):
-            fs.unlink(draft)
-        handle = fs.open(draft, create=True)
         try:
-            number = STORE_FORMAT if in_use else FIRST_FORMAT
-            write_all(fs, handle, encode_format(Format(number, log)), 0)
-            fs.fdatasync(handle)
-        finally:
-            fs.close(handle)
-        fs.rename(draft, path)
-        fs.fsync_dir(self.root)
+            if fs.exists(draft):
+                fs.unlink(draft)
+            handle = fs.open(draft, create=True)
+            try:
+                write_all(fs, handle, encode_format(STORE_FORMAT), 0)
+                fs.fdatasync(handle)
+            finally:
+                fs.close(handle)
+            fs.rename(draft, path)
+        except OSError as error:
+            if not is_full(error) or STORE_FORMAT > FIRST_FORMAT:
+                raise  # without it an older version would not notice
 
     def stream(self, name: str) -> str:
         return f"{self._streams}/{directory_name(name)}"

@@ -59,7 +59,6 @@ class MemoryStorage:
     def __init__(self) -> None:
         self.meta = MemoryMeta()
         self.report: list[Finding] = []
-        self.maybe_missing = 0
         self.full = None
         self._streams: dict[str, MemoryLog] = {}
         self._dirty: dict[MemoryLog, None] = {}

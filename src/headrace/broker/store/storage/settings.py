@@ -8,7 +8,6 @@ from typing import Final, NamedTuple, Protocol
 
 from ....clock import Clock
 from ....errors import ConfigurationError
-from ..commit.commit_log import LogShape
 
 _SEGMENT_BYTES_MIN: Final = 8 * 1024
 _SEGMENT_BYTES_MAX: Final = 1 << 31
@@ -35,7 +34,6 @@ class Opening(NamedTuple):
     cache_bytes: int
     notify: Callable[[], None]
     threaded: bool
-    commit_log: LogShape | None
 
 
 def opening(
@@ -45,17 +43,11 @@ def opening(
     cache_bytes: int,
     notify: Callable[[], None],
     threaded: bool,
-    commit_log: LogShape | None,
 ) -> Opening:
-    """What a store is asked for. Only one that syncs each flush has a commit log.
-
-    Raises ConfigurationError.
-    """
+    """What a store is asked for. Raises ConfigurationError."""
     sync_first, interval_ns = parse_sync(sync)
     check_segment_bytes(segment_bytes)
-    log = commit_log if sync_first else None
-    asked = segment_bytes, cache_bytes, notify, threaded, log
-    return Opening(clock, sync_first, interval_ns, *asked)
+    return Opening(clock, sync_first, interval_ns, segment_bytes, cache_bytes, notify, threaded)
 
 
 def parse_sync(sync: str) -> tuple[bool, int | None]:

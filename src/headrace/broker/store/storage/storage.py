@@ -12,7 +12,6 @@ from ....clock import Clock, SystemClock
 from ....errors import StoreError, StoreFailedError, StoreFullError
 from ....limits import PAYLOAD_CACHE_BYTES_DEFAULT, SEGMENT_BYTES
 from ..commit.commit import Batch, Committer
-from ..commit.commit_log import LOG_SHAPE, LogShape
 from ..commit.writer import Writer
 from ..io.files import FileSystem, LocalFiles, explain, write_all
 from ..io.findings import Finding, Quarantine
@@ -29,14 +28,13 @@ from ..meta.journal_writer import JournalWriter
 from ..meta.meta import Meta
 from ..meta.spare import Spares, mend
 from ..recovery.recovery import open_log
-from .closing import close_up
 from .flights import Flight, Staged, ignore, ignore_outcome
 from .layout import Layout
-from .logged import MISSING_MAX, new_commit_log, replay_log
 from .scrub import SealedFile, read_everything, sealed_files
 from .settings import HANDLES, Opening, Salts, each_ones_handles, opening
 
 _NAME_BYTES_MAX: Final = 1000
+_SEAL_AT_CLOSE: Final = 4096  # a tail with fewer messages is read faster than its footer is written
 _FINDINGS_MAX: Final = 10_000
 _LOOK_NS: Final = 1_000_000_000
 _ROOM_BYTES: Final = 256 * 1024
@@ -121,10 +119,9 @@ class FileStorage:
         threaded: bool = True,
         salts: Salts | None = None,
         handles: int = HANDLES,
-        commit_log: LogShape | None = LOG_SHAPE,
     ) -> None:
         clock, notify = clock or SystemClock(), notify or ignore
-        asked = opening(clock, sync, segment_bytes, cache_bytes, notify, threaded, commit_log)
+        asked = opening(clock, sync, segment_bytes, cache_bytes, notify, threaded)
         self.sync: Final = sync
         self.directory: Final = os.path.abspath(os.fspath(directory))  # noqa: PTH100
         self.report: list[Finding] = []
@@ -150,13 +147,6 @@ class FileStorage:
         clock, notify, threaded = asked.clock, asked.notify, asked.threaded
         fs, meta_directory, anchor = self._fs, self._layout.meta, self._lock.handle
         self._quarantine = Quarantine(fs, self._layout.quarantine)
-        replayed = replay_log(
-            fs, self._layout, self._quarantine, self._found, at_once=threaded, anchor=anchor
-        )
-        self.maybe_missing = MISSING_MAX if replayed.is_short else 0
-        """How many messages of each stream may have been acknowledged beyond those that are found."""
-        if replayed.is_short and asked.commit_log is None:
-            self._layout.say_log(self._layout.format.log, False)
         opened = open_journal(
             fs, meta_directory, self.directory, self._quarantine, self._found, self._salt
         )
@@ -176,16 +166,6 @@ class FileStorage:
         self._committer = Committer(
             self._writer, clock=clock, threaded=threaded, notify=notify, interval_ns=every_ns
         )
-        if asked.commit_log is not None:
-            log = new_commit_log(
-                asked.commit_log,
-                self._layout,
-                self._writer,
-                self._journal,
-                self._salt,
-                replayed=replayed,
-            )
-            self._writer.attach(log, lambda chore: self._committer.submit(chore))
         self._cache = SegmentCache(
             fs,
             self.directory,
@@ -435,7 +415,7 @@ class FileStorage:
         self.complete()
         self._closed = True
         if self.failed is None:
-            close_up(self._logs.values(), self._committer)
+            self._seal_tails()
         self._writer.close()
         self._journal.close()
         self._cache.handles.close()
@@ -536,6 +516,13 @@ class FileStorage:
         except OSError as error:
             raise explain(error, f"putting aside what is in the place of {name!r}") from error
         del self._places.barred[name]
+
+    def _seal_tails(self) -> None:
+        """Write the footers of long tails, which makes the next start quick; the commit thread has ended."""
+        for log in self._logs.values():
+            chore = log.closing_chore(_SEAL_AT_CLOSE) if isinstance(log, FileLog) else None
+            if chore is not None:
+                self._committer.run_chore(chore)
 
     def _salt(self) -> int:
         return self._salts.getrandbits(32)

@@ -27,7 +27,7 @@ from ..receiving.pin import Pin
 from ..receiving.pull import ConsumeLimits, PriorityOptions
 from ..unclosed import place_of_call, warn_of_left
 from .concurrent import ConcurrentCallbacks, Key
-from .failing import Failing
+from .failing import ConsumeFailing
 from .feed import Feed, State
 from .feed_settings import FeedSettings
 
@@ -85,9 +85,9 @@ class Consumption:
 
         self._feed = Feed(session, subject, consumer, limits, priority, pin, report, feed_settings)
         self._frames = self._feed.frames
-        self._failing: Failing | None = None
+        self._failing: ConsumeFailing | None = None
         if on_failure is not None:
-            self._failing = Failing(
+            self._failing = ConsumeFailing(
                 session,
                 self._feed,
                 on_failure,

@@ -10,19 +10,10 @@ from typing import TYPE_CHECKING, Final
 from ....api.base import DocumentError
 from ....api.envelope import decode_response
 from ....api.messages import PubAck
-from ....errors import ConfigurationError, HandlerFailedError, HeadraceError, ProtocolError
-from ....handling.callbacks import CALLBACK_ERRORS, as_exception
-from ....handling.dead_letter_headers import (
-    ATTEMPTS,
-    CONSUMER,
-    SEQUENCE,
-    STREAM,
-    SUBJECT,
-    id_of_message,
-    letter_headers,
-)
-from ....handling.failure import Again, DeadLetter, OnFailure, Retry, Stop, decide, pause
-from ....retries import pause_s
+from ....errors import ConfigurationError, HandlerFailedError, ProtocolError
+from ....handling.dead_letter_headers import CONSUMER
+from ....handling.failing import Failing
+from ....handling.failure import DeadLetter, OnFailure, Retry, Stop, pause
 from ...message import header_block
 from ..message import JetStreamMessage, place_of
 
@@ -31,10 +22,6 @@ if TYPE_CHECKING:
     from ...net.session import Session
     from .feed import Feed
 
-REFUSED_FIRST_S: Final = (
-    0.5  # until a dead letter is tried again that could not be stored; doubling …
-)
-REFUSED_MAX_S: Final = 10.0  # … up to here
 RENEWED_EVERY_S: Final = 10.0  # where it is not known how long the server waits
 RENEWALS: Final = 3  # in that time
 _MSG_ID: Final = "Nats-Msg-Id"
@@ -73,8 +60,8 @@ def check_policy(policy: object, callback: object, config: ConsumerConfig | None
         )
 
 
-class Failing:
-    """Keeps a policy.
+class ConsumeFailing(Failing[JetStreamMessage]):
+    """Keeps the policy of a consume.
 
     Args:
         keeps_order: whether a message waits here for its next call, and its key with it; else the server
@@ -94,69 +81,43 @@ class Failing:
         ack_wait: float,
         max_deliver: int,
     ) -> None:
+        super().__init__(policy, session.random.random)
         self._session = session
         self._feed = feed
-        self._policy = policy
-        self._report = report
+        self._tell = report
         self._keeps_order = keeps_order
         self._max_deliver = max_deliver
         self._renew_s = (ack_wait or RENEWED_EVERY_S) / RENEWALS
-        self._refused = 0  # dead letters in a row that could not be stored
-        self.retried = 0
-        self.dead_letters = 0
 
     def pause(self, delivered: int) -> float:
         """How long a message that is sent back waits after so many deliveries."""
         if isinstance(self._policy, Stop):
             return 0.0
-        return pause(self._policy, delivered, self._session.random.random())
+        return pause(self._policy, delivered, self._random())
 
     async def failed(self, message: JetStreamMessage, error: Exception, again: AgainCall) -> None:
         """The callback raised ``error``. Returns when the message is answered, or will be delivered again."""
         try:
-            await self._failed(message, error, again)
+            await self.follow(message, error, again, message.metadata.delivered)
         except asyncio.CancelledError:
             if not self._session.is_closed:
                 message.nak(0)
             raise
 
-    async def _failed(self, message: JetStreamMessage, error: Exception, again: AgainCall) -> None:
-        before = message.metadata.delivered - 1
-        here = 1
-        while True:
-            self._report(message, error)
-            if message.is_answered or self._session.is_closed:
-                return
-            failures = before + here
-            verdict = decide(self._policy, failures, error, self._session.random.random())
-            if not isinstance(verdict, Again):
-                if verdict.subject:
-                    await self._put_away(message, verdict.subject, error, failures)
-                else:
-                    self._end(message, error, failures)
-                return
-            self.retried += 1
-            if not await self._goes_on(message, verdict.delay):
-                return
-            here += 1
-            try:
-                await again()
-            except CALLBACK_ERRORS as raised:
-                if isinstance(raised, asyncio.CancelledError) and _is_ending():
-                    raise
-                error = as_exception(raised)
-            else:
-                return
+    def _takes(self, message: JetStreamMessage, error: Exception, verdict: object) -> bool:
+        self._tell(message, error)
+        return not (message.is_answered or self._session.is_closed)
 
-    async def _goes_on(self, message: JetStreamMessage, delay: float) -> bool:
-        """Have it delivered again after ``delay`` seconds, or wait for that time; whether to go on here."""
+    async def _waits(self, message: JetStreamMessage, seconds: float) -> bool:
+        if self._session.is_closed:
+            return False
         is_last = 0 < self._max_deliver <= message.metadata.delivered
         if self._keeps_order or is_last:
-            left = await self._wait(message, delay)
+            left = await self._wait(message, seconds)
             if left <= 0:
                 return True
-            delay = left
-        message.nak(delay)
+            seconds = left
+        message.nak(seconds)
         return False
 
     async def _wait(self, message: JetStreamMessage, seconds: float) -> float:
@@ -182,48 +143,23 @@ class Failing:
 
     # Dead letters
 
-    async def _put_away(
-        self, message: JetStreamMessage, subject: str, error: Exception, failures: int
-    ) -> None:
-        """Store it at ``subject``, and then acknowledge it. Where it cannot be stored it is delivered again,
-        or stays here until it can."""
-        while True:
-            message.in_progress()  # the answer may take a while
-            try:
-                await self._store(message, subject, error, failures)
-            except HeadraceError as refused:
-                self._refused += 1
-                self._report(message, refused)
-            else:
-                self._refused = 0
-                self.dead_letters += 1
-                message.ack()
-                return
-            if self._session.is_closed:
-                return
-            delay = pause_s(self._refused, REFUSED_FIRST_S, REFUSED_MAX_S)
-            if not await self._goes_on(message, delay):
-                return
+    def _by(self, message: JetStreamMessage) -> tuple[str, str, str]:
+        consumer = message.metadata.consumer
+        return CONSUMER, consumer, consumer
+
+    def _keep(self, message: JetStreamMessage) -> None:
+        message.in_progress()
+
+    def _report(self, message: JetStreamMessage, error: Exception) -> None:
+        self._tell(message, error)
 
     async def _store(
-        self, message: JetStreamMessage, subject: str, error: Exception, failures: int
+        self, message: JetStreamMessage, subject: str, headers: dict[str, list[str]], msg_id: str
     ) -> None:
-        about = message.metadata
-        headers = letter_headers(
-            message,
-            error,
-            [
-                (STREAM, about.stream),
-                (CONSUMER, about.consumer),
-                (SUBJECT, message.subject),
-                (SEQUENCE, str(about.stream_seq)),
-                (ATTEMPTS, str(failures)),
-            ],
-        )
-        headers[_MSG_ID] = [id_of_message(about, about.consumer)]
+        block = header_block({**headers, _MSG_ID: [msg_id]})
         session = self._session
         answer = await session.requests.ask(
-            subject, header_block(headers), message.payload, session.options.request_timeout
+            subject, block, message.payload, session.options.request_timeout
         )
         try:
             stored = decode_response(answer[5], PubAck)
@@ -233,8 +169,3 @@ class Failing:
             ) from misread
         if not stored.stream:
             raise ProtocolError(f"who answered on {subject!r} is no stream: {answer[5][:80]!r}")
-
-
-def _is_ending() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -180,7 +180,8 @@ class Consuming:
                     self._lose()  # the lease ended, or the consumption
         except PullError as error:
             is_deleted = error.description.startswith(names.CONSUMER_DELETED[1])
-            if not (self._leaving and is_deleted):  # who leaves deletes it, or the successor does
+            # Who leaves deletes it, or the successor does; who comes while the last one leaves makes it anew.
+            if not (is_deleted and (self._leaving or self.generation is None)):
                 self._shared.report(error)
             self._finish(Gone(self._is_settled()))
         except NoRespondersError:

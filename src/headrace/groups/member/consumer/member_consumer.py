@@ -351,7 +351,12 @@ class MemberConsumer:
             # All that stand by learn of a change at once. Whoever comes later finds the new consumer, instead
             # of deleting it.
             await asyncio.sleep(shared.random.random() * SPREAD_S)
-            info = await self._consumer.info()
+            try:
+                info = await self._consumer.info()
+            except JetStreamApiError as error:
+                if error.code != _NOT_FOUND:
+                    raise
+                return False  # whoever is pinned has deleted it, and makes the next one
             is_new = info.created != self._created
             if is_in_use(info) or is_new or info.config.filter_subjects != state.made.filters:
                 return False

@@ -5,23 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ....client.seam import place_of, send_back
-from ....errors import ConnectionClosedError, HeadraceError
-from ....handling.callbacks import CALLBACK_ERRORS, as_exception
-from ....handling.dead_letter_headers import (
-    ATTEMPTS,
-    GROUP,
-    SEQUENCE,
-    STREAM,
-    SUBJECT,
-    id_of_message,
-    letter_headers,
-)
-from ....handling.failure import Again, decide
-from ....handling.lanes import is_cancelled
-from ....retries import pause_s
+from ....errors import ConnectionClosedError
+from ....handling.callbacks import as_exception
+from ....handling.dead_letter_headers import GROUP
+from ....handling.failing import Failing
+from ....handling.failure import Again, Give
 from ...errors import HandlerFailedError, NotOwnedError
 from ...events import HandlerFailed, LeaseLost
 from ...message import delivered
@@ -32,15 +23,10 @@ if TYPE_CHECKING:
     from ..ownership.lease import Generation
     from ..shared import Shared
 
-PAUSE_FIRST_S: Final = (
-    0.2  # until a dead letter is tried again that could not be stored; doubling …
-)
-PAUSE_MAX_S: Final = 5.0  # … up to here
-
 _log = logging.getLogger("headrace.groups")
 
 
-class Handling:
+class Handling(Failing["GroupMessage"]):
     """The handler with its failure policy, within one generation.
 
     Args:
@@ -58,6 +44,7 @@ class Handling:
         intake: Intake,
         again: Callable[[GroupMessage], Awaitable[object]],
     ) -> None:
+        super().__init__(shared.on_failure, shared.random.random)
         self._shared = shared
         self._generation = generation
         self._intake = intake
@@ -83,35 +70,25 @@ class Handling:
     async def failed(self, message: GroupMessage, error: BaseException) -> None:
         """The handler raised ``error``. Raises HandlerFailedError where the policy is to stop, and
         ConnectionClosedError where that is why it failed."""
-        failures = 1
         problem = as_exception(error)
         if isinstance(problem, ConnectionClosedError) and self._shared.js.connection.is_closed:
             raise problem
-        while True:
-            if not message.is_owned or isinstance(problem, NotOwnedError):
-                return self._tell(message, problem)  # another owner handles it now
-            verdict = decide(
-                self._shared.on_failure, failures, problem, self._shared.random.random()
-            )
-            if not isinstance(verdict, Again):
-                return await self._give_up(message, verdict.subject, problem, failures)
-            self._tell(message, problem)
-            if message.is_answered or not await self._may_go_on_after(verdict.delay):
-                return None
-            try:
-                await self._again(message)
-            except CALLBACK_ERRORS as again:
-                if is_cancelled(again):
-                    raise
-                problem = as_exception(again)
-                failures += 1
-            else:
-                return None
+        await self.follow(message, problem, lambda: self._again(message), 1)
 
-    async def _may_go_on_after(self, delay: float) -> bool:
-        """Wait, and say whether the message is still ours to handle."""
+    def _takes(self, message: GroupMessage, error: Exception, verdict: object) -> bool:
+        if not message.is_owned or isinstance(error, NotOwnedError):
+            self._tell(message, error)  # another owner handles it now
+            return False
+        if isinstance(verdict, Again):
+            self._tell(message, error)
+            return not message.is_answered
+        if isinstance(verdict, Give) and verdict.subject:
+            self._tell(message, error)
+        return True
+
+    async def _waits(self, message: GroupMessage, seconds: float) -> bool:
         try:
-            async with asyncio.timeout(delay):
+            async with asyncio.timeout(seconds):
                 await self.stopping.wait()
         except TimeoutError:
             if self._intake.is_overdue():  # other handlers have kept the loop, and so may this one
@@ -119,29 +96,18 @@ class Handling:
             return self._generation.is_owned and not self.stopping.is_set()
         return False
 
-    async def _give_up(
-        self, message: GroupMessage, subject: str, problem: Exception, failures: int
-    ) -> None:
+    def _end(self, message: GroupMessage, error: Exception, failures: int) -> None:
+        """Raises HandlerFailedError."""
         where = (
             f"message {message.metadata.stream_seq} on {message.subject!r} of {self._shared.label}"
         )
         times = f"{failures} time{'s' * (failures > 1)}"
-        if not subject:
-            error = HandlerFailedError(
-                f"the handler failed {times} for {where}: {problem!r}; the message is not acknowledged"
-            )
-            error.__cause__ = problem
-            self._tell_of_end(message, error, problem)
-            raise error
-        about = [
-            (GROUP, self._shared.label),
-            (STREAM, message.metadata.stream),
-            (SUBJECT, message.subject),
-            (SEQUENCE, str(message.metadata.stream_seq)),
-            (ATTEMPTS, str(failures)),
-        ]
-        headers = letter_headers(message, problem, about)
-        await self._publish(message, subject, headers, problem)
+        ended = HandlerFailedError(
+            f"the handler failed {times} for {where}: {error!r}; the message is not acknowledged"
+        )
+        ended.__cause__ = error
+        self._tell_of_end(message, ended, error)
+        raise ended
 
     def _tell_of_end(
         self, message: GroupMessage, error: HandlerFailedError, problem: Exception
@@ -180,25 +146,15 @@ class Handling:
             f"key {key!r}",
         )
 
-    async def _publish(
-        self, message: GroupMessage, subject: str, headers: dict[str, list[str]], problem: Exception
+    def _by(self, message: GroupMessage) -> tuple[str, str, str]:
+        # The id is the same whichever member puts it away: what one stored and could not acknowledge comes to
+        # another.
+        return GROUP, self._shared.label, self._shared.group
+
+    def _report(self, message: GroupMessage, error: Exception) -> None:
+        self._shared.report(error)
+
+    async def _store(
+        self, message: GroupMessage, subject: str, headers: dict[str, list[str]], msg_id: str
     ) -> None:
-        """Store the message elsewhere, then acknowledge it; try on until that succeeds."""
-        metadata = message.metadata
-        # The same whichever member puts it away: what one stored and could not acknowledge comes to another.
-        msg_id = id_of_message(metadata, self._shared.group)
-        attempt = 0
-        while True:
-            try:
-                await self._shared.js.publish(
-                    subject, message.payload, headers=headers, msg_id=msg_id
-                )
-            except HeadraceError as error:
-                self._shared.report(error)
-            else:
-                message.ack()
-                self._tell(message, problem)
-                return
-            attempt += 1
-            if not await self._may_go_on_after(pause_s(attempt, PAUSE_FIRST_S, PAUSE_MAX_S)):
-                return
+        await self._shared.js.publish(subject, message.payload, headers=headers, msg_id=msg_id)

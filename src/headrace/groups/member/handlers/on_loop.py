@@ -35,7 +35,9 @@ IN_A_ROW: Final = 16  # of one partition, where several share the handlers
 class Work(Protocol):
     """What handles the messages of a generation."""
 
-    last: GroupMessage | None  # whose handler ended last
+    @property
+    def last(self) -> GroupMessage | None:
+        """Whose handler ended last."""
 
     async def run(self) -> None:
         """Until ``stop`` was called, the lease is over, or nothing more comes. Raises the error of the

@@ -4,7 +4,6 @@ renewal."""
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Hashable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final
@@ -53,9 +52,7 @@ class OnThreads:
         self._answers = answers_from_threads(shared.js.connection, shared.report)
         self._in_turn = shared.concurrency == 1
         self._in_one_go = IN_ONE_GO if shared.limit is None else IN_A_ROW
-        self._waiting: Waiting[GroupMessage] = Waiting(in_turn=self._in_turn)
-        self._late: deque[GroupMessage] = deque()  # ended when the lease was over
-        self.last: GroupMessage | None = None
+        self._waiting: Waiting[GroupMessage] = Waiting(in_turn=self._in_turn, notes_late=True)
         # Of the loop alone.
         self._tasks = KeyTasks(shared, intake, self._waiting, self._add, self._lane, self.stop)
         self._add(first)
@@ -129,14 +126,14 @@ class OnThreads:
                 raise
             await self._handling.failed(message, error)
         finally:
-            self._waiting.done(message)
-            self._ended(message, self._time())
+            self._waiting.done(message, is_late=self._time() >= self._generation.lease.until)
             self._tell_of_late()
             self._tasks.wake(1)
 
     def _tell_of_late(self) -> None:
-        while self._late:
-            self._handling.ended_late(self._late.popleft())
+        late = self._waiting.late
+        while late:
+            self._handling.ended_late(late.popleft())
 
     async def _call(self, message: GroupMessage) -> None:
         """Once more. Raises NotOwnedError: it was taken from us before a thread came to it."""
@@ -162,13 +159,7 @@ class OnThreads:
             self._generation.lease,
             self._in_one_go,
             skips=is_confirmed,
-            ended=self._ended,
         )
-
-    def _ended(self, message: GroupMessage, now: float) -> None:
-        if now >= self._generation.lease.until:
-            self._late.append(message)
-        self.last = message
 
     # Asked and told by the loop
 
@@ -177,6 +168,11 @@ class OnThreads:
         self._waiting.stop()
         self._handling.stopping.set()
         self._tasks.no_more()
+
+    @property
+    def last(self) -> GroupMessage | None:
+        """See ``Work``."""
+        return self._waiting.last
 
     def waiting(self) -> list[JetStreamMessage]:
         """See ``Work``."""

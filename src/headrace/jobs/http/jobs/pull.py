@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ... import ids, limits
-from ...errors import bad_request
+from ...errors import NOT_THE_RIGHT_ONE, bad_request
 from ...models import Consumer, payload_fields, rfc3339, state_name
 from ...runtime import counting
 from ...runtime.runtime import Runtime
@@ -21,7 +21,7 @@ from ...states import Event, State
 from ...store import Row, Tx
 from .. import shapes
 from ..messages.reading import stored_headers
-from ..request.access import key_of, recorded
+from ..request.access import key_of, recorded, take_token
 from ..request.endpoint import CONSUMER_TOKENS, Endpoint, Parameter, reply
 from ..request.incoming import (
     consumer_tokens,
@@ -221,13 +221,17 @@ async def list_dead(runtime: Runtime, request: Request) -> Response:
 
 async def requeue_dead(runtime: Runtime, request: Request) -> Response:
     path = request.path_params
-    form = await read_form(request, ["requeue"])
+    token = (await read_form(request, ["requeue"])).get("requeue", "")
+    if token:
+        take_token(runtime, request, "requeue", token)
 
     def read(tx: Tx) -> Consumer:
         consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
         is_known = has_admin_token(runtime, request)
-        if not is_known and not consumers.token_is_of(consumer, form.get("requeue", "")):
-            raise bad_request("wrong_token", "send the consumer's token as `requeue`", "requeue")
+        if not is_known and not consumers.token_is_of(consumer, token):
+            raise bad_request(
+                NOT_THE_RIGHT_ONE, "send the consumer's token as `requeue`", "requeue"
+            )
         return consumer
 
     consumer = await runtime.database.read(read)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from ... import ids, limits
 from ...access import Key
-from ...errors import DatabaseUnavailableError, JobsError
+from ...errors import NOT_THE_RIGHT_ONE, DatabaseUnavailableError, JobsError
 from ...runtime.runtime import Runtime
 from ...service import auditing
 from ...service.auditing import Entry
@@ -26,6 +26,7 @@ __all__ = [
     "note_right",
     "recorded",
     "require_scope",
+    "take_token",
 ]
 
 T = TypeVar("T")
@@ -33,6 +34,7 @@ _LOG: Final = logging.getLogger("headrace.jobs.http")
 _KEY: Final = "headrace_key"
 _ENDPOINT: Final = "headrace_endpoint"
 _ADMIN: Final = "headrace_admin"
+_IN_BODY: Final = "headrace_token_in_body"
 _TOKENS: Final = frozenset(
     {
         b"authorization",
@@ -56,15 +58,7 @@ async def authenticate(runtime: Runtime, endpoint: Endpoint, request: Request) -
     429, whatever its tokens are, after too many wrong ones from its address.
     """
     request.scope[_ENDPOINT] = endpoint
-    tokens = _tokens(request)
-    wait_s = runtime.guesses.wait_s(_address(request), _asked(endpoint, request, tokens))
-    if tokens and wait_s:
-        raise JobsError(
-            429,
-            "too_many_wrong_tokens",
-            "too many wrong tokens came from this address; it is looked at again when the minute is over",
-            retry_after_s=wait_s,
-        )
+    _refuse_guesses(runtime, endpoint, request)
     given = bearer(request)
     if not given or not endpoint.needed:
         return
@@ -76,6 +70,24 @@ async def authenticate(runtime: Runtime, endpoint: Endpoint, request: Request) -
     key = await runtime.keys.find(given)
     request.scope[_KEY] = key  # refused or not, it is told who it was
     key.check(endpoint.needed, request.path_params.get("channelId"))
+
+
+def take_token(runtime: Runtime, request: Request, field: str, token: str) -> None:
+    """Count a token in the body as one of the request's: 429 as for those in its headers."""
+    request.scope[_IN_BODY] = field.encode(), token.encode()
+    _refuse_guesses(runtime, request.scope[_ENDPOINT], request)
+
+
+def _refuse_guesses(runtime: Runtime, endpoint: Endpoint, request: Request) -> None:
+    tokens = _tokens(request)
+    wait_s = runtime.guesses.wait_s(_address(request), _asked(endpoint, request, tokens))
+    if tokens and wait_s:
+        raise JobsError(
+            429,
+            "too_many_wrong_tokens",
+            "too many wrong tokens came from this address; it is looked at again when the minute is over",
+            retry_after_s=wait_s,
+        )
 
 
 def key_of(request: Request) -> Key | None:
@@ -112,7 +124,8 @@ async def note_refusal(
 
     Wrong tokens are counted, all of them, and by the address that they came from.
     """
-    stranger = error.status in (401, 403, 429) and bool(_tokens(request))
+    is_refused = error.status in (401, 403, 429) or error.code == NOT_THE_RIGHT_ONE
+    stranger = is_refused and bool(_tokens(request))
     unknown = stranger and key_of(request) is None and not request.scope.get(_ADMIN)
     if unknown:
         runtime.metrics.add("jobs_wrong_tokens_total", token=_kind(error))
@@ -159,7 +172,9 @@ def note_right(runtime: Runtime, endpoint: Endpoint, request: Request) -> None:
 
 
 def _tokens(request: Request) -> list[tuple[bytes, bytes]]:
-    return [(name, value) for name, value in request.scope["headers"] if name in _TOKENS]
+    found = [(name, value) for name, value in request.scope["headers"] if name in _TOKENS]
+    in_body: tuple[bytes, bytes] | None = request.scope.get(_IN_BODY)
+    return found if in_body is None else [*found, in_body]
 
 
 def _asked(endpoint: Endpoint, request: Request, tokens: list[tuple[bytes, bytes]]) -> Hashable:
@@ -180,7 +195,7 @@ def _kind(error: JobsError) -> str:
         return "unseen"
     kinds = {"Authorization": "key" if error.code == "unknown_key" else "admin"}
     kinds |= {"X-Broker-Channel-Token": "channel", "X-Broker-Consumer-Token": "consumer"}
-    kinds |= {"consumerId": "consumer"}
+    kinds |= {"consumerId": "consumer", "requeue": "consumer"}
     return kinds.get(error.field or "", "producer")
 
 

@@ -14,7 +14,6 @@ import pytest
 from faultfs import FaultFS
 from headrace.broker.core.jetstream.engine.lost import CONSUMER, STATE
 from headrace.broker.store import FileStorage
-from headrace.broker.store.commit.commit_log import LOG_SHAPE, LogShape
 from jetstream_world import Client, World
 
 
@@ -24,14 +23,12 @@ class Place:
     def __init__(self) -> None:
         self.fs = FaultFS()
         self.sync = "always"
-        self.commit_log = LOG_SHAPE
         self.world = World(self._open())
         self.client: Client = self.world.client()
 
     def _open(self) -> FileStorage:
         salts = random.Random(self.fs.operations)
-        options: dict[str, Any] = {"sync": self.sync, "commit_log": self.commit_log}
-        return FileStorage("/s", fs=self.fs, threaded=False, salts=salts, **options)
+        return FileStorage("/s", fs=self.fs, threaded=False, salts=salts, sync=self.sync)
 
     def cut_power(self) -> None:
         """The power goes: messages that were not synced are lost, and the journal is not."""
@@ -243,37 +240,3 @@ def test_what_the_stream_has_no_more_is_not_pending_after_a_kill() -> None:
     assert (info["num_ack_pending"], info["ack_floor"]["stream_seq"]) == (1, 1)
     assert place.client.api("STREAM.INFO.S")["state"]["messages"] == 4
     assert [seq for seq, _ in place.take()] == [4, 5]
-
-
-# A commit log that is gone: nobody knows what was in it
-
-
-def test_the_sequences_of_messages_that_went_with_the_commit_log_are_not_used_again() -> None:
-    place = Place()
-    place.commit_log = LogShape(file_bytes=60_000, after=1)
-    place.restart()
-    place.client.stream()
-    place.client.consumer()
-    place.client.stream("M", mirror={"name": "S"}, subjects=[])
-    for number in range(9):
-        put(place, b"%d" % number)
-    assert [seq for seq, _ in place.take()] == [*range(1, 10)]
-    place.world.advance(1)
-    for path in place.fs.files():
-        if "/commit-log/" in path:
-            place.fs.unlink(path)
-    place.cut_power()
-    assert "part of the commit log is not there" in place.notes
-    state = place.client.api("STREAM.INFO.S")["state"]
-    assert state["messages"] < 9
-    put(place, b"new")
-    ((sequence, payload),) = place.take()
-    assert (payload, place.client.api("STREAM.INFO.S")["state"]["last_seq"]) == (b"new", sequence)
-    assert sequence > 9
-    place.world.advance(5)
-    mirror = place.client.api("STREAM.INFO.M")["state"]
-    assert (mirror["last_seq"], mirror["messages"]) == (sequence, state["messages"] + 1)
-    place.kill()
-    assert not place.notes
-    put(place, b"newer")
-    assert place.take() == [(sequence + 1, b"newer")]

@@ -252,10 +252,6 @@ class Registry:
         """Read a stream that the storage has. Raises StoreError, and then nothing has changed."""
         storage = self._context.storage
         store = storage.open_stream(config.name, expires_at)
-        if storage.maybe_missing and not config.mirror and storage.failed is None:
-            # A mirror has the sequences of its origin, which may still hold what is missing.
-            store.skip_to(store.last_seq + 1 + storage.maybe_missing)
-            self._context.barrier.want_soon()
         stream = Stream(self._context, config, created_ns, store, self.stream_marks)
         stream.recover()
         self.streams[config.name] = stream

@@ -79,9 +79,8 @@ class Positions:
             self._stream.copy_target.drop_placeholders()
             return
         store = self._stream.store
-        found_last = store.last_seq - self._context.storage.maybe_missing
-        lost = entry.at - found_last
-        newest = self._told(found_last - _UNSAVED_MAX if lost > 0 else entry.at)
+        lost = entry.at - store.last_seq
+        newest = self._told(store.last_seq - _UNSAVED_MAX if lost > 0 else entry.at)
         if lost > 0:
             for source, place in self._durable.items():
                 kept = newest[source].sequence if source in newest else 0
