@@ -24,7 +24,7 @@ from headrace.client import connect
 from headrace.clock import ManualClock
 from headrace.errors import ConsumerNotFoundError
 from portions import some
-from waiting import elapse, until
+from waiting import until
 
 TIME_S = 60.0
 
@@ -312,18 +312,16 @@ async def test_promises_outlive_a_kill_of_the_process(server: peers.ServerProces
         await js.publish("s.id", b"", msg_id="one")
         at = datetime.fromtimestamp(promised, UTC)
         await js.schedule("plan.1", b"", target="s.planned", at=at)
-        await paused.pause(at)
         assert len(await handed.fetch(1)) == 1
-        # A server tells its disk of a delivery a little later.
-        await elapse(0.3, "nothing says when the delivery is on the disk")
+        await paused.pause(at)  # answered when this, and with ours the delivery, is on the disk
         await asyncio.to_thread(server.kill)
         await asyncio.to_thread(server.start_again)
         assert (await js.publish("s.id", b"", msg_id="one")).duplicate
         await js.consumer("S", "IDLE")
         (again,) = await handed.fetch(1, max_wait=30)
-        assert again.metadata.delivered == 2
-        # nats-server keeps whole seconds of when it was delivered.
-        assert time.time() >= promised - (1 if server.name == "nats-server" else 0)
+        assert again.metadata.delivered in ((2,) if server.name == "headrace" else (1, 2))
+        if server.name == "headrace":
+            assert time.time() >= promised
         (held_back,) = await paused.fetch(1, max_wait=30)
         assert held_back.metadata.delivered == 1
         assert time.time() >= promised
