@@ -19,7 +19,7 @@ ANSWER_WITHIN_S = 2.0  # a request waits no longer for the server
 
 
 AWAY = (
-    headrace.TimeoutError,
+    headrace.RequestTimeoutError,
     headrace.DisconnectedError,
     headrace.OutcomeUnknownError,
     headrace.NoRespondersError,

@@ -79,7 +79,7 @@ def readyz() -> tuple[dict[str, object], int]:
     return {"ready": bool(health), "reason": health.reason}, 200 if health else 503
 
 
-@app.errorhandler(headrace.TimeoutError)
+@app.errorhandler(headrace.RequestTimeoutError)
 @app.errorhandler(headrace.DisconnectedError)
 @app.errorhandler(headrace.OutcomeUnknownError)
 @app.errorhandler(headrace.NoRespondersError)

@@ -32,7 +32,7 @@ SELECT number, id, subject, payload FROM outbox ORDER BY number LIMIT 100 FOR UP
 """
 LOOK_AGAIN_S = 5.0
 AWAY = (
-    headrace.TimeoutError,
+    headrace.RequestTimeoutError,
     headrace.DisconnectedError,
     headrace.OutcomeUnknownError,
     headrace.NoRespondersError,

@@ -50,10 +50,10 @@ def test_importing_the_package_loads_neither_asyncio_nor_msgspec() -> None:
 
 
 def test_errors_are_shown_and_pickled_under_the_names_that_users_know() -> None:
-    error = headrace.TimeoutError("no answer")
-    assert repr(error) == "TimeoutError('no answer')"
+    error = headrace.RequestTimeoutError("no answer")
+    assert repr(error) == "RequestTimeoutError('no answer')"
     (line,) = traceback.format_exception_only(error)
-    assert line == "headrace.TimeoutError: no answer\n"
+    assert line == "headrace.errors.RequestTimeoutError: no answer\n"
     unsent = headrace.UnsentError("closed", 2, ("a", "b"))
     for given in (error, unsent, headrace.TimeoutUnknownError("x")):
         again = pickle.loads(pickle.dumps(given))
@@ -65,5 +65,9 @@ def test_errors_are_shown_and_pickled_under_the_names_that_users_know() -> None:
 def test_who_handles_timeouts_and_losses_handles_unknown_outcomes(error: type[Exception]) -> None:
     assert issubclass(error, headrace.OutcomeUnknownError)
     is_late = error is headrace.TimeoutUnknownError
-    assert issubclass(error, TimeoutError) == issubclass(error, headrace.TimeoutError) == is_late
+    assert (
+        issubclass(error, TimeoutError)
+        == issubclass(error, headrace.RequestTimeoutError)
+        == is_late
+    )
     assert issubclass(error, headrace.DisconnectedError) == (not is_late)

@@ -32,7 +32,7 @@ def test_handlers_that_raise(server: peers.ServerProcess) -> None:
             with pytest.raises(ServiceError, match=r"KeyError \(code 500\)"):
                 connection.request("thread", timeout=30)
         silent = connection.subscribe("thread", callback=refuse, answer_errors=False)
-        with silent, pytest.raises(headrace.TimeoutError):
+        with silent, pytest.raises(headrace.RequestTimeoutError):
             connection.request("thread", timeout=0.05)
 
 

@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         OutcomeUnknownError,
         ProtocolError,
         PullError,
+        RequestTimeoutError,
         ServerError,
         ServiceError,
         SlowConsumerError,
@@ -100,7 +101,6 @@ if TYPE_CHECKING:
         UnsentError,
         WrongLoopError,
     )
-    from .errors import TimeoutError_ as TimeoutError  # noqa: A004
     from .handling.failure import DeadLetter, Retry, Stop
 
 __all__ = [
@@ -176,6 +176,7 @@ __all__ = [
     "Publisher",
     "PullError",
     "PushSubscription",
+    "RequestTimeoutError",
     "Retry",
     "ServerError",
     "Service",
@@ -197,7 +198,6 @@ __all__ = [
     "StreamSource",
     "SubjectTransformConfig",
     "Subscription",
-    "TimeoutError",
     "TimeoutUnknownError",
     "TransferProgress",
     "UnsentError",
@@ -243,7 +243,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import errors
 
-    value = getattr(errors, "TimeoutError_" if name == "TimeoutError" else name, None)
+    value = getattr(errors, name, None)
     if value is None:
         home = importlib.import_module(f".{_HOMES.get(name, 'client')}", __name__)
         value = getattr(home, name)

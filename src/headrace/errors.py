@@ -10,13 +10,13 @@ HeadraceError
 │   └── ConnectFailedError      … because no server could be reached
 ├── DisconnectedError           there is no connection, or it was lost meanwhile; it is being restored
 ├── OutcomeUnknownError         it was sent, and no answer came: it may have been done or not
-│   ├── TimeoutUnknownError     … in time (also a TimeoutError_)
+│   ├── TimeoutUnknownError     … in time (also a RequestTimeoutError)
 │   └── DisconnectedUnknownError … before the connection was lost (also a DisconnectedError)
 │       └── AckUnknownError     … of an acknowledgement, and asking again would tell nothing
 ├── UnsentError                 the connection ended before this could be sent
 ├── BufferFullError             the unsent output has reached its limit; nothing was queued
 ├── ServerError                 the server sent -ERR
-├── TimeoutError_               no answer came in time (also a builtin TimeoutError)
+├── RequestTimeoutError               no answer came in time (also a builtin TimeoutError)
 ├── NoRespondersError           the subject of a request has no subscriber
 ├── ServiceError                who answered a request says that it failed: code, description
 ├── JetStreamApiError           the server rejected it: code, err_code, description
@@ -65,6 +65,7 @@ __all__ = [
     "OutcomeUnknownError",
     "ProtocolError",
     "PullError",
+    "RequestTimeoutError",
     "ServerError",
     "ServiceError",
     "SlowConsumerError",
@@ -77,7 +78,6 @@ __all__ = [
     "StoreReadError",
     "StreamExistsError",
     "StreamNotFoundError",
-    "TimeoutError_",
     "TimeoutUnknownError",
     "UnsentError",
     "WrongLoopError",
@@ -145,17 +145,12 @@ class ServerError(HeadraceError):
     """The server sent ``-ERR``; the text is the server's."""
 
 
-class TimeoutError_(HeadraceError, builtins.TimeoutError):  # noqa: N801, N818
-    """No answer came in time. Exported as ``headrace.TimeoutError``.
+class RequestTimeoutError(HeadraceError, builtins.TimeoutError):
+    """No answer came in time. It is Python's TimeoutError, too.
 
     A publish or a request that may have been sent raises its subclass TimeoutUnknownError, and this one if
     it was not sent.
     """
-
-
-# Shown, and pickled, under the name by which users know it.
-TimeoutError_.__name__ = TimeoutError_.__qualname__ = "TimeoutError"
-TimeoutError_.__module__ = "headrace"
 
 
 class OutcomeUnknownError(HeadraceError):
@@ -165,7 +160,7 @@ class OutcomeUnknownError(HeadraceError):
     """
 
 
-class TimeoutUnknownError(OutcomeUnknownError, TimeoutError_):
+class TimeoutUnknownError(OutcomeUnknownError, RequestTimeoutError):
     """It was sent, and no answer came in time: the server may have done it or not, or may yet do it."""
 
 
@@ -327,7 +322,7 @@ class PullError(HeadraceError):
 
 
 class HeartbeatMissedError(HeadraceError):
-    """Nothing, not even a heartbeat, came for twice a pull's idle heartbeat. ``consume`` pulls again."""
+    """No message and no heartbeat came for twice a pull's idle heartbeat. ``consume`` pulls again."""
 
 
 class WrongLoopError(HeadraceError):

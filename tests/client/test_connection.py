@@ -20,7 +20,7 @@ from headrace.errors import (
     InvalidSubjectError,
     LimitExceededError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
@@ -81,7 +81,7 @@ async def test_a_request_nobody_listens_to_fails_at_once(connection: Connection)
 
 async def test_a_request_without_an_answer_times_out(connection: Connection) -> None:
     await connection.subscribe("silent")
-    with pytest.raises(TimeoutError_, match=r"silent.*0\.05"):
+    with pytest.raises(RequestTimeoutError, match=r"silent.*0\.05"):
         await connection.request("silent", timeout=0.05)
     with pytest.raises(TimeoutError):
         await connection.request("silent", timeout=0.05)

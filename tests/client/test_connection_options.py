@@ -239,7 +239,7 @@ async def test_a_drain_gives_up_on_a_server_that_is_silent_and_says_so() -> None
         await connection.drain()
         assert connection.is_closed
         (late,) = [e.error for e in events if isinstance(e, ErrorEvent)]
-        assert isinstance(late, headrace.TimeoutError)
+        assert isinstance(late, headrace.RequestTimeoutError)
         told = "drain gave up after 0.1 s (option drain_timeout): the server was silent"
         assert str(late) == told
         assert f"TimeoutError({told!r})" in str(

@@ -29,7 +29,7 @@ from headrace.errors import (
     DisconnectedUnknownError,
     HeadraceError,
     OutcomeUnknownError,
-    TimeoutError_,
+    RequestTimeoutError,
     TimeoutUnknownError,
     UnsentError,
 )
@@ -174,7 +174,7 @@ async def test_what_timed_out_while_the_server_is_away_is_not_sent_when_it_is_ba
             await CALLS[name](context)
         assert not isinstance(caught.value, OutcomeUnknownError)
         if isinstance(caught.value, HeadraceError):
-            assert isinstance(caught.value, TimeoutError_)
+            assert isinstance(caught.value, RequestTimeoutError)
             assert "not sent" in str(caught.value)
             assert f"disconnected from {context.connection.server} for 0." in str(caught.value)
     assert context.connection.unsent_bytes == 0
@@ -282,7 +282,7 @@ async def test_what_was_not_written_to_a_server_that_takes_nothing_is_withdrawn(
     session = context.connection._session
     assert session.link is not None
     session.link.pause_writing()
-    with pytest.raises(TimeoutError_, match=r"not sent.*takes no output"):
+    with pytest.raises(RequestTimeoutError, match=r"not sent.*takes no output"):
         await context.publish("away.publish", b"1")
     publishing = asyncio.ensure_future(context.publish("away.publish", b"1", timeout=5))
     await asyncio.sleep(0)
@@ -350,7 +350,7 @@ async def test_blocking_calls_are_withdrawn_and_refused_alike(
     try:
         await away(proxy, context.connection, waits, refuses)
         for _ in range(3):
-            with pytest.raises(TimeoutError_, match=r"not sent.*disconnected from"):
+            with pytest.raises(RequestTimeoutError, match=r"not sent.*disconnected from"):
                 await asyncio.to_thread(publish, waits.jetstream())
         for call in (publish, send):
             with pytest.raises(DisconnectedError, match="not sent"):

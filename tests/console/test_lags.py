@@ -8,7 +8,7 @@ import pytest
 
 from headrace.console.lags import Lags
 from headrace.console.look import GroupKey
-from headrace.errors import HeadraceError, TimeoutError_
+from headrace.errors import HeadraceError, RequestTimeoutError
 from headrace.groups import PartitioningFilter, elastic, static
 from headrace.groups.lag import measure
 from waiting import until
@@ -117,7 +117,7 @@ async def test_records_that_cannot_be_read_are_said_and_left_alone_for_a_while(
     async def refused(*_: object) -> Any:
         nonlocal asked
         asked += 1
-        raise TimeoutError_("no answer, no right")
+        raise RequestTimeoutError("no answer, no right")
 
     read = lags._read
     monkeypatch.setattr(lags, "_read", refused)

@@ -10,7 +10,7 @@ import promtool
 from headrace.api import pipelines as api
 from headrace.api.pipelines import PipelineRecord, QueryRecord
 from headrace.console.pipelines import PipelineReader
-from headrace.errors import TimeoutError_
+from headrace.errors import RequestTimeoutError
 
 NOW = 1_000_000.0
 
@@ -92,7 +92,7 @@ async def test_a_bucket_is_read_only_when_it_has_changed_and_a_failure_is_left_a
         nonlocal asked
         asked += 1
         if asked == 3:
-            raise TimeoutError_("no answer")
+            raise RequestTimeoutError("no answer")
         return await stream(name)
 
     monkeypatch.setattr(world.js, "stream", counted)

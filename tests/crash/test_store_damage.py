@@ -12,7 +12,7 @@ import pytest
 from disks import disk_of
 from faultfs import FaultFS
 from headrace.broker.store import FileStorage
-from headrace.broker.store.format.record import MESSAGE, Found, scan
+from headrace.broker.store.format.record import MESSAGE, ScannedRecord, scan
 from headrace.broker.store.format.segment import HEADER_BYTES, decode_header
 from headrace.errors import StoreReadError
 from headrace.message import StoredMessage
@@ -150,7 +150,7 @@ def test_whatever_becomes_of_the_tail_the_records_before_it_stay(mode: str) -> N
             check_goes_on(storage, known)
 
 
-def check_tail(storage: FileStorage, known: Known, records: list[Found], at: int) -> None:
+def check_tail(storage: FileStorage, known: Known, records: list[ScannedRecord], at: int) -> None:
     shown = everything(storage)
     hit = {record.sequence for record in records if record.offset + record.size > at}
     assert all(known.messages.get(s, m) == m for s, m in shown.items())

@@ -8,7 +8,7 @@ from headrace.demo.chains import (
     CHAIN_PAUSE_S,
     LEG_COLUMNS,
     Flown,
-    Found,
+    FoundChain,
     LastLeg,
     follow,
     follow_batches,
@@ -43,7 +43,7 @@ def numbered(flights: list[Flown]) -> list[Flown]:
     return [each._replace(sequence=number) for number, each in enumerate(flights, 1)]
 
 
-def legs(*flights: Flown) -> list[Found]:
+def legs(*flights: Flown) -> list[FoundChain]:
     return list(follow({}, numbered(list(flights))))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.client import JetStream
-from headrace.errors import TimeoutError_
+from headrace.errors import RequestTimeoutError
 from headrace.groups import (
     GroupConfigurationError,
     GroupNotFoundError,
@@ -129,7 +129,7 @@ async def test_no_answer_is_a_step_and_not_the_end(
     js: JetStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await make(js)
-    troubles = iter([TimeoutError_("no answer within 5 s")])
+    troubles = iter([RequestTimeoutError("no answer within 5 s")])
 
     async def troubled(js: JetStream, group: Any, **options: bool) -> Any:
         for error in troubles:

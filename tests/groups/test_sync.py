@@ -19,7 +19,7 @@ from headrace.api.consumers import ConsumerConfig
 from headrace.errors import (
     ConfigurationError,
     ConnectionClosedError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from headrace.sync.groups import (
     GroupConfigurationError,
@@ -356,7 +356,7 @@ class Answered:
         ((), ["prepare", "commit"]),
         ((NotOwnedError("gone"),), ["prepare", "rollback"]),
         ((NotOwnedError("gone", in_doubt=True),), ["prepare"]),
-        ((TimeoutError_("late"),), ["prepare"]),
+        ((RequestTimeoutError("late"),), ["prepare"]),
         ((ConnectionClosedError("over"),), ["prepare"]),
     ],
 )

@@ -19,7 +19,7 @@ from headrace.jobs.maintenance.archive import Archive
 from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.metrics import Metrics
 from headrace.jobs.push.engine import PushEngine
-from headrace.jobs.push.sender import Answer, Sender
+from headrace.jobs.push.sender import EndpointAnswer, Sender
 from headrace.jobs.runtime import runtime as runtime_module
 from headrace.jobs.runtime.parts import Parts
 from headrace.jobs.runtime.runtime import Runtime
@@ -59,7 +59,7 @@ async def came(world: World, expected: dict[str, int]) -> None:
     """Let the lane look until its consumer's jobs are counted so."""
 
     async def counted() -> bool:
-        world.runtime.bell.ring(())
+        world.runtime.waiters.ring(())
         body = (await world.http.get("/v2/channel/c/consumer/h")).json()
         return {state: n for state, n in body["jobs"].items() if n} == expected
 
@@ -115,7 +115,7 @@ async def test_an_error_of_ours_is_one_attempt_that_failed_and_is_logged_once(
 
     async def sometimes(
         self: Sender, url: str, headers: Any, body: bytes, timeout_s: float
-    ) -> Answer:
+    ) -> EndpointAnswer:
         if body == b"odd":
             raise LookupError("nobody\0 thought \ud800 of this")
         return await post(self, url, headers, body, timeout_s)
@@ -178,7 +178,7 @@ async def test_a_definition_that_cannot_be_read_stops_its_own_lane_only(
     await _settings(world, "broken", "{}")
 
     async def served() -> bool:
-        world.runtime.bell.ring(())
+        world.runtime.waiters.ring(())
         return "c/broken" in engine.consumers
 
     await until(served)
@@ -215,7 +215,7 @@ async def _settings(world: World, consumer: str, text: str) -> None:
 
 async def came_of(world: World, consumer: str, expected: dict[str, int]) -> None:
     async def counted() -> bool:
-        world.runtime.bell.ring(())
+        world.runtime.waiters.ring(())
         rows = (await world.http.get("/_status")).json()["consumers"]
         (row,) = [row for row in rows if row["consumer"] == consumer]
         return {state: n for state, n in row["jobs"].items() if n} == expected

@@ -7,7 +7,7 @@ import pytest
 
 import chaos
 from headrace.client import KeyNotFoundError, KeyValue, connect
-from headrace.errors import ConfigurationError, TimeoutError_
+from headrace.errors import ConfigurationError, RequestTimeoutError
 from headrace.locks import Held, Lock, LockLostError, lead
 from waiting import elapse, until
 
@@ -176,15 +176,15 @@ async def test_an_attempt_without_an_answer_long_ago_does_not_spoil_a_later_one(
         attempts += 1
         if attempts == 1:
             before.set()
-            raise TimeoutError_("no answer")
+            raise RequestTimeoutError("no answer")
         await create(key, value, **options)  # KeyExistsError while somebody has it
-        raise TimeoutError_("no answer")
+        raise RequestTimeoutError("no answer")
 
     async def renewed(key: str, value: bytes, revision: int, **options: Any) -> int:
         nonlocal renewals
         renewals += 1
         if renewal_too and renewals == 1:
-            raise TimeoutError_("no answer")
+            raise RequestTimeoutError("no answer")
         return await update(key, value, revision, **options)
 
     somebody_elses = await create("a", b"somebody")

@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import ConfigurationError
 from headrace.schemas.codecs import Codec, JsonCodec
 from headrace.schemas.errors import LookupEndedError, NoSchemaError, RegistryAwayError
-from headrace.schemas.lookup import LATEST_FOR_S, PAUSE_MAX_S, Found, Key, Lookup
+from headrace.schemas.lookup import LATEST_FOR_S, PAUSE_MAX_S, FoundSchema, Key, Lookup
 from waiting import until
 
 SEVEN = Key("id", "7")
@@ -59,8 +59,8 @@ class World:
     async def of_id(self, schema_id: str) -> bytes:
         return await self._answer(schema_id)
 
-    async def latest(self, subject: str) -> Found:
-        return Found("7", await self._answer("7"))
+    async def latest(self, subject: str) -> FoundSchema:
+        return FoundSchema("7", await self._answer("7"))
 
 
 async def test_many_who_want_the_same_schema_ask_once_and_it_is_kept() -> None:

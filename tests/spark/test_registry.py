@@ -21,7 +21,7 @@ from headrace.schemas import registry as schemas
 from headrace.schemas.address import Registry
 from headrace.schemas.avro_names import inlined
 from headrace.schemas.errors import NoSchemaError, RegistryAwayError
-from headrace.schemas.http import Answer
+from headrace.schemas.http import RegistryAnswer
 from headrace.schemas.registry import REFERENCES_MAX, SchemaRegistry
 from headrace.spark.decoding import protobufs
 from headrace.spark.decoding.columns import source_schema
@@ -292,7 +292,7 @@ def test_whatever_a_registry_answers_makes_a_schema_or_a_sentence(
     SchemaRegistry._kept.clear()
     patience = Moments().patience()
     strange = SchemaRegistry(
-        Registry("http://r", "s"), kind, patience, lambda *asked: Answer(200, document)
+        Registry("http://r", "s"), kind, patience, lambda *asked: RegistryAnswer(200, document)
     )
     for newest in (False, True):
         try:

@@ -102,7 +102,7 @@ def token_of(text: str) -> str:
 
 
 def shortened(record: PipelineRecord) -> PipelineRecord:
-    """The same within the limits."""
+    """Shorten it to what the limits allow."""
     queries = {
         name: msgspec.structs.replace(each, why=each.why[:TEXT_MAX], error=each.error[:TEXT_MAX])
         for name, each in list(record.queries.items())[:QUERIES_MAX]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """One command.
 
     Attributes:
@@ -20,56 +20,74 @@ class Entry(NamedTuple):
     aliases: tuple[str, ...] = ()
 
 
-SECTIONS: Final[dict[str, dict[str, Entry]]] = {
+SECTIONS: Final[dict[str, dict[str, CommandEntry]]] = {
     "run": {
-        "serve": Entry("run the broker"),
-        "jobs": Entry(
+        "serve": CommandEntry("run the broker"),
+        "jobs": CommandEntry(
             "deliver jobs over HTTP: push and pull consumers, retries, dead letters", "jobs:jobs"
         ),
-        "pipeline": Entry("run Spark queries that a file declares", "pipeline:pipeline"),
-        "worker": Entry("run what a program handles: consumers and groups", "worker:worker"),
-        "console": Entry("show a server in the browser", "console:console"),
-        "demo": Entry(
+        "pipeline": CommandEntry("run Spark queries that a file declares", "pipeline:pipeline"),
+        "worker": CommandEntry("run what a program handles: consumers and groups", "worker:worker"),
+        "console": CommandEntry("show a server in the browser", "console:console"),
+        "demo": CommandEntry(
             "publish a year of real flights, read them with Spark, draw how delays carry over"
         ),
     },
     "messages": {
-        "pub": Entry("publish messages", "messaging.publish:pub", ("publish",)),
-        "sub": Entry("show messages as they come", "messaging.subscribe:sub", ("subscribe",)),
-        "request": Entry(
+        "pub": CommandEntry("publish messages", "messaging.publish:pub", ("publish",)),
+        "sub": CommandEntry(
+            "show messages as they come", "messaging.subscribe:sub", ("subscribe",)
+        ),
+        "request": CommandEntry(
             "send a request and show the answers", "messaging.request:request", ("req",)
         ),
-        "reply": Entry("answer requests", "messaging.reply:reply"),
+        "reply": CommandEntry("answer requests", "messaging.reply:reply"),
     },
     "streams": {
-        "stream": Entry("manage streams and look into them", "stream:stream", ("str", "s")),
-        "consumer": Entry("manage consumers and read with them", "consumer:consumer", ("con", "c")),
-        "dead": Entry("dead letters: list, count, send again", "dead:dead"),
-        "kv": Entry("keys and values in buckets", "kv:kv"),
-        "object": Entry("objects of any size in buckets", "object:objects", ("obj",)),
-        "group": Entry(
+        "stream": CommandEntry("manage streams and look into them", "stream:stream", ("str", "s")),
+        "consumer": CommandEntry(
+            "manage consumers and read with them", "consumer:consumer", ("con", "c")
+        ),
+        "dead": CommandEntry("dead letters: list, count, send again", "dead:dead"),
+        "kv": CommandEntry("keys and values in buckets", "kv:kv"),
+        "object": CommandEntry("objects of any size in buckets", "object:objects", ("obj",)),
+        "group": CommandEntry(
             "consumer groups: static and elastic, strict order for each key", "group:group"
         ),
     },
     "servers": {
-        "server": Entry("look at a server: info, checks, reports, top", "server:server", ("srv",)),
-        "events": Entry("show what the server tells of itself", "server.events:events", ("event",)),
-        "account": Entry("what our account may hold, and holds", "server:account", ("a",)),
-        "rtt": Entry("measure the time to the server and back", "server.info:ping"),
-        "doctor": Entry("find what is wrong here, and the command that mends it", "doctor:doctor"),
-        "store": Entry("check, repair and export the store of a stopped broker", "store:store"),
-        "auth": Entry("make operators, accounts and users of decentralised logins", "auth:auth"),
-        "context": Entry(
+        "server": CommandEntry(
+            "look at a server: info, checks, reports, top", "server:server", ("srv",)
+        ),
+        "events": CommandEntry(
+            "show what the server tells of itself", "server.events:events", ("event",)
+        ),
+        "account": CommandEntry("what our account may hold, and holds", "server:account", ("a",)),
+        "rtt": CommandEntry("measure the time to the server and back", "server.info:ping"),
+        "doctor": CommandEntry(
+            "find what is wrong here, and the command that mends it", "doctor:doctor"
+        ),
+        "store": CommandEntry(
+            "check, repair and export the store of a stopped broker", "store:store"
+        ),
+        "auth": CommandEntry(
+            "make operators, accounts and users of decentralised logins", "auth:auth"
+        ),
+        "context": CommandEntry(
             "remember how to connect, as the nats tool does", "context:context", ("ctx",)
         ),
     },
     "tools": {
-        "bench": Entry("measure how fast the server takes and gives messages", "bench:bench"),
-        "errors": Entry(
+        "bench": CommandEntry(
+            "measure how fast the server takes and gives messages", "bench:bench"
+        ),
+        "errors": CommandEntry(
             "what the numbers of JetStream's errors mean", "server.errors:errors", ("error", "err")
         ),
-        "packaging": Entry("show the files that run Headrace as a service", "packaging:packaging"),
-        "completion": Entry("complete words in bash, zsh and fish", "completion:completion"),
+        "packaging": CommandEntry(
+            "show the files that run Headrace as a service", "packaging:packaging"
+        ),
+        "completion": CommandEntry("complete words in bash, zsh and fish", "completion:completion"),
     },
 }
 """Every command, in the order of the help."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequenc
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from ..errors import ConfigurationError, ConnectionClosedError, TimeoutError_
+from ..errors import ConfigurationError, ConnectionClosedError, RequestTimeoutError
 from ..subjects import check_pattern, check_subject, is_valid_subject
 from ..wire.encode import pub
 from .ending import begin_to_leave, until_left, wind_up
@@ -386,7 +386,9 @@ class Connection:
                 await self._session.flush()
         except TimeoutError as error:
             self._session.doubt.begin()
-            raise TimeoutError_(f"the server did not answer a PING within {seconds} s") from error
+            raise RequestTimeoutError(
+                f"the server did not answer a PING within {seconds} s"
+            ) from error
 
     async def drain(self) -> None:
         """Stop receiving, let everything received be taken, send what is queued, then close.
@@ -426,13 +428,13 @@ class Connection:
         finally:
             await self._close(caller)
 
-    def _gave_up_draining(self, drained: Sequence[Subscriber]) -> TimeoutError_:
+    def _gave_up_draining(self, drained: Sequence[Subscriber]) -> RequestTimeoutError:
         left = [each for each in drained if each.pending_messages]
         count = sum(each.pending_messages for each in left)
         what = (
             f"{count} message(s) were not taken: {left[0]!r}" if left else "the server was silent"
         )
-        return TimeoutError_(
+        return RequestTimeoutError(
             f"drain gave up after {self._session.options.drain_timeout} s (option drain_timeout): {what}"
         )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import ConnectionClosedError, TimeoutError_
+from ..errors import ConnectionClosedError, RequestTimeoutError
 from .jetstream.consuming.feed import Feed
 from .jetstream.receiving.fetch import Fetch
 from .subscription import Subscription
@@ -51,7 +51,7 @@ async def wind_up(session: Session, caller: object) -> None:
     late += await until_left(leaving, max(0.0, left))
     if late:
         session.report(
-            TimeoutError_(
+            RequestTimeoutError(
                 f"closed while {len(late)} messages were still being handled after "
                 f"{session.options.close_timeout} s (option close_timeout); what was not acknowledged "
                 "is delivered again"

@@ -103,7 +103,7 @@ class Spans:
                 self._settled(span, message)
 
     def one_by_one(self, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """The same messages, each processed from when it is handed out until the next one is asked for."""
+        """The messages, each processed from when it is handed out until the next one is asked for."""
         return _OneByOne(self, messages)
 
     def _about(self, message: Any) -> tuple[str, Any, dict[str, Any]]:

@@ -12,9 +12,9 @@ from ..errors import (
     ConfigurationError,
     ConnectionClosedError,
     HeadraceError,
+    RequestTimeoutError,
     ServiceError,
     SlowConsumerError,
-    TimeoutError_,
 )
 from ..handling.callbacks import (
     CALLBACK_ERRORS,
@@ -74,7 +74,7 @@ class Subscription:
         self._answers_errors = answer_errors
         self._session = session
         self._frames: deque[Frame] = deque()
-        self._lent: deque[Any] = deque()  # taken for a thread, and not handed out there
+        self._with_thread: deque[Any] = deque()  # taken for a thread, and not handed out there
         self._bytes = 0
         self._max_messages = pending_messages
         self._max_bytes = pending_bytes
@@ -129,7 +129,9 @@ class Subscription:
             async with asyncio.timeout(timeout):
                 return await self.__anext__()
         except TimeoutError as error:
-            raise TimeoutError_(f"no message on {self.subject!r} within {timeout} s") from error
+            raise RequestTimeoutError(
+                f"no message on {self.subject!r} within {timeout} s"
+            ) from error
         except StopAsyncIteration:
             raise ConnectionClosedError(f"the subscription to {self.subject!r} is over") from None
 
@@ -216,7 +218,7 @@ class Subscription:
             self._drained.set_result(None)
 
     def end(self) -> None:
-        """Nothing more comes; what waits can still be taken."""
+        """End: no more comes; what waits can still be taken."""
         self._over = True
         self._session.subscriptions.pop(self, None)
         self._wake()
@@ -225,7 +227,7 @@ class Subscription:
         """The connection is about to be closed: no callback begins any more. Whether something goes back."""
         if self._callback is not None or self._worker is not None:
             self._frames.clear()
-            self._lent.clear()
+            self._with_thread.clear()
             self._bytes = 0
             self._note_emptied()
             self._session.close_route(self._route)

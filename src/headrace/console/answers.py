@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from ..api.base import Document, DocumentError, from_wire, read_json, to_wire
 from ..errors import ConfigurationError, HeadraceError, JetStreamApiError
-from ..errors import TimeoutError_ as NoAnswerError
+from ..errors import RequestTimeoutError as NoAnswerError
 from ..groups.errors import GroupNotFoundError
 
 _LOG: Final = logging.getLogger("headrace.console")

@@ -69,7 +69,7 @@ class Flown(NamedTuple):
     arr_delay: int | None
 
 
-class Found(NamedTuple):
+class FoundChain(NamedTuple):
     """What following finds of a flight: the columns ``_FOUND_COLUMNS``."""
 
     scheduled: int
@@ -79,7 +79,7 @@ class Found(NamedTuple):
     added: int | None
 
 
-def follow(last: dict[str, LastLeg], flights: Iterable[tuple[Any, ...]]) -> Iterator[Found]:
+def follow(last: dict[str, LastLeg], flights: Iterable[tuple[Any, ...]]) -> Iterator[FoundChain]:
     """What is found of these flights (``Flown``); reads and updates each aircraft's last leg."""
     hours: dict[str, int] = {}
     for sequence, tailnum, time_hour, minute, dep_delay, arr_delay in flights:
@@ -97,7 +97,7 @@ def follow(last: dict[str, LastLeg], flights: Iterable[tuple[Any, ...]]) -> Iter
                 added = late - carried
         if tailnum != UNKNOWN_AIRCRAFT:
             last[tailnum] = LastLeg(sequence, scheduled, number, arr_delay)
-        yield Found(scheduled, number, previous, carried, added)
+        yield FoundChain(scheduled, number, previous, carried, added)
 
 
 def follow_batches(

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Seq
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..client import KeyExistsError
-from ..errors import DisconnectedError, JetStreamApiError, NoRespondersError, TimeoutError_
+from ..errors import DisconnectedError, JetStreamApiError, NoRespondersError, RequestTimeoutError
 from .errors import GroupConfigurationError
 from .lag import measure
 from .record.records import ElasticGroup
@@ -34,7 +34,7 @@ __all__ = [
     "rest_after",
 ]
 
-UNANSWERED: Final = (JetStreamApiError, NoRespondersError, TimeoutError_, DisconnectedError)
+UNANSWERED: Final = (JetStreamApiError, NoRespondersError, RequestTimeoutError, DisconnectedError)
 """What a server says or does not say that may be different in a moment."""
 
 _REST: Final = 4  # times as long as a look took

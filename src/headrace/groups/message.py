@@ -15,7 +15,7 @@ from ..errors import (
     HeadraceError,
     NoRespondersError,
     ProtocolError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from .errors import NotConfirmedError, NotOwnedError
 from .record.names import SOURCE, split_subject
@@ -157,7 +157,7 @@ class GroupMessage(msgspec.Struct, eq=False):
                 raise self._not_owned(
                     "the server was restarted", in_doubt or error.asked
                 ) from error
-            except (TimeoutError_, DisconnectedError):
+            except (RequestTimeoutError, DisconnectedError):
                 if timeout is not None:
                     raise
                 in_doubt = True

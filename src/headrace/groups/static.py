@@ -22,7 +22,7 @@ from .record.names import check_group_name
 from .record.records import Layout, StaticGroup
 from .record.validation import mappings_given, texts_given
 from .server import consumers
-from .server.bucket import Found, Records
+from .server.bucket import FoundGroups, Records
 from .start import Start, check_start, first_sequence
 from .watching import trouble
 
@@ -183,7 +183,7 @@ def _names(group: StaticGroup) -> set[str]:
     return {name for each in consumers.consumers_of(group).values() for name in each}
 
 
-def _check_neighbours(mine: StaticGroup, found: Found[StaticGroup]) -> None:
+def _check_neighbours(mine: StaticGroup, found: FoundGroups[StaticGroup]) -> None:
     """Refuse to share a consumer with a group that was there before, as 'a' with the member 'b-c' does
     with 'a-b' with the member 'c'."""
     names = _names(mine)

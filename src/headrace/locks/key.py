@@ -18,7 +18,7 @@ from ..errors import (
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from .tenure import LockLostError, Tenure
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 AGAIN_S: Final = 0.25  # after a call that failed
 LOOKS_S: Final = 0.1  # between two looks at a key whose holder should have renewed it, and has not
 TOKEN_CHARS: Final = 22  # of a unique id
-AWAY: Final = (TimeoutError_, DisconnectedError, NoRespondersError)
+AWAY: Final = (RequestTimeoutError, DisconnectedError, NoRespondersError)
 
 
 _log = logging.getLogger("headrace.locks")

@@ -18,4 +18,4 @@ class RegistryAwayError(HeadraceError):
 
 
 class LookupEndedError(HeadraceError):
-    """Nothing is looked up any more."""
+    """The lookup has ended: no more is looked up."""

@@ -30,7 +30,7 @@ def id_of_header(block: bytes) -> str:
 
 
 def number_of_header(block: bytes) -> str:
-    """The same for a registry whose ids are numbers. Raises NoSchemaError."""
+    """The number of a header's id, for a registry whose ids are numbers. Raises NoSchemaError."""
     found = id_of_header(block)
     if not (found.isascii() and found.isdigit() and int(found) <= ID_MAX):
         raise NoSchemaError(

@@ -23,7 +23,7 @@ _OK, _NOT_FOUND, _TOO_MANY = 200, 404, 429
 _REFUSED: Final = (401, 403)
 
 
-class Answer(NamedTuple):
+class RegistryAnswer(NamedTuple):
     """Status 200 and a document, or 404 and what the registry says of it."""
 
     status: int
@@ -37,7 +37,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def ask(registry: Registry, path: str) -> Answer:
+def ask(registry: Registry, path: str) -> RegistryAnswer:
     """GET a path of the registry.
 
     Raises:
@@ -59,7 +59,7 @@ def ask(registry: Registry, path: str) -> Answer:
     return _answer(registry, path, status, body)
 
 
-def _answer(registry: Registry, path: str, status: int, body: bytes) -> Answer:
+def _answer(registry: Registry, path: str, status: int, body: bytes) -> RegistryAnswer:
     if status in _REFUSED:
         raise _wrong(
             registry,
@@ -79,7 +79,7 @@ def _answer(registry: Registry, path: str, status: int, body: bytes) -> Answer:
         raise _wrong(
             registry, f"it does not answer {path} as a registry does; is this its address?"
         )
-    return Answer(status, document)
+    return RegistryAnswer(status, document)
 
 
 def _wrong(registry: Registry, what: str) -> ConfigurationError:

@@ -27,7 +27,7 @@ TOLD_EVERY_S: Final = 1.0
 _log = logging.getLogger("headrace.schemas")
 
 
-class Found(NamedTuple):
+class FoundSchema(NamedTuple):
     """A schema, and its id as messages name it."""
 
     id: str
@@ -41,7 +41,7 @@ class Source(Protocol):
         """The schema of this id. Raises NoSchemaError: there is none."""
         ...
 
-    async def latest(self, subject: str) -> Found:
+    async def latest(self, subject: str) -> FoundSchema:
         """The latest version of a subject."""
         ...
 

@@ -18,7 +18,7 @@ from .address import Registry
 from .avro_names import inlined
 from .errors import NoSchemaError, RegistryAwayError
 from .framing import ID_MAX
-from .http import Answer, ask
+from .http import RegistryAnswer, ask
 from .limits import DEPTH_MAX, SCHEMAS_KEPT_MAX, clipped
 
 Kind = Literal["AVRO", "PROTOBUF", "JSON"]
@@ -49,7 +49,7 @@ class Impatient:
     """Asks once."""
 
     def restart(self) -> None:
-        """Nothing is waited for."""
+        """Do nothing: there is no pause."""
 
     def persist(
         self,
@@ -87,7 +87,7 @@ class SchemaRegistry:
         registry: Registry,
         kind: Kind,
         patience: Patient,
-        get: Callable[[Registry, str], Answer] = ask,
+        get: Callable[[Registry, str], RegistryAnswer] = ask,
     ) -> None:
         self._registry = registry
         self._kind: Kind = kind

@@ -51,7 +51,7 @@ class Pair(msgspec.Struct):
     stream_seq: Number
 
 
-class Place(msgspec.Struct, rename="pascal"):
+class PendingDelivery(msgspec.Struct, rename="pascal"):
     """A delivery under way."""
 
     sequence: Number
@@ -63,11 +63,11 @@ class StateDocument(msgspec.Struct):
 
     delivered: Pair
     ack_floor: Pair
-    pending: dict[Number, Place] | None = None
+    pending: dict[Number, PendingDelivery] | None = None
     redelivered: dict[Number, Number] | None = None
 
     def state(self) -> ConsumerState:
-        """The same without the words of JSON."""
+        """The state without the words of JSON."""
         return ConsumerState(
             (self.delivered.consumer_seq, self.delivered.stream_seq),
             (self.ack_floor.consumer_seq, self.ack_floor.stream_seq),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import msgspec
 
 from ..documents import DocumentError, read_json
-from ..errors import ConfigurationError, TimeoutError_
+from ..errors import ConfigurationError, RequestTimeoutError
 
 if TYPE_CHECKING:
     from ..client.message import Headers
@@ -123,7 +123,7 @@ class Published(Recorded):
             left = deadline - time.monotonic()
             if left <= 0:
                 raise _too_few(came, count, timeout)
-            with self._lock, contextlib.suppress(TimeoutError_):
+            with self._lock, contextlib.suppress(RequestTimeoutError):
                 self._note([self._subscription.next(left)])
         return came
 
@@ -275,7 +275,7 @@ def _lines(messages: Sequence[Seen]) -> str:
     return ", ".join(_line(each.subject, each.payload) for each in messages) or "nothing"
 
 
-def _too_few(messages: Sequence[Seen], count: int, timeout: float) -> TimeoutError_:
-    return TimeoutError_(
+def _too_few(messages: Sequence[Seen], count: int, timeout: float) -> RequestTimeoutError:
+    return RequestTimeoutError(
         f"{len(messages)} of {count} messages within {timeout} s: {_lines(messages)}"
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..client.connection import connect
 from ..client.health import WELL, Health, unwell
 from ..client.net.options import Options
-from ..errors import ConnectionClosedError, DisconnectedError, HeadraceError, TimeoutError_
+from ..errors import ConnectionClosedError, DisconnectedError, HeadraceError, RequestTimeoutError
 from ..groups import elastic, static
 from ..handling.dead_letter_headers import id_of_message
 from .app import ConsumerSource, GroupSource, Source, Worker
@@ -32,7 +32,7 @@ __all__ = ["Running", "run"]
 STOP_TIMEOUT_S: Final = 25.0  # below the 30 s after which a container is killed
 LOOK_EVERY_S: Final = 5.0  # at what waits in the server
 AFTER_CLOSE_S: Final = 5.0  # what closing takes beside waiting for handlers, at most
-AWAY: Final = (TimeoutError_, DisconnectedError)
+AWAY: Final = (RequestTimeoutError, DisconnectedError)
 AGAIN_S: Final = 0.5  # after a beginning that failed because the server was away
 
 _log = logging.getLogger("headrace.worker")

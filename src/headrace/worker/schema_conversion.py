@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from ..client.kv.keyvalue import KeyNotFoundError
-from ..errors import ConfigurationError, DisconnectedError, NoRespondersError, TimeoutError_
+from ..errors import ConfigurationError, DisconnectedError, NoRespondersError, RequestTimeoutError
 from ..schemas.codecs import Codec, UnfitError, codecs_of
 from ..schemas.errors import NoSchemaError, RegistryAwayError
 from ..schemas.framing import (
@@ -21,7 +21,7 @@ from ..schemas.framing import (
     number_of_header,
     split_confluent,
 )
-from ..schemas.lookup import Found, Key, Known, Lookup, Source
+from ..schemas.lookup import FoundSchema, Key, Known, Lookup, Source
 from .schemas import HttpRegistry, Schema, SchemaBucket
 from .typed import MisfitError, Take
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..schemas.registry import Kind, SchemaRegistry
 
 _KINDS: Final[dict[str, Kind]] = {"avro": "AVRO", "json": "JSON"}
-_AWAY: Final = (TimeoutError_, DisconnectedError, NoRespondersError)
+_AWAY: Final = (RequestTimeoutError, DisconnectedError, NoRespondersError)
 _NATIVE: Final = (
     bytes,
     datetime.datetime,
@@ -52,9 +52,9 @@ class _OverHttp:
     async def of_id(self, schema_id: str) -> bytes:
         return await asyncio.to_thread(self._asked("").get, schema_id)
 
-    async def latest(self, subject: str) -> Found:
+    async def latest(self, subject: str) -> FoundSchema:
         number, text = await asyncio.to_thread(self._asked(subject).newest)
-        return Found(str(number), text)
+        return FoundSchema(str(number), text)
 
     def _asked(self, subject: str) -> SchemaRegistry:
         from ..schemas.registry import (  # what speaks HTTP is loaded when used
@@ -79,9 +79,9 @@ class _InBucket:
         except KeyNotFoundError:
             raise NoSchemaError(f"no schema {schema_id!r} in {self._registry}") from None
 
-    async def latest(self, subject: str) -> Found:
+    async def latest(self, subject: str) -> FoundSchema:
         try:
-            return Found(subject, await self._get(subject))
+            return FoundSchema(subject, await self._get(subject))
         except KeyNotFoundError as error:
             raise ConfigurationError(str(error)) from None
 
@@ -138,7 +138,7 @@ class Reading:
         return self._taken(known, body, message)
 
     def arguments_on_thread(self, message: Any) -> list[Any]:
-        """The same on a thread, which waits where something has to be asked."""
+        """The arguments on a thread, which waits where something has to be asked."""
         key, body = self._split(message)
         known = self._lookup.kept(key)
         if known is not None:

@@ -10,7 +10,7 @@ import pytest
 
 import peers
 from headrace.client import JetStream, Stream, connect
-from headrace.errors import JetStreamApiError, TimeoutError_
+from headrace.errors import JetStreamApiError, RequestTimeoutError
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -43,7 +43,7 @@ async def test_filters_and_start_are_kept(js: JetStream, stream: Stream) -> None
     )
     batch = await ordered.fetch(10, max_wait=0.2)
     assert [int(p) for p in batch.payloads] == [5, 7, 9]
-    with pytest.raises(TimeoutError_, match="after 10"):
+    with pytest.raises(RequestTimeoutError, match="after 10"):
         await ordered.next(0.1)
     await ordered.delete()
 

@@ -24,8 +24,8 @@ from headrace.errors import (
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
+    RequestTimeoutError,
     ServerError,
-    TimeoutError_,
 )
 from headrace.wire.frames import MSG, Frame
 
@@ -36,7 +36,7 @@ INFO = b'{"config":{"name":"S"},"created":"2026-01-01T00:00:00Z","state":{}}'
 THERE = encode(StreamNamesResponse(total=1, streams=("S",)))
 NOWHERE = encode(StreamNamesResponse())
 NOBODY = NoRespondersError("nobody listens")
-SILENCE = TimeoutError_("no answer")
+SILENCE = RequestTimeoutError("no answer")
 
 Script = list[bytes | HeadraceError]
 
@@ -107,17 +107,17 @@ async def test_a_call_without_an_answer_is_made_again_only_if_it_does_no_harm(ma
     )
     for call in calls:
         made = make([SILENCE])
-        with pytest.raises(TimeoutError_):
+        with pytest.raises(RequestTimeoutError):
             await call(made.js)
         assert len(made.asked) == 1
 
 
 async def test_without_a_cluster_nobody_waits_for_an_answer(make: Make) -> None:
     made = make([SILENCE], cluster="")
-    with pytest.raises(TimeoutError_):
+    with pytest.raises(RequestTimeoutError):
         await made.js.stream("S")
     made = make([SILENCE], cluster="")
-    with pytest.raises(TimeoutError_):
+    with pytest.raises(RequestTimeoutError):
         await made.js.publish("s", msg_id="1")
 
 
@@ -159,7 +159,7 @@ async def test_a_publish_without_an_answer_is_sent_again_only_with_an_id(make: M
     made = make([SILENCE, STORED])
     assert (await made.js.publish("s", msg_id="1")).seq == 7
     made = make([SILENCE])
-    with pytest.raises(TimeoutError_):
+    with pytest.raises(RequestTimeoutError):
         await made.js.publish("s")
 
 
@@ -180,7 +180,7 @@ async def test_what_one_refused_who_was_behind_may_be_stored_by_the_next(make: M
     behind = encode_error(400, 10071, "wrong last sequence: 9")
     ahead = encode_error(400, 10071, "wrong last sequence: 13")
     made = make([behind, ahead])
-    with pytest.raises(TimeoutError_, match=r"wrong last sequence: 13.*may be stored or not"):
+    with pytest.raises(RequestTimeoutError, match=r"wrong last sequence: 13.*may be stored or not"):
         await made.js.publish("s", expected_last_sequence=12)
     made = make([behind, ahead])
     with pytest.raises(JetStreamApiError, match="wrong last sequence: 13"):  # not a duplicate
@@ -222,7 +222,7 @@ def test_what_an_election_looks_like() -> None:
     assert is_leaderless(JetStreamApiError(503, 0, "raft: not leader"))
     assert not is_leaderless(JetStreamApiError(503, 10077, "maximum messages exceeded"))
     assert not is_leaderless(JetStreamApiError(503, 10039, "JetStream not enabled for account"))
-    assert not is_leaderless(TimeoutError_())
+    assert not is_leaderless(RequestTimeoutError())
 
 
 def test_the_blocking_client_has_the_same_option() -> None:

@@ -187,7 +187,7 @@ async def main():
         print("asks", flush=True)
         try:
             await asking
-        except headrace.TimeoutError:
+        except headrace.RequestTimeoutError:
             pass
         await asyncio.sleep(0.2)
         await connection.flush()

@@ -13,7 +13,7 @@ from headrace.client.nuid import Nuid
 from headrace.client.objects.descriptions import ATTEMPTS_MAX, Descriptions
 from headrace.client.objects.info import ObjectInfo
 from headrace.client.objects.leftovers import Leftovers
-from headrace.errors import HeadraceError, JetStreamApiError, TimeoutError_
+from headrace.errors import HeadraceError, JetStreamApiError, RequestTimeoutError
 
 CONFLICT = JetStreamApiError(
     Errors.STREAM_WRONG_LAST_SEQUENCE.code, Errors.STREAM_WRONG_LAST_SEQUENCE.err_code, "others"
@@ -54,14 +54,14 @@ async def replace(busy: Busy) -> None:
 
 
 async def test_the_last_attempt_may_go_unanswered() -> None:
-    busy = Busy(*[CONFLICT] * (ATTEMPTS_MAX - 1), TimeoutError_("no answer"), CONFLICT)
-    with pytest.raises(TimeoutError_, match="no answer"):
+    busy = Busy(*[CONFLICT] * (ATTEMPTS_MAX - 1), RequestTimeoutError("no answer"), CONFLICT)
+    with pytest.raises(RequestTimeoutError, match="no answer"):
         await replace(busy)
     assert busy.errors == [CONFLICT]
 
 
 async def test_a_conflict_on_the_last_attempt_is_told() -> None:
-    busy = Busy(TimeoutError_("no answer"), *[CONFLICT] * ATTEMPTS_MAX)
+    busy = Busy(RequestTimeoutError("no answer"), *[CONFLICT] * ATTEMPTS_MAX)
     with pytest.raises(JetStreamApiError, match="others"):
         await replace(busy)
     assert busy.errors == [CONFLICT]

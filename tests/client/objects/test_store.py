@@ -36,8 +36,8 @@ from headrace.errors import (
     ConfigurationError,
     DisconnectedError,
     JetStreamApiError,
+    RequestTimeoutError,
     StreamNotFoundError,
-    TimeoutError_,
     TimeoutUnknownError,
 )
 from waiting import until
@@ -452,7 +452,7 @@ async def test_whatever_happens_to_the_connection_objects_stay_whole(
 
             try:
                 await far.put("x", cut(), chunk_size=10_000)
-            except (DisconnectedError, TimeoutError_):
+            except (DisconnectedError, RequestTimeoutError):
                 outcomes.append("failed")
             else:
                 outcomes.append("stored")
@@ -490,7 +490,7 @@ async def test_when_no_answer_comes_at_all_the_content_stays(
 
     with monkeypatch.context() as patched:
         patched.setattr(PUBLISH, never)
-        with pytest.raises(TimeoutError_) as caught:
+        with pytest.raises(RequestTimeoutError) as caught:
             await store.put("x", b"1")
     assert "may be stored or not" in caught.value.__notes__[0]
     assert list((await chunks_of(store)).values()) == [1]
@@ -607,7 +607,7 @@ async def test_a_killed_server_comes_back_with_whole_objects(
             server.start_again()
             try:
                 await putting
-            except (DisconnectedError, TimeoutError_):
+            except (DisconnectedError, RequestTimeoutError):
                 assert await store.get("x") == stored if stored else True
             else:
                 stored = content

@@ -11,7 +11,7 @@ from headrace.api.messages import PubAck
 from headrace.client import AtomicBatch, BatchRefusedError, JetStream, Stream, connect
 from headrace.client.net.handshake import ServerInfo
 from headrace.embedded import Broker
-from headrace.errors import JetStreamApiError, TimeoutError_
+from headrace.errors import JetStreamApiError, RequestTimeoutError
 from headrace.wire.frames import MSG
 
 BEHIND = (400, 10071, "wrong last sequence: 1")
@@ -148,7 +148,7 @@ async def test_a_question_without_an_answer_leaves_a_refusal_what_it_is(
 
     async def deaf() -> PubAck | None:
         if unheard and unheard.pop(0):
-            raise TimeoutError_("no answer")
+            raise RequestTimeoutError("no answer")
         return await find()
 
     monkeypatch.setattr(batch, "_find", deaf)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.client.publish.fast_answers import (
     APPEND,
     PING,
-    Answer,
+    FastAnswer,
     Kind,
     is_unavailable,
     read_answer,
@@ -27,7 +27,7 @@ PREFIX = b"_INBOX.x.500.fail."
 REFUSAL = {"code": 400, "err_code": 10071, "description": "wrong last sequence: 2"}
 
 
-def answer(document: Any, tail: str = "7.1.$FI", headers: bytes = b"") -> Answer:
+def answer(document: Any, tail: str = "7.1.$FI", headers: bytes = b"") -> FastAnswer:
     payload = document if isinstance(document, bytes) else json.dumps(document).encode()
     found = read_answer(PREFIX, (MSG, PREFIX + tail.encode(), b"1", b"", headers, payload))
     assert found is not None
@@ -35,11 +35,11 @@ def answer(document: Any, tail: str = "7.1.$FI", headers: bytes = b"") -> Answer
 
 
 def test_the_kinds_are_told_apart_whatever_the_order_of_the_fields() -> None:
-    assert answer({"type": "ack", "seq": 5, "msgs": 9}) == Answer(Kind.FLOW, 7, APPEND, 5, 9)
-    assert answer({"msgs": 9, "seq": 5, "type": "ack"}) == Answer(Kind.FLOW, 7, APPEND, 5, 9)
-    assert answer({"type": "gap", "last_seq": 3, "seq": 5}) == Answer(Kind.GAP, 7, APPEND, 5)
+    assert answer({"type": "ack", "seq": 5, "msgs": 9}) == FastAnswer(Kind.FLOW, 7, APPEND, 5, 9)
+    assert answer({"msgs": 9, "seq": 5, "type": "ack"}) == FastAnswer(Kind.FLOW, 7, APPEND, 5, 9)
+    assert answer({"type": "gap", "last_seq": 3, "seq": 5}) == FastAnswer(Kind.GAP, 7, APPEND, 5)
     total = {"stream": "S", "seq": 90, "batch": "b", "count": 6, "domain": "hub"}
-    assert answer(total) == Answer(Kind.TOTAL, 7, APPEND, 90, stored=6)
+    assert answer(total) == FastAnswer(Kind.TOTAL, 7, APPEND, 90, stored=6)
     assert answer({"stream": "S", "seq": 90}, "1.0.$FI").kind is Kind.STORED
 
 

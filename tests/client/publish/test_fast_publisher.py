@@ -25,7 +25,7 @@ from headrace.errors import (
     LimitExceededError,
     NoRespondersError,
     ProtocolError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from portions import portion
 from waiting import until
@@ -252,7 +252,7 @@ async def test_a_message_nobody_answers_is_sent_again_and_then_reported(js: JetS
         fast=True, ack_timeout=0.05, retries=2, on_failure=failures.append
     ) as publisher:
         await publisher.send("mute", b"?")
-    assert isinstance(failures[0].error, TimeoutError_)
+    assert isinstance(failures[0].error, RequestTimeoutError)
     assert "sent 3 time(s)" in str(failures[0].error)
 
 

@@ -20,7 +20,7 @@ from headrace.errors import (
     ConnectionClosedError,
     JetStreamApiError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from headrace.subjects import SubjectFilter
 from headrace.wire.inprocess import PublishRun
@@ -179,7 +179,7 @@ async def test_a_run_nobody_ever_answers_fails(
             await publisher.flush()
         monkeypatch.undo()
     assert failed.value.count == 300
-    assert all(isinstance(failure.error, TimeoutError_) for failure in failed.value.failures)
+    assert all(isinstance(failure.error, RequestTimeoutError) for failure in failed.value.failures)
 
 
 async def test_a_broker_that_stops_fails_what_is_in_a_run(broker: Broker) -> None:

@@ -16,7 +16,7 @@ from headrace.errors import (
     JetStreamApiError,
     LimitExceededError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
@@ -113,7 +113,7 @@ async def test_a_message_nobody_answers_is_sent_again_and_then_reported(js: JetS
     failures: list[PublishFailure] = []
     async with js.publisher(ack_timeout=0.05, retries=2, on_failure=failures.append) as publisher:
         await publisher.send("mute", b"?")
-    assert isinstance(failures[0].error, TimeoutError_)
+    assert isinstance(failures[0].error, RequestTimeoutError)
     assert heard.pending_messages == 3
 
 

@@ -22,7 +22,7 @@ from headrace.client.net.ports import Counts
 from headrace.client.nuid import Nuid
 from headrace.client.publish.publisher import PublisherSettings, PublishFailure
 from headrace.client.publish.wire_publisher import WirePublisher
-from headrace.errors import NoRespondersError, TimeoutError_
+from headrace.errors import NoRespondersError, RequestTimeoutError
 from headrace.wire.frames import MSG, Frame
 from headrace.wire.headers import header_value
 from headrace.wire.parser import Parser
@@ -292,7 +292,7 @@ def test_without_ids_what_may_be_stored_is_sent_again_as_often_as_it_says() -> N
             deduplicate=False, ack_timeout=1.0, retries=2, on_failure=failures.append
         ) as publisher:
             await publisher.send("s.a", b"0")
-        assert isinstance(failures[0].error, TimeoutError_)
+        assert isinstance(failures[0].error, RequestTimeoutError)
         assert cluster.stored == [("s.a", 0)] * 3
 
     run(main())

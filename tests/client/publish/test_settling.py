@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.client import JetStream, Message, Publisher, PublishFailure
 from headrace.client.publish.settling import parts_of
-from headrace.errors import JetStreamApiError, TimeoutError_
+from headrace.errors import JetStreamApiError, RequestTimeoutError
 from headrace.wire.encode import pub
 from waiting import until
 
@@ -124,7 +124,7 @@ async def test_what_is_never_known_is_reported_as_such(clustered: JetStream) -> 
     publisher, failures = await publish(clustered, leader)
     assert {*leader.alone} == {0}
     assert [failure.index for failure in failures] == [*range(MESSAGES)]
-    assert all(isinstance(failure.error, TimeoutError_) for failure in failures)
+    assert all(isinstance(failure.error, RequestTimeoutError) for failure in failures)
     assert publisher.acked == 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.client import JetStream, connect
-from headrace.errors import TimeoutError_
+from headrace.errors import RequestTimeoutError
 from headrace.groups import GroupConfigurationError, NotOwnedError, PartitioningFilter, elastic
 from headrace.groups.exactly_once import exactly_once, was_acknowledged
 from member_world import GROUP, STREAM, World
@@ -65,7 +65,7 @@ DOUBT = NotOwnedError("lost", in_doubt=True)
         ([None], ["prepare", "ack", "commit"]),
         ([LOST], ["prepare", "ack", "rollback"]),
         ([DOUBT], ["prepare", "ack"]),  # it may be acknowledged: left as it is
-        ([TimeoutError_("silent")], ["prepare", "ack"]),
+        ([RequestTimeoutError("silent")], ["prepare", "ack"]),
     ],
 )
 async def test_it_takes_effect_with_the_confirmation_only(
@@ -76,7 +76,7 @@ async def test_it_takes_effect_with_the_confirmation_only(
     try:
         async with exactly_once(message, Notes(), recoverable=True):
             pass
-    except (NotOwnedError, TimeoutError_) as error:
+    except (NotOwnedError, RequestTimeoutError) as error:
         assert error is answers[-1]
     assert notes == expected
 

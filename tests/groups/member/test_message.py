@@ -13,7 +13,7 @@ from headrace.errors import (
     DisconnectedError,
     NoRespondersError,
     ProtocolError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from headrace.groups import GroupMessage, NotConfirmedError, NotOwnedError
 from headrace.groups.member.ownership.lease import Generation, Lease
@@ -54,7 +54,7 @@ def message(*answers: Exception | None) -> tuple[GroupMessage, Delivered]:
     return GroupMessage(delivered, generation), delivered
 
 
-LOST, SILENT = DisconnectedError("lost"), TimeoutError_("silent")
+LOST, SILENT = DisconnectedError("lost"), RequestTimeoutError("silent")
 
 
 def test_the_partition_is_not_in_the_subject() -> None:

@@ -77,7 +77,7 @@ async def test_a_call_for_which_no_descriptor_is_left_is_no_attempt(world: World
                 await until(lambda: part in parts.failing, "it is told as a failing part")
                 assert "Too many open files" in parts.failing[part].reason
             world.clock.advance(5)
-            world.runtime.bell.ring(())
+            world.runtime.waiters.ring(())
             call = (await endpoint.wait_for(1))[0]
             assert (call.body, call.headers["x-broker-attempt"]) == (b"hello", "1")
 
@@ -119,7 +119,7 @@ async def test_a_result_that_cannot_be_stored_for_our_own_fault_is_stored_later(
             await world.broadcast("hello", X_Broker_Message_ID="m")
             await until(lambda: "push c/h" in world.runtime.parts.failing, "it is told")
             world.clock.advance(5)
-            world.runtime.bell.ring(())
+            world.runtime.waiters.ring(())
             jobs = (await world.http.get("/channel/c/message/m")).json()["Jobs"]
             (number,) = [job["ID"] for job in jobs if "/consumer/h/" in job["JobURL"]]
             await until(lambda: is_delivered(world, number), "it is stored")

@@ -71,7 +71,7 @@ async def until(world: World, check: Callable[[], Any], timeout_s: float = 10.0)
             found = await check()
             if found:
                 return found
-            world.runtime.bell.ring(())
+            world.runtime.waiters.ring(())
             await asyncio.sleep(0.005)
 
 
@@ -173,11 +173,11 @@ async def test_a_failing_endpoint_is_called_by_the_schedule_and_then_given_up(
         await endpoint.wait_for(number)
         await settled(pushing, {"QUEUED": 1})
         pushing.clock.advance(delay - 0.1)
-        pushing.runtime.bell.ring(())
+        pushing.runtime.waiters.ring(())
         await elapse(0.05, "another call would come now")
         assert len(endpoint.calls) == number
         pushing.clock.advance(0.2)
-        pushing.runtime.bell.ring(())
+        pushing.runtime.waiters.ring(())
     await endpoint.wait_for(6)
     await settled(pushing, {"DEAD": 1})
     ids = {call.headers["webhook-id"] for call in endpoint.calls}
@@ -236,7 +236,7 @@ async def test_the_breaker_opens_probes_and_closes(pushing: World, endpoint: End
     await elapse(0.05, "another call would come now")
     assert len(endpoint.calls) == 3, "the breaker is open"
     pushing.clock.advance(30.5)
-    pushing.runtime.bell.ring(())
+    pushing.runtime.waiters.ring(())
     await endpoint.wait_for(4)
 
     async def open_again() -> bool:
@@ -304,7 +304,7 @@ async def test_retry_after_spares_the_endpoint(pushing: World, endpoint: Endpoin
     await settled(pushing, {"QUEUED": 1})
     await pushing.broadcast("1")
     pushing.clock.advance(99)
-    pushing.runtime.bell.ring(())
+    pushing.runtime.waiters.ring(())
     await elapse(0.05, "another call would come now")
     assert len(endpoint.calls) == 1
     endpoint.respond = lambda call: answer(200)
@@ -329,7 +329,7 @@ async def test_a_gone_endpoint_is_disabled_with_an_event_and_can_be_enabled(
     assert (event["kind"], event["channel"], event["consumer"]) == ("consumer_disabled", "c", "h")
     await pushing.broadcast()
     pushing.clock.advance(1000)
-    pushing.runtime.bell.ring(())
+    pushing.runtime.waiters.ring(())
     await elapse(0.05, "another call would come now")
     assert len(endpoint.calls) == 1
     endpoint.respond = lambda call: answer(200)

@@ -81,7 +81,7 @@ async def until(world: World, check: Callable[[], Awaitable[bool]]) -> None:
     """Let lanes look again until ``check`` is true."""
     async with asyncio.timeout(60):
         while not await check():
-            world.runtime.bell.ring(())
+            world.runtime.waiters.ring(())
             await asyncio.sleep(0.005)
 
 

@@ -11,7 +11,7 @@ import pytest
 from headrace.clock import ManualClock
 from headrace.jobs import limits
 from headrace.jobs.push.guard import Guard, RefusedAddressError
-from headrace.jobs.push.sender import Answer, CallError, Sender
+from headrace.jobs.push.sender import CallError, EndpointAnswer, Sender
 from jobs_endpoint import Call, Endpoint, answer
 from waiting import elapse
 
@@ -29,7 +29,7 @@ async def sender() -> AsyncIterator[Sender]:
     made.close()
 
 
-async def post(sender: Sender, endpoint: Endpoint, body: bytes = b"hello") -> Answer:
+async def post(sender: Sender, endpoint: Endpoint, body: bytes = b"hello") -> EndpointAnswer:
     return await sender.post(endpoint.url, {"X-A": "b"}, body, 2.0)
 
 
@@ -37,7 +37,7 @@ async def test_a_call_says_what_it_should_and_gets_the_answer(
     sender: Sender, endpoint: Endpoint
 ) -> None:
     endpoint.respond = lambda call: answer(202, b"thanks", Retry_After="7")
-    assert await post(sender, endpoint) == Answer(202, b"thanks", "7")
+    assert await post(sender, endpoint) == EndpointAnswer(202, b"thanks", "7")
     call = endpoint.calls[0]
     assert (call.target, call.body, call.headers["x-a"]) == ("/hook?x=1", b"hello", "b")
     assert call.headers["host"] == f"127.0.0.1:{endpoint.port}"

@@ -45,7 +45,7 @@ def publication(world: World) -> Publication:
 async def waiting(world: World, count: int) -> AsyncIterator[list[asyncio.Task[Any]]]:
     """So many claims that wait for a job."""
     tasks = [asyncio.create_task(world.lease("claim", wait_seconds=60)) for _ in range(count)]
-    await until(lambda: _ears(world) == count, "they wait")
+    await until(lambda: _by_consumer(world) == count, "they wait")
     try:
         yield tasks
     finally:
@@ -54,8 +54,8 @@ async def waiting(world: World, count: int) -> AsyncIterator[list[asyncio.Task[A
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _ears(world: World) -> int:
-    return max((len(ears) for ears in world.runtime.bell._ears.values()), default=0)
+def _by_consumer(world: World) -> int:
+    return max((len(waiting) for waiting in world.runtime.waiters._by_consumer.values()), default=0)
 
 
 async def _looks(world: World, count: int) -> int:

@@ -78,7 +78,7 @@ AnalysisException.__module__ = "pyspark.errors"
             "cannot reach a NATS server; nats://a: gone",
         ),
         (
-            STREAMING + "headrace.errors.TimeoutError_: no answer within 5 s",
+            STREAMING + "headrace.errors.RequestTimeoutError: no answer within 5 s",
             "away",
             "no answer within 5 s",
         ),

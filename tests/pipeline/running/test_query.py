@@ -136,7 +136,7 @@ Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent c
     ("error", "sentence"),
     [
         ("headrace.spark.offsets.DataLossError: stream 'A' is gone", "stream 'A' is gone"),
-        ("headrace.errors.TimeoutError_: no answer", "no answer"),
+        ("headrace.errors.RequestTimeoutError: no answer", "no answer"),
         (
             "ZeroDivisionError: division by zero",
             "ZeroDivisionError: division by zero (x.py:3, in read)",

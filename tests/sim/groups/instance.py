@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import DisconnectedError, HeadraceError, NoRespondersError, TimeoutError_
+from headrace.errors import DisconnectedError, HeadraceError, NoRespondersError, RequestTimeoutError
 from sim.groups.client import connect
 from sim.groups.ledger import Run
 from sim.groups.loop import Process
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Instance"]
 
-UNREACHABLE = (DisconnectedError, NoRespondersError, TimeoutError_)
+UNREACHABLE = (DisconnectedError, NoRespondersError, RequestTimeoutError)
 """What whoever joins may be told, and then joins again."""
 
 

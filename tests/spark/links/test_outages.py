@@ -12,7 +12,7 @@ from headrace.errors import (
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from headrace.spark.links.outages import ServerPatience, may_pass
 
@@ -24,7 +24,7 @@ from ..virtual import Time
     [
         (ConnectionClosedError("x"), True),
         (ConnectFailedError("x"), True),
-        (TimeoutError_("x"), True),
+        (RequestTimeoutError("x"), True),
         (NoRespondersError("x"), True),
         (JetStreamApiError(503, 10008, "temporarily unavailable"), True),
         (JetStreamApiError(400, 10003, "bad request"), False),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.spark.sink.markers import FencedError, PlanId
 from headrace.spark.sink.versions import (
-    Place,
+    RowVersion,
     Verdict,
     Version,
     Writing,
@@ -29,7 +29,7 @@ VERSIONS = st.builds(
     st.integers(0, 2**63),
     st.builds(PlanId, st.integers(0, 2**63), st.just("a0b1")),
     st.builds(
-        Place,
+        RowVersion,
         st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3).map(tuple),
         st.integers(0, 1000),
         st.integers(0, 2**40),
@@ -55,7 +55,7 @@ def test_what_is_no_version_is_nobody_s(line: str) -> None:
 
 
 def version(batch: int, run: int, row: int, partition: int, *, ordered: bool) -> Version:
-    place = Place((row,) if ordered else (), partition, row)
+    place = RowVersion((row,) if ordered else (), partition, row)
     return Version("s", batch, PlanId(run, "n"), place, f"{batch}.{row}")
 
 
@@ -154,7 +154,7 @@ def test_by_the_columns_of_the_order_a_late_row_never_replaces_a_later_one(
     by = order_id(["at"])
     stored: Version | None = None
     for batch, (run, at, is_other) in enumerate(rows):
-        place = Place((at,), 0, 0)
+        place = RowVersion((at,), 0, 0)
         mine = Version("ab"[is_other], batch, PlanId(run, "n"), place, f"{batch}", by)
         verdict = judge(stored, mine, exactly=exactly)
         if verdict is Verdict.STORE:
@@ -166,7 +166,7 @@ def test_by_the_columns_of_the_order_a_late_row_never_replaces_a_later_one(
 
 
 def test_an_order_by_other_columns_is_compared_with_nothing() -> None:
-    plan, early, late = PlanId(1, "n"), Place((1,), 0, 0), Place((9,), 0, 0)
+    plan, early, late = PlanId(1, "n"), RowVersion((1,), 0, 0), RowVersion((9,), 0, 0)
     stored = Version("s", 1, plan, late, "a", order_id(["at"]))
     for by in ("", order_id(["version"])):
         assert judge(stored, Version("s", 2, plan, early, "b", by), exactly=False) is Verdict.STORE

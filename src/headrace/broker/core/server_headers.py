@@ -69,7 +69,7 @@ def with_own_places(blocks: Sequence[bytes], each: Sequence[bytes], form: bytes)
 
 
 def with_new_place(headers: bytes, lines: bytes) -> bytes:
-    """The same for a copy that goes on; what was said before becomes ``Was-…``.
+    """The headers of a copy that goes on; what was said before becomes ``Was-…``.
 
     So streams that republish into each other end when the headers are full.
     """

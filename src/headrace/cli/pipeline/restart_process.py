@@ -1,4 +1,4 @@
-"""The same command once more in the place of this process, whose Java was lost.
+"""Runs the command once more in the place of this process, whose Java was lost.
 
 Python objects all over the process, also those of users' modules, are handles of that Java. So nothing of it
 is used again: number, output and parent stay, everything else is new.

@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 from ...broker.core.auth.authentication import User
 from ...broker.server.config.accounts import read_accounts, read_asset_limits
 from ...broker.server.config.fields import Fields, refuse
-from ...broker.server.config.syntax import ConfigMap, ConfigValue, Place, parse_config
+from ...broker.server.config.syntax import ConfigMap, ConfigPlace, ConfigValue, parse_config
 from ...broker.server.config.trust import read_trust
 from ...broker.server.config.users import read_permissions, read_secret, read_users
 from ...broker.server.config.websocket import read_websocket
@@ -43,7 +43,7 @@ def read_nats_file(path: Path, text: str, environ: Mapping[str, str]) -> FileSet
     document = parse_config(text, str(path), environ, _read_included)
     settings = FileSettings()
     _tell_repeated(document, settings)
-    top = Fields(ConfigValue(document, Place(str(path))), "file")
+    top = Fields(ConfigValue(document, ConfigPlace(str(path))), "file")
     _listener(top, settings, str(path))
     _limits(top, settings)
     websocket = top.take("websocket", "ws")

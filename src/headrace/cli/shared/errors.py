@@ -14,7 +14,7 @@ from ...errors import (
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 
 FAILED: Final = 1
@@ -73,7 +73,7 @@ def explain(error: HeadraceError) -> Told:
     if isinstance(error, NoRespondersError) and "no stream has the subject" in text:
         subject = text.rpartition("subject ")[2]
         return Told(text, (f"headrace stream create NAME --subjects {subject}    stores it",))
-    if isinstance(error, TimeoutError_):
+    if isinstance(error, RequestTimeoutError):
         return Told(text, ("--timeout 30s waits longer",), UNREACHABLE)
     if isinstance(error, ConfigurationError):
         return Told(text, (), USAGE)

@@ -18,7 +18,7 @@ from ...broker.core.jetstream.engine.lost import CONSUMER, RESTORING, STATE, STR
 from ...broker.core.jetstream.headers.ttl import expires_at
 from ...broker.core.ports.storage import StreamStore
 from ...broker.store import FileStorage, FileSystem, LocalFiles
-from ...broker.store.io.looking import LookingFiles
+from ...broker.store.io.looking import ReadOnlyFiles
 from ...documents import read_json
 from ...message import StoredRow
 from ...snapshots.contents import ConsumerContent
@@ -37,7 +37,7 @@ def opened(directory: str, *, looking: bool) -> Iterator[tuple[FileStorage, File
             f"{directory} is not the store of a broker",
             "give the directory of headrace serve -sd DIR",
         )
-    files: LookingFiles | LocalFiles = LookingFiles() if looking else LocalFiles()
+    files: ReadOnlyFiles | LocalFiles = ReadOnlyFiles() if looking else LocalFiles()
     storage = FileStorage(os.fspath(place), fs=files, threaded=False)
     try:
         yield storage, files

@@ -16,8 +16,8 @@ from ..shared.names import STREAM
 from ..shared.progress import progress, telling
 from ..shared.verbs import Session, connected, online
 from .copying import (
+    CopiedTo,
     Following,
-    Place,
     changes_for,
     find,
     follow,
@@ -121,8 +121,8 @@ def _target(origin: Where, server: str, context: str, creds: str) -> Where:
     return where({key: value for key, value in given.items() if value}, environ)
 
 
-async def _after(copy: Stream, sequence: int) -> Place:
-    return Place(sequence, (await copy.info()).state.last_seq)
+async def _after(copy: Stream, sequence: int) -> CopiedTo:
+    return CopiedTo(sequence, (await copy.info()).state.last_seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ async def _go_on(
     origin: Stream,
     target: JetStream,
     to: str,
-    spot: Place,
+    spot: CopiedTo,
     *,
     endless: bool,
     bar: bool,

@@ -54,7 +54,7 @@ class CopyError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CopiedTo:
     """How far a copy is: the last sequence copied, and the one the copy's stream has given out.
 
     ``stored_ns``: when the message copied last was stored; 0 if that is not known.
@@ -99,7 +99,7 @@ async def transfer(
         return await target.restore_stream(directory, config=config)
 
 
-async def place_of(copy: Stream, origin: Stream) -> Place:
+async def place_of(copy: Stream, origin: Stream) -> CopiedTo:
     """Where to go on. Raises CopyError if the stream is no copy of the origin."""
     state = (await copy.info()).state
     if not state.messages:
@@ -108,7 +108,7 @@ async def place_of(copy: Stream, origin: Stream) -> Place:
                 f"stream {copy.name!r} is empty and was not always: nothing tells where to go on; "
                 "give --after SEQUENCE"
             )
-        return Place(0, 0)
+        return CopiedTo(0, 0)
     last = await _message(copy, state.last_seq)
     if last is None:
         # The last ones were deleted. Before a copy published anything both count alike.
@@ -127,23 +127,23 @@ async def place_of(copy: Stream, origin: Stream) -> Place:
     if sameness is Sameness.OTHER:
         raise await _other(copy, origin, place)
     if last.sequence < state.last_seq:
-        return Place(state.last_seq, state.last_seq)
-    return Place(place.position, state.last_seq, place.stored_ns)
+        return CopiedTo(state.last_seq, state.last_seq)
+    return CopiedTo(place.position, state.last_seq, place.stored_ns)
 
 
-def _copied(message: StreamMessage) -> Place:
+def _copied(message: StreamMessage) -> CopiedTo:
     """Which message of the origin one of the copy is."""
     position = message.headers.get(COPIED)
     if position:
-        return Place(int(position), message.sequence, int(message.headers.get(STORED) or 0))
-    return Place(message.sequence, message.sequence, message.timestamp_ns)
+        return CopiedTo(int(position), message.sequence, int(message.headers.get(STORED) or 0))
+    return CopiedTo(message.sequence, message.sequence, message.timestamp_ns)
 
 
 def _is_like(one: StreamMessage, other: StreamMessage) -> bool:
     return (one.subject, one.payload) == (other.subject, other.payload)
 
 
-async def _look(origin: Stream, place: Place) -> Sameness:
+async def _look(origin: Stream, place: CopiedTo) -> Sameness:
     """Whether the origin has the message that was copied last."""
     name, last_seq = origin.name, (await origin.info()).state.last_seq
     found = await if_found(origin.get_next_message(">", max(1, place.position)))
@@ -154,7 +154,7 @@ async def _look(origin: Stream, place: Place) -> Sameness:
     )
 
 
-async def _other(copy: Stream, origin: Stream, place: Place) -> CopyError:
+async def _other(copy: Stream, origin: Stream, place: CopiedTo) -> CopyError:
     """What is to be said where the origin has not the message that was copied last."""
     low, high = 0, place.last_seq
     common = 0
@@ -239,7 +239,7 @@ class Following:
     origin: Stream
     reader: OrderedConsumer | WorkQueue
     target: JetStream
-    place: Place
+    place: CopiedTo
     published: Callable[[str], str]
     _resets: int = 0
 
@@ -262,7 +262,7 @@ class Following:
             first = failures[0]
             raise CopyError(f"{first.subject}: {first.error}; run it again to go on from there")
         sequence, stored_ns = _identity(batch[-1])
-        self.place = Place(sequence, last_seq, stored_ns)
+        self.place = CopiedTo(sequence, last_seq, stored_ns)
         return len(batch)
 
     async def _check(self) -> None:
@@ -278,7 +278,7 @@ class Following:
             )
 
 
-async def follow(origin: Stream, target: JetStream, place: Place) -> Following:
+async def follow(origin: Stream, target: JetStream, place: CopiedTo) -> Following:
     """Begin to read behind a place."""
     config = (await origin.info()).config
     published = way_back(config)

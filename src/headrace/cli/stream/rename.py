@@ -12,7 +12,7 @@ from ..shared.names import STREAM
 from ..shared.progress import progress, telling
 from ..shared.units import bytes_text, counted
 from ..shared.verbs import Session, online
-from .renaming import Found, finish, look, move, refuse, settle, stop, take_back
+from .renaming import RenamedStreams, finish, look, move, refuse, settle, stop, take_back
 
 _GO_ON = "headrace stream rename {old} {new}    goes on with it"
 
@@ -59,7 +59,7 @@ async def rename(session: Session, stream: str, new: str, wait_s: float, bar: bo
     )
 
 
-def _what(found: Found, old: str, new: str) -> str:
+def _what(found: RenamedStreams, old: str, new: str) -> str:
     if found.old is None or found.new is not None:
         return f"finish the renaming of stream {old} to {new}"
     state = found.old.state
@@ -70,7 +70,7 @@ def _what(found: Found, old: str, new: str) -> str:
     )
 
 
-async def _move(session: Session, old: str, new: str, wait_s: float, bar: bool) -> Found:
+async def _move(session: Session, old: str, new: str, wait_s: float, bar: bool) -> RenamedStreams:
     """Make the stream of the new name; if that fails, everything is as it was."""
     try:
         before = await look(session.js, old, new)
@@ -81,7 +81,7 @@ async def _move(session: Session, old: str, new: str, wait_s: float, bar: bool) 
             handed_out = counted(missing, "delivered message")
             session.output.note(f"{handed_out} not acknowledged yet: delivered again, from {new}")
         made = await _transfer(session, stream, before.old.state.bytes, bar)
-        return Found(await stream.info(), made)
+        return RenamedStreams(await stream.info(), made)
     except BaseException:
         await _take_back(session, old, new)
         raise

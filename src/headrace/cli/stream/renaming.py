@@ -41,14 +41,14 @@ class RenameError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RenamedStreams:
     """What there is of the two streams: one that is to be moved, one that has been, or both."""
 
     old: StreamInfo | None
     new: StreamInfo | None
 
 
-async def look(js: JetStream, old: str, new: str) -> Found:
+async def look(js: JetStream, old: str, new: str) -> RenamedStreams:
     """What there is. Raises RenameError: another stream has the new name, or the old one is moving elsewhere;
     JetStreamApiError (10059): there is no stream of the old name, and none was moved."""
     here, there = await find(js, old), await find(js, new)
@@ -60,7 +60,7 @@ async def look(js: JetStream, old: str, new: str) -> Found:
     if here is None:
         if moved is None:
             await js.stream(old)
-        return Found(None, moved)
+        return RenamedStreams(None, moved)
     info = await here.info()
     under_way = info.config.metadata.get(TO)
     if under_way not in (None, new):
@@ -69,7 +69,7 @@ async def look(js: JetStream, old: str, new: str) -> Found:
         raise RenameError(
             f"stream {new} was moved from an earlier stream {old}; there is another one now"
         )
-    return Found(info, moved)
+    return RenamedStreams(info, moved)
 
 
 async def refuse(js: JetStream, info: StreamInfo) -> None:
@@ -155,7 +155,7 @@ async def take_back(js: JetStream, name: str) -> None:
     await stream.update(subjects=_texts(info, SUBJECTS), metadata=_unmarked(info))
 
 
-async def finish(js: JetStream, found: Found) -> StreamInfo:
+async def finish(js: JetStream, found: RenamedStreams) -> StreamInfo:
     """Delete the old stream, if the new one holds all of it; let the consumers go on.
 
     Raises RenameError if it does not.

@@ -13,7 +13,7 @@ from ..shared.units import bytes_text, counted
 from ..shared.verbs import Session, online
 from . import repartitioning
 from .numbering import numbering_of
-from .repartitioning import BOUNDARY, PARTITIONS_MAX, Found, look
+from .repartitioning import BOUNDARY, PARTITIONS_MAX, RepartitionedStreams, look
 
 _AGAIN = "headrace stream repartition {old} {new} {partitions}    goes on with it"
 _NEAR = 1000  # so few messages may be missing when nothing can be published any more
@@ -53,7 +53,7 @@ async def repartition(session: Session, stream: str, new: str, partitions: int, 
     await _tell(session, found, partitions)
 
 
-def _what(found: Found, new: str, partitions: int) -> str:
+def _what(found: RepartitionedStreams, new: str, partitions: int) -> str:
     state, name = found.old.state, found.old.config.name
     count = numbering_of(found.old.config).count
     return (
@@ -63,12 +63,14 @@ def _what(found: Found, new: str, partitions: int) -> str:
     )
 
 
-async def _carry_out(session: Session, found: Found, new: str, partitions: int, bar: bool) -> None:
+async def _carry_out(
+    session: Session, found: RepartitionedStreams, new: str, partitions: int, bar: bool
+) -> None:
     """All of it, or all is as it was."""
     js, name = session.js, found.old.config.name
     try:
         made = found.new or await repartitioning.begin(js, found.old, new, partitions)
-        found = Found(found.old, made)
+        found = RepartitionedStreams(found.old, made)
         total, shown = found.old.state.last_seq, 0
         with progress(session.output, new, total, wanted=bar) as advance:
 
@@ -89,7 +91,7 @@ async def _carry_out(session: Session, found: Found, new: str, partitions: int, 
         raise
 
 
-async def _tell(session: Session, found: Found, partitions: int) -> None:
+async def _tell(session: Session, found: RepartitionedStreams, partitions: int) -> None:
     """What has become of it: where others begin, and who has what left in the former stream."""
     assert found.new is not None
     name, new = found.old.config.name, found.new.config.name

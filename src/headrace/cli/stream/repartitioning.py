@@ -54,7 +54,7 @@ _KEPT_BY_MIRRORS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RepartitionedStreams:
     """What there is of the two streams."""
 
     old: StreamInfo
@@ -66,7 +66,7 @@ class Found:
         return self.new is not None and self.new.config.mirror is None
 
 
-async def look(js: JetStream, name: str, new: str, partitions: int) -> Found:
+async def look(js: JetStream, name: str, new: str, partitions: int) -> RepartitionedStreams:
     """What there is. Raises RepartitionError: the new name is taken, or another change is under way;
     JetStreamApiError (10059): there is no such stream."""
     old = await (await js.stream(name)).info()
@@ -75,7 +75,7 @@ async def look(js: JetStream, name: str, new: str, partitions: int) -> Found:
     if under_way not in (None, new):
         raise RepartitionError(f"stream {name} has become {under_way} already, or is about to")
     if there is None:
-        return Found(old, None)
+        return RepartitionedStreams(old, None)
     info = await there.info()
     if info.config.metadata.get(FROM) != name:
         raise RepartitionError(f"there is a stream {new} already")
@@ -87,7 +87,7 @@ async def look(js: JetStream, name: str, new: str, partitions: int) -> Found:
         has = mirror.subject_transforms[0] if mirror.subject_transforms else None
     if has != wanted:
         raise RepartitionError(f"stream {new} is being made of {name} with other partitions")
-    return Found(old, info)
+    return RepartitionedStreams(old, info)
 
 
 def refuse(info: StreamInfo, partitions: int) -> None:
@@ -163,7 +163,7 @@ async def _is_the_same(origin: Stream, made: Stream, sequence: int) -> bool:
 
 
 async def catch_up(
-    js: JetStream, found: Found, within: int, tell: Callable[[int], object]
+    js: JetStream, found: RepartitionedStreams, within: int, tell: Callable[[int], object]
 ) -> StreamInfo:
     """Wait until the mirror is so few sequences behind. Raises RepartitionError: it copies no more."""
     assert found.new is not None

@@ -121,7 +121,9 @@ class Consumption(JetStreamMessages):
 
     def __init__(self, thread: LoopThread, inner: AioConsumption, place: str) -> None:
         super().__init__(thread, inner)
-        self._messages = inner._feed.lent  # what is not handed out goes back as the rest does
+        self._messages = (
+            inner._feed.with_thread
+        )  # what is not handed out goes back as the rest does
         inner._place = place
 
     # Taking messages

@@ -213,7 +213,7 @@ class SharedLoopThread(LoopThread):
         _loop_threads.add(self)
 
     def stop(self) -> None:
-        """Nothing more is run here."""
+        """Refuse further calls."""
         with self._lock:
             self._over = self._over or _CLOSED
 

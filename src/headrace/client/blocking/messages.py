@@ -64,7 +64,7 @@ class JetStreamMessage(DeliveredMessage, eq=False, kw_only=True):
 
 
 def delivered_on(thread: LoopThread, message: MessageView) -> JetStreamMessage:
-    """The same message, for whoever is not on the loop's thread."""
+    """The message, for whoever is not on the loop's thread."""
     return JetStreamMessage._of(thread, message)
 
 

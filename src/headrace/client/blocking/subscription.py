@@ -36,7 +36,7 @@ class Subscription(Blocking):
 
     def __init__(self, thread: LoopThread, inner: AioSubscription) -> None:
         super().__init__(thread, inner)
-        self._messages: deque[Message] = inner._lent
+        self._messages: deque[Message] = inner._with_thread
         self._taking = 0  # the thread that takes messages
 
     @property

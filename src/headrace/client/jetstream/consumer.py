@@ -17,7 +17,7 @@ from ...api.consumers import (
     UnpinRequest,
 )
 from ...api.messages import SuccessResponse
-from ...errors import ConfigurationError, TimeoutError_
+from ...errors import ConfigurationError, RequestTimeoutError
 from ...handling.callbacks import Queued, check_plain
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .calls import Api, D
@@ -155,7 +155,7 @@ class Consumer:
         """
         batch = await self.fetch(1, max_wait=max_wait, heartbeat=heartbeat, **priority)
         if not batch:
-            raise TimeoutError_(f"no message from consumer {self._label} within {max_wait} s")
+            raise RequestTimeoutError(f"no message from consumer {self._label} within {max_wait} s")
         return batch[0]
 
     def consume(

@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final, TypeVar, overload
 
 from ...api.acks import ACK, IN_PROGRESS, NAK, TERM, AckTokens, parse_ack_subject
-from ...errors import AckUnknownError, TimeoutError_
+from ...errors import AckUnknownError, RequestTimeoutError
 from ...handling.callbacks import Queued
 from ...notebook import table
 from ...wire.encode import pub
@@ -126,7 +126,7 @@ class DeliveredMessage(MessageView, eq=False):
             async with asyncio.timeout(seconds):
                 await self._session.flush()
         except TimeoutError:
-            raise TimeoutError_(f"no connection within {seconds} s") from None
+            raise RequestTimeoutError(f"no connection within {seconds} s") from None
 
     def _answer(self, body: bytes, name: str) -> Queued:
         if not self._answered:

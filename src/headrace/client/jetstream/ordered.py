@@ -28,8 +28,8 @@ from ...errors import (
     JetStreamApiError,
     NoRespondersError,
     PullError,
+    RequestTimeoutError,
     ServerError,
-    TimeoutError_,
 )
 from ...handling.callbacks import tell
 from ...identity import MessageIdentity, Sameness, compare
@@ -53,7 +53,7 @@ EXPIRES_S: Final = 10.0  # so that silence is noticed after 10 seconds
 ATTEMPTS: Final = 2  # of a fetch, while messages were missed or the consumer is gone
 T = TypeVar("T")
 
-_UNREACHABLE: Final = (NoRespondersError, TimeoutError_, DisconnectedError)
+_UNREACHABLE: Final = (NoRespondersError, RequestTimeoutError, DisconnectedError)
 
 _Pull = Callable[["Consumer", float, float | None], Awaitable[Batch]]  # wait, heartbeat: seconds
 
@@ -180,7 +180,7 @@ class OrderedConsumer:
         """The next message. Raises TimeoutError if none came in ``max_wait`` seconds."""
         batch = await self.fetch(1, max_wait=max_wait)
         if not batch:
-            raise TimeoutError_(
+            raise RequestTimeoutError(
                 f"no message in stream {self.stream_name!r} after {self.last_sequence} "
                 f"within {max_wait} s"
             )

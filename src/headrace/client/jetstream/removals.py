@@ -49,7 +49,7 @@ class Loss:
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """The same for programs."""
+        """The removal as a document, for programs."""
         return {
             "removes": {
                 "messages": self.messages,

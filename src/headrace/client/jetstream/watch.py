@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
-from ...errors import DisconnectedError, JetStreamApiError, NoRespondersError, TimeoutError_
+from ...errors import DisconnectedError, JetStreamApiError, NoRespondersError, RequestTimeoutError
 from .message import JetStreamMessage
 from .ordered import OrderedConsumer, OrderedConsumption, until_reachable
 from .stored.stored_message import StreamMessage, if_found
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 SILENCE_S: Final = 2.0  # after so long without an entry we ask whether there still is one
 LOOKED_UP_AT_ONCE: Final = 100
-_UNREACHABLE: Final = (JetStreamApiError, NoRespondersError, TimeoutError_, DisconnectedError)
+_UNREACHABLE: Final = (JetStreamApiError, NoRespondersError, RequestTimeoutError, DisconnectedError)
 
 
 class Watch(Generic[T]):
@@ -161,7 +161,7 @@ class Watch(Generic[T]):
         return sequence <= self._told.get(message.subject, 0)
 
     async def _count_again(self, listing: _Listing) -> None:
-        """Nothing has come for a while: it is late, or it was removed before it could be delivered.
+        """Count anew after a while without a message: it is late, or removed before it could be delivered.
 
         In the latter case the watch goes on with another consumer: nats-server's (2.15) is stuck where
         its list of last messages was purged.

@@ -19,7 +19,7 @@ from ...errors import (
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from ..events import LeaderWaitOver, WaitingForLeader
 
@@ -56,7 +56,7 @@ def is_unanswered(session: Session, error: Exception) -> bool:
     executed or not."""
     if session.is_refusing:
         return False  # nothing is to wait for a connection
-    return bool(session.info.cluster) and isinstance(error, TimeoutError_ | DisconnectedError)
+    return bool(session.info.cluster) and isinstance(error, RequestTimeoutError | DisconnectedError)
 
 
 def is_behind(session: Session, error: Exception, expected: int) -> bool:

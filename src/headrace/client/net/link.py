@@ -72,7 +72,7 @@ class Link(asyncio.Protocol):
         await asyncio.shield(self._lost)
 
     def upgrade(self, transport: asyncio.Transport) -> None:
-        """The same connection, inside TLS from here on."""
+        """Go on with the connection inside TLS."""
         self._transport = transport
 
     @property

@@ -236,7 +236,7 @@ class Outbox:
         return [item for item in self._keep if not isinstance(item, Slip)]
 
     def close(self, reason: Exception) -> None:
-        """Nothing more is taken; what was not sent is dropped."""
+        """Take no more, and drop what was not sent."""
         self._closed = reason
         self._transport = None
         self.is_flowing = False

@@ -30,7 +30,7 @@ class ServerGoneError(ConnectionClosedError):
     """There will never be a server at this address again: no use in trying."""
 
 
-class Found(NamedTuple):
+class ReadyLink(NamedTuple):
     """A link that is ready, to which server, and how many attempts it took."""
 
     link: Link
@@ -44,7 +44,7 @@ Dial = Callable[[ServerAddress, Options], Awaitable[Link]]
 
 async def first_connection(
     pool: ServerPool, options: Options, source: random.Random, dial: Dial
-) -> Found:
+) -> ReadyLink:
     """Try each server once; with ``retry_first_connect``, as long as ``restore`` does.
 
     Raises:
@@ -59,7 +59,7 @@ async def first_connection(
         if address is None:
             break
         try:
-            return Found(await dial(address, options), address, attempt)
+            return ReadyLink(await dial(address, options), address, attempt)
         except ConnectionClosedError as error:
             pool.failed(address)
             failures.append(error)
@@ -69,7 +69,9 @@ async def first_connection(
     raise ConnectFailedError(_all_failed("no server could be reached", failures))
 
 
-async def restore(pool: ServerPool, options: Options, source: random.Random, dial: Dial) -> Found:
+async def restore(
+    pool: ServerPool, options: Options, source: random.Random, dial: Dial
+) -> ReadyLink:
     """Try the servers in turn, pausing longer after each round, until one answers.
 
     Raises:
@@ -93,7 +95,7 @@ async def restore(pool: ServerPool, options: Options, source: random.Random, dia
             )
         attempts += 1
         try:
-            return Found(await dial(address, options), address, attempts)
+            return ReadyLink(await dial(address, options), address, attempts)
         except (ConnectionClosedError, ConfigurationError) as error:
             if isinstance(error, ServerGoneError):
                 raise

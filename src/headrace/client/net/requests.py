@@ -10,8 +10,8 @@ from ...errors import (
     DisconnectedError,
     DisconnectedUnknownError,
     NoRespondersError,
+    RequestTimeoutError,
     ServerError,
-    TimeoutError_,
     TimeoutUnknownError,
 )
 from ...wire.encode import pub
@@ -116,9 +116,9 @@ class Requests:
         if future is None or future.done():
             return
         session = self._session
-        error: TimeoutError_
+        error: RequestTimeoutError
         if session.outbox.withdraw(slip):
-            error = TimeoutError_(
+            error = RequestTimeoutError(
                 f"no answer on {subject!r} within {timeout} s: it was not sent, and will not be; "
                 f"{session.where}"
             )

@@ -102,7 +102,7 @@ class Inboxes:
         return route, route.command()
 
     def give_back(self, route: Route) -> None:
-        """Nothing more will come to this one."""
+        """Take it back: no more will come to this one."""
         if len(self._idle) < IDLE_MAX and self._session.link is not None:
             route.receive = self._session.refuse  # a server may send more than it was asked for
             self._idle.append(route)

@@ -24,7 +24,7 @@ def backoff(failures: int, first: float, most: float, random: Random) -> float:
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
+class _ServerEntry:
     address: ServerAddress
     discovered: bool
     failures: int = 0
@@ -49,7 +49,7 @@ class ServerPool:
         order = list({address.key: address for address in addresses}.values())
         if randomize:
             random.shuffle(order)
-        self._entries = [_Entry(address, discovered=False) for address in order]
+        self._entries = [_ServerEntry(address, discovered=False) for address in order]
         self._given = self._entries[0].address
         self._max_attempts = max_attempts
         self._random = random
@@ -103,7 +103,7 @@ class ServerPool:
             name = (like.tls_name or like.host) if _is_number(parsed.host) else ""
             # The rest as the teller, TLS and WebSocket too.
             address = replace(like, host=parsed.host, port=parsed.port, tls_name=name)
-            self._entries.append(_Entry(address, discovered=True))
+            self._entries.append(_ServerEntry(address, discovered=True))
 
     def _forget_all_but(self, keys: set[tuple[str, int]]) -> None:
         """Drop discovered servers, and go on with the same next one."""
@@ -112,7 +112,7 @@ class ServerPool:
         self._next = sum(1 for entry in self._entries[:at] if entry in kept)
         self._entries = kept
 
-    def _find(self, address: ServerAddress) -> _Entry | None:
+    def _find(self, address: ServerAddress) -> _ServerEntry | None:
         return next((e for e in self._entries if e.address.key == address.key), None)
 
 

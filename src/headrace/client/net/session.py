@@ -38,7 +38,7 @@ from .outage import Outage
 from .outbox import Outbox, Slip
 from .own_loop import check_loop
 from .ports import Counts, Observer, PublisherNumbers, Resident, Subscriber
-from .reconnect import Dial, Found, first_connection, restore
+from .reconnect import Dial, ReadyLink, first_connection, restore
 from .requests import Requests, explained
 from .routes import Inboxes, Route, RouteTable
 from .servers import ServerPool
@@ -336,7 +336,7 @@ class Session:
 
     # The link
 
-    def _install(self, found: Found) -> None:
+    def _install(self, found: ReadyLink) -> None:
         """A link is ready: it becomes the connection's, and subscriptions are made on it."""
         self.change(Change.LINKED)
         link, self.server, _ = found

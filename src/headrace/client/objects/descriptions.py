@@ -15,7 +15,7 @@ from ...errors import (
     HeadraceError,
     JetStreamApiError,
     OutcomeUnknownError,
-    TimeoutError_,
+    RequestTimeoutError,
     TimeoutUnknownError,
 )
 from ..jetstream.configuration import known_bucket
@@ -76,7 +76,7 @@ class Descriptions:
                 wrong = error.err_code == Errors.STREAM_WRONG_LAST_SEQUENCE.err_code
                 if not wrong or attempt == ATTEMPTS_MAX:
                     raise
-            except (TimeoutError_, DisconnectedError) as error:
+            except (RequestTimeoutError, DisconnectedError) as error:
                 unanswered += 1
                 is_unknown = isinstance(error, OutcomeUnknownError)
                 is_sent = is_sent or is_unknown

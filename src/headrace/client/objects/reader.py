@@ -11,7 +11,7 @@ from ...errors import (
     ConfigurationError,
     DisconnectedError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from ..jetstream.stored.stored_message import if_found
 from ..progress import Progress, TransferProgress
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BUFFER_BYTES: Final = 8 * 1024 * 1024  # on their way or waiting to be taken
 UNUSED_S: Final = 60.0  # after so long the server forgets a reading that was given up
 SILENCE_S: Final = 5.0  # after so long without a chunk we ask whether there still is one
-_UNREACHABLE: Final = (NoRespondersError, TimeoutError_, DisconnectedError)
+_UNREACHABLE: Final = (NoRespondersError, RequestTimeoutError, DisconnectedError)
 
 
 class ObjectReader:
@@ -148,7 +148,7 @@ class ObjectReader:
         return ordered.consume(max_bytes=max(BUFFER_BYTES, 4 * largest))
 
     async def _check_that_it_is_there(self) -> None:
-        """Nothing has come for a while: it is late, or it will never come."""
+        """Ask, after a while without a chunk, whether it is late or will never come."""
         info = self.info
         subject = chunk_subject(info.bucket, info.nuid)
         try:

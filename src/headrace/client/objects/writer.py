@@ -14,7 +14,7 @@ from ...errors import (
     ConnectionClosedError,
     DisconnectedError,
     HeadraceError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from ..publish.make import make_window_publisher
 from ..publish.publisher import PublisherSettings, PublishFailure
@@ -190,7 +190,7 @@ async def wait_for_link(api: Api) -> None:
         async with asyncio.timeout(api.timeout):
             await session.flush()
     except TimeoutError:
-        raise TimeoutError_(
+        raise RequestTimeoutError(
             f"no connection within {api.timeout} s: it was not sent; {session.where}"
         ) from None
 
@@ -229,7 +229,7 @@ async def clean_up(
 
 
 async def _chunks(content: Content, size: int) -> AsyncGenerator[bytes]:
-    """The same bytes in pieces of ``size``, the last one shorter."""
+    """The bytes in pieces of ``size``, the last one shorter."""
     held = bytearray()
     async with aclosing(_pieces(content)) as pieces:
         async for piece in pieces:

@@ -18,7 +18,7 @@ from ...errors import (
     JetStreamApiError,
     NoRespondersError,
     ProtocolError,
-    TimeoutError_,
+    RequestTimeoutError,
     TimeoutUnknownError,
 )
 from ...wire.encode import pub
@@ -227,12 +227,14 @@ class AtomicBatch:
             session.observers.pop(self, None)
             session.close_route(route)
 
-    def _unanswered_in_time(self) -> TimeoutError_:
+    def _unanswered_in_time(self) -> RequestTimeoutError:
         """What is raised when the time is over; what was not sent is withdrawn."""
         late = f"no answer to a batch of {len(self)} messages within {self._timeout} s"
         if self._session.outbox.withdraw(self._slip):
             self._under_way = False
-            return TimeoutError_(f"{late}: it was not sent, and will not be; {self._session.where}")
+            return RequestTimeoutError(
+                f"{late}: it was not sent, and will not be; {self._session.where}"
+            )
         self._session.doubt.begin()
         return TimeoutUnknownError(f"{late}; all of it may be stored, or nothing")
 
@@ -408,7 +410,7 @@ class AtomicBatch:
         self._fail(self._refused or lost)
 
     def connection_restored(self) -> None:
-        """Nothing to do: the waiting commit has failed already."""
+        """Do nothing: the waiting commit has failed already."""
 
     def connection_closed(self, reason: Exception) -> None:
         """The connection is over for good: who waits for the answer is told."""

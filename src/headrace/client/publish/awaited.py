@@ -19,7 +19,7 @@ from ...errors import (
     NoRespondersError,
     OutcomeUnknownError,
     ProtocolError,
-    TimeoutError_,
+    RequestTimeoutError,
     TimeoutUnknownError,
 )
 from ...wire.headers import header_value
@@ -90,7 +90,7 @@ async def _publish(
     attempt = partial(ask_stream, session, subject, block, payload, seconds)
     try:
         return await attempt()
-    except (NoRespondersError, JetStreamApiError, TimeoutError_, DisconnectedError) as error:
+    except (NoRespondersError, JetStreamApiError, RequestTimeoutError, DisconnectedError) as error:
         failed: HeadraceError = error
     limit = delivery_seconds(session, delivery_timeout, api.delivery_timeout)
     expected = max(

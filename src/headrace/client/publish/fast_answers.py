@@ -55,7 +55,7 @@ class Kind(Enum):
     STORED = "the message was stored as an ordinary one: the server knows no fast batches"
 
 
-class Answer(NamedTuple):
+class FastAnswer(NamedTuple):
     """``place`` and ``operation`` are those of the reply subject the answer came to."""
 
     kind: Kind
@@ -80,7 +80,7 @@ class _Document(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Document).decode
 
 
-def read_answer(prefix: bytes, frame: Frame) -> Answer | None:
+def read_answer(prefix: bytes, frame: Frame) -> FastAnswer | None:
     """What a message says that came to a reply beginning with ``prefix``; None if to another one.
 
     ``frame`` is a MSG frame. What is not understood is an answer of kind ALONE.
@@ -93,24 +93,24 @@ def read_answer(prefix: bytes, frame: Frame) -> Answer | None:
     place, operation = int(tokens[0]), int(tokens[1])
     if frame[4] and status_of(frame[4]) == _NO_RESPONDERS:
         error: HeadraceError = NoRespondersError("no stream has the subject")
-        return Answer(Kind.ALONE, place, operation, error=error)
+        return FastAnswer(Kind.ALONE, place, operation, error=error)
     try:
         found = _decode(frame[5])
     except (msgspec.DecodeError, RecursionError) as failure:
         error = ProtocolError(f"the answer to a publish is not understood: {failure}")
-        return Answer(Kind.ALONE, place, operation, error=error)
+        return FastAnswer(Kind.ALONE, place, operation, error=error)
     if found.error is not None:
         kind = Kind.REFUSED if found.type == "err" else Kind.ALONE
-        return Answer(kind, place, operation, found.seq, error=api_error(found.error))
+        return FastAnswer(kind, place, operation, found.seq, error=api_error(found.error))
     if found.type == "ack":
-        return Answer(Kind.FLOW, place, operation, found.seq, found.msgs)
+        return FastAnswer(Kind.FLOW, place, operation, found.seq, found.msgs)
     if found.type == "gap":
-        return Answer(Kind.GAP, place, operation, found.seq)
+        return FastAnswer(Kind.GAP, place, operation, found.seq)
     if not found.stream:
         error = ProtocolError(f"the answer to a publish is not understood: {frame[5][:60]!r}")
-        return Answer(Kind.ALONE, place, operation, error=error)
+        return FastAnswer(Kind.ALONE, place, operation, error=error)
     kind = Kind.TOTAL if found.batch else Kind.STORED
-    return Answer(kind, place, operation, found.seq, stored=found.count)
+    return FastAnswer(kind, place, operation, found.seq, stored=found.count)
 
 
 def is_unavailable(error: HeadraceError | None) -> bool:

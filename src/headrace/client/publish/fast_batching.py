@@ -40,7 +40,7 @@ from .fast_answers import (
     FLOW_MAX,
     PING,
     START,
-    Answer,
+    FastAnswer,
     Kind,
     in_words,
     is_unavailable,
@@ -218,7 +218,7 @@ class BatchingPublisher(Publisher):
         self._pump()  # when all is heard: a refusal may follow the answer to the message refused
         self._progress()
 
-    def _hear(self, answer: Answer) -> None:
+    def _hear(self, answer: FastAnswer) -> None:
         now = self._session.loop.time()
         if self._state is not State.OPEN:  # it answers what was sent last
             self._round_trip = max(now - self._heard, self._round_trip / 2)
@@ -230,7 +230,7 @@ class BatchingPublisher(Publisher):
         self._heard, self._pinged = now, False
         self._answered(answer)
 
-    def _answered(self, answer: Answer) -> None:
+    def _answered(self, answer: FastAnswer) -> None:
         kind = answer.kind
         if kind is Kind.FLOW:
             self._acked_up_to(answer.seq)

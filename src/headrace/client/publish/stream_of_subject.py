@@ -18,8 +18,8 @@ from ...errors import (
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
+    RequestTimeoutError,
     ServerError,
-    TimeoutError_,
 )
 from ..jetstream.calls import Api
 from ..net.leaders import is_leaderless
@@ -57,14 +57,14 @@ class Who(Enum):
     """We may not ask, or nobody understands the question."""
 
 
-class Answer(NamedTuple):
+class StreamAnswer(NamedTuple):
     """``of`` is what has no leader, in words."""
 
     who: Who
     of: str = "JetStream"
 
 
-async def who_has(api: Api, subject: str) -> Answer:
+async def who_has(api: Api, subject: str) -> StreamAnswer:
     """Ask the leader of JetStream which stream has ``subject``.
 
     Raises ConnectionClosedError.
@@ -76,13 +76,13 @@ async def who_has(api: Api, subject: str) -> Answer:
         frame = await session.requests.ask(api.subject("STREAM", "NAMES"), b"", body, seconds)
         names = decode_response(frame[5], StreamNamesResponse).streams
     except NoRespondersError:
-        return Answer(Who.NOBODY)  # there is no JetStream here
+        return StreamAnswer(Who.NOBODY)  # there is no JetStream here
     except JetStreamApiError as error:
-        return Answer(Who.NOT_NOW if is_leaderless(error) else Who.NOBODY)
+        return StreamAnswer(Who.NOT_NOW if is_leaderless(error) else Who.NOBODY)
     except (DisconnectedError, BufferFullError):
-        return Answer(Who.NOT_NOW)
-    except TimeoutError_:
-        return Answer(Who.NOT_NOW if session.info.cluster else Who.UNTOLD)
+        return StreamAnswer(Who.NOT_NOW)
+    except RequestTimeoutError:
+        return StreamAnswer(Who.NOT_NOW if session.info.cluster else Who.UNTOLD)
     except (ServerError, DocumentError):
-        return Answer(Who.UNTOLD)
-    return Answer(Who.STREAM, f"stream {names[0]!r}") if names else Answer(Who.NOBODY)
+        return StreamAnswer(Who.UNTOLD)
+    return StreamAnswer(Who.STREAM, f"stream {names[0]!r}") if names else StreamAnswer(Who.NOBODY)

@@ -55,6 +55,6 @@ class GroupMessage(AioGroupMessage, eq=False):
 
 
 def on_thread(thread: LoopThread, source: AioGroupMessage) -> GroupMessage:
-    """The same message, for whoever is not on the loop's thread."""
+    """The message, for whoever is not on the loop's thread."""
     message = delivered_on(thread, delivered(source))
     return GroupMessage(message, owner_of(source), thread, source)  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ class LoopWatch:
             self._arm()
 
     def end(self) -> None:
-        """Nothing is owned any more."""
+        """Stop watching, as none is owned any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

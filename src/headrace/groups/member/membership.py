@@ -497,5 +497,5 @@ async def leave_from(membership: Membership[Any], caller: object, *, ends_well: 
 
 
 def close_threads(membership: Membership[Any]) -> None:
-    """Nothing is called on its threads any more."""
+    """End its threads, on which no more is called."""
     membership._threads.close()

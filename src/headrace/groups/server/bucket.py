@@ -56,7 +56,7 @@ _DELETED: Final = {"KV-Operation": "DEL"}
 _EXISTS: Final = Errors.STREAM_NAME_EXISTS.err_code
 
 
-class Found(NamedTuple, Generic[G]):
+class FoundGroups(NamedTuple, Generic[G]):
     """The groups of a stream, and what is wrong with the records that cannot be read."""
 
     groups: list[G]
@@ -249,25 +249,25 @@ class Records(Generic[G]):
 
     # Several, and changes
 
-    async def list(self, stream: str) -> Found[G]:
+    async def list(self, stream: str) -> FoundGroups[G]:
         """The records of a stream's groups, by name; none where the bucket is missing."""
         check_stream_name(stream)
         try:
             bucket = await self.open()
         except GroupNotFoundError:
-            return Found([], {})
+            return FoundGroups([], {})
         prefix = f"$KV.{self.bucket}."
         info = await self._stream().info(subjects=prefix + key_of(stream, "*"))
         keys = sorted(subject.removeprefix(prefix) for subject in info.state.subjects)
-        found: Found[G] = Found([], {})
+        found: FoundGroups[G] = FoundGroups([], {})
         for first in range(0, len(keys), _READ_AT_ONCE):
             await asyncio.gather(
                 *(self._look(bucket, stream, key, found) for key in keys[first:][:_READ_AT_ONCE])
             )
         groups = sorted(found.groups, key=lambda each: each.name)
-        return Found(groups, dict(sorted(found.damaged.items())))
+        return FoundGroups(groups, dict(sorted(found.damaged.items())))
 
-    async def _look(self, bucket: KeyValue, stream: str, key: str, found: Found[G]) -> None:
+    async def _look(self, bucket: KeyValue, stream: str, key: str, found: FoundGroups[G]) -> None:
         """Read one of a stream's records, if it is still there."""
         group = group_of(stream, key) or ""
         try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .calls import Answer, Call, as_form, as_json, mapping, path_of
+from .calls import Call, ServiceAnswer, as_form, as_json, mapping, path_of
 
 KEYS: Final = "/v2/keys"
 
@@ -48,6 +48,6 @@ def audit_page(path: str) -> Call[ListPage]:
     return Call("GET", path, lambda answer: _page(answer, "entries"))
 
 
-def _page(answer: Answer, name: str) -> ListPage:
+def _page(answer: ServiceAnswer, name: str) -> ListPage:
     page = mapping(answer)
     return ListPage(page[name], page["pages"].get("next"))

@@ -15,7 +15,16 @@ from ..errors import JobsError
 from . import calls, management, tracing
 from .aio_access import AsyncAccess
 from .aio_operations import AsyncOperations
-from .calls import Answer, Call, ItemResult, LeasedJob, OutgoingMessage, Progress, Settings, Tokens
+from .calls import (
+    Call,
+    ItemResult,
+    LeasedJob,
+    OutgoingMessage,
+    Progress,
+    ServiceAnswer,
+    Settings,
+    Tokens,
+)
 
 __all__ = ["AsyncJobsClient", "Queue"]
 
@@ -89,7 +98,7 @@ class AsyncJobsClient(AsyncAccess, AsyncOperations):
             )
         except httpx2.HTTPError as error:
             raise calls.unreachable(error) from error
-        return call.read(Answer(response.status_code, response.content, response.headers))
+        return call.read(ServiceAnswer(response.status_code, response.content, response.headers))
 
     # Definitions
 

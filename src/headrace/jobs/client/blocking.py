@@ -16,7 +16,16 @@ from ..errors import JobsError
 from . import calls, management, tracing
 from .blocking_access import Access
 from .blocking_operations import Operations
-from .calls import Answer, Call, ItemResult, LeasedJob, OutgoingMessage, Progress, Settings, Tokens
+from .calls import (
+    Call,
+    ItemResult,
+    LeasedJob,
+    OutgoingMessage,
+    Progress,
+    ServiceAnswer,
+    Settings,
+    Tokens,
+)
 
 __all__ = ["JobsClient", "Queue"]
 
@@ -90,7 +99,7 @@ class JobsClient(Access, Operations):
             )
         except httpx2.HTTPError as error:
             raise calls.unreachable(error) from error
-        return call.read(Answer(response.status_code, response.content, response.headers))
+        return call.read(ServiceAnswer(response.status_code, response.content, response.headers))
 
     # Definitions
 

@@ -16,12 +16,12 @@ from .. import ids, limits
 from ..errors import JobsError, bad_request
 
 __all__ = [
-    "Answer",
     "Call",
     "ItemResult",
     "LeasedJob",
     "OutgoingMessage",
     "Progress",
+    "ServiceAnswer",
     "Settings",
     "Tokens",
     "as_form",
@@ -69,7 +69,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServiceAnswer:
     """An answer of the service. ``headers`` is looked up case-insensitively."""
 
     status: int
@@ -89,7 +89,7 @@ class Call(Generic[T]):
 
     method: str
     path: str
-    parse: Callable[[Answer], T]
+    parse: Callable[[ServiceAnswer], T]
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes = b""
     wait_s: float = 0.0
@@ -109,7 +109,7 @@ class Call(Generic[T]):
             ids.check_header(name, value, name)
         return {name.encode(): value.encode() for name, value in self.headers.items()}
 
-    def read(self, answer: Answer) -> T:
+    def read(self, answer: ServiceAnswer) -> T:
         """The parsed answer. Raises JobsError if the service rejected the request."""
         if not 200 <= answer.status < 300 and answer.status not in self.accept:
             raise problem_of(answer.status, answer.content, answer.headers.get("retry-after"))
@@ -215,7 +215,7 @@ def unreachable(error: Exception) -> JobsError:
     return JobsError(0, "unreachable", text)
 
 
-def mapping(answer: Answer) -> dict[str, Any]:
+def mapping(answer: ServiceAnswer) -> dict[str, Any]:
     """The answer's JSON document, which is an object."""
     found: dict[str, Any] = msgspec.json.decode(answer.content)
     return found
@@ -384,7 +384,7 @@ def publish_batch(
     return Call("POST", path, _published, headers, content)
 
 
-def _published(answer: Answer) -> list[dict[str, Any]]:
+def _published(answer: ServiceAnswer) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = mapping(answer)["messages"]
     return found
 
@@ -402,7 +402,7 @@ def claim(
     return Call("POST", path, _leased, tokens.headers(), content, wait_s=wait_s)
 
 
-def _leased(answer: Answer) -> list[LeasedJob]:
+def _leased(answer: ServiceAnswer) -> list[LeasedJob]:
     jobs = []
     for job in mapping(answer)["jobs"]:
         message = job.pop("message")
@@ -461,7 +461,7 @@ def heartbeat(
     return Call("POST", path, _results, tokens.headers(), content, accept=(404, 409))
 
 
-def _results(answer: Answer) -> list[ItemResult]:
+def _results(answer: ServiceAnswer) -> list[ItemResult]:
     # If the whole batch was rejected, the body is a problem without results.
     if answer.status >= 400 and b'"results"' not in answer.content[:20]:
         raise problem_of(answer.status, answer.content, answer.headers.get("retry-after"))

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypedDict
 
 from ...retries import Patience
 from ..errors import JobsError
-from .calls import Answer, Call, Tokens, as_form, as_json, mapping, path_of, queue_path
+from .calls import Call, ServiceAnswer, Tokens, as_form, as_json, mapping, path_of, queue_path
 
 __all__ = ["DeadPage"]
 
@@ -129,7 +129,7 @@ def new_secret(channel: str, consumer: str, *, keep_previous: bool) -> Call[str]
     return Call("POST", queue_path(channel, consumer) + "/secret", _secret, content=content)
 
 
-def _secret(answer: Answer) -> str:
+def _secret(answer: ServiceAnswer) -> str:
     return str(mapping(answer)["secret"])
 
 
@@ -138,7 +138,7 @@ def new_token(channel: str, consumer: str, token: str | None, *, keep_previous: 
     return Call("POST", queue_path(channel, consumer) + "/token", _token, content=content)
 
 
-def _token(answer: Answer) -> str:
+def _token(answer: ServiceAnswer) -> str:
     return str(mapping(answer)["token"])
 
 
@@ -158,7 +158,7 @@ def feeds(channel: str | None) -> Call[list[dict[str, Any]]]:
     return Call("GET", path, _feeds)
 
 
-def _feeds(answer: Answer) -> list[dict[str, Any]]:
+def _feeds(answer: ServiceAnswer) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = mapping(answer)["feeds"]
     return found
 
@@ -175,7 +175,7 @@ def events() -> Call[list[dict[str, Any]]]:
     return Call("GET", "/v2/events", _events)
 
 
-def _events(answer: Answer) -> list[dict[str, Any]]:
+def _events(answer: ServiceAnswer) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = mapping(answer)["events"]
     return found
 
@@ -189,7 +189,7 @@ def endpoint_calls(channel: str, consumer: str, last_s: float) -> Call[list[dict
     return Call("GET", path, _slots)
 
 
-def _slots(answer: Answer) -> list[dict[str, Any]]:
+def _slots(answer: ServiceAnswer) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = mapping(answer)["slots"]
     return found
 
@@ -227,7 +227,7 @@ def jobs_page(path: str) -> Call[JobsPage]:
     return Call("GET", path, _jobs_page)
 
 
-def _jobs_page(answer: Answer) -> JobsPage:
+def _jobs_page(answer: ServiceAnswer) -> JobsPage:
     page = mapping(answer)
     return JobsPage(page["jobs"], page["pages"].get("next"))
 
@@ -364,7 +364,7 @@ def schedules(channel: str) -> Call[list[dict[str, Any]]]:
     return Call("GET", path_of("v2", "channel", channel, "schedules"), _schedules)
 
 
-def _schedules(answer: Answer) -> list[dict[str, Any]]:
+def _schedules(answer: ServiceAnswer) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = mapping(answer)["schedules"]
     return found
 
@@ -381,7 +381,7 @@ def dead_page(path: str) -> Call[DeadPage]:
     return Call("GET", path, _dead_page)
 
 
-def _dead_page(answer: Answer) -> DeadPage:
+def _dead_page(answer: ServiceAnswer) -> DeadPage:
     page = mapping(answer)
     return DeadPage(page["DeadJobs"], page["Pages"].get("next"))
 
@@ -397,5 +397,5 @@ def purge_dead(channel: str, consumer: str, tokens: Tokens) -> Call[int]:
     return Call("DELETE", path, _deleted, tokens.headers(), timeout_min_s=_LONG_S)
 
 
-def _deleted(answer: Answer) -> int:
+def _deleted(answer: ServiceAnswer) -> int:
     return int(mapping(answer)["deletedCount"])

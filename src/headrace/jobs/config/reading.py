@@ -73,7 +73,7 @@ class Document:
             )
 
     def placed(self, error: ConfigurationError, overrides: Mapping[str, Any]) -> ConfigurationError:
-        """The same error with file and line, if what it names stands in the file."""
+        """The error with file and line, if what it names stands in the file."""
         found = _NAMED.match(str(error))
         keys = _keys(found[1]) if found else ()
         if self._path is None or not keys or keys[0] in overrides or keys[0] not in self.tree:

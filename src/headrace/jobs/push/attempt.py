@@ -13,7 +13,7 @@ from ..runtime.runtime import Runtime
 from ..service.push.results import Called
 from .guard import OwnMachineError, own_fault
 from .headers import call_headers
-from .sender import Answer, Sender
+from .sender import EndpointAnswer, Sender
 
 __all__ = ["call_endpoint", "not_made", "retry_after_s", "unexpected"]
 
@@ -27,7 +27,7 @@ async def call_endpoint(
     """
     begun_us, begun_ns = runtime.now_us(), runtime.clock.monotonic_ns()
     headers = call_headers(consumer, job, runtime.options, begun_us // 1_000_000)
-    answer: Answer | None = None
+    answer: EndpointAnswer | None = None
     error: str | None = None
     try:
         answer = await sender.post(

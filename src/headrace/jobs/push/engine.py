@@ -56,7 +56,7 @@ class PushEngine:
         self._held: set[int] = set()  # the consumers that no other one pushes to
         self._missing = False  # whether another one has some of ours
         self._stopping = False
-        self._ear = runtime.bell.ear(DEFINITIONS)
+        self._ear = runtime.waiters.waiter(DEFINITIONS)
 
     def guard(self, options: Options) -> None:
         """Call what these options allow, from the next connection on."""

@@ -18,9 +18,9 @@ from .. import limits
 from ..errors import DatabaseUnavailableError
 from ..models import ClaimedJob, Consumer
 from ..policy import push_lease_s
-from ..runtime.bell import Ear
 from ..runtime.parts import reason_of
 from ..runtime.runtime import Runtime
+from ..runtime.waiters import JobWaiter
 from ..service.leases.claiming import Claim
 from ..service.push.lanes import TakenError
 from ..service.push.results import Called, PushNotes, Written, note_all
@@ -88,8 +88,8 @@ class Lane:
 
     async def run(self) -> None:
         """Serve the consumer until stopped."""
-        with self._runtime.bell.ear(self.consumer.seq) as ear:
-            hearing = asyncio.create_task(self._hear(ear))
+        with self._runtime.waiters.waiter(self.consumer.seq) as waiter:
+            hearing = asyncio.create_task(self._hear(waiter))
             try:
                 while True:
                     self._stir.clear()
@@ -135,9 +135,9 @@ class Lane:
     def _now_s(self) -> float:
         return self._runtime.clock.monotonic_ns() / 1e9
 
-    async def _hear(self, ear: Ear) -> None:
+    async def _hear(self, waiter: JobWaiter) -> None:
         while True:
-            await ear.wait()
+            await waiter.wait()
             self._stir.set()
 
     async def _step(self) -> float | None:
@@ -169,7 +169,7 @@ class Lane:
             parts.worked(self.part)
             return self._wait_s() if self._free() <= 0 or len(jobs) < free else 0.0
         parts.worked(self.part)
-        return None  # the bell rings for the next one
+        return None  # the waiter that is rung next has it
 
     async def _claim(self, n: int) -> list[ClaimedJob]:
         consumer = self.consumer

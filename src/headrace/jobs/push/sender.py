@@ -28,7 +28,7 @@ from .. import limits
 from ..ids import ascii_host
 from .guard import Guard, OwnMachineError, check_name_service, own_fault
 
-__all__ = ["Answer", "CallError", "Sender"]
+__all__ = ["CallError", "EndpointAnswer", "Sender"]
 
 _SAFE: Final = "/%:@!$&'()*+,;=~-._?"
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
@@ -41,7 +41,7 @@ class CallError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EndpointAnswer:
     """An answer of an endpoint; ``body`` is truncated at the limit."""
 
     status: int
@@ -64,9 +64,9 @@ class _Exchange(asyncio.Protocol):
         self.idle_since_ns = 0
         self.reusable = True
         self.idle_max_s = limits.PUSH_CONNECTION_IDLE_S
-        self._answer: asyncio.Future[Answer] | None = None
+        self._answer: asyncio.Future[EndpointAnswer] | None = None
 
-    def send(self, request: bytes, answer: asyncio.Future[Answer]) -> None:
+    def send(self, request: bytes, answer: asyncio.Future[EndpointAnswer]) -> None:
         if self.transport is None:
             raise AssertionError("connected by whoever made it")
         self._answer = answer
@@ -162,7 +162,7 @@ class _Exchange(asyncio.Protocol):
     def _finish(self) -> None:
         if self._answer is not None and not self._answer.done():
             status = self._parser.get_status_code()
-            self._answer.set_result(Answer(status, bytes(self._body), self._retry_after))
+            self._answer.set_result(EndpointAnswer(status, bytes(self._body), self._retry_after))
 
     def _fail(self, sentence: str, own: OwnMachineError | None = None) -> None:
         if self._answer is not None and not self._answer.done():
@@ -195,7 +195,7 @@ class Sender:
 
     async def post(
         self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
-    ) -> Answer:
+    ) -> EndpointAnswer:
         """POST ``body`` once and return the answer, whatever its status.
 
         The request is sent at most once: an endpoint that reads it and closes the connection may have acted
@@ -226,8 +226,8 @@ class Sender:
                 await check_name_service()
             raise
 
-    async def _call(self, origin: _Origin, exchange: _Exchange, request: bytes) -> Answer:
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    async def _call(self, origin: _Origin, exchange: _Exchange, request: bytes) -> EndpointAnswer:
+        future: asyncio.Future[EndpointAnswer] = asyncio.get_running_loop().create_future()
         try:
             exchange.send(request, future)
             answer = await future

@@ -16,8 +16,8 @@ from typing import Any, Final
 from .. import limits
 from ..service.definitions.consumers import DEFINITIONS
 from ..store import Database, Tx
-from .bell import Bell
 from .parts import Parts
+from .waiters import JobWaiters
 
 __all__ = ["Lookout"]
 
@@ -28,9 +28,9 @@ _PAUSE_S_MIN: Final = 0.01
 class Lookout:
     """``run`` until cancelled; rings for those whose jobs are ready."""
 
-    def __init__(self, database: Database, bell: Bell, parts: Parts) -> None:
+    def __init__(self, database: Database, waiters: JobWaiters, parts: Parts) -> None:
         self._database = database
-        self._bell = bell
+        self._waiters = waiters
         self._parts = parts
         self._soon = asyncio.Event()
         self._definitions: tuple[Any, ...] | None = None
@@ -52,7 +52,7 @@ class Lookout:
 
     async def look(self) -> float:
         """Ring for what is ready. Returns how long until the next look."""
-        waited = self._bell.consumers()
+        waited = self._waiters.consumers()
         if not waited:
             return limits.POLL_S
 
@@ -65,7 +65,7 @@ class Lookout:
             self._definitions = definitions
             ready.append(DEFINITIONS)
         if ready:  # none would be all
-            self._bell.ring(ready)
+            self._waiters.ring(ready)
         if left_us is None:
             return limits.POLL_S
         return min(limits.POLL_S, max(_PAUSE_S_MIN, left_us / 1e6))

@@ -1,4 +1,4 @@
-"""The shared state of a running service: the database, the clock, the bell, the metrics."""
+"""The shared state of a running service: the database, the clock, the waiters, the metrics."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from ..service.processes import make_once
 from ..service.publishing.publishing import Publication, publish_all
 from ..store import Database
 from . import counting
-from .bell import Bell
 from .keyring import Keyring
 from .lookout import Lookout
 from .parts import Parts
 from .readiness import WriteProbe
+from .waiters import JobWaiters
 
 __all__ = ["Runtime"]
 
@@ -47,7 +47,7 @@ class Runtime:
     options: Options = field(default_factory=Options)
     clock: Clock = field(default_factory=SystemClock)
     random: Callable[[], float] = random.random
-    bell: Bell = field(default_factory=Bell)
+    waiters: JobWaiters = field(default_factory=JobWaiters)
     metrics: Metrics = field(default_factory=Metrics)
     node: str = field(default_factory=lambda: secrets.token_hex(4))
     admin_token: str | None = field(default=None, repr=False)
@@ -71,7 +71,7 @@ class Runtime:
         self.refusals = PerMinute(limits.AUDIT_REFUSALS_PER_MINUTE, self.clock)
         self.guesses = Guesses(self.clock)
         self.depths = counting.Depths(self.database)
-        self._lookout = Lookout(self.database, self.bell, self.parts)
+        self._lookout = Lookout(self.database, self.waiters, self.parts)
 
     async def start(self) -> None:
         """Open the database. The key of the cursors is created once and shared by all processes."""
@@ -97,7 +97,7 @@ class Runtime:
     async def close(self) -> None:
         """Close the database, after work in progress is finished."""
         self.draining.set()
-        self.bell.ring(())
+        self.waiters.ring(())
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -110,7 +110,7 @@ class Runtime:
     def _rung(self, consumers: Sequence[int]) -> None:
         """The database tells of jobs; of none in particular if it may have missed some."""
         if consumers:
-            self.bell.ring(consumers)
+            self.waiters.ring(consumers)
         else:
             self._lookout.look_now()
 
@@ -176,8 +176,8 @@ class Runtime:
         end = self.clock.monotonic_ns() + round(wait_s * 1e9)
         gone = asyncio.create_task(left())
         try:
-            with self.bell.ear(consumer_seq) as ear:
-                gone.add_done_callback(lambda _: ear.wake())
+            with self.waiters.waiter(consumer_seq) as waiter:
+                gone.add_done_callback(lambda _: waiter.wake())
                 while True:
                     consumer, jobs = await self._claim_again(again, consumer_seq)
                     if jobs and gone.done():
@@ -186,14 +186,14 @@ class Runtime:
                     left_s = (end - self.clock.monotonic_ns()) / 1e9
                     if jobs:
                         # There may be more jobs than one client could take: wake the next one.
-                        self.bell.ring([consumer_seq])
+                        self.waiters.ring([consumer_seq])
                         return jobs
                     if left_s <= 0 or self.draining.is_set():
                         return []
-                    await ear.wait(left_s)
+                    await waiter.wait(left_s)
                     if gone.done():
                         # The jobs that woke this client, if there are any, are for another one.
-                        self.bell.ring([consumer_seq])
+                        self.waiters.ring([consumer_seq])
                         return []
         finally:
             gone.cancel()
@@ -233,7 +233,7 @@ class Runtime:
             raise
         except JobsError:
             # The consumer has changed: the others who wait for its jobs are refused, too.
-            self.bell.ring([consumer_seq])
+            self.waiters.ring([consumer_seq])
             raise
 
     def count_results(

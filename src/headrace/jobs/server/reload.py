@@ -23,7 +23,7 @@ __all__ = ["RELOADED", "Reloader", "apply_definitions", "keep_of", "needs_restar
 
 _LOG: Final = logging.getLogger("headrace.jobs")
 _DAY_S: Final = 86_400.0
-_APPLIED: Final = auditing.Entry(
+_APPLIED: Final = auditing.AuditNote(
     who="configuration", action="apply definitions", object="producers, channels and consumers"
 )
 RELOADED: Final = frozenset(

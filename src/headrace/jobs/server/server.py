@@ -145,7 +145,7 @@ async def _serve_on(
         server.should_exit = True
         stopping()
         runtime.draining.set()
-        runtime.bell.ring(())
+        runtime.waiters.ring(())
         if engine is not None:
             engine.stop()
 

@@ -11,11 +11,11 @@ from ...clock import Clock
 from .. import limits
 from ..store import Tx
 
-__all__ = ["Entry", "Guesses", "PerMinute", "note"]
+__all__ = ["AuditNote", "Guesses", "PerMinute", "note"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class AuditNote:
     """One line. ``action`` is method and route, ``object`` the path, ``result`` ``done`` or the refusal."""
 
     who: str
@@ -28,12 +28,12 @@ class Entry:
     result: str = "done"
     detail: str | None = None
 
-    def of(self, result: str) -> Entry:
-        """The same with another result."""
+    def of(self, result: str) -> AuditNote:
+        """The entry with another result."""
         return replace(self, result=result)
 
 
-def note(tx: Tx, entry: Entry, now: int) -> None:
+def note(tx: Tx, entry: AuditNote, now: int) -> None:
     """Write a line, in the transaction of what it tells."""
     most = limits.AUDIT_TEXT_CHARS_MAX
     tx.run(

@@ -71,7 +71,7 @@ class _SqliteTx:
         self._connection.executemany(self._queries[query], rows)
 
     def now_us(self) -> int:
-        """The same in all of a transaction; few ask."""
+        """The time, which is one in all of a transaction; few ask."""
         if self._now_us is None:
             self._now_us = self._clock.now_ns() // 1000
         return self._now_us
@@ -110,7 +110,7 @@ class SqliteDatabase:
         self._hear = hear
 
     async def find_room(self) -> None:
-        """Nothing: every write is added to the file's log, so a small one finds a full disk, too."""
+        """Do nothing: every write is added to the file's log, so a small one finds a full disk, too."""
 
     def place(self) -> str:
         try:

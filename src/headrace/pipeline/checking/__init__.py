@@ -1,4 +1,4 @@
-"""What can be said of a pipeline before it runs: by its options, by servers, by what is left of earlier runs.
+"""Problems of a pipeline before it runs: by its options, by servers, by what is left of earlier runs.
 
 No Spark is needed. ``options`` has the checks that ask nobody, ``servers`` asks for streams and rights; what
 both look at is a ``Use`` (``uses``). ``formats`` knows files. ``explaining`` says what each query reads,

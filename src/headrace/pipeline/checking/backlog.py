@@ -230,7 +230,7 @@ def _of_group(declared: Declared, sink: Sink, stream: str, group: str) -> int:
 
 
 def _as_client(connection: Connection) -> dict[str, Any]:
-    """The same connection in the client's options.
+    """The connection in the client's options.
 
     Raises:
         ConfigurationError: the client cannot log in this way, or a certificate cannot be used.

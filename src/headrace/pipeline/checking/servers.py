@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ...documents import read_json
-from ...errors import AuthorizationError, ConnectFailedError, HeadraceError, TimeoutError_
+from ...errors import AuthorizationError, ConnectFailedError, HeadraceError, RequestTimeoutError
 from ...spark.links.link import Link
 from ...spark.options import Connection
 from ...subjects import matches
@@ -48,7 +48,7 @@ def _check_server(connection: Connection, uses: list[Use]) -> tuple[list[Problem
     quick = replace(connection, connect_timeout_s=CONNECT_S, request_timeout_s=CONNECT_S)
     try:
         link = Link.open(quick)
-    except (ConnectFailedError, AuthorizationError, TimeoutError_) as error:
+    except (ConnectFailedError, AuthorizationError, RequestTimeoutError) as error:
         return [Unasked(*uses[0].problem(str(error)))], []
     except HeadraceError as error:
         return [uses[0].problem(str(error))], []
@@ -67,7 +67,7 @@ def _check_server(connection: Connection, uses: list[Use]) -> tuple[list[Problem
                 continue
             try:
                 found += use.look(link)
-            except TimeoutError_ as error:
+            except RequestTimeoutError as error:
                 problems.append(Unasked(*use.problem(str(error))))
             except HeadraceError as error:
                 problems.append(use.problem(str(error)))

@@ -11,7 +11,7 @@ from ...errors import (
     DisconnectedError,
     HeadraceError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from ..problems import PipelineError
 from ..spark_errors import sentence_of, text_of
@@ -29,7 +29,7 @@ _AWAY: Final = frozenset(
         "DisconnectedError",
         "DisconnectedUnknownError",
         "NoRespondersError",
-        "TimeoutError_",
+        "RequestTimeoutError",
         "TimeoutUnknownError",
         "_LaggingCopyError",
         "_StalledError",
@@ -114,7 +114,7 @@ class Cause(NamedTuple):
 
     @property
     def signature(self) -> str:
-        """The same for the same failure, whatever numbers it names."""
+        """What is equal for equal failures, whatever numbers they name."""
         return f"{self.kind} {_CHANGING.sub('#', self.text)}"
 
 
@@ -146,7 +146,7 @@ def _kind_of(error: BaseException) -> Kind:
 def _kind_of_ours(error: HeadraceError) -> Kind:
     if isinstance(error, AuthorizationError):
         return "mistake"
-    away = (ConnectionClosedError, DisconnectedError, NoRespondersError, TimeoutError_)
+    away = (ConnectionClosedError, DisconnectedError, NoRespondersError, RequestTimeoutError)
     if isinstance(error, away):
         return "away"
     return "other" if type(error).__name__ in _MAY_PASS else "mistake"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ...errors import AuthorizationError, ConnectionClosedError, HeadraceError, TimeoutError_
+from ...errors import AuthorizationError, ConnectionClosedError, HeadraceError, RequestTimeoutError
 from ...spark.links.link import Link
 from ...spark.options import Connection
 from ..graph import quarantined, sources_of
@@ -143,7 +143,7 @@ def _opened(connection: Connection) -> tuple[Link | None, bool]:
         return Link.open(connection), True
     except AuthorizationError:
         return None, True
-    except (ConnectionClosedError, TimeoutError_):
+    except (ConnectionClosedError, RequestTimeoutError):
         return None, False
     except HeadraceError:
         return None, True

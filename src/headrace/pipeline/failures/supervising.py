@@ -27,7 +27,7 @@ class ServersThere(Protocol):
         """A server that is away, and since when; None if all are there."""
 
     def is_away_now(self, query: str) -> bool:
-        """The same by a look at this moment, which may take some seconds."""
+        """Whether they are away by a look at this moment, which may take some seconds."""
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ class DryStreamWriter(DataSourceStreamArrowWriter):
         return _seen(self._job, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing was written."""
+        """Do nothing, as nothing was written."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing was written."""
+        """Do nothing, as nothing was written."""

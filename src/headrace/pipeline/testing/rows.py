@@ -133,7 +133,7 @@ def as_line(row: Row, columns: Sequence[str]) -> str:
 
 
 def _key(row: Row, columns: Sequence[str], moments: Sequence[str]) -> str:
-    """The same text for equal rows."""
+    """A text that is equal for equal rows."""
     values = []
     for name in columns:
         value = row.get(name)

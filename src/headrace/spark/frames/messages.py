@@ -123,7 +123,7 @@ class PayloadChunk(NamedTuple):
         return any(part.may_hold_markers() for part in self.parts)
 
     def as_rows(self) -> Chunk:
-        """The same rows with all there is of each."""
+        """The rows with all there is of each."""
         if len(self.parts) == 1:
             return chunk_of(self.parts[0].frames())
         return chunk_of(list(chain.from_iterable([part.frames() for part in self.parts])))

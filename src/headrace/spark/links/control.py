@@ -23,7 +23,7 @@ from ...errors import (
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from ...identity import MessageIdentity, Sameness, compare
 from ..offsets import Offset, StreamHead
@@ -96,7 +96,7 @@ class Control:
                     f"jetstream source: the server has no stream {self.stream!r}{self._others()}"
                 ) from error
             raise
-        except (NoRespondersError, TimeoutError_) as error:
+        except (NoRespondersError, RequestTimeoutError) as error:
             if not self.link.info.jetstream:
                 raise ConfigurationError(
                     "jetstream source: the server runs without JetStream; start it with JetStream"
@@ -319,7 +319,7 @@ class Control:
                 base.encode(ResetRequest(seq=next_seq)),
                 ConsumerInfo,
             )
-        except (TimeoutError_, NoRespondersError):
+        except (RequestTimeoutError, NoRespondersError):
             # Servers do not answer unknown API calls, nor a reset of a missing consumer.
             self._resets = False
             return False

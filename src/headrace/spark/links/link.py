@@ -27,7 +27,7 @@ from ...errors import (
     ConnectFailedError,
     ConnectionClosedError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from ...limits import READ_CHUNK_BYTES
 from ...wire import BAD, ERR, INFO, MSG, PING, PONG, Frame, Parser, PayloadReader
@@ -54,7 +54,7 @@ class Link:
     Raises, from every method that communicates with the server:
         ConnectionClosedError: the connection ended; open another one.
         AuthorizationError: the server does not allow what was asked; another connection changes nothing.
-        TimeoutError_: nothing came in time.
+        RequestTimeoutError: nothing came in time.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Link:
                 return _handshake(connection, address, context)
             except AuthorizationError:
                 raise
-            except (OSError, ConnectionClosedError, TimeoutError_) as error:
+            except (OSError, ConnectionClosedError, RequestTimeoutError) as error:
                 reasons.append(f"{address}: {_reason(error)}")
         raise ConnectFailedError("cannot reach a NATS server; " + "; ".join(reasons))
 
@@ -210,7 +210,9 @@ class Link:
             left = deadline - time.monotonic()
             if left <= 0:
                 missing = next(at for at in range(count) if b"%d" % at not in answers)
-                raise TimeoutError_(f"no answer to {subjects[missing]} within {timeout_s:g} s")
+                raise RequestTimeoutError(
+                    f"no answer to {subjects[missing]} within {timeout_s:g} s"
+                )
             for frame in self._receive(left):
                 _, to, sid, _, headers, body = frame
                 if sid == _REPLIES_SID:
@@ -363,7 +365,7 @@ def _await(sock: socket.socket, parser: Parser, op: bytes, deadline: float) -> F
     while True:
         left = deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError_(
+            raise RequestTimeoutError(
                 "the server accepted the connection but did not finish the handshake"
             )
         sock.settimeout(left)

@@ -14,7 +14,7 @@ from ...errors import (
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 
 _LOG: Final = logging.getLogger("headrace.spark")
@@ -33,7 +33,7 @@ def may_pass(error: HeadraceError) -> bool:
         return False
     if isinstance(error, JetStreamApiError):
         return error.code == _UNAVAILABLE
-    return isinstance(error, ConnectionClosedError | TimeoutError_ | NoRespondersError)
+    return isinstance(error, ConnectionClosedError | RequestTimeoutError | NoRespondersError)
 
 
 class ServerPatience(retries.Patience):

@@ -121,16 +121,16 @@ class SourceOptions:
         return self.ranges[0].ending
 
     def each(self) -> Iterator[SourceOptions]:
-        """The same options for each stream alone."""
+        """The options for each stream alone."""
         for one in self.ranges:
             yield replace(self, ranges=(one,))
 
     def of(self, stream: str) -> SourceOptions:
-        """The same options for one of the streams."""
+        """The options for one of the streams."""
         return next(each for each in self.each() if each.stream == stream)
 
     def of_group(self, stream: str, subjects: tuple[str, ...]) -> SourceOptions:
-        """The same options for the stream of a group, and the subjects of some of its partitions."""
+        """The options for the stream of a group, and the subjects of some of its partitions."""
         return replace(
             self,
             ranges=(StreamRange(stream),),

@@ -11,7 +11,7 @@ from ...errors import (
     ConfigurationError,
     ConnectionClosedError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from ...wire import Frame
 from ..links.control import Control
@@ -49,7 +49,7 @@ class Pull:
 
         Raises:
             ConfigurationError: the server refuses the request for good, or has no such consumer any more.
-            ConnectionClosedError, TimeoutError_, NoRespondersError: it did not come to its end.
+            ConnectionClosedError, RequestTimeoutError, NoRespondersError: it did not come to its end.
         """
         wanted = most - len(self._deliveries)
         if config.max_batch > 0:
@@ -116,7 +116,7 @@ class Pull:
                     "deleted; make it again, or stop the query"
                 )
             raise NoRespondersError(f"consumer {self._overflow.consumer!r} does not answer")
-        raise TimeoutError_(f"the server answered a pull with {said}")
+        raise RequestTimeoutError(f"the server answered a pull with {said}")
 
 
 def _prefix(reply: str) -> str:

@@ -88,7 +88,7 @@ def as_it_is_now(
 
     Raises:
         DataLossError: the stream was made again since the task was planned.
-        ConnectionClosedError, TimeoutError_: as ``reader.read_range``.
+        ConnectionClosedError, RequestTimeoutError: as ``reader.read_range``.
         OSError: the end cannot be noted.
     """
     patience = ServerPatience(options.reconnect_timeout_s, f"stream {options.stream!r}")

@@ -38,12 +38,12 @@ class _Error(msgspec.Struct, gc=False):
     err_code: int = 0
 
 
-class _Answer(msgspec.Struct, gc=False):
+class _GetAnswer(msgspec.Struct, gc=False):
     message: _Message | None = None
     error: _Error | None = None
 
 
-_decode = msgspec.json.Decoder(list[_Answer]).decode
+_decode = msgspec.json.Decoder(list[_GetAnswer]).decode
 
 
 class MessageGets:
@@ -128,7 +128,7 @@ def read_answers(answers: list[bytes]) -> Rows:
 
 
 def read_answers_plainly(answers: list[bytes]) -> Rows:
-    """The same, one document after the other: it says what is wrong with one."""
+    """Read the answers one document after the other, which says what is wrong with one."""
     rows = no_rows()
     for answer in answers:
         try:

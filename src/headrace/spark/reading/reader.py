@@ -21,7 +21,7 @@ from ...api import base
 from ...api.acks import parse_ack_subject
 from ...api.consumers import ConsumerInfo, PullRequest
 from ...api.streams import StreamConfig
-from ...errors import AuthorizationError, ConnectionClosedError, HeadraceError, TimeoutError_
+from ...errors import AuthorizationError, ConnectionClosedError, HeadraceError, RequestTimeoutError
 from ...wire import Frame
 from ..frames.backlog import Backlog
 from ..frames.messages import Frames, Messages, PayloadChunk, sequence_of, up_to
@@ -88,7 +88,7 @@ def read_range(
         DataLossError: messages expired while they were being read (see ``loss``).
         ConnectionClosedError: the server cannot be reached for ``plan.reconnect_timeout_s`` (or the time of
             ``patience``, if given), counted from the last message.
-        TimeoutError_: the server answers but delivers nothing.
+        RequestTimeoutError: the server answers but delivers nothing.
     """
     return cast("Iterator[Chunk]", _read(connect, plan, patience, payloads_only=False))
 
@@ -133,11 +133,11 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-class _LaggingCopyError(TimeoutError_):
+class _LaggingCopyError(RequestTimeoutError):
     """A server that answers has fewer messages than the leader."""
 
 
-class _StalledError(TimeoutError_):
+class _StalledError(RequestTimeoutError):
     """The server is up but does not deliver: a retry would only take as long again."""
 
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from ...api import base
 from ...api.acks import parse_ack_subject
 from ...api.consumers import PullRequest
-from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError, TimeoutError_
+from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError, RequestTimeoutError
 from ...wire import Frame
 from ..frames.messages import chunk_of
 from ..frames.rows import Chunk, is_deletion
@@ -53,7 +53,7 @@ def read_snapshot(
     Raises:
         ConfigurationError: the stream is a work queue.
         DataLossError: the stream was made again meanwhile.
-        ConnectionClosedError, TimeoutError_: as ``reader.read_range``.
+        ConnectionClosedError, RequestTimeoutError: as ``reader.read_range``.
     """
     reader = _SnapshotReader(
         connect,
@@ -179,7 +179,7 @@ class _SnapshotReader(ConsumerReader):
                     if last >= end or self._is_last(control, last, end):
                         return
                 elif time.monotonic() - quiet_since > plan.read_timeout_s:
-                    raise TimeoutError_(
+                    raise RequestTimeoutError(
                         f"stream {plan.stream!r}: nothing after sequence {last} came within "
                         f"{plan.read_timeout_s:g} s, though the server holds more"
                     )

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 from ...api.envelope import decode_pub_ack
 from ...api.messages import PubAck
 from ...api.names import EXPECTED_LAST_SUBJECT_SEQ, EXPECTED_LAST_SUBJECT_SEQ_SUBJECT
-from ...errors import HeadraceError, JetStreamApiError, NoRespondersError, TimeoutError_
+from ...errors import HeadraceError, JetStreamApiError, NoRespondersError, RequestTimeoutError
 from ..links.link import Link
 from ..links.outages import ServerPatience, may_pass
 from .links import Links
-from .marker_store import WRONG_LAST, Found, MarkerStore
+from .marker_store import WRONG_LAST, FoundMarkers, MarkerStore
 from .markers import Marker, Plan, PlanId, StreamResetError, next_plan, not_confirmed
 from .options import ACCEPTED
 from .rows import Rows
@@ -180,7 +180,7 @@ class FencedPublisher:
         self._stand(found.marker)
         self._patience.restart()
 
-    def _check_kept(self, found: Found) -> None:
+    def _check_kept(self, found: FoundMarkers) -> None:
         """Whether the stream has the plan that it had confirmed, or what came after it: limits remove the
         oldest first, so where all that there is of the sink is older, the stream has lost its end. Then
         partitions that are done are gone, too.
@@ -340,7 +340,7 @@ class FencedPublisher:
         while True:
             frames = self._link.poll(self._quiet_s)
             if not frames:
-                raise TimeoutError_(f"no answer to {self._writer} within {self._quiet_s:g} s")
+                raise RequestTimeoutError(f"no answer to {self._writer} within {self._quiet_s:g} s")
             for _, subject, _, _, headers, payload in frames:
                 if subject == to:
                     if not payload and headers.startswith(b"NATS/1.0 503"):

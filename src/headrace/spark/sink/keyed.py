@@ -12,14 +12,14 @@ from ...errors import JetStreamApiError
 from ..links.link import Link, Reply
 from ..links.outages import ServerPatience
 from .dead_letters import BadRows
-from .last_of_key import Entry, Latest
+from .last_of_key import LastOfKey, Latest
 from .links import Links
 from .marker_store import WRONG_LAST
 from .markers import PlanId
 from .options import ACCEPTED
 from .rows import BadRow, digest_of
 from .stored_values import LastValues, Stored
-from .versions import Place, Verdict, Version, Writing, judge, read_version
+from .versions import RowVersion, Verdict, Version, Writing, judge, read_version
 from .window import REFUSED_ROWS
 
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024  # of values that a task holds before it stores them
@@ -104,7 +104,7 @@ class KeyedPublisher:
             known = self._store(portion, known, list(following))
 
     def _store(
-        self, left: dict[bytes, Entry], known: list[Stored] | None, ahead: list[bytes]
+        self, left: dict[bytes, LastOfKey], known: list[Stored] | None, ahead: list[bytes]
     ) -> list[Stored] | None:
         """Store these; what somebody else has stored meanwhile is compared again.
 
@@ -136,7 +136,7 @@ class KeyedPublisher:
     def _round(
         self,
         link: Link,
-        left: dict[bytes, Entry],
+        left: dict[bytes, LastOfKey],
         refused: list[BadRow],
         exact: bool,
         known: list[Stored] | None,
@@ -171,9 +171,9 @@ class KeyedPublisher:
                 del left[subject]
         return self._last.take(asked) if asked is not None else None
 
-    def _is_to_be_stored(self, stored: Stored, entry: Entry, digest: str) -> bool:
+    def _is_to_be_stored(self, stored: Stored, entry: LastOfKey, digest: str) -> bool:
         writer = self._writer
-        place = Place(entry.order, writer.partition, entry.row)
+        place = RowVersion(entry.order, writer.partition, entry.row)
         mine = Version(writer.sink, writer.batch, writer.plan, place, digest, writer.by)
         verdict = judge(read_version(stored.headers), mine, exactly=writer.exactly)
         self.found_stored += verdict is Verdict.IS_STORED
@@ -181,7 +181,9 @@ class KeyedPublisher:
         self.late += verdict is Verdict.LATE
         return verdict is Verdict.STORE
 
-    def _is_done(self, subject: bytes, entry: Entry, reply: Reply, refused: list[BadRow]) -> bool:
+    def _is_done(
+        self, subject: bytes, entry: LastOfKey, reply: Reply, refused: list[BadRow]
+    ) -> bool:
         """Read an answer that is no ordinary acknowledgement: whether there is nothing left to do."""
         try:
             ack = decode_pub_ack(reply.payload)
@@ -207,9 +209,9 @@ class KeyedPublisher:
 _EXPECTED: Final = EXPECTED_LAST_SUBJECT_SEQ.encode()
 
 
-def _portions(held: dict[bytes, Entry], keys_max: int) -> list[dict[bytes, Entry]]:
-    """The same in portions of so many keys, and not too many bytes."""
-    portions: list[dict[bytes, Entry]] = []
+def _portions(held: dict[bytes, LastOfKey], keys_max: int) -> list[dict[bytes, LastOfKey]]:
+    """Cut it into portions of so many keys, and not too many bytes."""
+    portions: list[dict[bytes, LastOfKey]] = []
     entries = iter(held.items())
     while portion := dict(islice(entries, keys_max)):
         if sum([len(each.lines) + len(each.payload) for each in portion.values()]) > PORTION_BYTES:
@@ -219,9 +221,9 @@ def _portions(held: dict[bytes, Entry], keys_max: int) -> list[dict[bytes, Entry
     return portions
 
 
-def _cut(held: dict[bytes, Entry]) -> list[dict[bytes, Entry]]:
-    """The same in portions of not too many bytes, each of one entry at least."""
-    portions: list[dict[bytes, Entry]] = []
+def _cut(held: dict[bytes, LastOfKey]) -> list[dict[bytes, LastOfKey]]:
+    """Cut it into portions of not too many bytes, each of one entry at least."""
+    portions: list[dict[bytes, LastOfKey]] = []
     left = 0
     for subject, entry in held.items():
         left -= entry.size

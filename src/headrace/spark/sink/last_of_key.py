@@ -17,7 +17,7 @@ DELETED: Final = b"KV-Operation: DEL\r\n"
 _ENTRY_BYTES: Final = 200  # about what an entry takes beside its value
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class LastOfKey(msgspec.Struct, frozen=True, gc=False):
     """A message to be: the values of the columns that tell the order, and which row of the task it was.
 
     A task holds many, and nothing in them refers to one: the garbage collector need not look at them.
@@ -53,7 +53,7 @@ class Latest:
         self._encoder = encoder
         self._layout = layout
         self._on_bad = on_bad
-        self._held: dict[bytes, Entry] = {}
+        self._held: dict[bytes, LastOfKey] = {}
         self._seen = 0
         self.rows = 0
         self.bytes = 0
@@ -80,7 +80,7 @@ class Latest:
                 if subjects[at] not in bad and (before := _before(at, places, subjects)) >= 0
             ]
 
-    def take(self) -> dict[bytes, Entry]:
+    def take(self) -> dict[bytes, LastOfKey]:
         """All that is held, by subject; nothing is, afterwards."""
         held, self._held, self.bytes = self._held, {}, 0
         return held
@@ -141,7 +141,7 @@ class Latest:
         for row, subject, lines, payload in zip(found, *made, strict=True):
             if row in deleted:
                 lines, payload = lines + DELETED, b""
-            entry = Entry(values.get(row, ()), row, lines, payload)
+            entry = LastOfKey(values.get(row, ()), row, lines, payload)
             before = held.get(subject)
             if before is not None:
                 if (before.order, before.row) > (entry.order, row):

@@ -23,7 +23,7 @@ MESSAGE_NOT_FOUND: Final = 10037
 WRONG_LAST: Final = frozenset({10071, 10164})
 
 
-class Found(NamedTuple):
+class FoundMarkers(NamedTuple):
     """What is stored of a sink: its plan, one partition's marker, and the newest marker of any."""
 
     plan: Plan | None
@@ -61,14 +61,14 @@ class MarkerStore:
             link.request(link.api("STREAM", "INFO", self._stream)).payload, StreamInfo
         ).created
 
-    def read(self, link: Link, partition: int) -> Found:
+    def read(self, link: Link, partition: int) -> FoundMarkers:
         """All that a task has to know, from the stream's leader, in one round trip."""
         subjects = [self.plan_subject, self.marker_subject(partition), f"{self._space}.*"]
         plan, marker, newest = self._last(link, subjects)
         if newest is not None and newest[0] == self.plan_subject:
             # The plan is newer than any marker, so its batch is what counts.
             newest = None
-        return Found(
+        return FoundMarkers(
             decode_plan(plan[1], plan[2], plan[0]) if plan else None,
             decode_marker(marker[1], marker[2], marker[0]) if marker else None,
             decode_marker(newest[1], newest[2], newest[0]) if newest else None,

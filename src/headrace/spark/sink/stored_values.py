@@ -14,7 +14,7 @@ import msgspec
 from ...api import base
 from ...api.envelope import decode_response
 from ...api.messages import DirectGetRequest, GetMessageRequest, GetMessageResponse
-from ...errors import AuthorizationError, JetStreamApiError, NoRespondersError, TimeoutError_
+from ...errors import AuthorizationError, JetStreamApiError, NoRespondersError, RequestTimeoutError
 from ..links.link import Link, Reply
 from .marker_store import MESSAGE_NOT_FOUND
 
@@ -62,7 +62,7 @@ class Asked:
 
         Raises:
             RefusedError: the server does not answer so, or not all of it.
-            TimeoutError_: nothing came for so long.
+            RequestTimeoutError: nothing came for so long.
         """
         try:
             return self._take(quiet_s)
@@ -75,7 +75,7 @@ class Asked:
         while True:
             frames = self._link.poll(quiet_s)
             if not frames:
-                raise TimeoutError_(f"no direct answer within {quiet_s:g} s")
+                raise RequestTimeoutError(f"no direct answer within {quiet_s:g} s")
             for _, _, sid, _, headers, _ in frames:
                 if sid == self._sid and headers.startswith(_STATUS):
                     return self._whole(headers, found)

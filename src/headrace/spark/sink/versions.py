@@ -23,7 +23,7 @@ _ORDER_ID_BYTES: Final = 4
 _FRONT_MAX: Final = 256  # bytes that sink, batch and time of a run take, if we wrote them
 
 
-class Place(NamedTuple):
+class RowVersion(NamedTuple):
     """Which row it was: the values of the columns that tell the order, then the task, and the row of that."""
 
     order: tuple[int, ...]
@@ -47,7 +47,7 @@ class Version(NamedTuple):
     sink: str
     batch: int
     plan: PlanId
-    place: Place
+    place: RowVersion
     digest: str
     by: str = ""
 
@@ -128,7 +128,7 @@ def read_version(headers: bytes) -> Version | None:
         by, _, order = order.rpartition(":")
         values = tuple(map(int, order.split(","))) if order != "-" else ()
         plan = PlanId(int(made_ns), nonce)
-        place_ = Place(values, int(partition), int(row))
+        place_ = RowVersion(values, int(partition), int(row))
         return Version(sink, int(batch), plan, place_, digest, by)
     except ValueError:
         return None

@@ -12,7 +12,7 @@ from ...api.envelope import decode_pub_ack
 from ...errors import (
     JetStreamApiError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from ..links.link import Link
 from ..links.outages import ServerPatience
@@ -175,7 +175,9 @@ class WindowPublisher:
         while len(unacked) > at_most:
             frames = link.poll(self._quiet_s)
             if not frames:
-                raise TimeoutError_(f"no ack of stream {self._stream!r} within {self._quiet_s:g} s")
+                raise RequestTimeoutError(
+                    f"no ack of stream {self._stream!r} within {self._quiet_s:g} s"
+                )
             for _, to, _, _, headers, payload in frames:
                 key = to[skip:]
                 if payload.startswith(good) or self._is_stored(key, headers, payload):

@@ -10,7 +10,7 @@ import pytest
 from disks import disk_of
 from faultfs import FaultFS
 from headrace.broker.store import FileStorage
-from headrace.broker.store.format.entries import DELETE, PUT, Entry, MetaChange
+from headrace.broker.store.format.entries import DELETE, PUT, KeyChange, MetaChange
 from headrace.broker.store.io.findings import Finding, Quarantine
 from headrace.broker.store.meta.journal_file import Journal, open_journal
 from headrace.broker.store.meta.journal_writer import JournalWriter
@@ -150,7 +150,7 @@ class Direct:
 
     def write(self, *entries: tuple[int, bytes, bytes]) -> None:
         writer = JournalWriter(self.fs, "/s/meta", self.open(), lambda: 9)
-        writer.write([MetaChange([Entry(*entry) for entry in entries], None)], True)
+        writer.write([MetaChange([KeyChange(*entry) for entry in entries], None)], True)
         writer.close()
 
 

@@ -316,16 +316,16 @@ def test_what_is_on_the_shelf_or_lent_is_renewed_in_its_place() -> None:
     lent = deque(JetStreamMessage(None, delivery(n, 3)) for n in (3, 4))  # type: ignore[arg-type]
     frames: deque[Frame] = deque()
     made = Held(frames, lent, forgotten.extend)
-    made.shelf = Waiting()
-    made.shelf.add((None, message) for message in waiting)
-    begun = made.shelf.next()
+    made.by_key = Waiting()
+    made.by_key.add((None, message) for message in waiting)
+    begun = made.by_key.next()
     made.linked(4)
     assert made.is_mixed
     newer = [delivery(n, 4) for n in (1, 2, 3, 4, 5)]
     assert made.renew(newer) == [newer[0], newer[4]]
     assert begun is not None
     assert begun._frame == delivery(1, 3)
-    assert [m._frame for m in (*made.shelf.waiting(), *lent)] == newer[1:4]
+    assert [m._frame for m in (*made.by_key.waiting(), *lent)] == newer[1:4]
     assert forgotten == [delivery(n, 3) for n in (2, 3, 4)]
     assert not made.is_mixed
 

@@ -19,7 +19,7 @@ from headrace.errors import (
     JetStreamApiError,
     NoRespondersError,
     PullError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from waiting import elapse, until, until_delivered, until_pulling
 
@@ -64,7 +64,7 @@ async def test_nothing_there_is_an_empty_batch(js: JetStream, stream: Stream) ->
     batch = await consumer.fetch(10, max_wait=0.2)
     assert len(batch) == 0
     assert time.monotonic() - started > 0.15
-    with pytest.raises(TimeoutError_, match="'c'"):
+    with pytest.raises(RequestTimeoutError, match="'c'"):
         await consumer.next(0.1)
 
 

@@ -14,7 +14,7 @@ from headrace.errors import (
     DisconnectedError,
     JetStreamApiError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
@@ -102,7 +102,7 @@ async def test_answers_that_do_not_come(js: JetStream, full: Stream) -> None:
     heard = await js.connection.subscribe("silent.>")
     await js.connection.flush()
     lonely = Stream(silent._api, full.name)
-    with pytest.raises(TimeoutError_, match=r"silent for 0\.05 s"):
+    with pytest.raises(RequestTimeoutError, match=r"silent for 0\.05 s"):
         await lonely.get_batch()
     await heard.unsubscribe()
     reading = asyncio.ensure_future(full.get_batch(100, max_bytes=BATCH_BYTES))

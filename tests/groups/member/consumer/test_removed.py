@@ -13,7 +13,7 @@ import pytest
 from headrace import Broker
 from headrace.api.consumers import ConsumerConfig
 from headrace.client.jetstream.consumer import Consumer
-from headrace.errors import ConnectionClosedError, NoRespondersError, TimeoutError_
+from headrace.errors import ConnectionClosedError, NoRespondersError, RequestTimeoutError
 from headrace.groups import GroupMessage, elastic
 from headrace.groups.member.consumer import consuming
 from headrace.groups.member.consumer.removed import until_removed
@@ -48,7 +48,9 @@ async def removed(stream: Any, seconds: float = 5.0, goes_on: Any = lambda: True
 
 
 async def test_it_asks_until_the_message_is_gone() -> None:
-    stream = Stream(STORED, NoRespondersError("no leader"), FAILED, TimeoutError_("lost"), GONE)
+    stream = Stream(
+        STORED, NoRespondersError("no leader"), FAILED, RequestTimeoutError("lost"), GONE
+    )
     assert await removed(stream)
     assert stream.asked == 5 * [("STREAM.MSG.GET.S", b'{"seq":7}')]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import DisconnectedError, NoRespondersError, TimeoutError_
+from headrace.errors import DisconnectedError, NoRespondersError, RequestTimeoutError
 from headrace.groups.member.ownership.lease import Lease
 from headrace.groups.member.ownership.pinned import Pinned
 
@@ -83,7 +83,7 @@ async def test_a_consumer_that_nobody_is_pinned_to_answers_as_ours_does_and_is_n
 
 
 async def test_a_lost_link_is_given_until_the_lease_ends() -> None:
-    keeper, connection = pinned(DisconnectedError("gone"), TimeoutError_("late"), (408, ""))
+    keeper, connection = pinned(DisconnectedError("gone"), RequestTimeoutError("late"), (408, ""))
     now = asyncio.get_running_loop().time()
     lease = Lease(5.0, since=now)
     assert await keeper.renew(lease)

@@ -72,7 +72,7 @@ async def test_a_claim_of_a_waiting_caller_that_is_cancelled_is_given_back(
             lambda: runtime.claim(Claim(CALLER.consumer, many, 600.0)), seq, 60.0, stays
         )
     )
-    await until(lambda: seq in runtime.bell.consumers(), "nobody waits")
+    await until(lambda: seq in runtime.waiters.consumers(), "nobody waits")
     await world.broadcast()
     async with asyncio.timeout(30):
         await held.done.wait()
@@ -100,7 +100,7 @@ async def test_another_one_who_waits_has_the_job_at_once(
         return asyncio.create_task(runtime.claim_or_wait(again, seq, 60.0, stays))
 
     leaving = wait_for_one()
-    await until(lambda: seq in runtime.bell.consumers(), "nobody waits")
+    await until(lambda: seq in runtime.waiters.consumers(), "nobody waits")
     await world.broadcast()
     async with asyncio.timeout(30):
         await held.done.wait()
@@ -144,7 +144,7 @@ async def test_who_hangs_up_while_jobs_are_claimed_gets_none(
     async with httpx2.AsyncClient(base_url=url, timeout=60) as leaving:
         asking = asyncio.create_task(leaving.post(CLAIM, json=body, headers=PULL))
         if wait_s:
-            await until(world.runtime.bell.consumers, "nobody waits", within=30)
+            await until(world.runtime.waiters.consumers, "nobody waits", within=30)
             await world.broadcast()
         async with asyncio.timeout(30):
             await held.done.wait()

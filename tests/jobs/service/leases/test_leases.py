@@ -18,8 +18,8 @@ from headrace.jobs import limits
 from headrace.jobs.http import create_app
 from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.models import Consumer, NewMessage
-from headrace.jobs.runtime.bell import Ear
 from headrace.jobs.runtime.runtime import Runtime
+from headrace.jobs.runtime.waiters import JobWaiter
 from headrace.jobs.service.definitions import consumers
 from headrace.jobs.service.leases import leases
 from headrace.jobs.service.publishing import accepting
@@ -35,18 +35,18 @@ DAY_S = 86_400.0
 @pytest.fixture
 def waited(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Awaitable[None]]:
     """Await ``waited(n)`` until n claims more have found nothing, and wait."""
-    waits, wait = asyncio.Semaphore(0), Ear.wait
+    waits, wait = asyncio.Semaphore(0), JobWaiter.wait
 
-    async def noted(ear: Ear, timeout_s: float | None = None) -> None:
+    async def noted(waiter: JobWaiter, timeout_s: float | None = None) -> None:
         waits.release()
-        await wait(ear, timeout_s)
+        await wait(waiter, timeout_s)
 
     async def waited(count: int) -> None:
         async with asyncio.timeout(20):
             for _ in range(count):
                 await waits.acquire()
 
-    monkeypatch.setattr(Ear, "wait", noted)
+    monkeypatch.setattr(JobWaiter, "wait", noted)
     return waited
 
 
@@ -185,7 +185,7 @@ async def test_a_leased_job_is_not_finished_by_the_unfenced_route(world: World) 
 async def test_a_long_poll_gets_a_job_the_moment_it_is_there(
     world: World, waited: Callable[[int], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "POLL_S", 60.0)  # nothing but the bell wakes it
+    monkeypatch.setattr(limits, "POLL_S", 60.0)  # nothing but the waiters wakes it
     waiting = asyncio.create_task(world.lease("claim", max=5, wait_seconds=60))
     await waited(1)
     assert not waiting.done()
@@ -215,7 +215,7 @@ async def test_a_draining_service_lets_its_long_polls_go(
     waiting = asyncio.create_task(world.lease("claim", wait_seconds=60))
     await waited(1)
     world.runtime.draining.set()
-    world.runtime.bell.ring(())
+    world.runtime.waiters.ring(())
     async with asyncio.timeout(20):
         assert (await waiting)["jobs"] == []
 

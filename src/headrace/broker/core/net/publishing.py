@@ -71,14 +71,14 @@ def hand_over_groups(router: Router, origin: Origin, frames: list[Frame]) -> lis
 
 
 def grouped(router: Router, frames: list[Frame]) -> list[Frame]:
-    """The same frames, with those as one that can probably be handled together."""
+    """Make one of the frames that can probably be handled together."""
     if len(frames) <= GROUP_MIN:
         return with_runs(router, frames) if frames else frames
     return with_runs(router, in_runs(_between(router, frames)))
 
 
 def _between(router: Router, frames: list[Frame]) -> list[Frame]:
-    """The same frames, with messages as one between a request before them and a line behind them.
+    """Make one of the messages between a request before them and a line behind them.
 
     A client asks for something and then writes, or writes and then wants to hear that it was read: neither
     is a reason to take its messages one by one.
@@ -103,7 +103,7 @@ def _sink_of_many(router: Router, frame: Frame) -> ManySink | None:
 
 
 def in_runs(frames: list[Frame]) -> list[Frame]:
-    """The same frames with each run of acknowledgements as one: between pulls, as consumers send them.
+    """Make one of each run of acknowledgements: between pulls, as consumers send them.
 
     A look at two of them tells whether there may be a run that is worth it.
     """

@@ -51,7 +51,7 @@ class Route:
 
     @classmethod
     def to_one(cls, subscription: Subscription) -> Route:
-        """The same for one plain subscription, of which there may be a hundred thousand."""
+        """Make the route to one plain subscription, of which there may be a hundred thousand."""
         route = cls.__new__(cls)
         route.plain, route.groups, route.sinks, route.parts = (subscription,), (), (), ()
         route.guarded = isinstance(subscription, GuardedSubscription)

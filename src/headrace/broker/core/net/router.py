@@ -447,7 +447,7 @@ class Router:
                 self._prefixes.pop(head, None)
 
     def _changed_widely(self, tokens: list[bytes]) -> None:
-        """The same for patterns that concern subjects other than their own."""
+        """Note a change of patterns that concern subjects other than their own."""
         if tokens[0] in _ACK_STARTS:
             self._acks = None
         if b"*" in tokens or tokens[-1] == b">":

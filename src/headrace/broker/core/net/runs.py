@@ -42,7 +42,7 @@ class _Frames(NamedTuple):
 
 
 def with_runs(router: Router, frames: list[Frame]) -> list[Frame]:
-    """The same frames, with those as one that can probably be delivered as a run."""
+    """Make one of the frames that can probably be delivered as a run."""
     if len(frames) < RUN_MIN or not _may_have_runs(frames):
         return frames
     subjects = [frame[1] for frame in frames if frame[0] == PUB]

@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 
 from ....errors import ConfigurationError
 from ....quantities import GO_UNITS, duration_ns
-from .syntax import ConfigMap, ConfigValue, Place
+from .syntax import ConfigMap, ConfigPlace, ConfigValue
 
 _DURATION_WORDS: Final = 'a duration in quotes, as "30s", "2m" or "1h30m", or a number of seconds'
 
@@ -26,7 +26,7 @@ def nearest(key: str, known: Iterable[str]) -> str:
 
 def from_plain(content: object, name: str, file: str) -> ConfigValue:
     """What another format (TOML) says, as if it had been written here; ``name`` stands for the line."""
-    place = Place(f"{file}: {name}" if file else name)
+    place = ConfigPlace(f"{file}: {name}" if file else name)
     if isinstance(content, Mapping):
         table = ConfigMap()
         for key, inner in content.items():

@@ -38,7 +38,7 @@ _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
 _BCRYPT: Final = "$2a$"  # nats-server: a password and not a variable
 
 
-class Place(msgspec.Struct, frozen=True):
+class ConfigPlace(msgspec.Struct, frozen=True):
     """Where something stands; lines and columns count from 1, 0 is unknown."""
 
     file: str
@@ -54,7 +54,7 @@ class ConfigMap(dict[str, "ConfigValue"]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.repeated: list[tuple[str, Place]] = []
+        self.repeated: list[tuple[str, ConfigPlace]] = []
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class ConfigValue:
     """
 
     content: object
-    place: Place
+    place: ConfigPlace
     text: str = ""
     is_variable: bool = field(default=False, compare=False)
 
@@ -202,7 +202,7 @@ class _Parser:
 
     # Values
 
-    def value(self, place: Place) -> ConfigValue:
+    def value(self, place: ConfigPlace) -> ConfigValue:
         character = self.peek()
         if character in "{[":
             self.depth += 1
@@ -285,7 +285,7 @@ class _Parser:
             self.at += 1
         return self.text[start : self.at]
 
-    def bare(self, place: Place) -> ConfigValue:
+    def bare(self, place: ConfigPlace) -> ConfigValue:
         start = self.at
         word = self.word()
         if not word:
@@ -304,7 +304,7 @@ class _Parser:
                 return ConfigValue(int(number[1]) * size, place, word)
         return ConfigValue(word, place, word)
 
-    def variable(self, name: str, place: Place, start: int) -> ConfigValue:
+    def variable(self, name: str, place: ConfigPlace, start: int) -> ConfigValue:
         for scope in reversed(self.scopes):
             found = scope.get(name)
             if found is not None:
@@ -345,9 +345,9 @@ class _Parser:
             else:
                 return
 
-    def place(self, at: int) -> Place:
+    def place(self, at: int) -> ConfigPlace:
         line = bisect_left(self.newlines, at)
-        return Place(self.file, line + 1, at - (self.newlines[line - 1] if line else -1))
+        return ConfigPlace(self.file, line + 1, at - (self.newlines[line - 1] if line else -1))
 
     def error(self, what: str, at: int | None = None) -> ConfigurationError:
         return ConfigurationError(f"{self.place(self.at if at is None else at)}: {what}")

@@ -31,7 +31,7 @@ _DELTA_MASK: Final = (1 << _DELTA_BITS) - 1
 Values = dict[str, tuple[bytes, list[bytes]]]
 
 
-class Entry(NamedTuple):
+class KeyChange(NamedTuple):
     """One change of a key. ``stamp`` is 0 in files that were written before there were stamps."""
 
     kind: int
@@ -55,7 +55,7 @@ def split_stamp(stamp: int) -> tuple[int, int]:
     return stamp >> _DELTA_BITS, stamp & _DELTA_MASK
 
 
-def encode_entry(entry: Entry, number: int, salt: int) -> bytes:
+def encode_entry(entry: KeyChange, number: int, salt: int) -> bytes:
     kind, key, value, stamp = entry
     size = OVERHEAD + len(key) + len(value)
     body = HEAD.pack(size, MARK, kind, 0, number, stamp, len(key)) + key + value
@@ -102,7 +102,7 @@ class SpareWrite(NamedTuple):
 
     path: str
     offset: int
-    entries: list[Entry]
+    entries: list[KeyChange]
     salt: int
     whole: bool
 
@@ -119,6 +119,6 @@ class MetaChange(msgspec.Struct, eq=False):
     ``spares`` is what is written beside, once the entries are on disk.
     """
 
-    entries: list[Entry]
-    image: list[Entry] | None
+    entries: list[KeyChange]
+    image: list[KeyChange] | None
     spares: list[SpareWrite] = msgspec.field(default_factory=list)

@@ -66,7 +66,7 @@ _COPIED_MAX: Final = 2048  # a larger payload is copied only once, which costs a
 _RANGES_PER_RECORD: Final = 32_768
 
 
-class Found(NamedTuple):
+class ScannedRecord(NamedTuple):
     """What a scan met: a valid record, or a damaged stretch of bytes (``kind`` 0)."""
 
     kind: int
@@ -179,14 +179,14 @@ def encode_commit(durable_seq: int, durable_end: int, salt: int) -> bytes:
     return _statement(COMMIT, durable_seq, U64.pack(durable_end), salt)
 
 
-def ranges_of(data: bytes, found: Found) -> list[tuple[int, int]]:
+def ranges_of(data: bytes, found: ScannedRecord) -> list[tuple[int, int]]:
     """The ranges in a REMOVAL record found in ``data``."""
     flat = array("Q")
     flat.frombytes(data[found.offset + HEAD_BYTES : found.offset + found.size - CRC_BYTES])
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
-def try_decode(data: bytes, offset: int, end: int, salt: int) -> Found | None:
+def try_decode(data: bytes, offset: int, end: int, salt: int) -> ScannedRecord | None:
     """The record at ``offset`` if a whole and valid one lies there before ``end``."""
     if end - offset < OVERHEAD:
         return None
@@ -198,10 +198,10 @@ def try_decode(data: bytes, offset: int, end: int, salt: int) -> Found | None:
     stop = offset + size - CRC_BYTES
     if crc32(data[offset:stop], salt) != U32.unpack_from(data, stop)[0]:
         return None
-    return Found(kind, offset, size, sequence, stamp, flags, subject_len)
+    return ScannedRecord(kind, offset, size, sequence, stamp, flags, subject_len)
 
 
-def scan(data: bytes, start: int, end: int, salt: int) -> Iterator[Found]:
+def scan(data: bytes, start: int, end: int, salt: int) -> Iterator[ScannedRecord]:
     """Every record in ``data[start:end]``; after damage, resume at the next valid record.
 
     A damaged stretch is yielded with kind 0 before the record that follows it. It ends where the next
@@ -216,11 +216,11 @@ def scan(data: bytes, start: int, end: int, salt: int) -> Iterator[Found]:
         resumed = resync(data, offset, end, salt)
         if resumed is None:
             break
-        yield Found(0, offset, resumed - offset, 0, 0, 0, 0)
+        yield ScannedRecord(0, offset, resumed - offset, 0, 0, 0, 0)
         offset = resumed
     used = len(data[offset:end].rstrip(b"\0"))
     if used:
-        yield Found(0, offset, used, 0, 0, 0, 0)
+        yield ScannedRecord(0, offset, used, 0, 0, 0, 0)
 
 
 def resync(data: bytes, offset: int, end: int, salt: int) -> int | None:

@@ -106,7 +106,7 @@ class View:
         return high + 1 if low <= start <= high else start
 
     def note_quiet(self, asked: int, start: int, last: int) -> None:
-        """Nothing matches from ``asked``, which led to ``start``, up to ``last``."""
+        """Note that none matches from ``asked``, which led to ``start``, up to ``last``."""
         low, high = self.quiet
         if low <= asked <= high + 1:
             self.quiet = (low, max(high, last))

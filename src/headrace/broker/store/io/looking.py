@@ -13,7 +13,7 @@ from typing import Final
 from .files import LocalFiles
 
 
-class LookingFiles:
+class ReadOnlyFiles:
     """A ``FileSystem`` that reads and never writes; see ``files.FileSystem``."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class LookingFiles:
             self._files.truncate(handle, length)
 
     def fdatasync(self, handle: int) -> None:
-        """Nothing was written."""
+        """Do nothing, as nothing was written."""
 
     def sync_whole(self, handle: int, paths: Sequence[str], most_dirty: int) -> bool:
         return True  # nothing was written
@@ -74,4 +74,4 @@ class LookingFiles:
         """It stays."""
 
     def fsync_dir(self, path: str) -> None:
-        """Nothing was changed."""
+        """Do nothing, as nothing was changed."""

@@ -32,7 +32,7 @@ class MemoryLog(StreamLog):
 
     @property
     def staged_bytes(self) -> int:
-        """Nothing: in memory there is nothing to wait for."""
+        """None: in memory there is nothing to wait for."""
         return 0
 
     def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int:
@@ -123,7 +123,7 @@ class MemoryLog(StreamLog):
         return self.removals.begin_part()
 
     def give_back(self) -> None:
-        """Nothing to do: there is no disk that could be full."""
+        """Do nothing: there is no disk that could be full."""
 
     def discard(self) -> None:
         """The stream is deleted: whoever still holds it gets an error for changes."""

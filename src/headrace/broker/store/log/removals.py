@@ -291,7 +291,7 @@ class Removals:
         return part.died
 
     def fail(self) -> None:
-        """Nothing after the last completed part will become durable: take all of it back."""
+        """Take back all after the last completed part: it will not become durable."""
         removed, first = self.undurable(), self.durable_first
         self.inflight.clear()
         self._take_back(removed, first)

@@ -22,7 +22,7 @@ from ..format.entries import (
     key_and_value,
     split_stamp,
 )
-from ..format.record import COMMIT, HEAD_BYTES, U64, Found, scan
+from ..format.record import COMMIT, HEAD_BYTES, U64, ScannedRecord, scan
 from ..format.watermark import WATERMARK_BYTES, Watermark, decode_watermark
 from ..io.files import FileSystem, read_around, read_start, write_all
 from ..io.findings import Finding, Quarantine, damage
@@ -53,7 +53,7 @@ class Journal(msgspec.Struct, eq=False):
     missing: bool = False  # there was none
     unstamped: bool = False  # it has entries from before there were stamps
 
-    def play(self, found: Found, data: bytes) -> None:
+    def play(self, found: ScannedRecord, data: bytes) -> None:
         key, value = key_and_value(data, found.offset, found.size, found.subject_len)
         version, number = split_stamp(found.timestamp_ns)
         self.changes = max(self.changes, version)

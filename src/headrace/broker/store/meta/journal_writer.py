@@ -7,7 +7,7 @@ from typing import Final
 
 from ....errors import StoreFailedError
 from ..format.entries import (
-    Entry,
+    KeyChange,
     MetaChange,
     encode_commit,
     encode_entry,
@@ -50,8 +50,8 @@ class JournalWriter:
         changes = [change for change in changes if change.entries or change.image is not None]
         if not changes:
             return
-        image: list[Entry] | None = None
-        entries: list[Entry] = []
+        image: list[KeyChange] | None = None
+        entries: list[KeyChange] = []
         for change in changes:
             if change.image is not None:
                 image, entries = change.image, []
@@ -100,7 +100,7 @@ class JournalWriter:
             ) from error
         self.has_unsynced = False
 
-    def _append(self, entries: list[Entry]) -> None:
+    def _append(self, entries: list[KeyChange]) -> None:
         data = self._encode(entries, self._end)
         end = self._end + len(data)
         try:
@@ -126,19 +126,19 @@ class JournalWriter:
             if not is_full(error):
                 raise  # without room for the margin, the write itself may still fit
 
-    def _encode(self, entries: list[Entry], at: int) -> bytes:
+    def _encode(self, entries: list[KeyChange], at: int) -> bytes:
         salt = self._salt
         parts = [encode_commit(self._number, self._changes, at, salt)]
         parts += [encode_entry(entry, n, salt) for n, entry in enumerate(entries, self._number + 1)]
         return b"".join(parts)
 
-    def _written(self, entries: list[Entry], end: int) -> None:
+    def _written(self, entries: list[KeyChange], end: int) -> None:
         self._number += len(entries)
         self._end = end
         changes = max([split_stamp(entry.stamp)[0] for entry in entries], default=0)
         self._changes = max(self._changes, changes)
 
-    def _rewrite(self, entries: list[Entry]) -> bool:
+    def _rewrite(self, entries: list[KeyChange]) -> bool:
         """Write everything to a new file that takes the old one's place; False if it does not fit."""
         old, salt = self._path, self._salt
         self._salt = self._new_salt()

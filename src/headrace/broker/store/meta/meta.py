@@ -6,7 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ....errors import StoreError
-from ..format.entries import APPEND, DELETE, PUT, Entry, MetaChange, Values, delta_stamp, put_stamp
+from ..format.entries import (
+    APPEND,
+    DELETE,
+    PUT,
+    KeyChange,
+    MetaChange,
+    Values,
+    delta_stamp,
+    put_stamp,
+)
 from ..format.record import OVERHEAD
 from .journal_file import Journal
 from .spare import Spares
@@ -30,7 +39,7 @@ class Meta:
         self._changes = journal.changes
         self._spares = spares
         self._check = check
-        self._staged: list[Entry] = []
+        self._staged: list[KeyChange] = []
         self._inflight: list[MetaChange] = []
         self._live_bytes = sum(map(_weight, self._values.items()))
         self._journal_bytes = journal.end
@@ -71,7 +80,7 @@ class Meta:
         self._check()
         deltas = self._values[key][1]
         stamp = delta_stamp(self._versions[key], len(deltas) + 1)
-        self._staged.append(Entry(APPEND, key.encode(), delta, stamp))
+        self._staged.append(KeyChange(APPEND, key.encode(), delta, stamp))
         deltas.append(delta)
         self._live_bytes += OVERHEAD + len(key) + len(delta)
 
@@ -87,7 +96,7 @@ class Meta:
         if len(name) > 0xFFFF:
             raise StoreError(f"a key may have 65535 bytes; this one has {len(name)}")
         self._versions[key] = change = self._next()
-        entry = Entry(kind, name, value, put_stamp(change))
+        entry = KeyChange(kind, name, value, put_stamp(change))
         self._staged.append(entry)
         self._spares.changed(entry, key)
         self._loose.pop(key, None)
@@ -125,7 +134,7 @@ class Meta:
                 return
 
     def fail(self) -> None:
-        """Nothing in flight will become durable: it goes with the next batch."""
+        """Have what is in flight go with the next batch: it will not become durable."""
         entries = [entry for change in self._inflight for entry in change.entries]
         if any(change.image is not None for change in self._inflight):
             self._must_rewrite = True
@@ -148,13 +157,13 @@ def _weight(item: tuple[str, tuple[bytes, list[bytes]] | None]) -> int:
     return each + len(value) + sum([each + len(delta) for delta in deltas])
 
 
-def _image(values: Values, versions: Mapping[str, int]) -> list[Entry]:
-    image: list[Entry] = []
+def _image(values: Values, versions: Mapping[str, int]) -> list[KeyChange]:
+    image: list[KeyChange] = []
     for key, (value, deltas) in values.items():
         name, change = key.encode(), versions[key]
-        image.append(Entry(PUT, name, value, put_stamp(change)))
+        image.append(KeyChange(PUT, name, value, put_stamp(change)))
         image += [
-            Entry(APPEND, name, delta, delta_stamp(change, number))
+            KeyChange(APPEND, name, delta, delta_stamp(change, number))
             for number, delta in enumerate(deltas, 1)
         ]
     return image

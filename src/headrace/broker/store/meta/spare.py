@@ -16,7 +16,7 @@ from ..format.entries import (
     FILE_HEADER_BYTES,
     PUT,
     SPARE_MAGIC,
-    Entry,
+    KeyChange,
     SpareWrite,
     Values,
     decode_file_header,
@@ -207,7 +207,7 @@ class Spares:
         if not home.end:
             self._dirty[home] = None
 
-    def changed(self, entry: Entry, key: str) -> None:
+    def changed(self, entry: KeyChange, key: str) -> None:
         home = self._homes.get(key)
         if home is None:
             return
@@ -249,7 +249,7 @@ class Spares:
             del self._flying[0]
 
     def fail(self) -> None:
-        """Nothing in flight was written: these copies are to be written anew."""
+        """Have these copies written anew: none in flight was written."""
         for homes in self._flying:
             for home in homes:
                 if self._by_stream.get(home.stream) is home:
@@ -269,7 +269,7 @@ class _Home:
         self.salt = found.salt if found is not None else 0
         self.end = found.end if found is not None else 0
         self.live = self.end  # about so much of it is not superseded
-        self.staged: list[Entry] = []
+        self.staged: list[KeyChange] = []
 
     def write(
         self, path: str, values: Values, versions: Mapping[str, int], new_salt: Callable[[], int]
@@ -280,9 +280,9 @@ class _Home:
             self.end += _size(staged)
             return SpareWrite(path, offset, staged, self.salt, False)
         self.salt = new_salt()
-        entries = [Entry(COMMIT, self.stream.encode(), b"")]
+        entries = [KeyChange(COMMIT, self.stream.encode(), b"")]
         entries += [
-            Entry(PUT, key.encode(), values[key][0], put_stamp(versions[key]))
+            KeyChange(PUT, key.encode(), values[key][0], put_stamp(versions[key]))
             for key in self.keys
             if key in values
         ]
@@ -290,6 +290,6 @@ class _Home:
         return SpareWrite(path, 0, entries, self.salt, True)
 
 
-def _size(entries: list[Entry]) -> int:
+def _size(entries: list[KeyChange]) -> int:
     """How long the records of these are."""
     return sum([OVERHEAD + len(key) + len(value) for _, key, value, _ in entries])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..format.record import COMMIT, REMOVAL, Found, ranges_of, scan
+from ..format.record import COMMIT, REMOVAL, ScannedRecord, ranges_of, scan
 from ..format.segment import HEADER_BYTES
 from ..index.spans import coalesce, subtract
 from ..io.files import is_full
@@ -59,5 +59,5 @@ class Later:
                 self._durable = max(self._durable, item.sequence)
             elif item.kind == REMOVAL:
                 self._removals += ranges_of(
-                    data, Found(REMOVAL, item.offset, item.size, 0, 0, 0, 0)
+                    data, ScannedRecord(REMOVAL, item.offset, item.size, 0, 0, 0, 0)
                 )

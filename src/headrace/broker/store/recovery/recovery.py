@@ -25,7 +25,7 @@ from ..format.record import (
     SKIP,
     U32,
     U64,
-    Found,
+    ScannedRecord,
     ranges_of,
     scan,
 )
@@ -247,7 +247,7 @@ class _Opening:
         self,
         segment: Segment,
         data: bytes,
-        found: list[Found],
+        found: list[ScannedRecord],
         rel: array[int],
         durable_end: int,
         following: int | None,
@@ -312,12 +312,14 @@ class _Opening:
         return damaged
 
     def _stated(
-        self, segment: Segment, data: bytes, found: Found, hole: bool, compacted: bool
+        self, segment: Segment, data: bytes, found: ScannedRecord, hole: bool, compacted: bool
     ) -> None:
         """A statement: what was removed, and up to where there were messages; ``hole``: behind damage."""
         last = found.sequence
         if found.kind == REMOVAL:
-            ranges = ranges_of(data, Found(found.kind, found.offset, found.size, 0, 0, 0, 0))
+            ranges = ranges_of(
+                data, ScannedRecord(found.kind, found.offset, found.size, 0, 0, 0, 0)
+            )
             segment.removals += ranges
             self._removals += ranges
         if last < self._expected:
@@ -328,7 +330,9 @@ class _Opening:
             self._lost(segment, found.offset, self._expected, last)
         self._expected = last + 1
 
-    def _note_flags(self, segment: Segment, data: bytes, found: Found, rel: array[int]) -> None:
+    def _note_flags(
+        self, segment: Segment, data: bytes, found: ScannedRecord, rel: array[int]
+    ) -> None:
         """Take note of a message that expires, and of where one begins that lacks its end."""
         if not found.flags & FLAG_OPEN:
             self._open_from = -1

@@ -38,10 +38,10 @@ class MemoryMeta:
     staged: Final = False
 
     def keep_beside(self, key: str, stream: str) -> None:
-        """Nothing to do: memory is not kept."""
+        """Do nothing: memory is not kept."""
 
     def loose(self, key: str) -> list[bytes]:
-        """Nothing: no delta is ever without its value."""
+        """None: no delta is ever without its value."""
         return []
 
     def was_deleted(self, key: str) -> bool:
@@ -89,7 +89,7 @@ class MemoryStorage:
         return self._streams.get(name) is store
 
     def barred(self) -> dict[str, str]:
-        """Nothing is in the way of a name."""
+        """None: no name is barred."""
         return {}
 
     def location(self, name: str) -> str:
@@ -110,10 +110,10 @@ class MemoryStorage:
         done(None)
 
     def complete(self) -> None:
-        """Nothing to do: flushes complete at once."""
+        """Do nothing: flushes complete at once."""
 
     def close(self) -> None:
-        """Nothing to do: there is nothing to keep."""
+        """Do nothing: there is nothing to keep."""
 
     def _mark_dirty(self, log: StreamLog) -> None:
         known = self._streams.get(log.name)

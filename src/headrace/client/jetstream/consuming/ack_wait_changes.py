@@ -8,7 +8,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from ....errors import DisconnectedError, HeadraceError, TimeoutError_
+from ....errors import DisconnectedError, HeadraceError, RequestTimeoutError
 
 if TYPE_CHECKING:
     from ...net.session import Session
@@ -55,7 +55,7 @@ class Following:
             )
 
     def stop(self) -> None:
-        """Nothing is asked any more."""
+        """Ask no more."""
         self._not_before = math.inf
         if self._asking is not None:
             self._asking.cancel()
@@ -63,7 +63,7 @@ class Following:
     async def _learn(self) -> None:
         try:
             ack_wait = await self._ask()
-        except (TimeoutError_, DisconnectedError):
+        except (RequestTimeoutError, DisconnectedError):
             return  # asked again
         except HeadraceError as error:
             self._not_before = math.inf  # it is gone, which others see to; or we may not ask

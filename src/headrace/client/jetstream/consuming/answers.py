@@ -87,7 +87,7 @@ class MessageOnThread(JetStreamMessage, eq=False, kw_only=True):
 
     @classmethod
     def of(cls, message: JetStreamMessage, answers: Answers) -> MessageOnThread:
-        """The same message."""
+        """Make it of a message that came on the loop."""
         return cls(message._session, message._frame, _answers=answers, _metadata=message._metadata)
 
     def ack(self) -> Queued:

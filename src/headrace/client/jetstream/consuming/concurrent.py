@@ -96,7 +96,7 @@ class ConcurrentCallbacks:
         self._failed = failed
         self._send_back = send_back
         self._pause = pause
-        self._shelf = feed.shelve()
+        self._by_key = feed.wait_by_key()
         self._leaving: set[object] = set()
         self._lanes = LaneTasks(
             concurrency,
@@ -129,7 +129,7 @@ class ConcurrentCallbacks:
         try:
             while True:
                 if feed.frames:
-                    self._shelve()
+                    self._sort()
                 if feed.is_over:
                     return
                 await feed.waiter
@@ -143,7 +143,7 @@ class ConcurrentCallbacks:
     @property
     def running(self) -> int:
         """How many callbacks run."""
-        return len(self._shelf.running)
+        return len(self._by_key.running)
 
     # Who calls
 
@@ -159,9 +159,9 @@ class ConcurrentCallbacks:
 
     # On the loop
 
-    def _shelve(self) -> None:
+    def _sort(self) -> None:
         feed, keyed = self._feed, list[tuple[Hashable, JetStreamMessage]]()
-        if not self._shelf.running:
+        if not self._by_key.running:
             feed.end_wait()
         frames = list(feed.frames)
         feed.frames.clear()
@@ -182,7 +182,7 @@ class ConcurrentCallbacks:
                     self._no_key(message, error)
                     continue
             keyed.append((key, message))
-        self._shelf.add(keyed)
+        self._by_key.add(keyed)
         self._lanes.wake(len(keyed))
         if len(keyed) < len(frames):
             self._balance(1)
@@ -199,15 +199,15 @@ class ConcurrentCallbacks:
         task.add_done_callback(self._lanes.tasks.remove)
 
     async def _work(self) -> None:
-        shelf, feed = self._shelf, self._feed
+        by_key, feed = self._by_key, self._feed
         while True:
-            if shelf.has_free:
+            if by_key.has_free:
                 await (self._take_one() if self._threads is None else self._take_some())
                 if feed.clock() >= feed.breathe_at:
                     await asyncio.sleep(0)
                     feed.breathed()
                 continue
-            if feed.is_over and not feed.frames and not len(shelf):
+            if feed.is_over and not feed.frames and not len(by_key):
                 self._lanes.wake_all()
                 return
             self._balance(1)
@@ -215,15 +215,15 @@ class ConcurrentCallbacks:
 
     def _balance(self, idle: int) -> None:
         """Account for what was begun; pull, also for the ``idle`` more that have nothing to do."""
-        feed, shelf = self._feed, self._shelf
-        for message in shelf.take_begun():
+        feed, by_key = self._feed, self._by_key
+        for message in by_key.take_begun():
             feed.began(message)
-        running = len(shelf.running)
+        running = len(by_key.running)
         if idle or feed.taken >= feed.tell_at:
             feed.balance(running, max(0, self._concurrency - running) if idle else 0)
 
     async def _take_one(self) -> None:
-        message = self._shelf.next()
+        message = self._by_key.next()
         if message is None:
             return
         self._balance(0)
@@ -249,7 +249,7 @@ class ConcurrentCallbacks:
                     raise
                 await self._failed(message, as_exception(error), lambda: self._call(message))
         finally:
-            self._shelf.done(message)
+            self._by_key.done(message)
             self._lanes.wake(1)
 
     async def _take_some(self) -> None:
@@ -280,7 +280,7 @@ class ConcurrentCallbacks:
         _here.lane = lane
         clock = self._feed.clock
         turn = Turn(clock() + TURN_S)
-        return take_turn(self._shelf, self._callback, self._context, clock, turn, IN_ONE_GO)
+        return take_turn(self._by_key, self._callback, self._context, clock, turn, IN_ONE_GO)
 
 
 def lane_here() -> asyncio.Task[None] | None:

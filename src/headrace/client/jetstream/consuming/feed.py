@@ -38,11 +38,11 @@ from ..receiving.pull import (
 )
 from ..receiving.waiter import Waiter
 from .feed_settings import FeedSettings
-from .in_hand import Hands
 from .missing_consumer import MissingConsumer
 from .prefetch import Pace
 from .redelivered import Held
 from .renewing import BREATH_S, Keeper, clock_of
+from .takers import Takers
 
 if TYPE_CHECKING:
     from ....api.consumers import PullRequest
@@ -55,7 +55,7 @@ _log = logging.getLogger("headrace.client")
 State = Literal["running", "draining", "ended", "failed"]
 
 
-class Feed(Hands):
+class Feed(Takers):
     """The messages of one consumption, as far as they have come. Attributes are for this package only.
 
     Args:
@@ -63,9 +63,9 @@ class Feed(Hands):
 
     Attributes:
         frames: what came and was not taken.
-        lent: what was taken many at a time, for a thread, and not handed out yet.
+        with_thread: what was taken many at a time, for a thread, and not handed out yet.
         taken, tell_at: handed over since ``tell``, and how many may be before a pull could be due.
-        shelf: what waits for one of several callbacks, where there are several.
+        by_key: what waits for one of several callbacks, where there are several.
         error: why it ended, if nobody asked for the end.
         on_failed: told of such an end at once.
     """
@@ -84,13 +84,13 @@ class Feed(Hands):
         self.session = session
         self.consumer = consumer
         self.frames: deque[Frame] = deque()
-        self.lent: deque[Any] = deque()
-        self.held = Held(self.frames, self.lent, self._forget)
+        self.with_thread: deque[Any] = deque()
+        self.held = Held(self.frames, self.with_thread, self._forget)
         self.taken = 0
         self.tell_at = 1
         super().__init__(session.loop)
         self.waiter = Waiter(session.loop, at_once=session.may_run_readers)
-        self.shelf: Waiting[JetStreamMessage] | None = None
+        self.by_key: Waiting[JetStreamMessage] | None = None
         self.error: Exception | None = None
         self.is_over = False
         self.ended: asyncio.Future[None] = session.loop.create_future()
@@ -111,7 +111,7 @@ class Feed(Hands):
             self._keeper = Keeper(
                 session,
                 self.frames,
-                self.lent,
+                self.with_thread,
                 label=consumer,
                 ack_wait=feed_settings.ack_wait,
                 max_deliver=feed_settings.max_deliver,
@@ -146,17 +146,17 @@ class Feed(Hands):
         """Whether a heartbeat was missed, and nothing came since."""
         return self.last_heard == self._silent_at
 
-    def shelve(self) -> Waiting[JetStreamMessage]:
+    def wait_by_key(self) -> Waiting[JetStreamMessage]:
         """Where what comes is put from here on, for several callbacks at once."""
-        self.shelf = self.held.shelf = Waiting(notes_begun=True)
+        self.by_key = self.held.by_key = Waiting(notes_begun=True)
         if self._keeper is not None:
-            self._keeper.keep_shelf(self.shelf)
-        return self.shelf
+            self._keeper.keep_by_key(self.by_key)
+        return self.by_key
 
     @property
     def buffered(self) -> int:
         """Messages that came and were not taken yet."""
-        return len(self.frames) + (0 if self.shelf is None else len(self.shelf))
+        return len(self.frames) + (0 if self.by_key is None else len(self.by_key))
 
     # Ending
 
@@ -206,7 +206,7 @@ class Feed(Hands):
             self._drained.set_result(None)
 
     def end(self, error: Exception | None) -> None:
-        """Nothing more comes. What is in the buffer can still be taken, then ``error`` is raised."""
+        """End: no more comes. What is in the buffer can still be taken, then ``error`` is raised."""
         if self.is_over:
             return
         self.is_over = True
@@ -283,7 +283,7 @@ class Feed(Hands):
             await asyncio.shield(self.begin_drain())
         if self.is_taken_by(caller):
             return
-        if self.worker is None and (self.frames or self.lent):
+        if self.worker is None and (self.frames or self.with_thread):
             await asyncio.shield(self.ended)
         if waits := self.in_hand(caller):
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -47,24 +47,24 @@ class Held:
     """What a feed holds and has not handed out, where it may have been delivered by several servers.
 
     Args:
-        frames, lent: what is held. The former gets new frames at its end.
+        frames, with_thread: what is held. The former gets new frames at its end.
         forget: told which frames are no longer held.
 
     Attributes:
-        shelf: what is held, too, where there are several callbacks.
+        by_key: what is held, too, where there are several callbacks.
         is_mixed: whether something may be held of a server that was restarted since, or left for another.
     """
 
     def __init__(
         self,
         frames: deque[Frame],
-        lent: deque[Any],
+        with_thread: deque[Any],
         forget: Callable[[list[Frame]], None],
     ) -> None:
         self._frames = frames
-        self._lent = lent
+        self._with_thread = with_thread
         self._forget = forget
-        self.shelf: Waiting[JetStreamMessage] | None = None
+        self.by_key: Waiting[JetStreamMessage] | None = None
         self.is_mixed = False
         self._first = 1  # what has a lower number on the wire came from a server before
         self._names: set[Name] = set()
@@ -121,24 +121,24 @@ class Held:
             self._frames.remove(frame)
         self._came -= len(gone)
         self._removed += len(gone)
-        for message in self._lent.copy():
+        for message in self._with_thread.copy():
             if is_it(message._frame):
                 with contextlib.suppress(ValueError):  # the thread was faster
-                    self._lent.remove(message)
-        if self.shelf is not None:
-            waiting = {message for message in self.shelf.waiting() if is_it(message._frame)}
-            gone += [message._frame for message in self.shelf.remove(waiting)]
+                    self._with_thread.remove(message)
+        if self.by_key is not None:
+            waiting = {message for message in self.by_key.waiting() if is_it(message._frame)}
+            gone += [message._frame for message in self.by_key.remove(waiting)]
         self._forget(gone)
 
     def take_back(self) -> list[Frame]:
-        """What a thread was lent and has not handed out, and what is on the shelf: from here on it is not to
+        """What a thread was lent and has not handed out, and what waits by key: from here on it is not to
         be had there."""
         frames: list[Frame] = []
-        if self.shelf is not None:
-            frames += [message._frame for message in self.shelf.clear()]
-        while self._lent:
+        if self.by_key is not None:
+            frames += [message._frame for message in self.by_key.clear()]
+        while self._with_thread:
             try:
-                frames.append(self._lent.popleft()._frame)
+                frames.append(self._with_thread.popleft()._frame)
             except IndexError:  # the thread was faster
                 break
         return frames
@@ -155,11 +155,11 @@ class Held:
         return None
 
     def _elsewhere(self) -> list[Frame]:
-        shelved = [] if self.shelf is None else self.shelf.waiting()
-        return [message._frame for message in (*self._lent.copy(), *shelved)]
+        waiting = [] if self.by_key is None else self.by_key.waiting()
+        return [message._frame for message in (*self._with_thread.copy(), *waiting)]
 
     def _renew_elsewhere(self, newer: dict[Name, Frame]) -> list[tuple[Frame, Frame]]:
-        """The same for what waits for a callback, or was lent to a thread; older and newer frame of each."""
+        """Renew what waits for a callback, or was lent to a thread; older and newer frame of each."""
         renewed: list[tuple[Frame, Frame]] = []
         if not newer:
             return renewed
@@ -175,13 +175,13 @@ class Held:
             message._frame, message._metadata = frame, None
             return old, frame
 
-        if self.shelf is not None:
-            renewed += self.shelf.visit(renew)
-        for message in self._lent.copy():
+        if self.by_key is not None:
+            renewed += self.by_key.visit(renew)
+        for message in self._with_thread.copy():
             if (frame := find(message)) is not None:
                 old = message._frame
                 message._frame, message._metadata = frame, None
-                if message in self._lent:  # else a thread has begun with it
+                if message in self._with_thread:  # else a thread has begun with it
                     renewed.append((old, frame))
         return renewed
 

@@ -40,7 +40,7 @@ class Keeper:
     the messages again; so they are let go of, but for those that are not delivered once more.
 
     Args:
-        frames, lent: what is held; the latter is older, and was taken for a thread.
+        frames, with_thread: what is held; the latter is older, and was taken for a thread.
         ack_wait: seconds.
         max_deliver: how often a message is delivered; 0 or less: without limit.
         forget: told which frames were let go of.
@@ -52,7 +52,7 @@ class Keeper:
         self,
         session: Session,
         frames: deque[Frame],
-        lent: deque[Any],
+        with_thread: deque[Any],
         *,
         label: str,
         ack_wait: float,
@@ -63,11 +63,11 @@ class Keeper:
     ) -> None:
         self._session = session
         self._frames = frames
-        self._lent = lent
+        self._with_thread = with_thread
         self._label = label
         self._max_deliver = max_deliver
         self._forget = forget
-        self._shelf: Waiting[JetStreamMessage] | None = None
+        self._by_key: Waiting[JetStreamMessage] | None = None
         self._ages = Ages(ack_wait)
         self._pace = pace
         self._following = ask and Following(session, label, ask, ack_wait, self._follow)
@@ -76,9 +76,9 @@ class Keeper:
         self.clock = clock_of(session.loop)
         self._arm(self.clock())
 
-    def keep_shelf(self, shelf: Waiting[JetStreamMessage]) -> None:
+    def keep_by_key(self, by_key: Waiting[JetStreamMessage]) -> None:
         """Keep what is there, too, which is taken in any order."""
-        self._shelf = shelf
+        self._by_key = by_key
         self._ages.in_order = False
 
     def arrived(self, messages: int) -> None:
@@ -87,7 +87,7 @@ class Keeper:
         self._ages.arrived(messages, now if self._doubtful_since is None else self._doubtful_since)
 
     def stop(self) -> None:
-        """Nothing is renewed any more."""
+        """Renew no more."""
         self._timer.cancel()
         if self._following is not None:
             self._following.stop()
@@ -109,15 +109,15 @@ class Keeper:
     def tend(self) -> None:
         """Let go of what is over, and renew what is old."""
         session, now = self._session, self.clock()
-        shelved = [] if self._shelf is None else self._shelf.waiting()
-        held = len(shelved) + len(self._lent) + len(self._frames)
+        waiting = [] if self._by_key is None else self._by_key.waiting()
+        held = len(waiting) + len(self._with_thread) + len(self._frames)
         over, are_old = self._ages.look(held, now)
         if over:
             self._let_go(over)
         if self._following is not None and (over or are_old) and session.link is not None:
             self._following.look(now)
         if are_old and session.link is not None:
-            replies = [message._frame[3] for message in (*shelved, *self._lent.copy())]
+            replies = [message._frame[3] for message in (*waiting, *self._with_thread.copy())]
             replies += [frame[3] for frame in self._frames]
             if replies:
                 session.send_control(session.outbox.answers(replies, IN_PROGRESS))
@@ -163,16 +163,16 @@ class Keeper:
         """Of the oldest ``over`` messages, which will be delivered again."""
         let_go = 0
         kept: list[Any] = []
-        if self._shelf is not None:  # all of it is
-            shelved = [
-                (message, self._is_last(message._frame)) for message in self._shelf.waiting()
+        if self._by_key is not None:  # all of it is
+            waiting = [
+                (message, self._is_last(message._frame)) for message in self._by_key.waiting()
             ]
-            gone = self._shelf.remove({message for message, is_last in shelved if not is_last})
+            gone = self._by_key.remove({message for message, is_last in waiting if not is_last})
             self._forget([message._frame for message in gone])
             let_go, over = len(gone), len(self._frames)
-        for _ in range(min(over, len(self._lent))):
+        for _ in range(min(over, len(self._with_thread))):
             try:
-                message = self._lent.popleft()
+                message = self._with_thread.popleft()
             except IndexError:  # the thread was faster
                 break
             if self._is_last(message._frame):
@@ -180,7 +180,7 @@ class Keeper:
             else:
                 let_go += 1
             over -= 1
-        self._lent.extendleft(reversed(kept))
+        self._with_thread.extendleft(reversed(kept))
         oldest = [self._frames.popleft() for _ in range(min(over, len(self._frames)))]
         self._frames.extendleft(reversed([frame for frame in oldest if self._is_last(frame)]))
         frames = [frame for frame in oldest if not self._is_last(frame)]

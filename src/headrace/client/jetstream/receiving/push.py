@@ -175,9 +175,9 @@ class PushSubscription(Subscription):
         return True
 
     def _give_back(self) -> None:
-        frames = [*(message._frame for message in self._lent), *self._frames]
+        frames = [*(message._frame for message in self._with_thread), *self._frames]
         self._frames.clear()
-        self._lent.clear()
+        self._with_thread.clear()
         self._bytes = 0
         self._note_emptied()
         if not self._over:
@@ -212,7 +212,7 @@ class PushSubscription(Subscription):
     # The connection
 
     def end(self) -> None:
-        """Nothing more comes; what waits can still be taken."""
+        """End: no more comes; what waits can still be taken."""
         super().end()
         self._session.observers.pop(self, None)
         if self._monitor is not None:

@@ -38,7 +38,7 @@ from ....api.streams import (
     StreamSourceInfo,
     StreamStateInfo,
 )
-from ....errors import ConfigurationError, HeadraceError, JetStreamApiError, TimeoutError_
+from ....errors import ConfigurationError, HeadraceError, JetStreamApiError, RequestTimeoutError
 from ....files import opened, sync, write_whole
 from ....identity import MessageIdentity, Sameness, compare
 from ...progress import Progress, TransferProgress
@@ -158,7 +158,7 @@ async def _write(
             async with asyncio.timeout(_SILENCE_S):
                 batch = await chunks.next_batch(16)
         except TimeoutError:
-            raise TimeoutError_(f"no part of the backup came within {_SILENCE_S} s") from None
+            raise RequestTimeoutError(f"no part of the backup came within {_SILENCE_S} s") from None
         if not batch:
             raise BackupError("the connection was closed")
         await asyncio.to_thread(file.writelines, [message.payload for message in batch])

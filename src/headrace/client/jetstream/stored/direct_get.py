@@ -20,7 +20,7 @@ from ....errors import (
     HeadraceError,
     JetStreamApiError,
     NoRespondersError,
-    TimeoutError_,
+    RequestTimeoutError,
 )
 from ....wire.encode import pub
 from ....wire.frames import Frame
@@ -191,7 +191,7 @@ class _DirectRead:
         else:
             self._session.doubt.begin()
             self._fail(
-                TimeoutError_(
+                RequestTimeoutError(
                     f"stream {self._stream!r} was silent for {self._api.timeout} s, "
                     f"after {len(self._frames)} messages"
                 )
@@ -202,7 +202,7 @@ class _DirectRead:
         self._fail(DisconnectedError("the connection was lost before all messages had come"))
 
     def connection_restored(self) -> None:
-        """Nothing to do: the waiting read has failed already."""
+        """Do nothing: the waiting read has failed already."""
 
     def connection_closed(self, reason: Exception) -> None:
         """The connection is over for good: who waits for messages is told."""

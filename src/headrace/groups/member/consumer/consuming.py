@@ -315,7 +315,7 @@ class Consuming:
             self._shared.failed(error)
 
     def _say_in_progress(self) -> None:
-        """Nothing that waits here, or is being handled, shall be delivered again."""
+        """Have none delivered again of what waits here, or is being handled."""
         if not self._shared.settings.acks:
             return
         held = self._unanswered()

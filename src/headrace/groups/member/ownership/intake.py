@@ -223,5 +223,5 @@ class Intake:
         self._consumption.write_answers()
 
     def abandon(self) -> None:
-        """Nothing more is wanted."""
+        """Take no more messages."""
         self._consumption.abandon()

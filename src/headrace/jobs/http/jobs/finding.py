@@ -59,7 +59,7 @@ async def find_jobs(runtime: Runtime, request: Request) -> Response:
     payload = read_paths(texts, "payload")
     scope = f"jobs {channel_id} {sorted(given.items())} {sorted(texts) if texts else ''}".strip()
 
-    def read(tx: Tx) -> tuple[finding.Found, page_reads.Page]:
+    def read(tx: Tx) -> tuple[finding.JobRows, page_reads.Page]:
         channel = require_reader(runtime, request, tx)
         asked = paging(runtime, request, scope)
         wanted = Filter(

@@ -14,7 +14,7 @@ from ...access import Key
 from ...errors import NOT_THE_RIGHT_ONE, DatabaseUnavailableError, JobsError
 from ...runtime.runtime import Runtime
 from ...service import auditing
-from ...service.auditing import Entry
+from ...service.auditing import AuditNote
 from ...store import Tx
 from .endpoint import Endpoint
 
@@ -150,10 +150,10 @@ async def note_refusal(
         )
 
 
-def _entry(request: Request, detail: str | None) -> Entry:
+def _entry(request: Request, detail: str | None) -> AuditNote:
     endpoint: Endpoint = request.scope[_ENDPOINT]
     key = key_of(request)
-    return Entry(
+    return AuditNote(
         who=_who(request, key),
         key_id=None if key is None else key.key_id,
         action=f"{endpoint.method} {endpoint.path}",

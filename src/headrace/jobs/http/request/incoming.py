@@ -207,7 +207,10 @@ def is_admin(runtime: Runtime, request: Request) -> bool:
 
 
 def has_admin_token(runtime: Runtime, request: Request) -> bool:
-    """The same, but not if none is set: that lets everybody read, not act."""
+    """Whether the request has the admin token, or an API key that may do what it asks for.
+
+    Where no admin token is set nobody has it: everybody may read then, and nobody may act.
+    """
     if key_of(request) is not None:
         return True
     return runtime.admin_token is not None and is_admin(runtime, request)

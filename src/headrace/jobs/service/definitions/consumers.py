@@ -260,7 +260,7 @@ def authorised_pull_consumer(
     *,
     granted: bool = False,
 ) -> Consumer:
-    """The same, and 412 if it is not a pull consumer."""
+    """The pull consumer, checked as ``authorised_consumer`` does; 412 if it is not a pull consumer."""
     consumer = authorised_consumer(
         tx, channel_id, consumer_id, channel_token, consumer_token, granted=granted
     )

@@ -27,7 +27,7 @@ from .searching import fitting
 __all__ = [
     "Cancelled",
     "Filter",
-    "Found",
+    "JobRows",
     "blockers_of",
     "cancel_job",
     "cancel_some",
@@ -55,7 +55,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class JobRows:
     """A page of jobs, newest first, the ids of the channel's consumers by number, and by the number of a
     job that waits for its ordering key the one that has it. ``at``: how far the channel was looked through;
     ``None``: to its end.
@@ -79,13 +79,13 @@ class Cancelled:
     at: int | None
 
 
-def find(tx: Tx, channel_seq: int, wanted: Filter, asked: Paging, n: int) -> Found:
+def find(tx: Tx, channel_seq: int, wanted: Filter, asked: Paging, n: int) -> JobRows:
     """A page of the jobs that are ``wanted``; 404 for a consumer that does not exist."""
     seen = limits.SEARCH_ROWS if wanted.payload else n
     looked, consumers = _look(tx, channel_seq, wanted, asked, seen)
     rows, at = fitting(tx, looked, wanted.payload, n, seen)
     page = rows[::-1] if asked.backwards else rows
-    return Found(page, consumers, blockers_of(tx, page), at)
+    return JobRows(page, consumers, blockers_of(tx, page), at)
 
 
 def _look(

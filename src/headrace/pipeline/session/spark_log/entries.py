@@ -66,7 +66,7 @@ class Entries:
         return b"".join((*out, self._overdue()))
 
     def idle(self) -> bytes:
-        """The same when nothing more has come for a moment."""
+        """What is complete, and the entry that is begun: no more has come for a moment."""
         return self._finished() + self._overdue()
 
     def end(self) -> bytes:

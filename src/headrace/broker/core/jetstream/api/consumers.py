@@ -29,7 +29,7 @@ from ..consumer.consumer import Consumer
 from ..context import Context
 from .consumer_create import ConsumerCreation
 from .consumer_info import consumer_info
-from .dispatcher import Answer, ApiDispatcher, Call
+from .dispatcher import ApiAnswer, ApiDispatcher, Call
 from .ports import Assets, page_of, stream_of
 
 _NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
@@ -113,7 +113,7 @@ class ConsumersApi:
             pause_remaining=(until_ns - now_ns) / _NS if pauses else 0.0,
         )
 
-    def reset(self, call: Call) -> Answer | None:
+    def reset(self, call: Call) -> ApiAnswer | None:
         body = call.payload.strip()
         check_request_size(body)
         wanted = check_ranges(decode(body, ResetRequest)).seq if body else 0
@@ -128,9 +128,9 @@ class ConsumersApi:
             _check_reset(consumer, wanted)
         self._assets.restart_consumer(consumer, target)
         consumer.stream.retention.consumers_changed()  # what was passed over is not waited for
-        return Answer(consumer_info(consumer), {"reset_seq": target})
+        return ApiAnswer(consumer_info(consumer), {"reset_seq": target})
 
-    def unpin(self, call: Call) -> Answer:
+    def unpin(self, call: Call) -> ApiAnswer:
         if not call.payload.strip():
             raise DocumentError("unexpected end of JSON input")
         check_request_size(call.payload)
@@ -145,7 +145,7 @@ class ConsumersApi:
             consumer.pinning.unpin("admin")
         else:  # as the public server tells it
             self._context.advisories.unpinned(consumer, "admin", None)
-        return Answer(None, {})
+        return ApiAnswer(None, {})
 
     def _consumer(self, call: Call) -> Consumer:
         consumer: Consumer | None = stream_of(self._assets, call.names[0]).consumers.get(

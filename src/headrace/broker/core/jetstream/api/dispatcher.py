@@ -69,7 +69,7 @@ class Call(msgspec.Struct):
             raise Refused(Errors.NOT_EMPTY_REQUEST)
 
 
-class Answer(NamedTuple):
+class ApiAnswer(NamedTuple):
     """A document with fields beside it, when a document alone does not say it."""
 
     document: Document | None
@@ -77,7 +77,7 @@ class Answer(NamedTuple):
 
 
 _Raw = Callable[[bytes, bytes, bytes, bytes, Origin | None], bool]
-Endpoint = Callable[[Call], "Document | Answer | None"]
+Endpoint = Callable[[Call], "Document | ApiAnswer | None"]
 
 
 class _Route(NamedTuple):
@@ -240,12 +240,12 @@ class ApiDispatcher:
         if answer is not None:
             self.complete(call, answer)
 
-    def complete(self, call: Call, answer: Document | Answer) -> None:
+    def complete(self, call: Call, answer: Document | ApiAnswer) -> None:
         """Answer a call whose endpoint has returned None, when what it asked for is staged."""
         route = call.route
         assert route is not None  # the dispatcher has set it
         self.total += 1  # after its answer was made: the account's own numbers do not count it yet
-        document, extra = answer if isinstance(answer, Answer) else (answer, {})
+        document, extra = answer if isinstance(answer, ApiAnswer) else (answer, {})
         body = encode_response(route.kind, document, **extra)
         if route.changes or call.wait:
             barrier = self._context.barrier

@@ -35,7 +35,7 @@ def find_message(stream: Stream, request: GetMessageRequest) -> StoredMessage | 
 
 
 def find_unexpired(stream: Stream, request: GetMessageRequest) -> StoredMessage | None:
-    """The same, after ``expire``."""
+    """Find the message; call it after ``expire``."""
     message = _look_up(stream, request)
     for _ in range(_EXPIRED_MAX):
         if message is None or not stream.take_out_expired([message]):

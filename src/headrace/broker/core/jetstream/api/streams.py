@@ -48,7 +48,7 @@ from ..config.stream import (
 )
 from ..context import Context
 from ..stream.stream import Stream
-from .dispatcher import Answer, ApiDispatcher, Call, dynamic_metadata
+from .dispatcher import ApiAnswer, ApiDispatcher, Call, dynamic_metadata
 from .ports import Assets, Usage, page_of, stream_of
 
 _PARTS_OF_SOURCE: Final = 10  # as long to show as so many subjects
@@ -246,7 +246,7 @@ class StreamsApi:
         self._context.quota.check_stream(config)
         return stream_info(self._assets.adopt_stream(config), self._context)
 
-    def info(self, call: Call) -> Answer:
+    def info(self, call: Call) -> ApiAnswer:
         request = call.read(StreamInfoRequest)
         stream = stream_of(self._assets, call.names[0])
         copies = stream.copy_target.positions is not None
@@ -263,7 +263,7 @@ class StreamsApi:
         if request.deleted_details:
             state = msgspec.structs.replace(info.state, deleted=tuple(stream.store.deleted()))
             info = msgspec.structs.replace(info, state=state)
-        return Answer(info, page)
+        return ApiAnswer(info, page)
 
     def delete(self, call: Call) -> Document:
         call.expect_empty()
@@ -297,11 +297,13 @@ class StreamsApi:
 
         stream.removing.carry_out(removal, answer)
 
-    def names(self, call: Call) -> Answer:
+    def names(self, call: Call) -> ApiAnswer:
         request = call.read(StreamNamesRequest)
         page, place = page_of(self._matching(request.subject), request.offset, NAMES_PER_PAGE)
         names = [stream.name for stream in page]
-        return Answer(None, {**place, "streams": names or None})  # null, as the public server says
+        return ApiAnswer(
+            None, {**place, "streams": names or None}
+        )  # null, as the public server says
 
     def list_streams(self, call: Call) -> Document:
         request = call.read(StreamNamesRequest)

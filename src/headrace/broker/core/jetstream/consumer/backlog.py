@@ -149,7 +149,7 @@ class Backlog:
             self._pending.advance(pending, self._state.next_seq)
 
     def skip_to(self, next_seq: int) -> None:
-        """Nothing before ``next_seq`` is left."""
+        """Go on at ``next_seq``: all before it is gone."""
         if next_seq > self._state.next_seq:
             self._pending.moved(self._state.next_seq, next_seq)
             self._state.next_seq = next_seq

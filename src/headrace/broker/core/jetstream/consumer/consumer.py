@@ -452,7 +452,7 @@ class Consumer:
         return self.backlog.num_pending()
 
     def skip_to(self, next_seq: int) -> None:
-        """Nothing before ``next_seq`` is left for this consumer."""
+        """Go on at ``next_seq``: for this consumer all before it is gone."""
         self.backlog.skip_to(next_seq)
 
     def wants(self, subject: bytes) -> bool:

@@ -328,7 +328,7 @@ class DeliveryState:
         self.floor_stream = min(self.floor_stream, stream_seq)
 
     def skip_below(self, stream_seq: int) -> None:
-        """Nothing before ``stream_seq`` is left to deliver, or pending: the floor can stand there."""
+        """Put the floor before ``stream_seq``: what was before is neither to be delivered nor pending."""
         self.next_seq = max(self.next_seq, stream_seq)
         if not self._order or self._order[0] >= stream_seq:
             self.floor_stream = max(self.floor_stream, stream_seq - 1)

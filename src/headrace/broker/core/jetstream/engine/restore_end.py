@@ -96,7 +96,7 @@ class Finishing:
         self._stream.open()
 
     def _drop(self) -> None:
-        """Nothing of it was shown."""
+        """Drop the restored stream, of which nobody knew yet."""
         meta = self._context.storage.meta
         for consumer in self._made:
             consumer.close()

@@ -167,7 +167,7 @@ class Checks:
     def admit_copy(
         self, subject: bytes, headers: bytes, payload: bytes, now_ns: int, *, replica: bool = False
     ) -> Arrival:
-        """The same for a message of another stream, which was admitted there.
+        """Admit a message of another stream, which was admitted there.
 
         Roll-ups and lifetimes count where this stream allows them and are no error where it does not.
         A ``replica`` is never a duplicate.

@@ -54,7 +54,7 @@ class FastBatch:
         return self._expected % (self.received + 1)
 
     def next_replies(self, count: int) -> bytes:
-        """The same of so many messages, with a blank behind each."""
+        """The replies of so many messages, with a blank behind each."""
         first = self.received + 1
         return (self._expected + b" ") * count % tuple(range(first, first + count))
 

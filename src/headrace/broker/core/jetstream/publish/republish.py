@@ -19,7 +19,7 @@ from ...server_headers import with_new_place
 from ..config.features import compile_republish
 
 
-class _Entry(NamedTuple):
+class _Republished(NamedTuple):
     sequence: int
     target: bytes
     subject: bytes
@@ -36,7 +36,7 @@ class Republisher:
         self._name = name.encode()
         self._apply: Callable[[bytes], bytes | None] = transform.apply
         self._headers_only = headers_only
-        self._waiting: deque[_Entry] = deque()
+        self._waiting: deque[_Republished] = deque()
 
     def succeeded_by(self, other: Republisher | None) -> Republisher | None:
         """Hand what waits to the one of another configuration; without one, send that and no more."""
@@ -59,7 +59,7 @@ class Republisher:
         self, sequence: int, target: bytes, message: tuple[bytes, bytes, bytes, int], before: int
     ) -> None:
         """``(subject, headers, payload, timestamp_ns)`` was staged; ``before`` precedes it there."""
-        self._waiting.append(_Entry(sequence, target, *message, before))
+        self._waiting.append(_Republished(sequence, target, *message, before))
 
     def release(self, durable_seq: int, bus: Bus) -> None:
         waiting = self._waiting

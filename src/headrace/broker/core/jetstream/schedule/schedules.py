@@ -133,7 +133,7 @@ def _text(value: bytes) -> str:
     return value.decode(errors="replace")
 
 
-class _Entry(NamedTuple):
+class _ScheduleEntry(NamedTuple):
     sequence: int
     time_ns: int
 
@@ -160,7 +160,7 @@ class Schedules:
         self._clock = context.clock
         self._timers = context.timers
         self._zone_of = context.options.time_zone
-        self._current: dict[bytes, _Entry] = {}
+        self._current: dict[bytes, _ScheduleEntry] = {}
         self._due = DueTimes()
         self._gone = 0  # reminders of schedules that were not there any more
         self._complete = True  # whether every schedule is known
@@ -234,7 +234,7 @@ class Schedules:
         return min(time_ns, firing.time_ns) if firing is not None and firing.repeats else time_ns
 
     def _set(self, subject: bytes, sequence: int, time_ns: int) -> None:
-        self._current[subject] = _Entry(sequence, time_ns)
+        self._current[subject] = _ScheduleEntry(sequence, time_ns)
         self._due.add(time_ns, sequence)
         if self._due.is_stale:
             self._due = DueTimes()
@@ -292,7 +292,7 @@ class Schedules:
         alive = self._stream.store.expires_ns
         self._current = {s: entry for s, entry in self._current.items() if alive(entry.sequence)}
 
-    def _fire(self, schedule: StoredMessage, entry: _Entry) -> None:
+    def _fire(self, schedule: StoredMessage, entry: _ScheduleEntry) -> None:
         """Publish what a schedule asks for, and see to its next time, or its end."""
         subject = schedule.subject
         firing = self._next(schedule.headers, entry.time_ns)

@@ -279,7 +279,7 @@ class Copies:
             self._turn = self.context.timers.call_at(clock.monotonic_ns(), self._turn_is_due)
 
     def _turn_is_due(self) -> None:
-        """Nothing but a reason for a tick."""
+        """Do nothing: it is a reason for a tick."""
         self._turn = None
 
     def copy_some(self) -> None:

@@ -48,7 +48,7 @@ _CANNOT_TELL: Final = (
 )
 
 
-class Place(NamedTuple):
+class CopyPlace(NamedTuple):
     """How far a copy has come in its origin, and what that is recognised by."""
 
     sequence: int
@@ -96,7 +96,7 @@ class Copy(ABC):
         """Everything of the origin up to this sequence is copied or not wanted."""
         self.durable_position = 0
         """``position`` as far as it is durable."""
-        self.place = Place(0, "")
+        self.place = CopyPlace(0, "")
         """The last place at or before ``position`` at which there was a message."""
         self.durable_place = self.place
         """``place`` as far as it is durable."""
@@ -124,7 +124,7 @@ class Copy(ABC):
             self.feed = Feed(self, consumer, self.other_policy, self.setup_failed)
 
     def follow(self, source: StreamSource) -> None:
-        """The same source, of a new configuration: its consumer may deliver to another subject now."""
+        """Follow a new configuration of the source: its consumer may deliver to another subject now."""
         moved = source.consumer != self.source.consumer
         self.source = source
         if moved and self.feed is not None:
@@ -133,7 +133,7 @@ class Copy(ABC):
 
     # -- the origin
 
-    def stand(self, place: Place) -> None:
+    def stand(self, place: CopyPlace) -> None:
         """A copy that has no origin yet has come so far."""
         self.place = self.durable_place = place
         self.position = self.durable_position = place.sequence
@@ -329,7 +329,7 @@ class Copy(ABC):
         marks = place.marks
         if not marks or sequence - marks[-1][0] >= _MARKED:
             marks = with_mark(marks, (sequence, stamp_ns))
-        self.place = Place(sequence, place.identity, stamp_ns, marks)
+        self.place = CopyPlace(sequence, place.identity, stamp_ns, marks)
 
     def _note_passed(self, origin: Stream) -> None:
         """Much was passed over without a message to copy."""
@@ -370,7 +370,7 @@ class Copy(ABC):
         done, self._done = self._done, []
         return done
 
-    def committed(self, position: int, place: Place, done: list[int]) -> None:
+    def committed(self, position: int, place: CopyPlace, done: list[int]) -> None:
         """Everything up to ``position`` is durable here; ``done`` was copied of it."""
         self.durable_position = position
         self.durable_place = place
@@ -444,7 +444,7 @@ class SourceCopy(Copy):
         before = self.place
         place = self._found(origin, identity) if before.identity else None
         if place is None:
-            place = Place(self._before_start(origin), identity)
+            place = CopyPlace(self._before_start(origin), identity)
             self.position = self.durable_position = self._touched = place.sequence
             self.durable_place = place
             self._last_copied = 0
@@ -456,7 +456,7 @@ class SourceCopy(Copy):
         self.place = place
         self._stamp = SourceStamp(self.index, identity)
 
-    def _go_on_at(self, place: Place, start: int) -> None:
+    def _go_on_at(self, place: CopyPlace, start: int) -> None:
         self.position = self._touched = self._last_copied = max(place.sequence, start)
         if place.sequence < self.place.sequence:
             self.era += 1  # what is on its way to the disk came after it
@@ -464,7 +464,7 @@ class SourceCopy(Copy):
             self.durable_place = place
         self.durable_position = min(self.durable_position, self.position)
 
-    def _found(self, origin: Stream, identity: str) -> Place | None:
+    def _found(self, origin: Stream, identity: str) -> CopyPlace | None:
         """The place in an origin; None if it is another stream. Raises StoreReadError."""
         place, store = self.place, origin.store
         is_same_life = place.identity == identity
@@ -491,14 +491,14 @@ class SourceCopy(Copy):
         newer = store.sequence_at(place.stamp_ns + 1)
         return self._at(origin, min(place.sequence - 1, store.last_seq, newer - 1), identity)
 
-    def _at(self, origin: Stream, sequence: int, identity: str) -> Place:
+    def _at(self, origin: Stream, sequence: int, identity: str) -> CopyPlace:
         """A place at or before the one that is known. Raises StoreReadError."""
         marks = tuple(mark for mark in self.place.marks if mark[0] <= sequence)
         rows = origin.store.rows(sequence, None, 1, 1, sequence)
         if not rows:
-            return Place(sequence, identity, 0, marks)
+            return CopyPlace(sequence, identity, 0, marks)
         stamp_ns = rows[0][4]
-        return Place(sequence, identity, stamp_ns, marks or ((sequence, stamp_ns),))
+        return CopyPlace(sequence, identity, stamp_ns, marks or ((sequence, stamp_ns),))
 
     def _is_copy(self, origin: Stream) -> bool:
         """Whether what the newest copy in the target says it was is in an origin. Raises StoreReadError."""
@@ -511,7 +511,7 @@ class SourceCopy(Copy):
         is_counter = target.config.allow_msg_counter  # it adds up what it copies
         return said.subject == there.subject and (is_counter or here.payload == there.payload)
 
-    def _before_lost(self, origin: Stream, place: Place) -> Place:
+    def _before_lost(self, origin: Stream, place: CopyPlace) -> CopyPlace:
         """A place so far back that what the target has lost comes again. Raises StoreReadError."""
         store, lost, kept = origin.store, self.place.lost, self.place.kept
         low, high = max(min(kept, place.sequence), self._before_start(origin)), place.sequence
@@ -574,7 +574,7 @@ class MirrorCopy(Copy):
 
     def _meet(self, origin: Stream, identity: str) -> None:
         last = self.target.store.last_seq
-        place = Place(last, identity, self._last_stamp_ns(), self.place.marks if last else ())
+        place = CopyPlace(last, identity, self._last_stamp_ns(), self.place.marks if last else ())
         if not last:
             place = place._replace(sequence=self._before_start(origin))
         self.position = self.durable_position = place.sequence

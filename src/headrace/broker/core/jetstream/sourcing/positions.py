@@ -19,7 +19,7 @@ from .....documents import read_typed
 from .....identity import Mark, with_mark
 from ..config.sources import copies, index_name
 from ..headers.source import read_origination
-from .copy import Copy, MirrorCopy, Place, SourceCopy
+from .copy import Copy, CopyPlace, MirrorCopy, SourceCopy
 
 if TYPE_CHECKING:
     from ..stream.stream import Stream
@@ -38,7 +38,7 @@ class _Saved(msgspec.Struct):
     """What the journal holds: positions as of the stream's sequence ``at``."""
 
     at: int = 0
-    positions: dict[str, Place] = {}
+    positions: dict[str, CopyPlace] = {}
     stream_ns: int = 0  # when the stream was made; 0 was written before this was noted
 
 
@@ -49,7 +49,7 @@ class _Flight(NamedTuple):
     era: int
     origin: Stream | None
     position: int
-    place: Place
+    place: CopyPlace
     done: list[int]
 
 
@@ -61,9 +61,9 @@ class Positions:
         self._stream = stream
         self._manager = manager
         self.copies: dict[str, Copy] = {}
-        self._durable: dict[str, Place] = {}
+        self._durable: dict[str, CopyPlace] = {}
         self._flying: list[_Flight] = []
-        self._flying_positions: dict[str, Place] = {}
+        self._flying_positions: dict[str, CopyPlace] = {}
         self._must_save = True  # the headers of stored messages do not tell all
         self._saved_at = 0  # the stream's last sequence when positions were journaled last …
         self._saved_gone = 0  # … and how many of its sequences had no message
@@ -96,17 +96,17 @@ class Positions:
                 marks = known.marks
             self._durable[source] = told._replace(marks=marks)
 
-    def _told(self, after: int) -> dict[str, Place]:
+    def _told(self, after: int) -> dict[str, CopyPlace]:
         """What the headers of the stream's messages after a sequence say of each source."""
         store = self._stream.store
-        found: dict[str, Place] = {}
+        found: dict[str, CopyPlace] = {}
         start = max(after, 0) + 1
         while messages := store.read(start, None, _SCAN, _SCAN_BYTES, store.last_seq):
             start = messages[-1].sequence + 1
             for message in messages:
                 said = read_origination(message.headers)
                 if said is not None:
-                    found[said.source] = Place(
+                    found[said.source] = CopyPlace(
                         said.sequence, said.identity, told_at=message.sequence
                     )
         return found
@@ -125,7 +125,7 @@ class Positions:
                 del before[index]
             else:
                 copy = kind(self._manager, self._stream, source, self.touch)
-                copy.stand(positions.get(index, Place(0, "")))
+                copy.stand(positions.get(index, CopyPlace(0, "")))
                 fresh.append(copy)
             copy.follow(source)
             self.copies[index] = copy
@@ -207,7 +207,7 @@ class Positions:
             copy.roll_back()
         self.touch()  # what the journal was told already goes with the next flush, too
 
-    def _positions(self) -> dict[str, Place]:
+    def _positions(self) -> dict[str, CopyPlace]:
         positions = dict(self._durable)
         for index, copy in self.copies.items():
             if copy.place.identity:

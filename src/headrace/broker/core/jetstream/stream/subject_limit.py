@@ -72,7 +72,7 @@ class SubjectLimit:
         self._stream.unread.attempt(self.enforce_now)
 
     def enforce_now(self) -> None:
-        """The same. Raises StoreReadError; the subjects stay marked then."""
+        """Enforce it at once. Raises StoreReadError; the subjects stay marked then."""
         over, self.over = self.over, {}
         stream, most = self._stream, self._stream.config.max_msgs_per_subject
         if most <= 0 or not stream.writable():

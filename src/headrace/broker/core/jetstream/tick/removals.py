@@ -122,7 +122,7 @@ class Removals:
         return done
 
     def _stall(self, task: Task, error: StoreReadError) -> None:
-        """Nothing of this slice has happened: do it when it can be read."""
+        """Do this slice when it can be read: none of it has happened."""
         unread = task.stall(error)
         if unread is None:
             task.end(error)

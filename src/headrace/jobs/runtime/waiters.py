@@ -10,19 +10,19 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from types import TracebackType
 
-__all__ = ["Bell", "Ear"]
+__all__ = ["JobWaiter", "JobWaiters"]
 
 
-class Ear:
+class JobWaiter:
     """One waiter. Enter it (``with``) before querying the database, so that no ring is missed."""
 
-    def __init__(self, bell: Bell, consumer: int) -> None:
-        self._bell = bell
+    def __init__(self, waiters: JobWaiters, consumer: int) -> None:
+        self._waiters = waiters
         self._consumer = consumer
         self._rung = asyncio.Event()
 
-    def __enter__(self) -> Ear:
-        self._bell.add(self._consumer, self)
+    def __enter__(self) -> JobWaiter:
+        self._waiters.add(self._consumer, self)
         return self
 
     def __exit__(
@@ -31,9 +31,9 @@ class Ear:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._bell.remove(self._consumer, self)
+        self._waiters.remove(self._consumer, self)
         if self._rung.is_set():
-            self._bell.ring([self._consumer])
+            self._waiters.ring([self._consumer])
 
     @property
     def rung(self) -> bool:
@@ -50,44 +50,44 @@ class Ear:
         except TimeoutError:
             return
         self._rung.clear()
-        self._bell.to_the_end(self._consumer, self)
+        self._waiters.to_the_end(self._consumer, self)
 
 
-class Bell:
+class JobWaiters:
     """All waiters, by consumer, in the order in which they are woken."""
 
     def __init__(self) -> None:
-        self._ears: dict[int, OrderedDict[Ear, None]] = {}
+        self._by_consumer: dict[int, OrderedDict[JobWaiter, None]] = {}
 
-    def ear(self, consumer: int) -> Ear:
+    def waiter(self, consumer: int) -> JobWaiter:
         """A new waiter for jobs of ``consumer``."""
-        return Ear(self, consumer)
+        return JobWaiter(self, consumer)
 
     def consumers(self) -> list[int]:
         """The consumers whose jobs somebody waits for."""
-        return list(self._ears)
+        return list(self._by_consumer)
 
     def ring(self, consumers: Sequence[int]) -> None:
         """Wake one waiter for each of ``consumers``; if none is named, wake all waiters."""
         if not consumers:
-            for ears in self._ears.values():
-                for ear in ears:
-                    ear.wake()
+            for waiting in self._by_consumer.values():
+                for waiter in waiting:
+                    waiter.wake()
             return
         for consumer in consumers:
-            for ear in self._ears.get(consumer, ()):
-                if not ear.rung:
-                    ear.wake()
+            for waiter in self._by_consumer.get(consumer, ()):
+                if not waiter.rung:
+                    waiter.wake()
                     break
 
-    def add(self, consumer: int, ear: Ear) -> None:
-        self._ears.setdefault(consumer, OrderedDict())[ear] = None
+    def add(self, consumer: int, waiter: JobWaiter) -> None:
+        self._by_consumer.setdefault(consumer, OrderedDict())[waiter] = None
 
-    def remove(self, consumer: int, ear: Ear) -> None:
-        ears = self._ears[consumer]
-        del ears[ear]
-        if not ears:
-            del self._ears[consumer]
+    def remove(self, consumer: int, waiter: JobWaiter) -> None:
+        waiting = self._by_consumer[consumer]
+        del waiting[waiter]
+        if not waiting:
+            del self._by_consumer[consumer]
 
-    def to_the_end(self, consumer: int, ear: Ear) -> None:
-        self._ears[consumer].move_to_end(ear)
+    def to_the_end(self, consumer: int, waiter: JobWaiter) -> None:
+        self._by_consumer[consumer].move_to_end(waiter)

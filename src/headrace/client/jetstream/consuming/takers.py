@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .concurrent import ConcurrentCallbacks
 
 
-class Hands:
+class Takers:
     """Who takes the messages of a feed.
 
     Attributes:

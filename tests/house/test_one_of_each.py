@@ -1,0 +1,153 @@
+"""What has one mechanism has no second: by names, calls and imports, as far as these tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SRC = ROOT / "src" / "headrace"
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+TABLE = PAGE.partition("## One of each")[2].partition("What still has a second")[0]
+
+
+class Mechanism(NamedTuple):
+    """One job.
+
+    Attributes:
+        home: the module, or the room, that does it.
+        sign: what a second one would look like.
+        others: files that look like it, and why each is none, or stays.
+    """
+
+    home: str
+    sign: str
+    others: Mapping[str, str] = MappingProxyType({})
+
+
+MECHANISMS = [
+    Mechanism(
+        "retries",
+        r"2(?:\.0)? \*\* ?(?:\(|min|max)|\bclass Patience\b|_s \* 2\b",
+    ),
+    Mechanism(
+        "quantities",
+        r"def _?(?:go_duration|parse_duration|duration_ns|parse_size|read_size|parse_moment)\b"
+        r"|\(\\d\+\)h\)",
+    ),
+    Mechanism("cron", r"class \w*Cron\b|def parse_cron\b"),
+    Mechanism(
+        "files",
+        r"\bos\.(?:fsync|fdatasync|replace|rename)\(",
+        {
+            "broker/store/io/files.py": "the store's port, where tests let each call fail",
+            "demo/results.py": "the demo imports what users may import",
+        },
+    ),
+    Mechanism(
+        "web",
+        r"\b(?:asyncio\.)?start_server\(|\bHTTPServer\(|\buvicorn\.(?:Server|Config|run)\b",
+        {"testing/link.py": "stands before a server of NATS, not of HTTP"},
+    ),
+    Mechanism(
+        "locks",
+        r"class \w*(?:Lease|Lock|Tenure)\b",
+        {
+            "broker/store/io/lock.py": "of a directory, by its file system",
+            "groups/member/ownership/lease.py": "what a member may handle, message by message",
+        },
+    ),
+    Mechanism(
+        "handling.dead_letter_headers",
+        r"\"Headrace-(?:Failure|Reason|Group|Consumer|Subject|Stream|Sequence|Attempts|Sink|Row|Headers"
+        r"|Truncated)\"",
+    ),
+    Mechanism("handling.failing", r"import (?:.*\W)?decide\b|\bdecide\(self\._policy"),
+    Mechanism(
+        "handling.failure",
+        r"class (?:Stop|Retry|DeadLetter)\b",
+        {
+            "pipeline/failures/restarts.py": "of a query, which has no message",
+        },
+    ),
+    Mechanism("handling.key_order", r"class (?:Lanes|Line|WaitingByKey)\b"),
+    Mechanism("handling.waiting", r"import (?:.*\W)?(?:Lanes|Line)\b"),
+    Mechanism("handling.lanes", r"class \w*LaneTasks\b|create_task\(self\._lane\("),
+    Mechanism("handling.turn", r"\.copy\(\)\.run\(handler, message\)"),
+    Mechanism(
+        "handling.threads",
+        r"SimpleQueue",
+        {
+            "jobs/client/threads.py": "a worker of jobs leaves a thread whose job is lost to itself",
+            "jobs/store/sqlite.py": "the one thread that writes",
+        },
+    ),
+    Mechanism("jobs.service.moves", r"\"store_jobs\""),
+    Mechanism("jobs.service.storing", r"\"insert_messages\""),
+    Mechanism("jobs.states", r"\bState\.INFLIGHT, Event\."),
+]
+
+
+def of(home: str) -> tuple[Path, ...]:
+    """The file of a module, or those of a room."""
+    path = SRC / home.replace(".", "/")
+    return tuple(path.rglob("*.py")) if path.is_dir() else (path.with_suffix(".py"),)
+
+
+def seconds(mechanism: Mechanism, files: Iterable[tuple[str, str]]) -> set[str]:
+    """Of these files, each with its text, those that look like a second one."""
+    sign = re.compile(mechanism.sign)
+    home = {path.relative_to(SRC).as_posix() for path in of(mechanism.home)}
+    return {name for name, text in files if name not in home and sign.search(text)}
+
+
+@pytest.fixture(scope="module")
+def files() -> list[tuple[str, str]]:
+    paths = sorted(SRC.rglob("*.py"))
+    assert len(paths) > 1000
+    return [(path.relative_to(SRC).as_posix(), path.read_text()) for path in paths]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda each: each.home)
+def test_nothing_looks_like_a_second_mechanism(
+    mechanism: Mechanism, files: list[tuple[str, str]]
+) -> None:
+    assert seconds(mechanism, files) == mechanism.others.keys()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda each: each.home)
+def test_the_home_of_each_looks_like_it(mechanism: Mechanism) -> None:
+    """Else a sign has become old, and finds no second one either."""
+    sign = re.compile(mechanism.sign)
+    assert any(sign.search(path.read_text()) for path in of(mechanism.home))
+
+
+@pytest.mark.parametrize(
+    ("home", "text"),
+    [
+        ("retries", "wait = min(5.0, 0.1 * 2.0 ** min(attempt, 16))"),
+        ("quantities", "def _go_duration(text: str) -> float: ..."),
+        ("files", "os.replace(new, path)"),
+        ("locks", "class BucketLease:"),
+        ("handling.dead_letter_headers", '("Headrace-Reason", reason)'),
+        ("handling.failing", "from ....handling.failure import Again, decide"),
+        ("handling.waiting", "from ....handling.key_order import Lanes, Line"),
+        ("handling.threads", "self._waiting = queue.SimpleQueue()"),
+    ],
+)
+def test_a_second_mechanism_is_found(home: str, text: str) -> None:
+    mechanism = next(each for each in MECHANISMS if each.home == home)
+    assert seconds(mechanism, [("somewhere.py", text)]) == {"somewhere.py"}
+
+
+def test_the_page_names_a_module_for_each_job() -> None:
+    named = re.findall(r"(?m)^\| .* \| `headrace\.([\w.]+)` \|$", TABLE)
+    assert len(named) > 15
+    assert [name for name in named if not any(path.is_file() for path in of(name))] == []
+    missing = {each.home for each in MECHANISMS} - set(named)
+    assert missing == set(), "docs/architecture.md, One of each"
