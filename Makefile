@@ -25,7 +25,7 @@ CHANGES_ARGS ?= --minutes 60
 DRILL_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-all test-seconds test-python docs lint format types contracts blocking keywords diagrams bench soak faults matrices cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs lock clean fuzz-web fuzz-broker deploys changes standby shortages pipeline-memory both-servers drill
+.PHONY: help env demo test test-all test-seconds test-python docs lint format types contracts blocking keywords diagrams bench soak faults matrices cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs hostile lock clean fuzz-web fuzz-broker deploys changes standby shortages pipeline-memory both-servers drill
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -151,6 +151,9 @@ drill: env  ## make each thing that stands still on both servers: how long each 
 
 fuzz: env  ## feed the parsers garbage (FUZZ_ARGS="conf --inputs 10000000 --processes 2 --total counts.json")
 	@$(BIN)/python fuzz/run.py $(FUZZ_ARGS)
+
+hostile: env  ## how long a neighbour waits while a job service is attacked, a minute of each attack (BENCH_ARGS="--seconds 10 heads")
+	@$(BIN)/python bench/hostile_jobs.py $(BENCH_ARGS)
 
 fuzz-jobs: env  ## hostile requests, endpoints, disks against a running job service, for an hour (FUZZ_ARGS="--seconds 600 --seed 7")
 	@$(BIN)/python fuzz/jobs_service.py $(if $(filter file,$(origin FUZZ_ARGS)),,$(FUZZ_ARGS))

@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args
 import report
 from contenders import Contender, running
 from headrace import Connection, ConsumerConfig, connect
+from headrace.errors import HeadraceError
 from headrace.groups import GroupMessage, Layout, PartitioningFilter, elastic
 from headrace.testing import Link
 from waiting import elapse
@@ -89,7 +90,14 @@ class Scene:
         return await self._stack.enter_async_context(connect(url))
 
     async def _join(self, member: str, url: str) -> Any:
-        connection = await self._link(url)
+        stack = contextlib.AsyncExitStack()
+
+        async def leave() -> None:
+            with contextlib.suppress(HeadraceError):  # of who was cut off
+                await stack.aclose()
+
+        self._stack.push_async_callback(leave)
+        connection = await stack.enter_async_context(connect(url))
         config = ConsumerConfig(ack_wait=ACK_WAIT_S)
         membership = elastic.join(
             connection.jetstream(),
@@ -100,7 +108,7 @@ class Scene:
             config,
             on_error=self.errors.append,
         )
-        return await self._stack.enter_async_context(membership)
+        return await stack.enter_async_context(membership)
 
     async def _handle(self, message: GroupMessage) -> None:
         await elapse(HANDLER_S, "a handler works for so long")

@@ -1,19 +1,21 @@
-"""Connections to hosts that have several addresses: the first that answers, not the first of the list.
+"""Connections: to hosts that have several addresses, and those that go over to TLS.
 
-As RFC 8305 ("Happy Eyeballs") has it: the families take turns, beginning with the one that the resolver
-prefers, and when one has not answered within 250 ms, the next is asked, too.
+Of several addresses it is the first that answers, not the first of the list. As RFC 8305 ("Happy Eyeballs")
+has it: the families take turns, beginning with the one that the resolver prefers, and when one has not
+answered within 250 ms, the next is asked, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from itertools import chain, zip_longest
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
-__all__ = ["Target", "connect_first", "connect_to"]
+__all__ = ["Target", "connect_first", "connect_to", "start_tls"]
 
 Target: TypeAlias = tuple[socket.AddressFamily, Any]
 """A family and an address in it, as sockets take it."""
@@ -108,3 +110,47 @@ async def _connect(target: Target) -> socket.socket:
         made.close()
         raise
     return made
+
+
+async def start_tls(
+    transport: asyncio.Transport,
+    protocol: asyncio.Protocol,
+    context: ssl.SSLContext,
+    *,
+    timeout_s: float,
+    early: list[bytes],
+) -> asyncio.Transport | None:
+    """``loop.start_tls`` as a server, for a client that may have begun its handshake already.
+
+    uvloop reads whatever is there once ``connection_made`` is over, so the first bytes of the handshake
+    may reach ``protocol``, which adds them to ``early``; they are handed on to TLS before anything else.
+    None: the client left. Raises what ``loop.start_tls`` raises.
+    """
+    loop = asyncio.get_running_loop()
+    upgrading = loop.create_task(
+        loop.start_tls(
+            transport, protocol, context, server_side=True, ssl_handshake_timeout=timeout_s
+        )
+    )
+
+    def hand_on() -> None:
+        data = b"".join(early)
+        early.clear()
+        upper = cast("asyncio.BufferedProtocol | None", transport.get_protocol())
+        if data and upper is not None and not upgrading.done():  # None: closed meanwhile
+            _feed(upper, data)
+
+    # The task's first step comes before this, and puts TLS in the way with callbacks that come before
+    # ``hand_on``; nothing is read in between.
+    loop.call_soon(loop.call_soon, hand_on)
+    return await upgrading
+
+
+def _feed(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        buffer = memoryview(protocol.get_buffer(len(view)))
+        size = min(len(buffer), len(view))
+        buffer[:size] = view[:size]
+        protocol.buffer_updated(size)
+        view = view[size:]

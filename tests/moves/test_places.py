@@ -62,16 +62,16 @@ moves), an elastic group numbers subjects itself, and a reader ends with its con
 
 THEIRS = {
     *((each, "older put back") for each in ("mirror", "source", "group", "letters")),
-    *((each, "made again") for each in ("mirror", "source", "group")),
+    *((each, "made again") for each in ("mirror", "group")),
     *((each, "restored") for each in ("source", "letters")),
     ("letters", "copied"),
 }
 """A copy of nats-server's goes on by its sequences, or takes all of it again, and says nothing; and of a
 stream that it has put back that server knows no ids before it is started again."""
 LONG = {
-    (keeper, happening)
-    for keeper in ("mirror", "source", "group")
-    for happening in ("restored", "moved")
+    *((keeper, "restored") for keeper in ("mirror", "source", "group")),
+    *((keeper, "moved") for keeper in ("mirror", "source", "group")),
+    ("source", "made again"),
 }
 """nats-server looks for an origin that was away some twenty seconds later."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shlex
 import subprocess
@@ -15,17 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import headrace
 import peers
 import roles
 from guides import ROOT
 from headrace import sync
 from headrace.cli import main
-from headrace.locks.key import KeyLock, bucket_of_locks
 from headrace.pipeline.checking.order import told_of_order
 from headrace.pipeline.checking.servers import check
 from headrace.pipeline.checkpoints.fingerprints import plan_of
 from headrace.pipeline.declaring.reading import read
+from headrace.pipeline.lease import Standby, holder_of, who_we_are
 from headrace.pipeline.model import Declared
 from headrace.pipeline.queries.frames import Frames
 from headrace.pipeline.running.run import run_here
@@ -134,6 +132,8 @@ sql = "SELECT concat('paid.', sequence) AS subject, data FROM orders"
 from = "paid"
 format = "jetstream"
 options = {{ stream = "PAID", delivery = "exactlyOnce", sinkId = "paid", servers = "{url}" }}
+[lease]
+servers = "{url}"
 [metrics]
 servers = "{url}"
 """
@@ -154,7 +154,11 @@ def test_a_pipeline_needs_no_more_than_the_page_of_permissions_says(
         file = tmp_path / "paid.toml"
         file.write_text(PAID.format(url=url))
         assert check(read(file))[0] == []
-        asyncio.run(lease_and_give_back(url))
+        lease = read(file).lease
+        assert lease is not None
+        with Standby(lease, "paid", lambda why: None) as leased:
+            assert leased.wait(20)
+            assert holder_of(lease, "paid") == who_we_are()
         declared = read(file)
         recorder = Recorder(declared, this_process(), time.time)
         meter = Meter(declared, recorder)
@@ -172,13 +176,6 @@ def test_a_pipeline_needs_no_more_than_the_page_of_permissions_says(
         ] == []
     finally:
         server.stop()
-
-
-async def lease_and_give_back(url: str) -> None:
-    async with headrace.connect(url) as connection:
-        bucket = await bucket_of_locks(connection.jetstream(), "headrace-leases", 15)
-        async with KeyLock(bucket, "paid", "a", 15) as lease:
-            assert await lease.acquire() > 0
 
 
 def play(piece: Piece, spark: SparkSession) -> None:

@@ -8,11 +8,12 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from certificates import self_signed
 from headrace.web.asgi import AsgiServer
@@ -242,3 +243,28 @@ async def test_what_comes_with_the_end_of_the_handshake_is_answered(
             except ssl.SSLWantReadError:
                 incoming.write(await asyncio.wait_for(reader.read(65_536), 10))
         writer.close()
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_handshake_that_begins_at_once_is_heard_on_either_loop(
+    tls: tuple[ssl.SSLContext, ssl.SSLContext], loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """uvloop reads before it is told not to: what came by then is the beginning of the handshake."""
+
+    async def ask() -> None:
+        async with serving(20, tls=tls[0], handshake_s=60.0) as port:
+            for _ in range(30):
+                async with asyncio.timeout(20):
+                    # Its first words are there before the server looks at the connection.
+                    with socket.create_connection(("127.0.0.1", port)) as wire:
+                        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+                        client = tls[1].wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+                        with contextlib.suppress(ssl.SSLWantReadError):
+                            client.do_handshake()
+                        wire.sendall(outgoing.read())
+                        wire.setblocking(False)
+                        running = asyncio.get_running_loop()
+                        assert await running.sock_recv(wire, 65_536)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(ask())

@@ -15,6 +15,7 @@ from .errors import JobsError, bad_request, not_found
 
 __all__ = [
     "ascii_host",
+    "carried",
     "check_header",
     "check_id",
     "check_text",
@@ -88,6 +89,11 @@ def check_header(name: str, value: str, field: str) -> str:
             field,
         )
     return value
+
+
+def carried(value: str) -> str:
+    """The text with U+FFFD for what no header carries: of a message that cannot be refused any more."""
+    return _NOT_CARRIED.sub("\ufffd", value)
 
 
 def shown_id(stored: str | None) -> str:

@@ -18,6 +18,7 @@ import uvicorn
 from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from ..sockets import start_tls
 from .connections import SWEEP_S, ConnectionLimits, Stage, Waiting, address_of
 
 __all__ = ["AsgiServer", "has_left"]
@@ -137,12 +138,8 @@ class _Handshake(asyncio.Protocol):
     async def _shake(self, transport: asyncio.Transport) -> None:
         secure: asyncio.Transport | None = None
         try:
-            secure = await asyncio.get_running_loop().start_tls(
-                transport,
-                self,
-                self._tls,
-                server_side=True,
-                ssl_handshake_timeout=self._patience_s,
+            secure = await start_tls(
+                transport, self, self._tls, timeout_s=self._patience_s, early=self._early
             )
         except (OSError, ssl.SSLError, TimeoutError) as error:
             _LOG.debug("a TLS handshake failed: %s", error)
@@ -159,7 +156,7 @@ class _Handshake(asyncio.Protocol):
             connection.data_received(data)
 
     def data_received(self, data: bytes) -> None:
-        self._early.append(data)  # it came with the end of the handshake
+        self._early.append(data)  # the handshake's beginning, or what came with its end
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.waiting.closed(self)

@@ -13,7 +13,7 @@ import pytest
 
 from certificates import self_signed
 from headrace.broker import Broker, TlsOptions
-from headrace.broker.server.tls import start_tls
+from headrace.sockets import start_tls
 
 LOOPS = {"asyncio": asyncio.new_event_loop}
 try:

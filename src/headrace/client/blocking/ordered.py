@@ -38,7 +38,8 @@ class OrderedConsumer(Blocking):
 
     There is nothing to acknowledge. Behind it stands an ephemeral consumer in the server's memory, which
     is replaced by one that starts after the last message seen, when messages were missed, the server
-    went silent, the connection was lost, or the consumer is gone. One reader at a time.
+    went silent, the connection was lost, or the consumer is gone. Of a stream that has not that message any
+    more, as one that was made again, come those that were stored later. One reader at a time.
 
     Attributes:
         stream_name: the stream it reads.

@@ -22,7 +22,6 @@ from ..runtime.parts import reason_of
 from ..runtime.runtime import Runtime
 from ..service import feeds
 from ..service.feeds import Feed, NotLeadingError, Standing
-from ..service.moves import storable
 from .position import Position, take_position
 
 if TYPE_CHECKING:
@@ -247,7 +246,8 @@ class _Order:
 def message_of(config: FeedConfig, message: JetStreamMessage) -> tuple[MessageIdentity, NewMessage]:
     """Which message of the stream it is, and the channel's message: its headers except those that are the
     service's or the broker's own, its subject, its sequence. Those that HTTP cannot carry, or that are too
-    many, are left out and counted in a header of ours: a message that is in a stream is not refused.
+    many, are left out and counted in a header of ours, and such characters of subject and ordering key are
+    replaced: a message that is in a stream is not refused.
     """
     place = message.metadata
     identity = MessageIdentity(config.stream, place.stream_seq, place.timestamp_ns)
@@ -272,7 +272,7 @@ def message_of(config: FeedConfig, message: JetStreamMessage) -> tuple[MessageId
             left_out += 1
     if left_out:
         stored["X-Headrace-Headers-Left-Out"] = str(left_out)
-    stored[SUBJECT] = storable(message.subject)
+    stored[SUBJECT] = ids.carried(message.subject)[: limits.SUBJECT_CHARS_MAX]
     stored["X-Headrace-Sequence"] = str(identity.sequence)
     return identity, NewMessage(
         payload=message.payload,
@@ -295,4 +295,4 @@ def _ordering_key(rule: str, message: JetStreamMessage) -> str | None:
         key = next(found, "")
     else:
         return None
-    return storable(key)[: limits.ORDERING_KEY_CHARS_MAX] or None
+    return ids.carried(key[: limits.ORDERING_KEY_CHARS_MAX]) or None

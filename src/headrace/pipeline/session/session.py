@@ -70,6 +70,9 @@ _IMPORTED: Final = (
 )
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
+QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""What lets a Java start quickly that has little to do: code is compiled soon rather than well."""
+
 LOCAL_SETTINGS: Final[Mapping[str, str]] = {**_ALWAYS, **_LOCAL}
 """What a session on this machine has where a file says nothing."""
 
@@ -158,6 +161,9 @@ def start_session(
     Raises:
         ConfigurationError: the executors' Python is not to be found here, or Spark refuses the settings.
     """
+    # Whole, before another thread imports parts of it: its modules import each other in circles, and of two
+    # threads that do so at once one would find a module that is half made.
+    importlib.import_module("pyspark")
     _name_python(master, settings)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -174,7 +180,7 @@ def start_session(
         threading.Thread(target=_import_ahead, name="imports", daemon=True).start()
         if is_ours:
             # Of the small Java that only says how the large one is started.
-            os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+            os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JAVA)
             with _said_by_spark(log):
                 shielded_context(name, master, settings)
         from pyspark.sql import SparkSession

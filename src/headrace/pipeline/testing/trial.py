@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import HeadraceError
 from ..model import Declared, Sink, Source
 from ..options import JETSTREAM
 from ..problems import PipelineError, Place, Problem
 from ..queries.frames import Frames
-from ..session.session import LOCAL_SETTINGS, check_java, settings_of, start_session
+from ..session.session import LOCAL_SETTINGS, QUICK_JAVA, check_java, settings_of, start_session
 from ..spark_errors import sentence_of
 from .cases import Case, Given, write_expected
 from .given import frame_of, rows_of
@@ -20,6 +21,14 @@ from .rows import Difference, Row, compare, plain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_INTERPRETED: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Plans are interpreted as they are; a file that says otherwise has its way."""
 
 
 class Came(NamedTuple):
@@ -67,10 +76,14 @@ def session_for_tests(declared: Declared, log: Path) -> SparkSession:
 def start_small_session(
     name: str, log: Path, conf: Mapping[str, str] = LOCAL_SETTINGS, folder: Path | None = None
 ) -> SparkSession:
-    """One thread of this machine, one task after a shuffle. Raises ConfigurationError: no Java."""
+    """One thread of this machine, one task after a shuffle. Raises ConfigurationError: no Java.
+
+    Most of what Java does for a few rows is to make and compile code for them; so it does neither.
+    """
     check_java()
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JAVA)
     small = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}
-    return start_session(name, "local[1]", {**conf, **small}, log, folder)
+    return start_session(name, "local[1]", {**_INTERPRETED, **conf, **small}, log, folder)
 
 
 class Trial:

@@ -13,9 +13,10 @@ import ssl
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from .... import limits
+from ....sockets import start_tls
 from ...core.net.session import Session
 from ...core.peer import Peer
-from ..tls import Handshake, certificate_names, current_handshake, start_tls
+from ..tls import Handshake, certificate_names, current_handshake
 from .tracing import Trace, say_closed, trace_of, who
 
 if TYPE_CHECKING:
