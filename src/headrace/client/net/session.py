@@ -99,11 +99,7 @@ class Session:
         self.publish: Callable[[Chunk], None] = self.outbox.put
         self.routes = RouteTable()
         self.inboxes = Inboxes(
-            self.routes,
-            self.new_inbox,
-            self.refuse,
-            self.close_route,
-            lambda: self.link is not None,
+            self.routes, self.new_inbox, self.refuse, self.close_route, self._has_link
         )
         self.requests = Requests(self)
         self.hub = EventHub(options.on_event)
@@ -170,6 +166,9 @@ class Session:
             return self.outbox.put_slip(data, keep=False)
         self.check_linked()
         return self.outbox.put_slip(data, keep=True)
+
+    def _has_link(self) -> bool:
+        return self.link is not None
 
     @property
     def is_refusing(self) -> bool:
