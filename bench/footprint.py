@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,11 +16,12 @@ import contenders
 import report
 from contenders import Contender, running
 from rawsocket import RawConnection
+from waiting import until_here
 
 CONFIG = {"name": contenders.STREAM, "subjects": ["bench.>"], "storage": "file", "num_replicas": 1}
 WINDOW = 16_000
-STILL = 3
-"""Looks, half a second apart, in which a process's memory has to have stayed as it is."""
+STILL = 100
+"""Looks, at least a hundredth of a second apart, in which memory has to have stayed as it is."""
 
 Make = Callable[[RawConnection, range, ExitStack], None]
 
@@ -35,9 +35,13 @@ def memory_kib(pid: int) -> int:
 def settled(pid: int) -> tuple[int, int]:
     """Memory in bytes and open files, once nothing is under way any more."""
     seen: list[int] = []
-    while len(seen) < STILL or max(seen[-STILL:]) - min(seen[-STILL:]) > 64:
-        time.sleep(0.5)
+
+    def is_still() -> bool:
         seen.append(memory_kib(pid))
+        last = seen[-STILL:]
+        return len(last) == STILL and max(last) - min(last) <= 64
+
+    until_here(is_still, "its memory does not stay as it is", within=60)
     return seen[-1] * 1024, len(os.listdir(f"/proc/{pid}/fd"))
 
 

@@ -23,11 +23,12 @@ sys.path.insert(0, str(ROOT / "tests"))
 import report  # noqa: E402
 from headrace.jobs.client import AsyncJobsClient  # noqa: E402
 from jobs_attacks import ATTACKS, Attacking, Neighbour, Victim, serving, trusting  # noqa: E402
+from waiting import elapse  # noqa: E402
 
 NOBODY = "nobody"
 P99_MS = 100.0
 PAUSE_S = 0.02
-"""Between two publishes of the neighbour: it is somebody who works, not a load."""
+"""Between two publishes of the neighbour."""
 
 
 def attack(name: str, url: str, certificate: str, begun: object, steps: object) -> None:
@@ -37,7 +38,7 @@ def attack(name: str, url: str, certificate: str, begun: object, steps: object) 
         async with Attacking(name, Victim(url, trusting(certificate))) as going:
             begun.set()  # type: ignore[attr-defined]
             while True:
-                await asyncio.sleep(0.2)
+                await elapse(0.2, "as often as it is told how many steps there were")
                 steps.value = going.steps  # type: ignore[attr-defined]
 
     asyncio.run(run())
@@ -82,7 +83,7 @@ async def waits(neighbour: Neighbour, seconds: float) -> list[float]:
         took.append(1000 * (time.perf_counter() - begun))
         if len(took) % 50 == 0:
             await neighbour.work_off()
-        await asyncio.sleep(PAUSE_S)
+        await elapse(PAUSE_S, "the neighbour works, and is no load")
     return sorted(took)
 
 

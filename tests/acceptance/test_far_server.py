@@ -24,13 +24,15 @@ from headrace.groups.lag import measure
 from headrace.locks import LockLostError
 from headrace.locks.key import KeyLock, bucket_of_locks
 from headrace.testing import Link
-from waiting import elapse, until
+from waiting import until
 
 pytestmark = pytest.mark.peer
 
 LOOKS = 4
 PARTITIONS = 4
 KEYS = 24
+AHEAD = 60
+"""Messages that are published, and not handled yet, at most."""
 
 
 @pytest.fixture(scope="module", params=peers.EITHER)
@@ -74,7 +76,7 @@ class Traffic:
             while True:
                 await self._js.publish(f"o.{self.published % KEYS}", b"%d" % self.published)
                 self.published += 1
-                await elapse(0.01, "messages come at a steady rate")
+                await until(lambda: self.published - self.handled < AHEAD)
 
         task = asyncio.create_task(publish())
         try:
@@ -158,6 +160,7 @@ async def test_what_is_confirmed_has_left_the_server_and_a_drain_hands_out_what_
         else:
             message.ack()
         handled.append(message.metadata.stream_seq)
+        traffic.handled = len(handled)
 
     async with traffic.flowing():
         consume = consumer.consume(handle)

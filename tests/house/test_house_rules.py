@@ -262,6 +262,14 @@ def test_the_locks_name_no_host_and_pin_everything_by_hash(lock: str) -> None:
     assert all("--hash=sha256:" in package for package in packages)
 
 
+def test_every_line_of_the_threat_model_names_its_proof() -> None:
+    lines = [line for line in (ROOT / "SECURITY.md").read_text().splitlines() if line[:2] == "| "]
+    proved = [line for line in lines if re.search(r"`[\w/]+\.py::\w+`|scenario\s+`", line)]
+    heads = [line for line in lines if line.startswith(("| door |", "| attack |", "| --- |"))]
+    assert len(lines) > 80
+    assert [line for line in lines if line not in proved and line not in heads] == []
+
+
 def test_the_tests_the_threat_model_names_are_there() -> None:
     text = (ROOT / "SECURITY.md").read_text()
     named = re.findall(r"`([\w/]+\.py)::(\w+)`", text)

@@ -315,3 +315,61 @@ async def test_the_oldest_job_is_the_one_that_waits_longest(world: World) -> Non
     assert (await shown(world, name))[key] == 6
     await world.lease("complete", jobs=held(*await world.claim(2)))
     assert await shown(world, name) == {}
+
+
+async def test_what_was_deleted_is_named_no_more_and_its_counts_stay_in_the_totals(
+    world: World,
+) -> None:
+    await world.put("/channel/d", token="dt")
+    await world.put("/channel/d/consumer/gone", token="x", type="pull")
+    await world.consumer("gone", token="x", type="pull")
+    for path, token in (("/channel/c/broadcast", "ct"), ("/channel/d/broadcast", "dt")):
+        headers = {**PRODUCER, "X-Broker-Channel-Token": token}
+        assert (await world.http.post(path, content=b"x", headers=headers)).status_code == 201
+    world.runtime.metrics.observe("jobs_claim_duration_seconds", 0.1, channel="c", consumer="gone")
+    world.runtime.metrics.set("push_breaker_state", 2, channel="c", consumer="gone")
+    await world.claim()
+    for path in ("/channel/c/consumer/gone", "/channel/d"):
+        version = (await world.http.get(path)).headers["last-modified"]
+        unchanged = {"If-Unmodified-Since": version}
+        deleted = await world.http.delete(f"{path}?discard=true", headers=unchanged)
+        assert deleted.is_success, deleted.text
+    world.runtime.admin_token = "sesame"
+    totals = (await world.http.get("/metrics")).text
+    headers = {"Authorization": "Bearer sesame"}
+    named = (await world.http.get("/metrics", headers=headers)).text
+    assert "gone" not in named
+    assert 'channel="d"' not in named
+    assert 'jobs_published_total{channel="c"} 1' in named
+    assert "jobs_published_total 1" in named.splitlines(), "of what was deleted"
+    assert 'push_breaker_state{channel="c",consumer="gone"}' not in named
+    again = [line for line in totals.splitlines() if line.startswith("jobs_published_total")]
+    assert again == ["jobs_published_total 2"]
+
+
+@pytest.mark.one_database
+async def test_who_asks_for_all_counts_again_and_again_has_one_reader_of_the_database(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "METRICS_SLICE", 2)
+    for number in range(5):
+        await world.consumer(f"n{number}", type="pull", token="x")
+    await world.broadcast()
+    read, under_way, most, reads = world.runtime.database.read, 0, 0, 0
+
+    async def watched(work: Any) -> Any:
+        nonlocal under_way, most, reads
+        under_way, reads = under_way + 1, reads + 1
+        most = max(most, under_way)
+        try:
+            return await read(work)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(world.runtime.database, "read", watched)
+    paths = ["/_status", "/job-status", "/dlq-status"]
+    answers = await asyncio.gather(*(world.http.get(path) for path in paths * 4))
+    assert [answer.status_code for answer in answers] == [200] * 12
+    assert most == 1
+    assert reads == 4 * (1 + 1 + 4), "six consumers in slices of two"
+    assert set(answers[1].json()["c"]) == {"k", *(f"n{number}" for number in range(5))}

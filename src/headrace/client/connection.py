@@ -248,8 +248,8 @@ class Connection:
             InvalidSubjectError: the subject is malformed or has wildcards.
             LimitExceededError: larger than ``max_payload``, or the subject is too long for a line.
             NoRespondersError: nobody listens on the subject.
-            TimeoutError: no answer in time: if it was sent, that is its subclass TimeoutUnknownError; if
-                not, it is withdrawn.
+            RequestTimeoutError: no answer in time: if it was sent, that is its subclass
+                TimeoutUnknownError; if not, it is withdrawn.
             DisconnectedError: the connection was lost before the answer came: if it was sent, that is
                 DisconnectedUnknownError. Or there is none, and ``fail_while_disconnected`` is set.
             ServiceError: who answered says that it failed.
@@ -377,7 +377,7 @@ class Connection:
         While disconnected it waits for the next connection. ``timeout`` None: ``request_timeout``.
 
         Raises:
-            TimeoutError: not within ``timeout`` seconds.
+            RequestTimeoutError: not within ``timeout`` seconds.
             DisconnectedError: the connection was lost meanwhile; what was sent may be lost.
         """
         seconds = self._session.options.request_timeout if timeout is None else timeout

@@ -129,9 +129,9 @@ class JetStream:
             NoRespondersError: no stream has this subject, or its stream had no leader for all that time;
                 it is not stored.
             OutcomeUnknownError: it was sent and no answer came, or two leaders refused an expected sequence
-                that one of them may have stored; the message may be stored or not. It is a TimeoutError or
-                a DisconnectedError, too.
-            TimeoutError, DisconnectedError: it was not sent, and will not be.
+                that one of them may have stored; the message may be stored or not. It is a
+                RequestTimeoutError or a DisconnectedError, too.
+            RequestTimeoutError, DisconnectedError: it was not sent, and will not be.
             ProtocolError: somebody answered who is no stream; the message may be stored or not.
         """
         options: PublishOptions = {
@@ -209,8 +209,8 @@ class JetStream:
         """Add ``by``, which may be negative, to the counter ``subject``, and return its new value.
 
         The stream must have ``allow_msg_counter`` (nats-server 2.12). A lost answer is not repeated: after
-        TimeoutError or DisconnectedError the counter may have been changed or not. The value is read by
-        ``stream.counter(subject)``. Raises as ``publish``.
+        RequestTimeoutError or DisconnectedError the counter may have been changed or not. The value is read
+        by ``stream.counter(subject)``. Raises as ``publish``.
         """
         given = with_pairs(headers, (names.INCREMENT, f"{by:+d}"))
         ack = await publish_awaited(self._api, subject, b"", given, {})
@@ -305,7 +305,7 @@ class JetStream:
     async def delete_stream(self, name: str) -> None:
         """Delete a stream. Raises StreamNotFoundError if there is none of this name.
 
-        A lost answer is not repeated: the stream may have been made anew since. After TimeoutError or
+        A lost answer is not repeated: the stream may have been made anew since. After RequestTimeoutError or
         DisconnectedError it may be gone or not.
         """
         await self._streams.delete(name)

@@ -130,6 +130,7 @@ class ManagedConsumption:
     ) -> None:
         consumer._on_failed = on_failed or unheard
         self._consumption = consumer.consume(expires=expires, on_error=on_error, group=group)
+        self._feed = self._consumption._feed
         self._session = consumer._session
         self._links_before = self._session.reconnects
         self.next_batch = self._consumption.next_batch
@@ -160,7 +161,7 @@ class ManagedConsumption:
 
     def is_fed_by(self, observer: object) -> bool:
         """Whether ``observer`` of the connection is what brings its messages."""
-        return observer is self._consumption._feed
+        return observer is self._feed
 
     # What its owner says
 
@@ -179,7 +180,7 @@ class ManagedConsumption:
 
     def pull_no_more(self) -> None:
         """Send no further pull. What the last one brings still comes, and the server still knows us by it."""
-        self._consumption._feed.pull_no_more()
+        self._feed.pull_no_more()
 
     def abandon(self) -> None:
         """End without a word to anybody; what is in the buffer can still be taken."""

@@ -122,7 +122,7 @@ class Subscription:
         """The next message.
 
         Raises:
-            TimeoutError: none came within ``timeout`` seconds.
+            RequestTimeoutError: none came within ``timeout`` seconds.
             ConnectionClosedError: the subscription is over.
         """
         try:

@@ -70,7 +70,7 @@ async def measure(
 
     Raises:
         GroupNotFoundError: the stream that the group consumes is gone.
-        JetStreamApiError, TimeoutError, DisconnectedError, NoRespondersError: the server did not say.
+        JetStreamApiError, RequestTimeoutError, DisconnectedError, NoRespondersError: the server did not say.
     """
     name = stream_of(group)
     try:

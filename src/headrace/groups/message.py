@@ -143,7 +143,8 @@ class GroupMessage(msgspec.Struct, eq=False):
             NotOwnedError: the partition has another owner by now, or may have. The message is not
                 acknowledged, and delivered again.
             NotConfirmedError: the same, but it may be acknowledged: we asked, and had no answer that counts.
-            TimeoutError, DisconnectedError: with ``timeout``: no answer came; it may be acknowledged or not.
+            RequestTimeoutError, DisconnectedError: with ``timeout``: no answer came; it may be acknowledged
+                or not.
         """
         generation, in_doubt = self._generation, False
         while generation.is_owned:

@@ -6,7 +6,7 @@ Labels are channels, consumers, outcomes, status classes: never ids of messages 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from operator import add
 from typing import Final
 
@@ -123,6 +123,26 @@ class Metrics:
             if not wanted or key[1] == wanted:
                 del self._numbers[key]
 
+    def named(self) -> frozenset[tuple[str, str]]:
+        """The channels and consumers that numbers name; "" for a consumer where only a channel is named."""
+        labels = {labels for _, labels in (*self._numbers, *self._histograms)}
+        told = [dict(each) for each in labels]
+        return frozenset(
+            (each["channel"], each.get("consumer", "")) for each in told if "channel" in each
+        )
+
+    def retire(self, gone: Collection[tuple[str, str]]) -> None:
+        """Take the names of these, as in ``named``, off what they have counted; their gauges go."""
+        for key in [key for key in self._numbers if _names_one(key[1], gone)]:
+            value = self._numbers.pop(key)
+            if HELP[key[0]][0] == "counter":  # or the totals would begin anew
+                self.add(key[0], value, **dict(_unnamed(key[1])))
+        for key in [key for key in self._histograms if _names_one(key[1], gone)]:
+            retired = self._histograms.pop(key)
+            kept = self._histograms.setdefault((key[0], _unnamed(key[1])), _Histogram())
+            kept.counts = [*map(add, kept.counts, retired.counts)]
+            kept.total += retired.total
+
     def observe(self, name: str, seconds: float, **labels: str) -> None:
         """Add a duration to a histogram."""
         key = (name, tuple(labels.items()))
@@ -201,6 +221,11 @@ class Page:
             left_out += max(0, len(numbers) - most) + max(0, len(histograms) - whole) * _PARTS
         lines.append(f"jobs_left_out_series {left_out}")  # the last one in HELP
         return "\n".join(lines) + "\n"
+
+
+def _names_one(labels: Labels, gone: Collection[tuple[str, str]]) -> bool:
+    told = dict(labels)
+    return (told.get("channel", ""), told.get("consumer", "")) in gone
 
 
 def _unnamed(labels: Labels) -> Labels:

@@ -17,7 +17,7 @@ from headrace.api.streams import StreamNamesResponse
 from headrace.client.events import Event, LeaderWaitOver, WaitingForLeader
 from headrace.client.jetstream.calls import Api
 from headrace.client.net.handshake import ServerInfo
-from headrace.client.net.leaders import LeaderWaits
+from headrace.client.net.leader_waits import LeaderWaits
 from headrace.client.net.ports import Counts
 from headrace.client.nuid import Nuid
 from headrace.client.publish.publisher import PublisherSettings, PublishFailure
@@ -58,7 +58,7 @@ class Cluster:
         self.publishers: dict[Any, None] = {}
         self.options = type("Options", (), {"inbox_prefix": "_INBOX"})
         self.hub = self
-        self.waits = LeaderWaits(self)  # type: ignore[arg-type]
+        self.waits = LeaderWaits(self.loop.time, self.emit)
         self.outbox = self.requests = self.doubt = self
         self.is_refusing = False
         self.events: list[Event] = []

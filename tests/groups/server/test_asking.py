@@ -88,10 +88,10 @@ def test_who_ends_waits_for_no_answer_and_who_settles_for_all() -> None:
 
 
 def test_a_refusal_is_raised_in_its_turn() -> None:
-    refused = iter([True, False])
+    far, refused = Far(0.1), iter([True, False])
 
     async def ask() -> str:
-        await asyncio.sleep(0.1)
+        await far.ask()
         if next(refused):
             raise LookupError("in the way")
         return "made"
@@ -110,11 +110,12 @@ def test_a_refusal_is_raised_in_its_turn() -> None:
 def test_nothing_is_said_of_a_refusal_that_nobody_waits_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    far = Far(0.1)
     answers: Iterator[str | Exception] = iter(["made", *[LookupError("too late")] * 3])
 
     async def ask() -> str:
         answer = next(answers)
-        await asyncio.sleep(0.1)
+        await far.ask()
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -122,8 +123,7 @@ def test_nothing_is_said_of_a_refusal_that_nobody_waits_for(
     async def main() -> None:
         asking = Asking(ask, 0.025)
         assert await asking.next() == "made"
-        del asking
-        await asyncio.sleep(1.0)
+        await asking.settle()
         gc.collect()
 
     virtual_time.run(main())

@@ -186,7 +186,6 @@ async def test_the_ordering_key_is_of_the_subject_or_of_a_header(
     assert [row["ordering_key"] for row in await feeding.rows("job")] == keys
 
 
-@pytest.mark.one_database
 async def test_text_of_headers_goes_on_as_it_is_and_what_no_header_carries_is_left_out(
     world: World, broker_url: str
 ) -> None:
@@ -221,7 +220,6 @@ async def publish_raw(url: str, subject: str, customer: str, payloads: list[byte
 
 
 @pytest.mark.parametrize("rule", ["subject", "header:customer"])
-@pytest.mark.one_database
 async def test_what_no_header_carries_of_a_subject_or_an_ordering_key_is_replaced(
     world: World, broker_url: str, rule: str
 ) -> None:

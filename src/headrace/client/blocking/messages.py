@@ -52,7 +52,7 @@ class JetStreamMessage(DeliveredMessage, eq=False, kw_only=True):
         that delivered the message, and was not restarted since.
 
         Raises:
-            TimeoutError: no confirmation within ``timeout`` seconds (None: ``request_timeout``).
+            RequestTimeoutError: no confirmation within ``timeout`` seconds (None: ``request_timeout``).
             DisconnectedError: the link was lost before the confirmation came: it may be acknowledged or not.
             AckUnknownError: the same, and it cannot be asked again.
             NoRespondersError: the consumer is gone, or takes no acks.

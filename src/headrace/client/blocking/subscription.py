@@ -82,7 +82,7 @@ class Subscription(Blocking):
         """The next message.
 
         Raises:
-            TimeoutError: none came within ``timeout`` seconds.
+            RequestTimeoutError: none came within ``timeout`` seconds.
             ConnectionClosedError: the subscription is over.
         """
         try:

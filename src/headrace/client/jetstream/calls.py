@@ -73,7 +73,7 @@ class Api:
         Raises:
             JetStreamApiError: the server refused.
             NoRespondersError: there is no JetStream here.
-            TimeoutError, DisconnectedError: no answer came.
+            RequestTimeoutError, DisconnectedError: no answer came.
             ProtocolError: what came is no answer of JetStream.
         """
         body = encode(request) if request is not None else b""

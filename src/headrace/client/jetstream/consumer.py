@@ -151,7 +151,7 @@ class Consumer:
         """The next message.
 
         Raises:
-            TimeoutError: none came within ``max_wait`` seconds. And as ``fetch``.
+            RequestTimeoutError: none came within ``max_wait`` seconds. And as ``fetch``.
         """
         batch = await self.fetch(1, max_wait=max_wait, heartbeat=heartbeat, **priority)
         if not batch:

@@ -121,7 +121,7 @@ class DeliveredMessage(MessageView, eq=False):
                 drop(self._frame)
 
     async def _until_linked(self, seconds: float) -> None:
-        """Raises TimeoutError, DisconnectedError if the link to come is lost at once, too."""
+        """Raises RequestTimeoutError, DisconnectedError if the link to come is lost at once, too."""
         try:
             async with asyncio.timeout(seconds):
                 await self._session.flush()
@@ -168,7 +168,7 @@ class JetStreamMessage(DeliveredMessage, Message, eq=False):
         that delivered the message, and was not restarted since.
 
         Raises:
-            TimeoutError: no confirmation within ``timeout`` seconds (None: ``request_timeout``).
+            RequestTimeoutError: no confirmation within ``timeout`` seconds (None: ``request_timeout``).
             DisconnectedError: the link was lost before the confirmation came: it may be acknowledged or not.
             AckUnknownError: the same, and it cannot be asked again.
             NoRespondersError: the consumer is gone, or takes no acks.

@@ -177,7 +177,7 @@ class OrderedConsumer:
             wait, heartbeat = left, heartbeat and min(heartbeat, left / 2)
 
     async def next(self, max_wait: float = 5.0) -> JetStreamMessage:
-        """The next message. Raises TimeoutError if none came in ``max_wait`` seconds."""
+        """The next message. Raises RequestTimeoutError if none came in ``max_wait`` seconds."""
         batch = await self.fetch(1, max_wait=max_wait)
         if not batch:
             raise RequestTimeoutError(

@@ -204,7 +204,7 @@ class Stream:
         Raises:
             NoRespondersError: the stream is gone, or has not ``allow_direct``.
             JetStreamApiError: the request is not accepted.
-            TimeoutError, DisconnectedError: not all answers came.
+            RequestTimeoutError, DisconnectedError: not all answers came.
         """
         if max_messages < 1 or max_bytes < 1:
             raise ConfigurationError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Final, TypeGuard, TypeVar
 
 from ...api.errors import Errors
@@ -21,7 +22,8 @@ from ...errors import (
     NoRespondersError,
     RequestTimeoutError,
 )
-from ..events import LeaderWaitOver, WaitingForLeader
+from ...retries import pause_s
+from .leader_waits import LeaderWait
 
 if TYPE_CHECKING:
     from .session import Session
@@ -81,10 +83,7 @@ def no_leader(of: str, limit: float) -> NoRespondersError:
 
 def pauses() -> Iterator[float]:
     """Seconds between attempts, without end."""
-    pause = PAUSE_FIRST_S
-    while True:
-        yield pause
-        pause = min(2 * pause, PAUSE_MAX_S)
+    return (pause_s(failures, PAUSE_FIRST_S, PAUSE_MAX_S) for failures in count(1))
 
 
 # Patience
@@ -97,58 +96,6 @@ def delivery_seconds(session: Session, given: float | None, otherwise: float = 0
     if not isinstance(given, int | float) or not given > 0:
         raise ConfigurationError(f"delivery_timeout is {given!r}; accepted: more than 0 seconds")
     return given
-
-
-class LeaderWaits:
-    """The calls and publishers of one connection that wait for a leader. There is an event when the first one
-    begins to wait, and one when the last one goes on or gives up."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._waiting: dict[str, tuple[int, float]] = {}  # how many, and since when
-        self.total = 0
-
-    @property
-    def count(self) -> int:
-        """How many wait at this moment: calls, and publishers."""
-        return sum(count for count, _ in self._waiting.values())
-
-    def begin(self, of: str) -> None:
-        """Somebody waits for the leader of this."""
-        self.total += 1
-        count, since = self._waiting.get(of, (0, self._session.loop.time()))
-        self._waiting[of] = (count + 1, since)
-        if not count:
-            self._session.hub.emit(WaitingForLeader(of))
-
-    def end(self, of: str, found: bool) -> None:
-        """One of them waits no longer."""
-        count, since = self._waiting.pop(of)
-        if count > 1:
-            self._waiting[of] = (count - 1, since)
-        else:
-            waited = self._session.loop.time() - since
-            self._session.hub.emit(LeaderWaitOver(of, waited, found))
-
-
-class LeaderWait:
-    """One call or publisher: says once that it waits and for whom, and once that it does no longer."""
-
-    def __init__(self, waits: LeaderWaits) -> None:
-        self._waits = waits
-        self._of = ""
-
-    def begin(self, of: str) -> None:
-        """It waits for the leader of this, unless it does already."""
-        if not self._of:
-            self._of = of
-            self._waits.begin(of)
-
-    def end(self, *, found: bool) -> None:
-        """It waits no longer, if it did."""
-        if self._of:
-            of, self._of = self._of, ""
-            self._waits.end(of, found)
 
 
 async def patiently(

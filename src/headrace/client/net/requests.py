@@ -59,7 +59,7 @@ class Requests:
             LimitExceededError: the subject is too long for a line.
             NoRespondersError: nobody listens on the subject.
             TimeoutUnknownError: it was sent, and not answered within ``timeout`` seconds.
-            TimeoutError: it could not be sent within that time, and will not be.
+            RequestTimeoutError: it could not be sent within that time, and will not be.
             DisconnectedUnknownError: the connection was lost after the request was sent.
             DisconnectedError: … before, or there is none and the option ``fail_while_disconnected``.
             ServerError: we are not permitted to ask there, or to receive the answer.

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...wire.encode import sub, unsub
 from ...wire.frames import Frame
-
-if TYPE_CHECKING:
-    from .session import Session
 
 IDLE_MAX: Final = 8  # more are unsubscribed when they are given back
 
@@ -81,10 +78,28 @@ class Inboxes:
 
     An inbox is kept only when the server will send nothing more to it: everything that was asked for came, or
     the last word of the pull did. Any other is unsubscribed, which cancels the pull.
+
+    Args:
+        routes: all of the connection.
+        new_inbox: makes a subject of replies.
+        refuse: gets what comes to an inbox that is idle.
+        close: unsubscribes a route.
+        is_linked: whether there is a link, so that an inbox may be kept.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        routes: RouteTable,
+        new_inbox: Callable[[], str],
+        refuse: Callable[[list[Frame]], None],
+        close: Callable[[Route], object],
+        is_linked: Callable[[], bool],
+    ) -> None:
+        self._routes = routes
+        self._new_inbox = new_inbox
+        self._refuse = refuse
+        self._close = close
+        self._is_linked = is_linked
         self._idle: list[Route] = []
 
     def __len__(self) -> int:
@@ -97,20 +112,19 @@ class Inboxes:
             route = self._idle.pop()
             route.receive = receive
             return route, b""
-        session = self._session
-        route = session.routes.add(session.new_inbox().encode(), receive)
+        route = self._routes.add(self._new_inbox().encode(), receive)
         return route, route.command()
 
     def give_back(self, route: Route) -> None:
         """Take it back: no more will come to this one."""
-        if len(self._idle) < IDLE_MAX and self._session.link is not None:
-            route.receive = self._session.refuse  # a server may send more than it was asked for
+        if len(self._idle) < IDLE_MAX and self._is_linked():
+            route.receive = self._refuse  # a server may send more than it was asked for
             self._idle.append(route)
         else:
-            self._session.close_route(route)
+            self._close(route)
 
     def forget(self) -> None:
         """The link is lost, and with it the subscriptions."""
         for route in self._idle:
-            self._session.routes.remove(route)
+            self._routes.remove(route)
         self._idle.clear()

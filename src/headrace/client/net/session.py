@@ -29,7 +29,7 @@ from ..events import Closed, Connected, Disconnected, ErrorEvent, EventHub, Lame
 from ..nuid import Nuid
 from .handshake import ServerAddress, ServerInfo, parse_info
 from .keepalive import PING_COMMAND, KeepAlive
-from .leaders import LeaderWaits
+from .leader_waits import LeaderWaits
 from .line_limit import check_line
 from .link import Link, open_link, server_error
 from .liveness import Doubt
@@ -98,7 +98,9 @@ class Session:
         self.send: Callable[[Chunk], None] = self.outbox.put
         self.publish: Callable[[Chunk], None] = self.outbox.put
         self.routes = RouteTable()
-        self.inboxes = Inboxes(self)
+        self.inboxes = Inboxes(
+            self.routes, self.new_inbox, self.refuse, self.close_route, self._has_link
+        )
         self.requests = Requests(self)
         self.hub = EventHub(options.on_event)
         self.observers: dict[Observer, None] = {}
@@ -108,7 +110,7 @@ class Session:
         self.residents: dict[Resident, None] = {}
         self.publishers: dict[PublisherNumbers, None] = {}
         self.counts = Counts()
-        self.waits = LeaderWaits(self)
+        self.waits = LeaderWaits(self.loop.time, self.hub.emit)
         self.trace: Callable[[bytes], bytes] | None = None
         """Adds the active trace's context to a header block, if that was asked for."""
         self.spans: Spans | None = None
@@ -164,6 +166,9 @@ class Session:
             return self.outbox.put_slip(data, keep=False)
         self.check_linked()
         return self.outbox.put_slip(data, keep=True)
+
+    def _has_link(self) -> bool:
+        return self.link is not None
 
     @property
     def is_refusing(self) -> bool:

@@ -52,8 +52,8 @@ class Descriptions:
         content of the one before it. What was sent may have arrived though no answer came, so it is
         looked for before it is sent again.
 
-        Raises an OutcomeUnknownError if it may be described, and a TimeoutError or DisconnectedError that
-        is none if it certainly is not.
+        Raises an OutcomeUnknownError if it may be described, and a RequestTimeoutError or DisconnectedError
+        that is none if it certainly is not.
         """
         subject = meta_subject(self.bucket, info.name)
         document = encode_info(info)

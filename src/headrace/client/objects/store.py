@@ -108,8 +108,8 @@ class ObjectStore:
             ObjectDamagedError: the stream's leader changed while it was stored, and the chunks arrived
                 in another order. Bytes, and files that can seek, are stored again first.
             OutcomeUnknownError: no answer came at the very end: it is stored, whole, or it is not.
-            TimeoutError, DisconnectedError, ConnectionClosedError: the server did not answer; it is not
-                stored.
+            RequestTimeoutError, DisconnectedError, ConnectionClosedError: the server did not answer; it is
+                not stored.
 
             Whatever is raised, also by ``content``, and when the call is cancelled or interrupted: what had
             been stored of it is removed, and an older object of this name stays. Where that cannot be, as

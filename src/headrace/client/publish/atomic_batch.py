@@ -176,8 +176,8 @@ class AtomicBatch:
                 nothing was stored.
             ConfigurationError: nothing was added, or the server is too old for batches.
             OutcomeUnknownError, ConnectionClosedError: no answer came; all of it may be stored, or nothing.
-                The former is a TimeoutError or a DisconnectedError, too.
-            TimeoutError, DisconnectedError: it was not sent.
+                The former is a RequestTimeoutError or a DisconnectedError, too.
+            RequestTimeoutError, DisconnectedError: it was not sent.
         """
         self._check_open()
         if not self._messages:

@@ -33,7 +33,8 @@ from ...errors import (
 from ...wire.encode import pub
 from ...wire.frames import Frame
 from ..jetstream.calls import Api
-from ..net.leaders import LeaderWait, no_leader, pauses
+from ..net.leader_waits import LeaderWait
+from ..net.leaders import no_leader, pauses
 from .fast_answers import (
     APPEND,
     END,

@@ -46,7 +46,7 @@ async def troubles(js: JetStream, group: StaticGroup | ElasticGroup) -> tuple[Tr
         group: its record, as ``elastic.get`` or ``static.get`` returns it.
 
     Raises:
-        JetStreamApiError, TimeoutError, DisconnectedError, NoRespondersError: the server did not say.
+        JetStreamApiError, RequestTimeoutError, DisconnectedError, NoRespondersError: the server did not say.
     """
     origin = await _info(js, group.stream)
     if origin is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -52,7 +53,8 @@ async def status(runtime: Runtime, request: Request) -> Response:
         left = {(one.channel_id, one.consumer_id) for one in left_over(tx)}
         return page_reads.consumer_counts(tx), left
 
-    rows, left = await runtime.database.read(read)
+    async with runtime.depths.counting:
+        rows, left = await runtime.database.read(read)
     return reply(
         shapes.Status(
             AppStatus=_INITIALIZED,
@@ -82,23 +84,29 @@ async def status(runtime: Runtime, request: Request) -> Response:
 
 async def dead_status(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
-    return reply(dead_counts_of(await runtime.database.read(page_reads.consumer_counts)))
+    async with runtime.depths.counting:
+        return reply(dead_counts_of(await runtime.database.read(page_reads.consumer_counts)))
 
 
 async def job_status(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
 
-    def read(tx: Tx) -> dict[str, dict[str, list[shapes.StateCount]]]:
-        found: dict[str, dict[str, list[shapes.StateCount]]] = {}
-        for row, counts in page_reads.consumer_counts(tx):
+    found: dict[str, dict[str, list[shapes.StateCount]]] = {}
+
+    def read(tx: Tx, rows: Sequence[tuple[Row, dict[State, int]]]) -> None:
+        for row, counts in rows:
             found.setdefault(row["channel_id"], {})[row["consumer_id"]] = [
                 _state_count(tx, row["seq"], state, count)
                 for state, count in sorted(counts.items())
                 if count
             ]
-        return found
 
-    return reply(await runtime.database.read(read))
+    async with runtime.depths.counting:
+        rows = await runtime.database.read(page_reads.consumer_counts)
+        for at in range(0, len(rows), limits.METRICS_SLICE):
+            part = rows[at : at + limits.METRICS_SLICE]
+            await runtime.database.read(partial(read, rows=part))
+    return reply(found)
 
 
 def _state_count(tx: Tx, consumer_seq: int, state: State, count: int) -> shapes.StateCount:
@@ -129,8 +137,7 @@ async def metrics(runtime: Runtime, request: Request) -> Response:
     named = is_admin(runtime, request)
     if not named and header(request, "authorization"):
         raise forbidden("Authorization")
-    page = runtime.metrics.page()
-    await runtime.depths.show(page, named=named)
+    page = await runtime.depths.page(named=named)
 
     def text() -> str:
         return (page if named else page.totals()).text(limits.METRICS_SERIES_MAX)

@@ -29,18 +29,22 @@ __all__ = [
 class Depths:
     """How many jobs consumers have: a look at a limited number of them, in slices, one at a time.
 
-    All who ask while a look is under way get what it finds.
+    All who ask while a look is under way get what it finds. What was deleted is named no more from then on.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, metrics: Metrics) -> None:
         self._database = database
+        self._metrics = metrics
         self._looking: asyncio.Task[_Seen] | None = None
+        self.counting = asyncio.Lock()
+        """Held by who counts the jobs of all consumers, or many could take every reader of the database."""
 
-    async def show(self, page: Page, *, named: bool) -> None:
-        """Put the depths on the page: of each consumer, or all in all."""
+    async def page(self, *, named: bool) -> Page:
+        """All that is counted now, and the depths: of each consumer, or all in all."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look(), name="jobs-depths")
         seen = await asyncio.shield(self._looking)
+        page = self._metrics.page()
         for depth in seen.depths:
             labels = {"channel": depth.channel_id, "consumer": depth.consumer_id}
             page.set("jobs_oldest_ready_age_seconds", depth.age_us / 1e6, **labels)
@@ -49,11 +53,20 @@ class Depths:
                 page.set("jobs_queue_depth", count, **labels, state=state.name)
         if named:
             page.left_out += (seen.consumers - len(seen.depths)) * (len(State) + 1)
-            return
+            return page
         for state in State:
             page.set("jobs_queue_depth", seen.totals.get(state, 0), state=state.name)
+        return page
+
+    async def _retire(self) -> None:
+        named = sorted(self._metrics.named())
+        for at in range(0, len(named), limits.METRICS_SLICE):
+            asked = named[at : at + limits.METRICS_SLICE]
+            gone = await self._database.read(partial(page_reads.not_there, names=asked))
+            self._metrics.retire(gone)
 
     async def _look(self) -> _Seen:
+        await self._retire()
         consumers, totals = await self._database.read(page_reads.depth_totals)
         depths: list[page_reads.Depth] = []
         channel_id = consumer_id = ""

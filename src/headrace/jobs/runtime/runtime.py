@@ -70,7 +70,7 @@ class Runtime:
         self.keys = Keyring(self.database, self.clock)
         self.refusals = PerMinute(limits.AUDIT_REFUSALS_PER_MINUTE, self.clock)
         self.guesses = Guesses(self.clock)
-        self.depths = counting.Depths(self.database)
+        self.depths = counting.Depths(self.database, self.metrics)
         self._lookout = Lookout(self.database, self.waiters, self.parts)
 
     async def start(self) -> None:

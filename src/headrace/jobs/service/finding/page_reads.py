@@ -27,6 +27,7 @@ __all__ = [
     "get_job",
     "get_message",
     "message_counts",
+    "not_there",
     "page",
     "page_of",
     "page_until",
@@ -142,6 +143,16 @@ def consumer_counts(tx: Tx) -> list[tuple[Row, dict[State, int]]]:
     for row in tx.all("job_counts"):
         counts.setdefault(row["consumer_seq"], {})[State(row["state"])] = int(row["n"])
     return [(row, counts.get(row["seq"], {})) for row in tx.all("list_all_consumers")]
+
+
+def not_there(tx: Tx, names: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Which of these channels and consumers ("": the channel itself) there are not, or not any more."""
+    gone = set()
+    for channel_id, consumer_id in names:
+        row = tx.one("get_consumer", channel_id=channel_id, consumer_id=consumer_id)
+        if row is None or (consumer_id and row["seq"] is None):
+            gone.add((channel_id, consumer_id))
+    return gone
 
 
 def counts_of(tx: Tx, consumer_seq: int) -> dict[State, int]:

@@ -71,11 +71,11 @@ def _counted(metrics: Metrics) -> dict[Key, int]:
     for labels, counts in metrics.histograms("push_attempt_duration_seconds").items():
         named = dict(labels)
         for bucket, n in enumerate(counts):
-            if n:
+            if n and "channel" in named:  # else of what was deleted
                 counted[named["channel"], named["consumer"], bucket] = n
     for labels, value in metrics.numbers("push_attempts_total").items():
         named = dict(labels)
-        if named["code_class"] != _WELL:
+        if named["code_class"] != _WELL and "channel" in named:
             key = (named["channel"], named["consumer"], FAILED)
             counted[key] = counted.get(key, 0) + int(value)
     return counted
