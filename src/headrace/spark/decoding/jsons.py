@@ -139,18 +139,20 @@ class JsonFormat:
             return self._whole_misfit(payload, f"not a JSON object: {shown(payload)}")
         values: list[Any] = []
         rescued: list[str] = []
-        texts = _Texts(text)
+        texts: _Texts | None = None
         for name, fit in self._fits:
             value = found.get(name)
             try:
                 values.append(fit(value))
             except (UnfitError, RecursionError):
+                if texts is None:
+                    texts = _Texts(text)
                 try:
                     values.append(fit(self._with_text(name, value, texts)))
                 except (UnfitError, RecursionError):
                     values.append(None)
                     rescued.append(name)
-        if not rescued:
+        if texts is None or not rescued:
             return values, None
         if (alone := self._alone(payload)) is not None:
             return alone, None
