@@ -49,7 +49,6 @@ PLAYED: Final[dict[str, str]] = {
     "docs/how-to/changing-a-pipeline.md": "tests/pipeline/test_page_of_failures.py",
     "docs/how-to/event-time.md": "tests/spark/test_pages_of_pipelines.py",
     "docs/how-to/permissions.md": "tests/roles.py",
-    "docs/reference/jobs-configuration.md": "tests/jobs/config/test_reading.py",
     "docs/how-to/rejected-rows.md": "tests/spark/test_pages_of_pipelines.py",
     "docs/how-to/faststream.md": "tests/examples/test_faststream.py",
     "docs/how-to/from-celery.md": "tests/worker/test_guide.py",
