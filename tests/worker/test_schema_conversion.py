@@ -471,7 +471,9 @@ async def test_the_program_of_the_page_reads_by_the_messages_schema_and_writes_b
     registry.register("invoices-value", invoice, number=9, kind="JSON")
     orders = await js.create_stream(name="ORDERS", subjects=["orders"])
     await orders.create_consumer(durable_name="billing")
-    results = await js.create_stream(name="RESULTS", subjects=["invoices.new", "dead.billing"])
+    results = await js.create_stream(
+        name="RESULTS", subjects=["shop.invoices.new", "shop.dead.billing"]
+    )
     async with at_work(names["worker"], reference_server.url):
         await js.publish("orders", confluent_head(7) + AVRO.write({"id": 4, "item": "plum"}))
         await js.publish("orders", confluent_head(7) + b"\x02")
@@ -480,8 +482,8 @@ async def test_the_program_of_the_page_reads_by_the_messages_schema_and_writes_b
             return (await results.info()).state.messages == 2
 
         await until(are_both)
-    written = (await results.get_last_message("invoices.new")).payload
-    letter = await results.get_last_message("dead.billing")
+    written = (await results.get_last_message("shop.invoices.new")).payload
+    letter = await results.get_last_message("shop.dead.billing")
     for name in ("ORDERS", "RESULTS"):
         await js.delete_stream(name)
     assert written == confluent_head(9) + b'{"order":4,"amount":5}'
