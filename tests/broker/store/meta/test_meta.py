@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import Any
 
 import pytest
 
 from disks import disk_of
-from faultfs import FaultFS
+from faultfs import FaultFS, PowerCut
 from headrace.broker.store import FileStorage
 from headrace.broker.store.format.entries import DELETE, PUT, KeyChange, MetaChange
 from headrace.broker.store.io.findings import Finding, Quarantine
@@ -276,3 +277,69 @@ def test_what_is_kept_beside_a_stream_outlives_the_journal() -> None:
     fs = disk_of(storage).kill()
     fs.unlink("/s/streams/S/spare")
     assert dict(open_store(fs).meta.load()) == {"a": (b"value-a", [])}
+
+
+def test_what_goes_ahead_is_there_once_whichever_write_of_its_commit_does_not_fit() -> None:
+    def begin() -> tuple[FaultFS, FileStorage]:
+        fs = FaultFS()
+        storage = open_store(fs)
+        storage.create_stream("S").append(b"s", b"", b"before", 1)
+        storage.meta.put("a", b"1", ahead=True)
+        storage.meta.put("b", b"1")
+        flush(storage)
+        return fs, storage
+
+    def commit(storage: FileStorage) -> Exception | None:
+        outcome: list[Exception | None] = []
+        storage.flush(outcome.append)
+        return outcome[0]
+
+    def stage(storage: FileStorage) -> None:
+        storage.meta.append("a", b"+1", ahead=True)
+        storage.meta.append("b", b"+1")
+        storage.open_stream("S").append(b"s", b"", b"after", 2)
+
+    fs, storage = begin()
+    began = fs.operations
+    stage(storage)
+    assert commit(storage) is None
+    refused = 0
+    for number in range(began + 1, fs.operations + 1):
+        fs, storage = begin()
+        stage(storage)
+        fs.fail(number, "enospc")
+        if isinstance(error := commit(storage), StoreFullError):
+            refused += 1
+            storage.meta.append("a", b"+2", ahead=True)
+            assert commit(storage) is None
+        else:
+            assert error is None or isinstance(error, StoreFailedError)
+        again = open_store(fs.kill())
+        values = again.meta.load()
+        wanted = [b"+1", b"+2"] if isinstance(error, StoreFullError) else [b"+1"]
+        assert [values["a"][1], values["b"][1]] == [wanted, [b"+1"]] or error is not None
+        assert values["a"][1] in (wanted, wanted[:1], [])
+        assert not again.meta.loose("a")
+        assert not again.report
+    assert refused > 1
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_power_cut_behind_what_went_ahead_is_no_damage(seed: int) -> None:
+    rng = random.Random(seed)
+    fs = FaultFS()
+    storage = open_store(fs)
+    stream = storage.create_stream("S")
+    for number in range(3):
+        stream.append(b"s", b"", bytes(700), number)
+        storage.meta.append("a", b"%d" % number + bytes(600), ahead=True)
+        storage.meta.append("b", b"%d" % number + bytes(600))
+        if number < 2:
+            flush(storage)
+    fs.fail(fs.operations + rng.randrange(1, 8), "crash")
+    with contextlib.suppress(PowerCut):
+        storage.flush(lambda _error: None)
+    again = open_store(fs.power_cut(rng))
+    assert [finding for finding in again.report if "torn write" not in finding.what] == []
+    values = again.meta.load()
+    assert len(values["a"][1]) >= len(values["b"][1]) >= 2

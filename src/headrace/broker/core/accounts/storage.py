@@ -96,11 +96,11 @@ class _AccountMeta:
             if key.startswith(prefix)
         }
 
-    def put(self, key: str, value: bytes) -> None:
-        self._meta.put(self._prefix + key, value)
+    def put(self, key: str, value: bytes, *, ahead: bool = False) -> None:
+        self._meta.put(self._prefix + key, value, ahead=ahead)
 
-    def append(self, key: str, delta: bytes) -> None:
-        self._meta.append(self._prefix + key, delta)
+    def append(self, key: str, delta: bytes, *, ahead: bool = False) -> None:
+        self._meta.append(self._prefix + key, delta, ahead=ahead)
 
     def delete(self, key: str) -> None:
         self._meta.delete(self._prefix + key)

@@ -2,7 +2,8 @@
 
 The order within a batch is what recovery relies on: directories and segment files first, synced; then
 the metadata, which may speak of them, synced; then the removal of deleted streams. So whatever moment
-the power goes, metadata never speaks of messages that are not there.
+the power goes, metadata never speaks of messages that are not there. But for what is said *ahead* of the
+files, and speaks only of what was there before: where the process is killed, the files never lack it.
 """
 
 from __future__ import annotations
@@ -89,8 +90,10 @@ class Writer:
     def commit(self, group: list[Work]) -> None:
         """Carry out a group as one. Raises StoreFullError with nothing left of it, or StoreFailedError."""
         attempt = Attempt()
-        doing = "writing"
+        metas = [work.meta for work in group if work.meta is not None]
+        doing = "writing the metadata journal"
         try:
+            self._meta.write_ahead(metas)
             for work in group:
                 for directory in work.directories:
                     doing = f"creating {directory}"
@@ -100,7 +103,6 @@ class Writer:
                 self._segments.write(path, writes, attempt)
             self._sync_all(attempt)
             self._check_in_place(attempt.touched)
-            metas = [work.meta for work in group if work.meta is not None]
             if self._unsynced and any(meta.image is not None for meta in metas):
                 self._sync_segments()  # a journal that is written anew is on disk at once
             doing = "writing the metadata journal"
@@ -108,6 +110,7 @@ class Writer:
         except OSError as error:
             if is_full(error):
                 self._segments.take_back(attempt)
+                self._meta.take_back()
             raise explain(error, doing) from error
         self._finish(group)
 

@@ -32,12 +32,16 @@ Values = dict[str, tuple[bytes, list[bytes]]]
 
 
 class KeyChange(NamedTuple):
-    """One change of a key. ``stamp`` is 0 in files that were written before there were stamps."""
+    """One change of a key. ``stamp`` is 0 in files that were written before there were stamps.
+
+    ``ahead``: it is written before what else is committed with it, if the journal is not written anew.
+    """
 
     kind: int
     key: bytes
     value: bytes
     stamp: int = 0
+    ahead: bool = False
 
 
 def put_stamp(change: int) -> int:
@@ -56,7 +60,7 @@ def split_stamp(stamp: int) -> tuple[int, int]:
 
 
 def encode_entry(entry: KeyChange, number: int, salt: int) -> bytes:
-    kind, key, value, stamp = entry
+    kind, key, value, stamp, _ahead = entry
     size = OVERHEAD + len(key) + len(value)
     body = HEAD.pack(size, MARK, kind, 0, number, stamp, len(key)) + key + value
     return body + U32.pack(crc32(body, salt))

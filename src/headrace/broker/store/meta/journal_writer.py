@@ -40,12 +40,34 @@ class JournalWriter:
         self._handle = fs.open(self._path)
         self._allocated = fs.size(self._handle)
         self._mark = -1
+        self._before: tuple[int, int] | None = None  # end and number, of what was written ahead
         self.has_unsynced = False
+
+    def write_ahead(self, changes: list[MetaChange]) -> None:
+        """Append what of these changes may be there before anything else of their commit; ``write`` follows.
+
+        Or ``take_back`` does. ENOSPC leaves nothing behind. May raise OSError.
+        """
+        if any(change.image is not None for change in changes):
+            return
+        ahead, _ = _split([entry for change in changes for entry in change.entries])
+        if ahead:
+            before = self._end, self._number
+            self._append(ahead, self._end)
+            self._before = before
+            self.has_unsynced = True
+
+    def take_back(self) -> None:
+        """Have the next write replace what was written ahead: the rest of its commit did not fit."""
+        if self._before is not None:
+            (self._end, self._number), self._before = self._before, None
+            self._dirty = True
 
     def write(self, changes: list[MetaChange], sync: bool) -> None:
         """Append changes, or rewrite the journal if one brings an image.
 
-        With ``sync``, return once they are on disk. ENOSPC leaves nothing behind. May raise OSError.
+        With ``sync``, return once they are on disk. ENOSPC leaves nothing behind, but for what was written
+        ahead. May raise OSError.
         """
         changes = [change for change in changes if change.entries or change.image is not None]
         if not changes:
@@ -58,7 +80,13 @@ class JournalWriter:
             else:
                 entries = entries + change.entries
         if image is None or not self._rewrite(image + entries):
-            self._append([entry for change in changes for entry in change.entries])
+            left = [entry for change in changes for entry in change.entries]
+            durable_end = self._end
+            if self._before is not None:
+                left, durable_end = _split(left)[1], self._before[0]
+            if left:
+                self._append(left, durable_end)
+            self._before = None
             self.has_unsynced = True
             if sync:
                 self._sync_file()
@@ -100,8 +128,8 @@ class JournalWriter:
             ) from error
         self.has_unsynced = False
 
-    def _append(self, entries: list[KeyChange]) -> None:
-        data = self._encode(entries, self._end)
+    def _append(self, entries: list[KeyChange], durable_end: int) -> None:
+        data = self._encode(entries, durable_end)
         end = self._end + len(data)
         try:
             if self._dirty:
@@ -187,3 +215,17 @@ class JournalWriter:
         except OSError as error:
             if not is_full(error):  # the entries are on disk; only a hint is missing
                 raise
+
+
+def _split(entries: list[KeyChange]) -> tuple[list[KeyChange], list[KeyChange]]:
+    """Those that may be written ahead, and the others: what is said of one key stays in its order."""
+    ahead: list[KeyChange] = []
+    others: list[KeyChange] = []
+    behind: set[bytes] = set()
+    for entry in entries:
+        if entry.ahead and entry.key not in behind:
+            ahead.append(entry)
+        else:
+            behind.add(entry.key)
+            others.append(entry)
+    return ahead, others

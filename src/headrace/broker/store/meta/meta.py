@@ -66,21 +66,24 @@ class Meta:
         """From here on keep a second copy of this key's value in the directory of that stream."""
         self._spares.keep(key, stream, self._versions.get(key))
 
-    def put(self, key: str, value: bytes) -> None:
-        """Set a key's value and drop its deltas. Raises StoreError if nothing may change any more."""
-        self._stage(PUT, key, value)
+    def put(self, key: str, value: bytes, *, ahead: bool = False) -> None:
+        """Set a key's value and drop its deltas. Raises StoreError if nothing may change any more.
+
+        ``ahead``: the process may be killed after this is written and before what is committed with it is.
+        """
+        self._stage(PUT, key, value, ahead=ahead)
         self._live_bytes -= _weight((key, self._values.get(key)))
         self._values[key] = (value, [])
         self._live_bytes += _weight((key, self._values[key]))
 
-    def append(self, key: str, delta: bytes) -> None:
-        """Add a delta to a key; one that was never put has the value ``b""``."""
+    def append(self, key: str, delta: bytes, *, ahead: bool = False) -> None:
+        """Add a delta to a key; one that was never put has the value ``b""``. ``ahead`` as for ``put``."""
         if key not in self._values:
-            self.put(key, b"")
+            self.put(key, b"", ahead=ahead)
         self._check()
         deltas = self._values[key][1]
         stamp = delta_stamp(self._versions[key], len(deltas) + 1)
-        self._staged.append(KeyChange(APPEND, key.encode(), delta, stamp))
+        self._staged.append(KeyChange(APPEND, key.encode(), delta, stamp, ahead))
         deltas.append(delta)
         self._live_bytes += OVERHEAD + len(key) + len(delta)
 
@@ -90,13 +93,13 @@ class Meta:
         self._live_bytes -= _weight((key, self._values.pop(key, None)))
         del self._versions[key]
 
-    def _stage(self, kind: int, key: str, value: bytes) -> None:
+    def _stage(self, kind: int, key: str, value: bytes, *, ahead: bool = False) -> None:
         self._check()
         name = key.encode()
         if len(name) > 0xFFFF:
             raise StoreError(f"a key may have 65535 bytes; this one has {len(name)}")
         self._versions[key] = change = self._next()
-        entry = KeyChange(kind, name, value, put_stamp(change))
+        entry = KeyChange(kind, name, value, put_stamp(change), ahead)
         self._staged.append(entry)
         self._spares.changed(entry, key)
         self._loose.pop(key, None)

@@ -292,4 +292,4 @@ class _Home:
 
 def _size(entries: list[KeyChange]) -> int:
     """How long the records of these are."""
-    return sum([OVERHEAD + len(key) + len(value) for _, key, value, _ in entries])
+    return sum([OVERHEAD + len(key) + len(value) for _, key, value, _, _ in entries])

@@ -26,10 +26,10 @@ class MemoryMeta:
     def load(self) -> Mapping[str, tuple[bytes, list[bytes]]]:
         return self._values
 
-    def put(self, key: str, value: bytes) -> None:
+    def put(self, key: str, value: bytes, *, ahead: bool = False) -> None:
         self._values[key] = (value, [])
 
-    def append(self, key: str, delta: bytes) -> None:
+    def append(self, key: str, delta: bytes, *, ahead: bool = False) -> None:
         self._values.setdefault(key, (b"", []))[1].append(delta)
 
     def delete(self, key: str) -> None:

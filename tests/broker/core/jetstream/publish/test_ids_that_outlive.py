@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+from faultfs import Fault, FaultFS, PowerCut
 from headrace.broker.core.jetstream.publish.duplicate_window import LEFT_IDS
 from headrace.broker.store import FileStorage
-from jetstream_world import Client, World
+from jetstream_world import Client, World, publication
+
+CRASHES: Final[tuple[Fault, ...]] = ("crash", "crash after")
 
 
 class Place:
@@ -166,3 +169,68 @@ def test_another_stream_of_the_name_knows_none_of_them(place: Place) -> None:
     place.client.stream(max_msgs=1)
     place.kill()
     assert send(place.client, range(5)) == [False] * 5
+
+
+def life(disk: FaultFS) -> World:
+    return World(FileStorage("/s", fs=disk, threaded=False))
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["the first to leave", "later ones"])
+def test_a_kill_at_any_call_of_the_disk_takes_no_id_along(first: bool) -> None:
+    """A removal is never there without the ids of what it removed, whichever call was the last."""
+
+    def begin() -> tuple[FaultFS, Client]:
+        disk = FaultFS()
+        client = life(disk).client()
+        client.stream(retention="workqueue")
+        client.consumer()
+        if not first:  # the journal has a word of ids already
+            send(client, range(10, 13))
+            acknowledge(client)
+        assert send(client, range(5)) == [False] * 5
+        return disk, client
+
+    disk, client = begin()
+    began = disk.operations
+    acknowledge(client)
+    ended = disk.operations
+    assert ended - began > 20
+    for number in range(began + 1, ended + 1):
+        for fault in CRASHES:
+            disk, client = begin()
+            disk.fail(number, fault)
+            with pytest.raises(PowerCut):
+                acknowledge(client)
+            client = life(disk.kill()).client()
+            assert send(client, range(6)) == [True] * 5 + [False], disk.log[-1]
+
+
+def test_ids_of_what_never_was_stored_say_nothing_of_what_is_stored_there_later() -> None:
+    """What came and left in one commit has its ids written ahead; a kill leaves these alone."""
+
+    def begin() -> tuple[FaultFS, Client]:
+        disk = FaultFS()
+        client = life(disk).client()
+        client.stream(max_msgs=1)
+        assert send(client, range(1)) == [False]
+        return disk, client
+
+    def publish_three_at_once(client: Client) -> None:
+        client.send(b"".join(publication(b"s.x", Nats_Msg_Id=f"id-{n}") for n in range(1, 4)))
+
+    disk, client = begin()
+    began = disk.operations
+    publish_three_at_once(client)
+    for number in range(began + 1, disk.operations + 1):
+        disk, client = begin()
+        disk.fail(number, "crash")
+        with pytest.raises(PowerCut):
+            publish_three_at_once(client)
+        disk = disk.kill()
+        client = life(disk).client()
+        last_seq = client.api("STREAM.INFO.S")["state"]["last_seq"]
+        for _ in range(4):  # they take their sequences, and more
+            client.put(b"s.other")
+        client = life(disk.kill()).client()
+        known = send(client, range(1, 4))
+        assert known == [last_seq >= 4] * 3, disk.log[-1]

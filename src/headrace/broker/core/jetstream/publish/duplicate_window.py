@@ -282,6 +282,9 @@ class LeftIds:
     ``1`` u8 · when the stream was made u64, and any number of runs: first sequence u64 · wall-clock time
     u64 · bytes u32 · ids with line ends between them. An id that has a line end itself is a run of its own,
     whose bytes have the highest bit set.
+
+    They are written before the removals that they are committed with: a kill in between leaves ids of
+    messages that are still there, which harms nothing, and never a removal without its ids.
     """
 
     def __init__(self, meta: MetaJournal, stream: str, created_ns: int) -> None:
@@ -325,7 +328,7 @@ class LeftIds:
         batch = b"".join([_encode(run, offset_ns) for run in left])
         if not self._is_there:
             self._put(b"")
-        self._meta.append(self._key, batch)
+        self._meta.append(self._key, batch, ahead=True)
         newest_ns = max([run.time_ns for run in left]) + offset_ns
         self._batches.append((newest_ns, len(batch)))
         self._live_bytes += len(batch)
@@ -342,7 +345,7 @@ class LeftIds:
                 self.add([Run(seq, time_ns, [name]) for seq, time_ns, name in kept], 0, 0)
 
     def _put(self, body: bytes) -> None:
-        self._meta.put(self._key, self._head + body)
+        self._meta.put(self._key, self._head + body, ahead=True)
         self._is_there = True
         self._batches.clear()
         self._batches.append((0, len(body)))

@@ -185,6 +185,9 @@ class Stream:
         now_ns, steady_ns = clock.now_ns(), clock.monotonic_ns()
         since_ns = now_ns - self.window.window_ns
         ids = self._left_ids.load(since_ns, store.last_seq)
+        if self.writable():
+            # They are written ahead: of messages that came and left in one commit, which a kill prevented.
+            self._left_ids.forget_after(store.last_seq)
         position = store.next_with_headers(store.sequence_at(since_ns))
         while messages := store.read(position, None, _REBUILD_BATCH, 1 << 24, store.last_seq):
             position = store.next_with_headers(messages[-1].sequence + 1)
