@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import peers
-from headrace.cli.stream.copying import COPIED
+from headrace.cli.stream.copying import COPIED, STORED
 from headrace.client import Connection, connect
 from nats_cluster import Cluster
 from waiting import until
@@ -154,7 +154,7 @@ async def numbers(connection: Connection) -> list[int]:
             number = int(message.payload)
             assert message.subject == f"orders.{number % 7}"
             assert message.headers["N"] == str(number)
-            assert set(message.headers) <= {"N", COPIED, "Nats-Expected-Last-Sequence"}
+            assert set(message.headers) <= {"N", COPIED, STORED, "Nats-Expected-Last-Sequence"}
             found.append(number)
     await reader.delete()
     return found

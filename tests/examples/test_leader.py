@@ -79,7 +79,7 @@ async def test_a_former_leader_writes_nothing(
     reports = await js.create_key_value("REPORTS", storage="memory")
     assert await example.write(reports, held(3), "a") == 1
     assert await example.write(reports, held(7), "b") == 2
-    with pytest.raises(LockLostError, match="a newer leader has written report 2"):
+    with pytest.raises(LockLostError, match="a newer leader has written 2"):
         await example.write(reports, held(3), "a")
     assert await example.write(reports, held(7), "b") == 3
 

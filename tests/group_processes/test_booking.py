@@ -103,14 +103,14 @@ async def publish(url: str, payments: int) -> None:
     """All payments are there before anything dies; the amount of each is its number."""
     async with connect(url) as connection:
         js = connection.jetstream()
-        await js.create_stream(name="PAYMENTS", subjects=["pay.*"])
-        filters = [PartitioningFilter("pay.*", (1,))]
+        await js.create_stream(name="BANK", subjects=["bank.*"])
+        filters = [PartitioningFilter("bank.*", (1,))]
         await elastic.create(
-            js, "PAYMENTS", "books", 4, partitioning_filters=filters, members=MEMBERS
+            js, "BANK", "books", 4, partitioning_filters=filters, members=MEMBERS
         )
         async with js.publisher() as publisher:
             for number in range(payments):
-                await publisher.send(f"pay.account-{number % ACCOUNTS}", b"%d" % number)
+                await publisher.send(f"bank.account-{number % ACCOUNTS}", b"%d" % number)
 
 
 Kill = Callable[[peers.ServerProcess, Workers, random.Random], None]
@@ -196,7 +196,7 @@ async def until_booked(workers: Workers, count: int) -> Booked:
 async def until_nothing_waits(url: str) -> int:
     """Until its consumers have nothing that could come again; returns how many messages stay all the same."""
     async with connect(url) as connection:
-        work = await connection.jetstream().stream("PAYMENTS-books")
+        work = await connection.jetstream().stream("BANK-books")
         left: list[str] = []
 
         async def is_over() -> bool:

@@ -31,8 +31,14 @@ def of_one_subject(args: tuple[Any, ...], staged: Any) -> bool:
     return len(set(args[1])) == 1
 
 
-def has_staged(args: tuple[Any, ...], staged: Any) -> bool:
-    return bool(staged)
+def right_by(name: bytes, *, alone: bool = False) -> Callable[[tuple[Any, ...], Any], bool]:
+    """Whether ``_right`` found this header right at a glance, in a message of its own or with others."""
+
+    def is_so(args: tuple[Any, ...], found: Any) -> bool:
+        blocks = args[2]
+        return found[0] > 0 and name in blocks[0] and (len(blocks) == 1 or not alone)
+
+    return is_so
 
 
 PATHS = {
@@ -41,10 +47,10 @@ PATHS = {
     "together": Path(Publishes, "ingest_many", took_some),
     "of one subject": Path(Staging, "stage_many", of_one_subject),
     "of many subjects": Path(Staging, "_append_each", entered),
-    "named": Path(Publishes, "_ingest_named", has_staged),
+    "named": Path(Publishes, "_right", right_by(b"Nats-Msg-Id: ", alone=True)),
     "admitted": Path(Publishes, "publish", entered),
-    "expecting": Path(Publishes, "_ingest_expecting", took_some),
-    "placed": Path(Publishes, "_ingest_placed", took_some),
+    "expecting": Path(Publishes, "_right", right_by(b"Nats-Expected-Last-Subject-Sequence: ")),
+    "placed": Path(Publishes, "_right", right_by(b"Nats-Expected-Last-Sequence: ")),
     "run": Path(Publishes, "ingest_run", took_all),
     "fast batch": Path(FastBatches, "ingest_many", took_some),
 }
