@@ -78,12 +78,17 @@ LIVES = {"elastic": elastic_life, "static": static_life}
 
 
 def changes(calls: list[Call]) -> list[tuple[str, Any]]:
-    """The calls that change something, with what they say of a consumer."""
-    found = []
+    """The calls that change something, with what they say of a consumer.
+
+    A creation that is asked for again before a slow server has answered is one.
+    """
+    found: list[tuple[str, Any]] = []
     for call in calls:
         verb = ".".join(call.subject.split(".")[:2])
         if verb == "CONSUMER.CREATE" and "PCG" in json.dumps(call.body):
-            found.append((call.subject, call.body["config"]))
+            made = (call.subject, call.body["config"])
+            if found[-1:] != [made]:
+                found.append(made)
         elif verb in ("CONSUMER.DELETE", "CONSUMER.UNPIN") and "KV_" not in call.subject:
             found.append((call.subject, call.body))
     return found
