@@ -105,9 +105,7 @@ async def publish(url: str, payments: int) -> None:
         js = connection.jetstream()
         await js.create_stream(name="BANK", subjects=["bank.*"])
         filters = [PartitioningFilter("bank.*", (1,))]
-        await elastic.create(
-            js, "BANK", "books", 4, partitioning_filters=filters, members=MEMBERS
-        )
+        await elastic.create(js, "BANK", "books", 4, partitioning_filters=filters, members=MEMBERS)
         async with js.publisher() as publisher:
             for number in range(payments):
                 await publisher.send(f"bank.account-{number % ACCOUNTS}", b"%d" % number)
