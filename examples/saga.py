@@ -126,6 +126,8 @@ async def main(url: str) -> None:
             await both.wait()
         for effect in services.effects:
             print(f"  {effect}")
+        await js.delete_stream("SAGAS")  # of an example: the next run has the same orders
+        await js.delete_key_value("SAGAS")
 
 
 if __name__ == "__main__":
