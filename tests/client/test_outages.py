@@ -481,8 +481,9 @@ async def test_what_waits_for_the_next_connection_is_done_when_it_is_there(
 ) -> None:
     hurt, steady = context.connection, connection.jetstream()
     await steady.publish("away.acked", b"1")
-    consumer = await context.create_consumer("AWAY", durable_name="c", ack_wait=60)
-    (message,) = await consumer.fetch(1, max_wait=2)
+    patient = hurt.jetstream()  # what the others give up soon comes while the server is there
+    consumer = await patient.create_consumer("AWAY", durable_name="c", ack_wait=60)
+    (message,) = await consumer.fetch(1, max_wait=20)
     await away(proxy, hurt)
     subscription = await hurt.subscribe("meanwhile")
     message.ack()
