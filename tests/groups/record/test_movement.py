@@ -10,8 +10,8 @@ from group_world import moved, moves_needed
 from headrace.groups.record.assignment import MemberMapping, assign
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "groups.md"
-PARTITIONS = (6, 12, 24, 60)
-MEMBERS = (1, 2, 3, 4, 5, 8)
+PARTITIONS = (6, 12, 60)
+MEMBERS = (1, 2, 3, 4, 8)
 
 
 def moved_by(partitions: int, members: int, place: int) -> int:
