@@ -109,8 +109,8 @@ class Writer:
             self._meta.write(metas, self._sync)
         except OSError as error:
             if is_full(error):
+                self._meta.take_back()  # first: it cannot fail, and what is said twice is damage
                 self._segments.take_back(attempt)
-                self._meta.take_back()
             raise explain(error, doing) from error
         self._finish(group)
 
