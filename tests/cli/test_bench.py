@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import sync
-from headrace.cli.bench import _into_nowhere, shares, timed
+from headrace.cli.bench import _into_nowhere, _take, shares, timed
 from headrace.cli.shared.errors import Failure
 
 Run = Callable[..., Any]
@@ -74,6 +74,36 @@ async def test_the_first_error_ends_all_and_is_raised_as_it_is() -> None:
 
     with pytest.raises(Failure, match="no message came"):
         await timed([fail, fail])
+
+
+async def test_a_client_takes_its_share_and_leaves_the_rest_of_its_buffer_to_the_others() -> None:
+    """What it acknowledged beyond, another client would wait for, without end."""
+    waiting, acknowledged = [SimpleNamespace(payload=b"x") for _ in range(40)], list[Any]()
+
+    class Messages:
+        """A consume whose buffer has ten messages, and the rest at the second look."""
+
+        async def __aenter__(self) -> Messages:
+            return self
+
+        async def __aexit__(self, *exc: object) -> None:
+            pass
+
+        async def next_batch(self, limit: int) -> list[Any]:
+            there = 10 if len(waiting) == 40 else len(waiting)
+            taken = [waiting.pop(0) for _ in range(min(limit, there))]
+            return taken
+
+    async def flush() -> None:
+        pass
+
+    consumer: Any = SimpleNamespace(
+        consume=lambda max_messages: Messages(), ack_all=acknowledged.extend
+    )
+    session: Any = SimpleNamespace(connection=SimpleNamespace(flush=flush))
+    took = list[int]()
+    await _take(consumer, session, 12, 100, True, lambda count, size: took.append(count))
+    assert (took, len(acknowledged), len(waiting)) == ([10, 2], 12, 28)
 
 
 async def test_ctrl_c_is_heard_while_nothing_is_waited_for() -> None:

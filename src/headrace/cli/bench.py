@@ -338,11 +338,10 @@ async def _take(
     took: Callable[[int, int], None],
 ) -> None:
     async with consumer.consume(max_messages=batch) as messages:
-        async for some in messages.batches(count):
+        # Never more than its share: another client would wait for ever for what this one acknowledged.
+        while count and (some := await messages.next_batch(count)):
             if acks:
                 consumer.ack_all(some)
             took(len(some), sum(len(each.payload) for each in some))
             count -= len(some)
-            if count <= 0:
-                break
     await session.connection.flush()
