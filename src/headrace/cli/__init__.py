@@ -95,7 +95,7 @@ def _main(argv: Sequence[str] | None) -> int:
         print(f"headrace: {_unknown(arguments)}", file=sys.stderr)
         return 2
     try:
-        if name and not COMMANDS[name].target:
+        if name and not COMMANDS[name].uses_click:
             return _run_argparse(name, arguments[1:])
         return _run_click(arguments)
     except ModuleNotFoundError as error:

@@ -7,24 +7,10 @@ from typing import Any
 import click
 
 from ..shared.errors import Failure
-from ..shared.lazy import LazyGroup, Verb
 from ..shared.output import Table
 from ..shared.units import bytes_text, count_text
 from ..shared.verbs import Session, online
 from .pages import MONITOR, pages
-
-report = LazyGroup(
-    "report",
-    {
-        "connections": Verb(
-            "who is connected, and what passes", "server.report:connections", ("conn",)
-        ),
-        "accounts": Verb("what each account uses", "server.report:accounts", ("acct",)),
-        "jetstream": Verb("what each server stores", "server.report:jetstream", ("js",)),
-        "health": Verb("whether each server is healthy", "server.report:health"),
-    },
-    "Reports of a server, or of the servers of a cluster.",
-)
 
 _SORTS = {
     "in-bytes": "in_bytes", "out-bytes": "out_bytes", "in-msgs": "in_msgs", "out-msgs": "out_msgs",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
 
+from ..commands import CommandEntry
 from .connection_options import connection_options
 from .output import output_options
 
@@ -17,22 +17,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 _ROOM = __package__.rpartition(".")[0]
-
-
-@dataclass(frozen=True)
-class Verb:
-    """A command of a group.
-
-    Attributes:
-        summary: what it does, in a few words.
-        target: ``module:attribute`` in ``headrace.cli``, or the command itself; "" for a command that
-            click does not run.
-        aliases: other names.
-    """
-
-    summary: str
-    target: str | click.Command = ""
-    aliases: tuple[str, ...] = ()
 
 
 class LazyGroup(click.Group):
@@ -54,7 +38,7 @@ class LazyGroup(click.Group):
     )
 
     def __init__(
-        self, name: str, verbs: Mapping[str, Verb], summary: str, what: str = "command"
+        self, name: str, verbs: Mapping[str, CommandEntry], summary: str, what: str = "command"
     ) -> None:
         super().__init__(
             name,
@@ -70,12 +54,12 @@ class LazyGroup(click.Group):
         self._what = what
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name, verb in self.verbs.items() if verb.target]
+        return [name for name, verb in self.verbs.items() if verb.uses_click]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for name, verb in self.verbs.items():
-            if verb.target and (cmd_name == name or cmd_name in verb.aliases):
-                return _imported(verb.target)
+            if verb.uses_click and (cmd_name == name or cmd_name in verb.aliases):
+                return _command(name, verb)
         return None
 
     def resolve_command(
@@ -103,7 +87,7 @@ class LazyGroup(click.Group):
         rows = [
             (", ".join((name, *verb.aliases[:1])), verb.summary)
             for name, verb in self.verbs.items()
-            if verb.target
+            if verb.uses_click
         ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
@@ -131,10 +115,12 @@ def _elsewhere(context: click.Context, args: list[str]) -> str:
     return elsewhere([*above, *(word for word in args if not word.startswith("-"))])
 
 
-def _imported(target: str | click.Command) -> click.Command:
-    if isinstance(target, click.Command):
-        return target
-    module, _, attribute = target.partition(":")
+def _command(name: str, entry: CommandEntry) -> click.Command:
+    if entry.verbs:
+        return LazyGroup(name, entry.verbs, f"{entry.summary[0].upper()}{entry.summary[1:]}.")
+    if isinstance(entry.target, click.Command):
+        return entry.target
+    module, _, attribute = entry.target.partition(":")
     command: click.Command = getattr(import_module(f"{_ROOM}.{module}"), attribute)
     return command
 
