@@ -18,11 +18,9 @@ from ..client import Consumer
 from ..errors import JetStreamApiError
 from .commands import CommandEntry
 from .shared.errors import Failure
-from .shared.lazy import LazyGroup
-from .shared.output import Table
-from .shared.progress import progress
+from .shared.output import Table, progress
 from .shared.units import SIZE, bytes_text, duration_text
-from .shared.verbs import Declare, Session, connected, online
+from .shared.verbs import Declare, LazyGroup, Session, connected, online
 
 bench = LazyGroup(
     "bench",

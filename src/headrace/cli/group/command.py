@@ -13,18 +13,24 @@ import click
 
 from ..commands import CommandEntry
 from ..shared.connection_options import connection_options, given_above, where
-from ..shared.lazy import LazyGroup
 from ..shared.names import GROUPS, STREAMS
 from ..shared.output import output_options
 from ..shared.units import Parsed
-from ..shared.verbs import Declare, command_of, connected, output_above, own_values, run_loop
-from . import commands as verbs
+from ..shared.verbs import (
+    Declare,
+    LazyGroup,
+    command_of,
+    connected,
+    output_above,
+    own_values,
+    run_loop,
+)
+from . import verbs
 from .arguments import mapping, partitioning_filter, start
 from .autoscale import AUTOSCALE_OPTIONS, autoscale_command
-from .commands import Args, Carried, carry_out
 from .consume import CONSUME_OPTIONS, consume
-from .give_back import give_back
 from .metrics import METRICS_OPTIONS, metrics_command
+from .verbs import Args, Carried, carry_out, give_back
 from .watch import WATCH_OPTIONS, watch_command
 
 _MAPPING: Final = Parsed("mapping", mapping)

@@ -15,9 +15,8 @@ import click
 from ...errors import HeadraceError
 from ..commands import CommandEntry
 from ..shared.errors import Failure
-from ..shared.lazy import LazyGroup
 from ..shared.output import output_options
-from ..shared.verbs import Declare, command_of, output_above
+from ..shared.verbs import Declare, LazyGroup, command_of, output_above
 
 if TYPE_CHECKING:
     from .commands import Args
@@ -38,7 +37,7 @@ class _Jobs(LazyGroup):
 
 def _on_the_database() -> dict[str, click.Command]:
     """The commands that need no running service."""
-    from . import moving, serving
+    from . import serving
 
     made = {
         "serve": _verb(
@@ -57,14 +56,14 @@ def _on_the_database() -> dict[str, click.Command]:
         ),
     }
     for name, text, carried, declare in (
-        ("export", "write all of a database into a file", moving.export_command, moving.EXPORT),
+        ("export", "write all of a database into a file", serving.export_command, serving.EXPORT),
         (
             "import",
             "store all of a file in an empty database",
-            moving.import_command,
-            moving.IMPORT,
+            serving.import_command,
+            serving.IMPORT,
         ),
-        ("unfreeze", "let an exported database take changes again", moving.unfreeze_command, ()),
+        ("unfreeze", "let an exported database take changes again", serving.unfreeze_command, ()),
     ):
         options = (*declare, *serving.DATABASE_OPTIONS)
         made[name] = _verb(name, text, carried, options, output=name != "unfreeze")
@@ -84,40 +83,25 @@ def _on_the_database() -> dict[str, click.Command]:
 
 
 def _commands() -> dict[str, click.Command]:
-    from . import access, deleting, feeding, filtering, finding, scheduling
-    from . import commands as verbs
+    from . import commands, definitions, finding
 
     made = _on_the_database()
     url = click.option(
         "--url",
         envvar="HEADRACE_JOBS_URL",
-        default=verbs.URL,
-        help=f"the service (HEADRACE_JOBS_URL, or {verbs.URL})",
+        default=commands.URL,
+        help=f"the service (HEADRACE_JOBS_URL, or {commands.URL})",
     )
-    destroying = {
-        "purge",
-        "cancel",
-        "replay",
-        "revoke",
-        *(name for name, *_ in deleting.DESTROYING),
-    }
-    asking = (
-        *verbs.REMOTE,
-        *finding.FINDING,
-        filtering.FILTER,
-        feeding.FEED,
-        *scheduling.SCHEDULING,
-        *access.ACCESS,
-    )
+    destroying = {"purge", "cancel", "replay", *(name for name, *_ in definitions.DESTROYING)}
     for name, text, call, declare in (
-        *asking,
-        access.REVOKE,
-        deleting.DRAIN,
-        *deleting.DESTROYING,
+        *commands.REMOTE,
+        *finding.FINDING,
+        *definitions.DEFINING,
+        *definitions.DESTROYING,
     ):
 
-        def ask(args: Args, call: verbs.Call = call) -> int:
-            return verbs.speak(call, args)
+        def ask(args: Args, call: commands.Call = call) -> int:
+            return commands.speak(call, args)
 
         made[name] = _verb(name, text, ask, (*declare, url), destroys=name in destroying)
     return made
@@ -134,9 +118,8 @@ def _verb(
 ) -> click.Command:
     @click.pass_context
     def callback(context: click.Context, /, **values: Any) -> int:
-        from .commands import Args
-        from .database import take_database
-        from .tokens import take_tokens
+        from .commands import Args, take_tokens
+        from .serving import take_database
 
         asked = output_above(context)
         own = {key: value for key, value in values.items() if key not in ("json", "yaml")}

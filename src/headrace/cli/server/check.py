@@ -17,10 +17,9 @@ from ...quantities import counted
 from ..commands import CommandEntry
 from ..shared.connection_options import connection_options, given_above, where
 from ..shared.errors import Failure
-from ..shared.lazy import LazyGroup
 from ..shared.output import Output, json_text
 from ..shared.units import DURATION
-from ..shared.verbs import Declare, Session, command_of, connected, own_values, run_loop
+from ..shared.verbs import Declare, LazyGroup, Session, command_of, connected, own_values, run_loop
 from .pages import MONITOR
 
 check = LazyGroup(
@@ -245,7 +244,7 @@ async def findings(session: Session, verdict: Verdict, monitor: str) -> None:
     What `headrace doctor` finds at the server: its problems are critical, and what is worth knowing is a
     warning.
     """
-    from ..doctor.server import look_at
+    from ..doctor import look_at
 
     found = Findings()
     await look_at(found, session, monitor)

@@ -9,9 +9,8 @@ import click
 from ...api.errors import Errors, ErrorSpec
 from ..commands import CommandEntry
 from ..shared.errors import STEPS, Failure
-from ..shared.lazy import LazyGroup
 from ..shared.output import Output, Sheet, Table
-from ..shared.verbs import offline
+from ..shared.verbs import LazyGroup, offline
 
 
 def _table() -> list[ErrorSpec]:

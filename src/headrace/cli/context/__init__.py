@@ -1,1 +1,0 @@
-"""``headrace context …``: the files of the ``nats`` tool, read and written."""

@@ -1,1 +1,0 @@
-"""``headrace object …``."""
