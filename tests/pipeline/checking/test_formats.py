@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.checking.formats import unwritable
-from headrace.pipeline.checking.options import check_options
+from headrace.pipeline.checking.sources_and_sinks import check_options, unwritable
 from headrace.pipeline.declaring.reading import read
 
 from ..conftest import ORDERS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
@@ -13,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.drawing.mermaid import mermaid_of
-from headrace.pipeline.drawing.parts import Edge, Graph, Part, graph_of
-from headrace.pipeline.drawing.svg import svg_of
-from headrace.pipeline.drawing.tree import tree_of
+from headrace.pipeline.drawing import Edge, Graph, Part, graph_of, mermaid_of, svg_of, tree_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 FILE = """
 [pipeline]

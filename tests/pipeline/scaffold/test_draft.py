@@ -2,16 +2,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import sync
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.problems import PipelineError
-from headrace.pipeline.scaffold.draft import SINKS, Draft, expected_of, fields_of, given_of, text_of
-from headrace.pipeline.scaffold.look import fields_in
+from headrace.pipeline.model import PipelineError
+from headrace.pipeline.scaffold import (
+    SINKS,
+    Draft,
+    expected_of,
+    fields_in,
+    fields_of,
+    given_of,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    import pytest
 
 NOT_IN_NAMES = " .*>/\\\t\r\n\f\x00"
 STREAMS = st.text(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.session.spark_log.entries import KNOWN_MAX, REPEATS_S, Entries
+from headrace.pipeline.session.spark_log import KNOWN_MAX, REPEATS_S, Entries
 
 WARN = b"2026-11-26T22:01:06.123Z WARN  [query out] ProcessingTime: "
 ERROR = b"2026-11-26T22:01:06.123Z ERROR [query out] Task: "

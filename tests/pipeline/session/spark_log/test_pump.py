@@ -3,15 +3,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from headrace import files
-from headrace.pipeline.session.spark_log import pump as pump_module
-from headrace.pipeline.session.spark_log.pump import Pump, opened
+from headrace.pipeline.session import spark_log as pump_module
+from headrace.pipeline.session.spark_log import Pump, opened
 from waiting import until_here
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 
 def test_what_this_process_and_others_print_is_in_the_file(tmp_path: Path) -> None:

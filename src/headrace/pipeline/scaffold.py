@@ -1,4 +1,4 @@
-"""The text of a first pipeline, and of a test of it. Pure."""
+"""The first draft of a pipeline and of a test of it, made of what a stream is asked for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from ..documents import DocumentError, read_json
+from ..errors import HeadraceError
+from ..spark.links.control import Control
+from ..spark.links.link import Link
+from ..spark.options import Connection
+from ..spark.reading.message_gets import MessageGets
 
 SINKS: Final = ("parquet", "json", "csv", "orc")
 
@@ -111,3 +118,40 @@ def _servers(servers: str) -> str:
 def _quoted(text: str) -> str:
     """A text as TOML has it, which takes JSON's escapes."""
     return json.dumps(text, ensure_ascii=False)
+
+
+_WITHIN_S: Final = 2.0
+
+
+def fields_in(servers: str, stream: str) -> tuple[dict[str, str], str]:
+    """The fields of the newest message of a stream, and what could not be seen, as a sentence.
+
+    Args:
+        servers: URLs, separated by commas.
+    """
+    urls = tuple(each.strip() for each in servers.split(","))
+    try:
+        link = Link.open(
+            Connection(servers=urls, connect_timeout_s=_WITHIN_S, request_timeout_s=_WITHIN_S)
+        )
+    except HeadraceError as error:
+        return {}, f"the messages of {stream} could not be looked at: {error}"
+    try:
+        last = Control(link, stream).head()[0].last_seq
+        if not last:
+            return {}, f"stream {stream} has no message to look at"
+        gets = MessageGets(link, stream, _WITHIN_S)
+        gets.ask([last])
+        payloads = gets.take().payloads
+        gets.close()
+        if not payloads:
+            return {}, f"the newest message of {stream} was removed"
+        payload = payloads[0]
+        try:
+            return fields_of(payload, read_json(payload)), ""
+        except DocumentError:
+            return {}, ""  # it is read as text
+    except HeadraceError as error:
+        return {}, f"the messages of {stream} could not be looked at: {error}"
+    finally:
+        link.close()
