@@ -208,7 +208,7 @@ PLAIN_READERS = {
     "pipeline/declaring/document.py": "catches the error of the reader",
     "pipeline/running/run.py": "what Spark says of its own queries",
     "spark/decoding/jsons.py": "per message; catches what is nested too deep",
-    "spark/reading/message_gets.py": "of a fixed type, for each message; catches what is nested too deep",
+    "spark/reading/gets.py": "of a fixed type, for each message; catches what is nested too deep",
 }
 """Who reads JSON or TOML by other means than ``headrace.documents``, and why that is right there."""
 

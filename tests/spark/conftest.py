@@ -25,7 +25,7 @@ from headrace.spark.links.control import Control
 from headrace.spark.links.link import Link
 from headrace.spark.links.pool import POOL
 from headrace.spark.options import Connection
-from headrace.spark.reading.message_gets import MessageGets
+from headrace.spark.reading.gets import MessageGets
 from registry_server import RegistryServer
 
 from .losses import Losses

@@ -13,7 +13,7 @@ from ..errors import HeadraceError
 from ..spark.links.control import Control
 from ..spark.links.link import Link
 from ..spark.options import Connection
-from ..spark.reading.message_gets import MessageGets
+from ..spark.reading.gets import MessageGets
 
 SINKS: Final = ("parquet", "json", "csv", "orc")
 

@@ -5,8 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.spark.frames.backlog import Backlog
-from headrace.spark.frames.messages import Frames
+from headrace.spark.frames import Backlog, Frames
 from headrace.wire import MSG, Frame
 
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from deliveries import msg
-from headrace.spark.frames.messages import Frames, Messages, PayloadChunk, sequence_of, up_to
-from headrace.spark.frames.run import Run, RunReader
+from headrace.spark.frames import Frames, Messages, PayloadChunk, Run, RunReader, sequence_of, up_to
 from headrace.wire import Parser
 
 SID = b"3"

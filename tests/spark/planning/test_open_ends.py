@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,14 +14,19 @@ from headrace.spark.batches.plans import plan_batch
 from headrace.spark.links.pool import POOL
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import parse_options
-from headrace.spark.planning.slices import Slice
 from headrace.spark.tasks.read_slice import read_slice
 
 from ..conftest import ON_OURS, Feed
-from ..losses import Losses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.spark.slices import Slice
+
+    from ..losses import Losses
 
 pytestmark = pytest.mark.usefixtures("links_end", "own_notes")
 

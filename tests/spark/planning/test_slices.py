@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.spark.planning.slices import (
+from headrace.spark.slices import (
     Count,
     end_of_batch,
     share_out,

@@ -13,7 +13,7 @@ from ...spark.batches.plans import counter
 from ...spark.links.control import Control
 from ...spark.links.link import Link
 from ...spark.options import SourceOptions, StartPosition, parse_options
-from ...spark.planning.positions import locate
+from ...spark.positions import locate
 from ..checkpoints.plan_text import Window, is_only_for_streams, joins_of, windows_of
 from ..options import JETSTREAM, sink_options
 

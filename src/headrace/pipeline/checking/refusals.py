@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from ...errors import ConfigurationError
 from ...spark.links.control import Control
 from ...spark.links.link import Link
-from ...spark.planning.positions import locate
+from ...spark.positions import locate
 from ..checkpoints.checkpoint import Generation, checkpoint_of, read_end, read_log
 from ..checkpoints.folders import is_local
 from ..checkpoints.results_folder import check_results

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...spark.options.lag import parse_address
 from ...spark.options.source import ACCEPTED as SOURCE_OPTIONS
-from ...spark.options.values import RefusedError
+from ...spark.options.source import parse_address
+from ...spark.options.table import RefusedError
 from ...spark.sink.options import ACCEPTED as SINK_OPTIONS
 from ..model import (
     DEFAULT_RESTARTS,

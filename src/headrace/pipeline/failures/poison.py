@@ -10,8 +10,8 @@ from ...errors import HeadraceError
 from ...spark.links.control import Control
 from ...spark.links.link import Link
 from ...spark.links.outages import ServerPatience
-from ...spark.options.values import BadRule
-from ...spark.reading.message_gets import MessageGets
+from ...spark.options.table import BadRule
+from ...spark.reading.gets import MessageGets
 from ...spark.tasks.bad_messages import BadMessage, BadMessages
 from ..checking.failed_batch import NotSearchedError, Range, failed_batch
 from ..checkpoints.checkpoint import Skipped, read_skipped, skip

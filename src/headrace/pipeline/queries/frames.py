@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import HeadraceError
-from ...spark.options.pipeline import Use
+from ...spark.options.source import Use
 from ..checkpoints.checkpoint import Generation, Skipped, losses_of, read_skipped
 from ..checkpoints.fingerprints import Fingerprint, mixture, note, noted, of_frame
 from ..checkpoints.results_folder import bind, check_results, tidy

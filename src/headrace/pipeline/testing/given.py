@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...errors import ConfigurationError, HeadraceError
 from ...spark.decoding.columns import layout_of, source_schema
-from ...spark.frames.rows import Chunk
+from ...spark.frames import Chunk
 from ...spark.tasks.bad_messages import BadMessage, refuse
 from ...spark.tasks.batch_builder import BatchBuilder, Selection
 from ...wire import encode_headers

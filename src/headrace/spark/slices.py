@@ -1,4 +1,4 @@
-"""How far a batch reaches, and how it is split into tasks. Pure: numbers in, numbers out.
+"""How far a batch reaches, how it is split into tasks, and what its lag counts. Pure.
 
 Sequences are not messages: a stream may have removed most of them, and a query may want few subjects of many.
 ``Count`` says how many messages a range ``(lo, hi]`` has, by asking the server where it has to.
@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from ..sink_markers import SPACE
+
+if TYPE_CHECKING:
+    from ..api.streams import StreamConfig
+    from .options import SourceOptions
 
 Count: TypeAlias = Callable[[int, int], int]
 
@@ -153,3 +159,17 @@ def split_by_partition(lo: int, hi: int, *, partitions: int, max_tasks: int) -> 
     if tasks == 1:
         return [Slice(lo, hi)]
     return [Slice(lo, hi, tuple(range(task, partitions, tasks))) for task in range(tasks)]
+
+
+def counted_subjects(options: SourceOptions, config: StreamConfig) -> tuple[str, ...]:
+    """The subjects of the messages that a query still has to read; none: all of the stream.
+
+    Markers of sinks are no rows. A stream that has subjects of its own for them is counted by its others.
+    Elsewhere subjects do not tell: below a ``markerPrefix``, and where a stream copies others or renames.
+    """
+    if options.subjects or options.include_markers:
+        return options.subjects
+    if config.sources or config.mirror is not None or config.subject_transform is not None:
+        return ()
+    others = tuple(each for each in config.subjects if not each.startswith(SPACE))
+    return others if 0 < len(others) < len(config.subjects) else ()

@@ -1,4 +1,4 @@
-"""The edges of a batch read that move with its stream: ``earliest`` and ``latest``.
+"""Where positions lie in a stream: a time, or an edge that moves with it (``earliest``, ``latest``).
 
 Spark asks a source in Python for the tasks of a frame once, and keeps them for everything that is done with
 the frame: the second count, each micro-batch that joins it. With the edges of the first time these would
@@ -15,26 +15,60 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ...documents import read_json
-from ..links.control import Control, settled_head
-from ..links.link import Link
-from ..links.outages import ServerPatience
-from ..offsets import DataLossError, Offset, StreamHead, reset_of
-from .positions import locate
-from .slices import Slice
+from ..documents import read_json
+from ..errors import ConfigurationError
+from .links.control import Control, settled_head
+from .links.outages import ServerPatience
+from .offsets import DataLossError, Offset, StreamHead, reset_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .links.link import Link
+    from .options import SourceOptions, StartPosition
+    from .slices import Slice
+
+
+def locate(control: Control, position: StartPosition, head: StreamHead, *, as_end: bool) -> int:
+    """A position as an offset: the sequence before the first one to read.
+
+    As the end of a batch (``as_end``) a given sequence is included, so it is its own offset.
+    """
+    if position.kind == "earliest":
+        return max(0, head.first_seq - 1)
+    if position.kind == "latest":
+        return head.last_seq
+    if position.kind == "sequence":
+        if as_end:
+            return position.sequence
+        if position.sequence > head.last_seq + 1:
+            raise ConfigurationError(
+                f"jetstream source: startingOffsets is {position.sequence}, but stream {control.stream!r} "
+                f"ends at sequence {head.last_seq}"
+            )
+        return max(0, position.sequence - 1)
+    info = control.create_ephemeral(
+        deliver_policy="by_start_time", opt_start_time=position.time, inactive_threshold=5.0
+    )
+    control.delete_consumer(info.name)
+    found = info.delivered.stream_seq
+    if position.must_exist and not as_end and found >= head.last_seq:
+        raise ConfigurationError(
+            f"jetstream source: stream {control.stream!r} has no message stored at or after {position.time}; "
+            "set startingOffsetsByTimestampStrategy=latest to begin with the next one"
+        )
+    return found
+
 
 try:
     import fcntl
 except ImportError:  # Windows: there the end is where it was planned
     fcntl = None  # type: ignore[assignment]
 
-if TYPE_CHECKING:
-    from ..options import SourceOptions
 
 _LOCKS: Final = fcntl is not None
 JOBS_KEPT: Final = 256
