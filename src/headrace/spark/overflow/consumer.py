@@ -1,4 +1,4 @@
-"""The workers' consumer: whether a surplus can be taken from it, how it is pulled, and how a batch keeps it."""
+"""The workers' consumer: whether a surplus can be taken from it, and how it is pulled and kept in work."""
 
 from __future__ import annotations
 
