@@ -1,3 +1,5 @@
+"""Whether a query would write rows again that it has written."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Formats and places of files that a pipeline names: whether there are such, without Spark."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""What the joins of a query do to the order of its rows. Pure."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -1,3 +1,5 @@
+"""Which query a folder of results belongs to: noted in it before the first batch is written."""
+
 from __future__ import annotations
 
 import re

@@ -1,3 +1,5 @@
+"""The batch numbers that a function of two parameters gets: never one that an earlier batch had."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Which tables a query of SQL reads, as far as that can be told without Spark. Pure."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -1,3 +1,5 @@
+"""Finds the one of many that makes something fail, by halves. Pure."""
+
 from __future__ import annotations
 
 from hypothesis import given

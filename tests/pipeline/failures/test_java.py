@@ -1,3 +1,5 @@
+"""What follows when Spark's Java is lost: the runner is begun anew, or its queries have failed. Pure."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""What helps against a failure beside its own sentence: the command to type, the disk that is full."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

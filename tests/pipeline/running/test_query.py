@@ -1,3 +1,5 @@
+"""A running query of Spark, as the runner looks at it."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""One runner of a machine starts at a time: several would take the processors from what runs there."""
+
 from __future__ import annotations
 
 import math

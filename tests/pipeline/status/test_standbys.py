@@ -1,3 +1,5 @@
+"""The small files of runners that stand by: who they are, and whether they could take over."""
+
 from __future__ import annotations
 
 import subprocess

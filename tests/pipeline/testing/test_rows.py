@@ -1,3 +1,5 @@
+"""Rows as plain values of JSON, compared without regard to their order. Pure."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Lines of a log become entries: each with a time, and those that repeat are counted."""
+
 from __future__ import annotations
 
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""Messages that have come, until they are cut into chunks."""
+
 from __future__ import annotations
 
 from itertools import pairwise
