@@ -28,7 +28,7 @@ WITHIN_S = 480.0
 MESSAGES = 500
 TOTAL = 2_000
 EXPECTED = ("the event loop stood still", "files of a batch that did not come to its end")
-"""What a standby may say: a machine with much other work lets no loop run in time, and a runner that is killed
+"""What a standby may say: a busy machine lets no loop run in time, and a runner that is killed
 in the middle of a batch leaves files, which are removed."""
 _leases = itertools.count(1)
 EVERY_LEASE = bool(os.environ.get("HEADRACE_EVERY_LEASE"))
