@@ -27,8 +27,6 @@ from headrace.spark.sink.layout import Layout, check_types
 from headrace.spark.sink.options import ValueSchema
 from headrace.spark.sink.values import UnfitValue, encoder_of
 
-from .test_source import best_server
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
@@ -516,11 +514,6 @@ def test_types_that_json_cannot_hold_are_refused_before_a_row_is_written() -> No
             check_types(layout, schema)
         check_types(layout._replace(format="arrow"), schema)
         check_types(layout._replace(values=(0,)), schema)
-
-
-@pytest.fixture
-def server_url(request: pytest.FixtureRequest) -> str:
-    return best_server(request)
 
 
 def generated(count: int) -> list[Json]:
