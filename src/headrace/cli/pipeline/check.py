@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ...pipeline.checking.gaps import gaps
-from ...pipeline.checking.options import check_columns, check_options
-from ...pipeline.checking.order import told_of_order
+from ...pipeline.checking.plans import told_of_order, why_not_replayed
 from ...pipeline.checking.refusals import refusals
-from ...pipeline.checking.replay_edges import why_not_replayed
-from ...pipeline.checking.servers import check
+from ...pipeline.checking.sources_and_sinks import check, check_columns, check_options
 from ...pipeline.checkpoints.checkpoint import checkpoint_of
 from ...pipeline.checkpoints.fingerprints import mixture, noted, of_frame, plan_of, tell_changes
-from ...pipeline.model import Declared
-from ...pipeline.problems import PipelineError
+from ...pipeline.model import Declared, PipelineError
 from ...pipeline.testing.cases import folder_of, read_cases
 from ...quantities import counted
 from ..shared.errors import FAILED

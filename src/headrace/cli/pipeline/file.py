@@ -10,12 +10,8 @@ from typing import Any, Final
 import click
 
 from ...pipeline.declaring.reading import read
-from ...pipeline.drawing.mermaid import mermaid_of
-from ...pipeline.drawing.parts import graph_of
-from ...pipeline.drawing.svg import svg_of
-from ...pipeline.drawing.tree import tree_of
-from ...pipeline.model import Declared
-from ...pipeline.problems import PipelineError, Problem, Unasked
+from ...pipeline.drawing import graph_of, mermaid_of, svg_of, tree_of
+from ...pipeline.model import Declared, PipelineError, Problem, Unasked
 from ..shared.errors import FAILED, UNREACHABLE
 from ..shared.output import Output, printable
 from ..shared.verbs import offline

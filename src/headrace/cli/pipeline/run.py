@@ -18,17 +18,15 @@ import click
 from ...errors import HeadraceError
 from ...pipeline import resets
 from ...pipeline.checking.refusals import refusals
-from ...pipeline.checking.servers import check
+from ...pipeline.checking.sources_and_sinks import check
 from ...pipeline.checkpoints.checkpoint import exclusively
 from ...pipeline.declaring.reading import read
-from ...pipeline.failures.java import VARIABLE, JavaLost
-from ...pipeline.model import Consent
-from ...pipeline.problems import PipelineError, Problem
+from ...pipeline.failures.supervising import VARIABLE, JavaLost
+from ...pipeline.model import Consent, PipelineError, Problem
 from ...pipeline.status.meter import Meter
-from ...pipeline.status.notes import this_process
+from ...pipeline.status.notes import Presence, this_process
 from ...pipeline.status.publishing import Publisher
 from ...pipeline.status.recorder import Recorder, told
-from ...pipeline.status.standbys import Presence
 from .. import INTERRUPTED
 from ..shared.output import Output
 from ..shared.verbs import offline
