@@ -29,9 +29,13 @@ sys.path.insert(0, str(ROOT / "tests"))
 from headrace.jobs.client import AsyncJobsClient, JobsClient  # noqa: E402
 from headrace.jobs.models import NewMessage, Options  # noqa: E402
 from headrace.jobs.runtime.runtime import Runtime  # noqa: E402
-from headrace.jobs.service.definitions import channels, consumers, definitions, producers  # noqa: E402
-from headrace.jobs.service.leases.claiming import Claim  # noqa: E402
-from headrace.jobs.service.leases.leases import Endings, Held, completed  # noqa: E402
+from headrace.jobs.service.definitions import channels, consumers, definitions  # noqa: E402
+from headrace.jobs.service.leases import (  # noqa: E402
+    Claim,
+    Endings,
+    Held,
+    completed,
+)
 from headrace.jobs.service.publishing.publishing import Publication  # noqa: E402
 from headrace.jobs.store import Tx, open_database  # noqa: E402
 from jobs_databases import NAMES, databases  # noqa: E402
@@ -110,7 +114,7 @@ async def define(runtime: Runtime) -> tuple[int, int]:
     now, always = runtime.now_us(), definitions.Precondition()
 
     def write(tx: Tx) -> tuple[int, int]:
-        producers.put_producer(tx, "p", definitions.Change(token="pt"), always, now)
+        channels.put_producer(tx, "p", definitions.Change(token="pt"), always, now)
         channel = channels.put_channel(tx, "c", definitions.Change(token="ct"), always, now)
         change = consumers.ConsumerChange(kind="pull", token="kt")
         consumer, _ = consumers.put_consumer(

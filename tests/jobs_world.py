@@ -11,9 +11,8 @@ from headrace.clock import ManualClock
 from headrace.jobs.models import ClaimedJob, Consumer
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service.leases import expiring, leases
-from headrace.jobs.service.leases.claiming import Claim
-from headrace.jobs.service.leases.leases import Ending, Result
+from headrace.jobs.service import leases
+from headrace.jobs.service.leases import Claim, Ending, Result
 from headrace.jobs.service.publishing import publishing
 from headrace.jobs.store import Tx
 
@@ -147,12 +146,12 @@ class World:
         jobs: list[dict[str, Any]] = answer["jobs"]
         return jobs
 
-    async def sweep(self, seconds: float = 0.0) -> expiring.Swept:
+    async def sweep(self, seconds: float = 0.0) -> leases.Swept:
         """Let time pass, then do what maintenance does."""
         self.clock.advance(seconds)
         now = self.runtime.now_us()
         await self.runtime.database.write(lambda tx: publishing.dispatch_due(tx, now))
-        return await self.runtime.database.write(lambda tx: expiring.expire_leases(tx, now))
+        return await self.runtime.database.write(lambda tx: leases.expire_leases(tx, now))
 
 
 def held(*jobs: dict[str, Any]) -> list[dict[str, str]]:

@@ -15,11 +15,10 @@ from headrace.clock import ManualClock
 from headrace.jobs.errors import JobsError
 from headrace.jobs.models import Consumer, NewMessage, Options
 from headrace.jobs.runtime.runtime import Runtime
+from headrace.jobs.service import leases, replaying
 from headrace.jobs.service.definitions import channels, consumers, definitions
 from headrace.jobs.service.finding import finding, page_reads
-from headrace.jobs.service.leases import expiring, leases, legacy
-from headrace.jobs.service.leases.leases import Held
-from headrace.jobs.service.replaying import deadletters
+from headrace.jobs.service.leases import Held
 from headrace.jobs.service.storing import Fresh, store_messages
 from headrace.jobs.states import State
 from headrace.jobs.store import Tx, open_database
@@ -113,7 +112,7 @@ class History:
         elif what == "sleep":
             self.clock.advance(number)
             later = self.runtime.now_us()
-            await self.write(lambda tx: expiring.expire_leases(tx, later))
+            await self.write(lambda tx: leases.expire_leases(tx, later))
             for job in self.jobs.values():
                 if job.state is State.INFLIGHT and job.expires <= self.now + 1e-9:
                     job.fail(self.now)
@@ -135,7 +134,7 @@ class History:
         fresh = Fresh(self.consumer.channel_seq, None, message, filtered=False)
         await self.write(lambda tx: store_messages(tx, [fresh], now))
         rows = await self.runtime.database.read(
-            lambda tx: legacy.list_queued(tx, self.consumer, 100)
+            lambda tx: leases.list_queued(tx, self.consumer, 100)
         )
         for row in rows:
             self.jobs.setdefault(row["seq"], Job(row["seq"], priority))
@@ -200,7 +199,7 @@ class History:
         )
         try:
             await self.write(
-                lambda tx: legacy.change_state(tx, self.consumer, job.seq, asked, 0, Options(), now)
+                lambda tx: leases.change_state(tx, self.consumer, job.seq, asked, 0, Options(), now)
             )
         except JobsError as error:
             assert not fine
@@ -233,10 +232,10 @@ class History:
         try:
             if what == "requeue":
                 await self.write(
-                    lambda tx: deadletters.requeue_dead_job(tx, self.consumer, job.seq, now)
+                    lambda tx: replaying.requeue_dead_job(tx, self.consumer, job.seq, now)
                 )
             else:
-                await self.write(lambda tx: deadletters.delete_dead_job(tx, self.consumer, job.seq))
+                await self.write(lambda tx: replaying.delete_dead_job(tx, self.consumer, job.seq))
         except JobsError as error:
             assert job.state is not State.DEAD
             assert error.status in {400, 404}

@@ -18,8 +18,8 @@ RACER = """
 import asyncio, sys
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions import consumers
-from headrace.jobs.service.leases.claiming import Claim
-from headrace.jobs.service.leases.leases import Endings, Held, completed
+from headrace.jobs.service.leases import Claim
+from headrace.jobs.service.leases import Endings, Held, completed
 from headrace.jobs.store import open_database
 async def main(url):
     runtime = Runtime(open_database(url, threads=2))

@@ -19,7 +19,7 @@ from ..errors import ConfigurationError
 from .errors import JobsError
 from .models import ConsumerSettings, Options
 from .policy import with_kind
-from .service.definitions import channels, consumers, definitions, producers
+from .service.definitions import channels, consumers, definitions
 from .service.finding import page_reads
 from .signature import new_secret
 from .states import State
@@ -125,9 +125,9 @@ def apply_seeds(tx: Tx, seeds: Seeds, options: Options, now: int) -> bool:
         return False
     always = _Unconditional()
     try:
-        for producer_id, producer in seeds.producers.items():
+        for producer_id, producer in seeds.channels.items():
             change = definitions.Change(producer.name, producer.token)
-            producers.put_producer(tx, producer_id, change, always, now)
+            channels.put_producer(tx, producer_id, change, always, now)
         for channel_id, channel in seeds.channels.items():
             change = definitions.Change(channel.name, channel.token)
             channels.put_channel(tx, channel_id, change, always, now)

@@ -14,7 +14,7 @@ from headrace.cli import main
 from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient, OutgoingMessage
 from headrace.jobs.http import create_app
-from headrace.jobs.matching.paths import MISSING
+from headrace.jobs.matching.patterns import MISSING
 from headrace.jobs.matching.payloads import document_of, fitting_paths
 from headrace.jobs.models import NewMessage
 from headrace.jobs.service.publishing import publishing

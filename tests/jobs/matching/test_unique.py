@@ -16,7 +16,7 @@ from headrace.jobs.client import AsyncJobsClient, OutgoingMessage
 from headrace.jobs.errors import JobsError
 from headrace.jobs.http import create_app
 from headrace.jobs.maintenance.maintenance import Maintenance
-from headrace.jobs.matching.paths import MISSING, parse_path, value_at
+from headrace.jobs.matching.patterns import MISSING, parse_path, value_at
 from headrace.jobs.matching.unique import Unique, key_of
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.removal.retention import Keep

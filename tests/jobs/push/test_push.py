@@ -20,7 +20,7 @@ from headrace.jobs.push.lane import Lane
 from headrace.jobs.push.sender import Sender
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions.consumers import find_consumer
-from headrace.jobs.service.leases.claiming import Claim
+from headrace.jobs.service.leases import Claim
 from headrace.jobs.signature import WebhookVerificationError, verify
 from headrace.jobs.store import Tx
 from jobs_endpoint import Call, Endpoint, answer

@@ -150,7 +150,7 @@ async def test_nothing_is_told_when_what_it_tells_is_undone(told: World) -> None
     seq, lease = int(job["id"]), job["lease"]
 
     def undone(tx: Any) -> None:
-        from headrace.jobs.service.leases.leases import Held, end, failed
+        from headrace.jobs.service.leases import Held, end, failed
 
         consumer = find_consumer(tx, "c", "k")
         failure = failed(Held(seq, lease), "no", dead=True)

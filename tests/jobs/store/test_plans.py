@@ -16,9 +16,9 @@ import postgres_server
 from headrace.clock import ManualClock
 from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime
+from headrace.jobs.service import leases
 from headrace.jobs.service.definitions.consumers import find_consumer
-from headrace.jobs.service.leases import leases
-from headrace.jobs.service.leases.leases import Held
+from headrace.jobs.service.leases import Held
 from headrace.jobs.store import Tx, open_database, sqlite
 from headrace.jobs.store.postgres import BY_INDEX, migrate
 from headrace.jobs.store.queries import any_plan_queries, load_queries

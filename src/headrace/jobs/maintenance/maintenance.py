@@ -15,11 +15,12 @@ from .. import limits
 from ..errors import JobsError
 from ..runtime import counting
 from ..runtime.runtime import Runtime
+from ..service import leases as expiring
 from ..service import processes
-from ..service.leases import expiring
 from ..service.publishing import publishing, scheduling
 from ..service.push import call_statistics
-from ..service.removal import empty_pages, removing, retention
+from ..service.removal import removing, retention
+from ..service.removal import retention as empty_pages
 from ..store import Tx
 from .archive import Archive
 

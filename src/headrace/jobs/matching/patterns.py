@@ -1,11 +1,16 @@
-"""Texts like a pattern in which ``*`` is any text. Pure."""
+"""Texts like a pattern in which ``*`` is any text, and paths into JSON documents. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["fits_one", "fits_parts"]
+from .. import limits
+from ..errors import bad_request
+
+__all__ = ["MISSING", "Path", "fits_one", "fits_parts", "parse_path", "value_at"]
+
 
 _ANY: Final = "*"
 
@@ -56,3 +61,50 @@ def fits_parts(parts: Sequence[str], value: str) -> bool:
             return False
         at = found + len(part)
     return True
+
+
+Path = tuple[str | int, ...]
+MISSING: Final = object()
+"""There is nothing at the path."""
+
+_HOLDER: Final = {str: dict, int: list}
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([0-9]{1,9})\]")
+
+
+def parse_path(text: str, field: str) -> Path:
+    """The steps of a path; 400 for anything else."""
+    if len(text) > limits.PATH_CHARS_MAX:
+        raise bad_request(
+            "invalid_path", f"at most {limits.PATH_CHARS_MAX} characters are accepted", field
+        )
+    steps: list[str | int] = []
+    at = 1
+    while text.startswith("$") and at < len(text):
+        found = _STEP.match(text, at)
+        if found is None:
+            break
+        steps.append(found[1] if found[1] is not None else int(found[2]))
+        at = found.end()
+    if not steps or at < len(text):
+        raise bad_request(
+            "invalid_path",
+            f"{text[:80]!r} is no path; accepted are names and indexes, such as $.user.id or $.lines[0]",
+            field,
+        )
+    if len(steps) > limits.PATH_STEPS_MAX:
+        raise bad_request(
+            "invalid_path", f"at most {limits.PATH_STEPS_MAX} names and indexes are accepted", field
+        )
+    return tuple(steps)
+
+
+def value_at(document: Any, path: Path) -> Any:
+    """What is there, or ``MISSING``."""
+    for step in path:
+        try:
+            document = document[step] if type(document) is _HOLDER[type(step)] else MISSING
+        except LookupError:
+            document = MISSING
+        if document is MISSING:
+            return MISSING
+    return document

@@ -9,8 +9,7 @@ from typing import Any
 from ...documents import DocumentError, read_json
 from .. import limits
 from ..errors import bad_request
-from .paths import MISSING, parse_path, value_at
-from .patterns import fits_one
+from .patterns import MISSING, fits_one, parse_path, value_at
 
 __all__ = ["Patterns", "check_paths", "document_of", "fitting_paths", "read_paths"]
 

@@ -14,7 +14,7 @@ from .. import limits
 from ..errors import JobsError, bad_request
 from ..states import State
 from .filters import SUBJECT
-from .paths import MISSING, parse_path, value_at
+from .patterns import MISSING, parse_path, value_at
 
 __all__ = ["Unique", "UniqueKey", "key_of"]
 

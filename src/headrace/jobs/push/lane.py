@@ -21,7 +21,7 @@ from ..policy import push_lease_s
 from ..runtime.lookout import JobWaiter
 from ..runtime.parts import reason_of
 from ..runtime.runtime import Runtime
-from ..service.leases.claiming import Claim
+from ..service.leases import Claim
 from ..service.push.lanes import TakenError
 from ..service.push.results import Called, PushNotes, Written, note_all
 from ..store import Tx

@@ -11,8 +11,7 @@ from .. import limits
 from ..metrics import Metrics, Page
 from ..models import Consumer
 from ..service.finding import page_reads
-from ..service.leases.expiring import Swept
-from ..service.leases.leases import Result
+from ..service.leases import Result, Swept
 from ..states import Event, State
 from ..store import Database
 

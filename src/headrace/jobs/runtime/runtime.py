@@ -15,12 +15,11 @@ from .. import limits
 from ..errors import DatabaseUnavailableError, JobsError
 from ..metrics import Metrics
 from ..models import ClaimedJob, Consumer, Options, Published
+from ..service import leases
 from ..service.auditing import Guesses, PerMinute
 from ..service.definitions import sealing
 from ..service.finding.page_reads import Cursors
-from ..service.leases import leases
-from ..service.leases.claiming import Claim
-from ..service.leases.leases import Endings, lease_all
+from ..service.leases import Claim, Endings, lease_all
 from ..service.processes import make_once
 from ..service.publishing.publishing import Publication, publish_all
 from ..store import Database

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.jobs.http import create_app
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service.leases.claiming import Caller, Claim
+from headrace.jobs.service.leases import Caller, Claim
 from headrace.web.asgi import AsgiServer
 from headrace.web.connections import ConnectionLimits
 from jobs_world import PULL, World

@@ -14,7 +14,7 @@ from ...errors import bad_request
 from ...models import Consumer, ConsumerSettings, http_date, rfc3339
 from ...push.guard import Guard, RefusedAddressError
 from ...runtime.runtime import Runtime
-from ...service.definitions import channels, consumers, definitions, producers
+from ...service.definitions import channels, consumers, definitions
 from ...service.finding.page_reads import Page, page
 from ...service.removal import removing
 from ...signature import new_secret
@@ -138,7 +138,7 @@ async def get_producer(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     producer_id = request.path_params["producerId"]
     return _producer(
-        await runtime.database.read(lambda tx: producers.find_producer(tx, producer_id))
+        await runtime.database.read(lambda tx: channels.find_producer(tx, producer_id))
     )
 
 
@@ -164,7 +164,7 @@ async def put_producer(runtime: Runtime, request: Request) -> Response:
         await runtime.database.write(
             recorded(
                 request,
-                lambda tx: producers.put_producer(tx, producer_id, change, condition, tx.now_us()),
+                lambda tx: channels.put_producer(tx, producer_id, change, condition, tx.now_us()),
             )
         )
     )

@@ -15,9 +15,8 @@ from ... import ids, limits
 from ...errors import bad_request
 from ...models import ClaimedJob, Consumer, payload_fields, rfc3339
 from ...runtime.runtime import Runtime
-from ...service.leases import leases
-from ...service.leases.claiming import Caller, Claim
-from ...service.leases.leases import Ending, Endings
+from ...service import leases
+from ...service.leases import Caller, Claim, Ending, Endings
 from ...states import State
 from ...store import Row, Tx
 from .. import shapes

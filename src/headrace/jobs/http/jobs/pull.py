@@ -13,10 +13,10 @@ from ...errors import NOT_THE_RIGHT_ONE, bad_request
 from ...models import Consumer, payload_fields, rfc3339, state_name
 from ...runtime import counting
 from ...runtime.runtime import Runtime
+from ...service import leases as legacy
+from ...service import replaying as deadletters
 from ...service.definitions import consumers
 from ...service.finding import page_reads
-from ...service.leases import legacy
-from ...service.replaying import deadletters
 from ...states import Event, State
 from ...store import Row, Tx
 from .. import shapes

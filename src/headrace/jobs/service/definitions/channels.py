@@ -19,7 +19,9 @@ __all__ = [
     "drain_channel",
     "events_channel_of",
     "find_channel",
+    "find_producer",
     "put_channel",
+    "put_producer",
     "tell_channel",
 ]
 
@@ -91,3 +93,20 @@ def _refuse_a_chain(tx: Tx, channel: Definition, target: Definition) -> None:
     else:
         return
     raise bad_request("events_of_events", why, "events_channel")
+
+
+def find_producer(tx: Tx, producer_id: str) -> Definition:
+    """The producer; 404 if it does not exist."""
+    row = tx.one("get_producer", producer_id=producer_id)
+    if row is None:
+        raise not_found("producer", "producerId")
+    return definition_of(row, "producer_id")
+
+
+def put_producer(
+    tx: Tx, producer_id: str, change: Change, precondition: Precondition, now: int
+) -> Definition:
+    """Create, or change if the precondition holds. Fields that are not given keep their values, also the
+    token.
+    """
+    return put_definition(tx, "producer", producer_id, change, precondition, now)

@@ -1,8 +1,8 @@
 """Finding jobs: of a channel, a message, a consumer, in a state, of an age; and cancelling what is found.
 
 Counters say which consumers have jobs in which states, and an index has those of each: a page costs what it
-shows, whatever the backlog. No index has payloads: a search by them looks into so many,
-and says how far it is.
+shows, whatever the backlog. No index has payloads: a search by them looks into so many at a time, and says
+how far it is.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from typing import Any, Final
 
 from ... import limits
 from ...errors import JobsError, not_found
-from ...matching.payloads import Patterns
+from ...matching.payloads import Patterns, document_of, fitting_paths
 from ...states import Event, Hold, State
 from ...store import Row, Tx
 from ..moves import Move, apply_moves, load
 from .page_reads import Paging
-from .searching import fitting
 
 __all__ = [
     "Cancelled",
@@ -34,7 +33,50 @@ __all__ = [
     "count_some",
     "find",
     "first_made_from",
+    "fitting",
 ]
+
+
+_WHOLE: Final = 2**31 - 1
+
+
+def fitting(
+    tx: Tx, rows: Sequence[Row], wanted: Patterns, n: int, window: int
+) -> tuple[list[Row], int | None]:
+    """Those of these jobs whose payloads fit, at most ``n``, in their order; and where to continue.
+
+    ``None``: nothing is left, because they were fewer than the ``window`` that was asked for.
+    """
+    looked = list(rows) if not wanted else _within_bytes(tx, rows)
+    found = list(looked) if not wanted else _chosen(tx, looked, wanted)
+    if len(found) > n or (len(found) == n and (wanted or n == window)):
+        return found[:n], found[n - 1]["seq"]
+    over = len(rows) < window and len(looked) == len(rows)
+    return found, None if over or not looked else looked[-1]["seq"]
+
+
+def _within_bytes(tx: Tx, rows: Sequence[Row]) -> Sequence[Row]:
+    """The first of them whose payloads may be looked into at once; one at least."""
+    seqs = json.dumps(sorted({row["message_seq"] for row in rows}))
+    sizes = {row["seq"]: int(row["size"]) for row in tx.all("sizes_of", seqs=seqs)}
+    seen, total = set[int](), 0
+    for count, row in enumerate(rows):
+        if row["message_seq"] in seen:
+            continue
+        seen.add(row["message_seq"])
+        total += sizes.get(row["message_seq"], 0)
+        if total > limits.SEARCH_BYTES_MAX and count:
+            return rows[:count]
+    return rows
+
+
+def _chosen(tx: Tx, rows: Sequence[Row], wanted: Patterns) -> list[Row]:
+    fits = fitting_paths(wanted)
+    seqs = json.dumps(sorted({row["message_seq"] for row in rows}))
+    messages = tx.all("messages_of", seqs=seqs, bytes=_WHOLE)
+    chosen = {row["seq"] for row in messages if fits(document_of(row["payload"]))}
+    return [row for row in rows if row["message_seq"] in chosen]
+
 
 _ALWAYS: Final = 2**62
 _SKEW_US: Final = 10_000_000  # by how much a later job may have been made earlier, at most

@@ -10,7 +10,7 @@ from typing import Any, Final
 from ...models import ClaimedJob, Consumer
 from ...store import Outcome, Tx
 from ..definitions.consumers import DEFINITIONS
-from ..leases.leases import Ending, Held, Result, completed, end, failed, released
+from ..leases import Ending, Held, Result, completed, end, failed, released
 from ..moves import note_attempts, storable
 from ..notices import tell_of_consumer
 

@@ -16,10 +16,9 @@ from ...errors import JobsError, bad_request
 from ...models import Consumer
 from ...states import State
 from ...store import Row, Tx
-from ..definitions.channels import find_channel
+from ..definitions.channels import find_channel, find_producer
 from ..definitions.consumers import DEFINITIONS, find_consumer
 from ..definitions.definitions import Precondition, next_version
-from ..definitions.producers import find_producer
 from ..moves import finish_keys, lock_keys
 
 __all__ = [

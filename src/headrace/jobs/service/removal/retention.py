@@ -17,7 +17,18 @@ from ...store import Row, Tx
 from ..push import call_statistics
 from ..removed_jobs import note_removed
 
-__all__ = ["Keep", "Removed", "Window", "folder_of", "glance", "look", "prune_notes", "remove"]
+__all__ = [
+    "Keep",
+    "Removed",
+    "Window",
+    "folder_of",
+    "give_back",
+    "glance",
+    "look",
+    "prune_notes",
+    "remove",
+]
+
 
 _DISPATCHED = 102
 
@@ -179,3 +190,12 @@ def _jobs_of(tx: Tx, seqs: Sequence[int], query: str = "jobs_of_messages") -> di
 def _states_of(tx: Tx, seqs: Sequence[int]) -> dict[int, list[Row]]:
     """The jobs of these messages, with what decides whether they may go."""
     return _jobs_of(tx, seqs, "states_of_messages")
+
+
+def give_back(tx: Tx) -> int:
+    """Give a limited number of the database's empty pages back to the disk. Returns how many."""
+    row = tx.one("empty_pages")
+    count = 0 if row is None else min(int(row["n"]), limits.PAGES_GIVEN_BACK)
+    for _ in range(count):
+        tx.run("give_back_page")
+    return count

@@ -1,44 +1,199 @@
-"""The leased API: keep jobs, and finish them while holding the lease. ``claiming`` gives them.
+"""Jobs that a worker holds: claimed, kept, finished, and taken back when their leases expire.
 
-An old lease token gets ``lease_lost`` (409) for that item; the other items of the batch are carried out.
+Every claim has a new lease token. An old one gets ``lease_lost`` (409) for that item; the other items of the
+batch are carried out. The specification's pull consumption is here, too: a list that claims nothing, and one
+move of one job at a time.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from ... import ids, limits
-from ...errors import bad_request
-from ...models import Consumer, rfc3339
-from ...policy import retry_delay_s
-from ...states import Event, State, failure_event
-from ...store import Outcome, Row, Tx
-from ..moves import Move, apply_moves, load, note_attempts, storable
-from .claiming import Claim, Who, claim_all, consumers_of
+from .. import ids, limits
+from ..errors import JobsError, bad_request
+from ..models import ClaimedJob, Consumer, Options, rfc3339
+from ..policy import pull_timeout_s, retry_delay_s
+from ..states import Event, State, failure_event, requested_event
+from ..store import Outcome, Row, Tx
+from .definitions.consumers import authorised_consumer, authorised_pull_consumer
+from .moves import Move, apply_moves, load, note_attempts, storable
+from .removed_jobs import missing
 
 __all__ = [
+    "Caller",
+    "Claim",
     "Ending",
     "Endings",
     "Held",
     "Result",
+    "Swept",
+    "Who",
+    "change_state",
     "check_batch",
+    "claim_all",
     "completed",
+    "consumers_of",
     "deadline_text",
     "describe",
     "end",
     "end_all",
+    "expire_leases",
     "failed",
     "heartbeat",
+    "is_held",
+    "job_of_consumer",
     "lease_all",
+    "list_queued",
     "released",
 ]
 
+
 _SECOND_US: Final = 1_000_000
+_NO_LIMIT: Final = 2**62
+
+Who = Callable[[Tx], Consumer]
+"""Finds the consumer whose jobs are meant; raises JobsError for who may not have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who says to be a worker of which consumer."""
+
+    channel_id: str
+    consumer_id: str
+    channel_token: str
+    consumer_token: str
+    granted: bool = False
+
+    def consumer(self, tx: Tx) -> Consumer:
+        """The consumer; see :func:`..definitions.consumers.authorised_pull_consumer` for what is refused."""
+        return authorised_pull_consumer(tx, *self._named(), granted=self.granted)
+
+    def holder(self, tx: Tx) -> Consumer:
+        """The consumer of leased jobs. One that became a push consumer finishes those that it has."""
+        return authorised_consumer(tx, *self._named(), granted=self.granted)
+
+    def _named(self) -> tuple[str, str, str, str]:
+        return self.channel_id, self.consumer_id, self.channel_token, self.consumer_token
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Somebody wants up to ``n`` jobs of a consumer, for ``lease_s`` seconds."""
+
+    who: Who
+    n: int
+    lease_s: float
+
+
+def consumers_of(tx: Tx, who: Sequence[Who]) -> tuple[dict[int, Outcome], dict[int, Consumer]]:
+    """The outcomes of those who are refused, and the consumers of the others, by place."""
+    outcomes, consumers = {}, {}
+    for place, find in enumerate(who):
+        try:
+            consumers[place] = find(tx)
+        except JobsError as error:
+            outcomes[place] = Outcome(error=error)
+    return outcomes, consumers
+
+
+def claim_all(tx: Tx, claims: Sequence[Claim]) -> list[Outcome]:
+    """Lease ready jobs: for each claim its consumer, and up to ``n`` jobs.
+
+    The highest priority goes first, and within a priority the oldest; who came first gets the first. The jobs
+    of one claim have about ``CLAIM_BYTES_MAX`` of payload at most: fewer than ``n`` may be given where more
+    are ready.
+
+    Nothing is claimed if the definition has changed since the consumer was read: ``n`` may be by a limit that
+    no longer holds, and the consumer may be paused. Whoever changes it rings for those who wait for its jobs.
+    """
+    now = tx.now_us()
+    outcomes, consumers = consumers_of(tx, [claim.who for claim in claims])
+    groups: dict[tuple[int, int], list[int]] = {}
+    for place, consumer in consumers.items():
+        groups.setdefault((consumer.seq, consumer.updated_us), []).append(place)
+    given: dict[int, list[Row]] = {}
+    for places in groups.values():
+        given |= _share(tx, consumers[places[0]], {place: claims[place].n for place in places}, now)
+    leases = {place: ids.new_lease() for place in given}
+    ends = {place: now + round(claims[place].lease_s * _SECOND_US) for place in given}
+    moves = [
+        Move(row=row, event=Event.CLAIM, lease=leases[place], lease_expires_us=ends[place])
+        for place, rows in given.items()
+        for row in rows
+    ]
+    apply_moves(tx, moves, now)
+    payloads = _payloads(tx, [move.row for move in moves])
+    for place, rows in given.items():
+        lease, end = leases[place], ends[place]
+        jobs = [_claimed(row, payloads, lease, end) for row in rows]
+        outcomes[place] = Outcome((consumers[place], jobs))
+    return [outcomes[place] for place in range(len(claims))]
+
+
+def _share(tx: Tx, consumer: Consumer, wanted: dict[int, int], now: int) -> dict[int, list[Row]]:
+    """The ready jobs of a consumer that each claim gets, by its place. ``wanted``: how many at most."""
+    given: dict[int, list[Row]] = {place: [] for place in wanted}
+    if consumer.paused or consumer.disabled_us is not None:
+        return given
+    tx.run("promote_due", consumer_seq=consumer.seq, now=now, n=limits.SWEEP_ROWS)
+    n = sum(wanted.values())
+    rows = iter(
+        tx.all(
+            "ready_jobs",
+            consumer_seq=consumer.seq,
+            version=consumer.updated_us,
+            n=n,
+            bytes=limits.CLAIM_BYTES_MAX // n if n > 1 else _NO_LIMIT,
+        )
+    )
+    for place, most in wanted.items():
+        total = 0
+        while len(given[place]) < most and total < limits.CLAIM_BYTES_MAX:
+            row = next(rows, None)
+            if row is None:
+                return given
+            given[place].append(row)
+            total += row["size"]
+    return given
+
+
+def _payloads(tx: Tx, rows: Sequence[Row]) -> dict[int, bytes]:
+    """The payloads that were too large to be read with their jobs, by the number of the message."""
+    missing = [row["message_seq"] for row in rows if row["payload"] is None]
+    if not missing:
+        return {}
+    found = tx.all("messages_of", seqs=json.dumps(missing), bytes=_NO_LIMIT)
+    return {row["seq"]: row["payload"] for row in found}
+
+
+def _claimed(row: Row, payloads: dict[int, bytes], lease: str, expires: int) -> ClaimedJob:
+    payload = row["payload"]
+    return ClaimedJob(
+        seq=row["seq"],
+        lease=lease,
+        deadline_us=expires,
+        attempt=row["claims"] + 1,
+        retries=row["retries"],
+        priority=row["priority"],
+        created_us=row["created_us"],
+        message_seq=row["message_seq"],
+        message_id=row["message_id"],
+        payload=payloads[row["message_seq"]] if payload is None else payload,
+        content_type=row["content_type"],
+        headers=_headers(row["headers"]),
+        ordering_key=row["ordering_key"],
+    )
+
+
+def _headers(text: str) -> dict[str, str]:
+    return {} if text == "{}" else msgspec.json.decode(text, type=dict[str, str])
 
 
 class Held(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -329,3 +484,128 @@ def _states(tx: Tx, items: Sequence[Held]) -> dict[int, Row]:
 
 def _items(items: Sequence[Held]) -> str:
     return msgspec.json.encode(items).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """How many leases expired, and the states of those jobs since, by channel and consumer."""
+
+    expired: int
+    consumers: Mapping[tuple[str, str], Sequence[State]]
+    cancelled: Mapping[tuple[str, str], int]
+
+
+def expire_leases(tx: Tx, now: int) -> Swept:
+    """Take back a limited number of jobs with expired leases: ready again at once, or dead."""
+    rows = tx.all("load_expired", now=now, n=limits.SWEEP_ROWS)
+    moves = [
+        Move(
+            row=row,
+            event=failure_event(row["retries"], row["max_retries"]),
+            error="the lease expired",
+        )
+        for row in rows
+    ]
+    states = apply_moves(tx, moves, now)
+    note_attempts(tx, [_expired_attempt(row) for row in rows])
+    found: dict[tuple[str, str], list[State]] = {}
+    for row, state in zip(rows, states, strict=True):
+        found.setdefault((row["channel_id"], row["consumer_id"]), []).append(state)
+    cancelled = Counter(
+        (row["channel_id"], row["consumer_id"]) for row in rows if row["cancelled_us"] is not None
+    )
+    return Swept(len(rows), found, cancelled)
+
+
+def _expired_attempt(row: Row) -> dict[str, Any]:
+    started = row["lease_started_us"]
+    return {
+        "job_seq": row["seq"],
+        "number": row["claims"],
+        "kind": "expired",
+        "started_us": started,
+        "duration_us": max(0, row["lease_expires_us"] - started),
+        "status": 0,
+        "error": "the lease expired",
+        "excerpt": None,
+    }
+
+
+def list_queued(tx: Tx, consumer: Consumer, limit: int) -> Sequence[Row]:
+    """All QUEUED jobs, by falling priority, oldest first; jobs that cannot be claimed yet come last.
+
+    The list ends earlier where the payloads are more than one answer should carry.
+    """
+    n = min(limit, limits.QUEUED_JOBS_MAX)
+    total, fitting = 0, 0
+    for row in tx.all("list_queued_sizes", consumer_seq=consumer.seq, n=n):
+        if total >= limits.CLAIM_BYTES_MAX:
+            break
+        total += row["size"]
+        fitting += 1
+    return tx.all("list_queued", consumer_seq=consumer.seq, n=fitting)
+
+
+def job_of_consumer(tx: Tx, consumer: Consumer, seq: int, *, foreign: int = 401) -> Row:
+    """The job; 404 if it does not exist, ``foreign`` (401) if it is another consumer's."""
+    row = tx.one("get_job", seq=seq)
+    if row is None:
+        raise missing(tx, seq)
+    if row["consumer_seq"] != consumer.seq:
+        raise JobsError(foreign, "foreign_job", "the job is another consumer's", "jobId")
+    return row
+
+
+def is_held(tx: Tx, consumer: Consumer, job_id: str) -> bool:
+    """Whether the consumer has taken this job by the specified route, and not finished it.
+
+    One that became a push consumer meanwhile still finishes it; nobody else has it until its time is over.
+    """
+    row = tx.one("get_job", seq=ids.job_number(job_id)) if ids.is_job_number(job_id) else None
+    return (
+        row is not None
+        and row["consumer_seq"] == consumer.seq
+        and row["state"] == State.INFLIGHT
+        and row["lease"] is None
+    )
+
+
+def change_state(
+    tx: Tx, consumer: Consumer, seq: int, asked: str, incremental_s: int, options: Options, now: int
+) -> Event | None:
+    """Carry out a ``NextState``, or reject it with 400; setting the current state changes nothing.
+
+    Returns what happened to the job: ``None`` for nothing.
+
+    A job held under a lease of the leased API can be finished only with that lease.
+    """
+    job_of_consumer(tx, consumer, seq)
+    row = load(tx, [seq]).get(seq)
+    if row is None:
+        raise missing(tx, seq)
+    event = requested_event(State(row["state"]), asked, incremental_s)
+    if event is None:
+        return None
+    if event in {Event.COMPLETE, Event.BURY} and row["lease"] is not None:
+        raise bad_request(
+            "leased",
+            "invalid transition request: the job is held under a lease and finished with it",
+            "NextState",
+        )
+    timeout_s = pull_timeout_s(
+        options.connection_timeout_s, options.rational_delay_s, incremental_s
+    )
+    apply_moves(
+        tx,
+        [
+            Move(
+                row=row,
+                event=event,
+                lease_expires_us=now + round(timeout_s * 1e6),
+                extra_s=incremental_s,
+                error="marked DEAD by the consumer" if event is Event.BURY else None,
+            )
+        ],
+        now,
+    )
+    return Event.CANCEL if event is Event.BURY and row["cancelled_us"] is not None else event

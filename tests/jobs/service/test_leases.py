@@ -20,8 +20,8 @@ from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.models import Consumer, NewMessage
 from headrace.jobs.runtime.lookout import JobWaiter
 from headrace.jobs.runtime.runtime import Runtime
+from headrace.jobs.service import leases
 from headrace.jobs.service.definitions import consumers
-from headrace.jobs.service.leases import leases
 from headrace.jobs.service.publishing import accepting
 from headrace.jobs.service.removal.retention import Keep
 from headrace.jobs.service.storing import Fresh, store_messages

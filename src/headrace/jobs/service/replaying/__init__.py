@@ -1,1 +1,0 @@
-"""Jobs handed out once more: what was delivered, and what is dead."""
