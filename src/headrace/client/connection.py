@@ -17,12 +17,9 @@ from .jetstream.consuming.feed import Feed
 from .message import HeadersLike, Message, Payload, header_block, payload_bytes, raise_if_failed
 from .metrics import ConnectionStats, stats_of
 from .net.handshake import ServerInfo, parse_servers
-from .net.line_limit import WORDS_BYTES_MAX, check_line
 from .net.options import Options
-from .net.own_loop import check_loop, require_loop
-from .net.ports import Subscriber
-from .net.session import Session
-from .net.state import Change, State
+from .net.outbox import WORDS_BYTES_MAX, check_line, check_loop, require_loop
+from .net.session import Change, Session, State, Subscriber
 from .subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT, Subscription
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .jetstream_context import JetStream
     from .kv.keyvalue import KeyValue
     from .message import HeadersLike, Payload
-    from .net.ports import Resident
+    from .net.session import Resident
     from .publish.headers import PublishOptions
 
 

@@ -2,8 +2,7 @@
 
 In a cluster each stream has a leader, and so has JetStream itself. While one is being elected, a publish is
 answered "no responders" and an API call is not answered at all. Such calls are made again until
-``delivery_timeout``.
-"""
+``delivery_timeout``."""
 
 from __future__ import annotations
 
@@ -23,10 +22,11 @@ from ...errors import (
     RequestTimeoutError,
 )
 from ...retries import pause_s
-from .leader_waits import LeaderWait
+from .session import LeaderWait
 
 if TYPE_CHECKING:
     from .session import Session
+
 
 T = TypeVar("T")
 

@@ -33,8 +33,8 @@ from ...errors import (
 from ...wire.encode import pub
 from ...wire.frames import Frame
 from ..jetstream.calls import Api
-from ..net.leader_waits import LeaderWait
 from ..net.leaders import no_leader, pauses
+from ..net.session import LeaderWait
 from .fast_answers import (
     APPEND,
     END,

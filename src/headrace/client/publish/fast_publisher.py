@@ -10,7 +10,7 @@ from ...errors import ConfigurationError, ConnectionClosedError
 from ...subjects import check_subject
 from ...wire.encode import pub
 from ..message import HeadersLike, Payload, payload_bytes
-from ..net.line_limit import check_line
+from ..net.outbox import check_line
 from .fast_answers import APPEND, END, with_reply
 from .fast_batching import BatchingPublisher, State
 from .publisher import HEADS_KEPT_MAX, NOT_OPEN, SEND_AT_ONCE_MAX, Publication

@@ -13,7 +13,7 @@ from ...wire.frames import PUB, Frame
 from ...wire.inprocess import FrameBatch, PublishRun
 from ..jetstream.calls import Api
 from ..message import HeadersLike, Payload, payload_bytes
-from ..net.line_limit import check_line
+from ..net.outbox import check_line
 from .publisher import HEADS_KEPT_MAX, Publication, PublisherSettings
 from .window import OK_START, WindowPublisher
 

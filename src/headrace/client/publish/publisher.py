@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError
 from ..jetstream.calls import Api
 from ..message import HeadersLike, Payload
-from ..net.line_limit import reply_bytes
+from ..net.outbox import reply_bytes
 from .headers import Blocks
 
 if TYPE_CHECKING:

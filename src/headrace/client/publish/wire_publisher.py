@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...subjects import check_subject
 from ..message import HeadersLike, Payload, payload_bytes
-from ..net.line_limit import check_line
+from ..net.outbox import check_line
 from .publisher import HEADS_KEPT_MAX, SEND_AT_ONCE_MAX, Publication
 from .window import WindowPublisher
 
