@@ -16,7 +16,7 @@ from ..api.consumers import ConsumerInfo
 from ..api.roles import shows_progress
 from ..api.streams import StreamInfo
 from ..api.times import parse_time
-from ..client.jetstream.stored.stored_message import if_found
+from ..client.jetstream.stored_message import if_found
 from ..client.jetstream_context import JetStream
 from ..errors import HeadraceError
 from ..groups.record import names

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from ..client.jetstream.consuming.concurrent import check_concurrency
-from ..client.jetstream.receiving.pull import PriorityOptions, check_options
+from ..client.jetstream.pull import PriorityOptions, check_options
 from ..errors import ConfigurationError
 from ..handling.callbacks import check_callback, check_plain
 from ..handling.failure import DeadLetter, OnFailure

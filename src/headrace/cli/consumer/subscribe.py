@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...client.jetstream.receiving.pull import PriorityOptions
+from ...client.jetstream.pull import PriorityOptions
 from ..messaging.subscribe import Show
 from ..shared.names import CONSUMER, STREAM
 from ..shared.units import DURATION

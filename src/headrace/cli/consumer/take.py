@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ...client.jetstream.receiving.pull import PriorityOptions
+from ...client.jetstream.pull import PriorityOptions
 from ..messaging.subscribe import Show
 from ..shared.errors import Failure
 from ..shared.names import CONSUMER, STREAM

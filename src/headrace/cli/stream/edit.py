@@ -10,7 +10,7 @@ import click
 
 from ...api.base import to_wire
 from ...api.streams import StreamConfig
-from ...client.jetstream.removals import loss_of
+from ...client.jetstream.streams import loss_of
 from ...errors import StreamExistsError
 from ..shared.asking import may_go_on
 from ..shared.configuration import config_file, differences, replaced, shown

@@ -8,12 +8,12 @@ from typing import Any, Unpack
 from ...api.consumers import ConsumerInfo
 from ...handling.callbacks import Queued, check_plain
 from ...handling.failure import OnFailure
+from ..jetstream.calls import place_of_call
 from ..jetstream.consumer import Consumer as AioConsumer
 from ..jetstream.consuming.concurrent import check_concurrency
-from ..jetstream.consuming.failing import check_policy
-from ..jetstream.consuming.missing_consumer import IfGone
-from ..jetstream.receiving.pull import EXPIRES_DEFAULT_S, PriorityOptions
-from ..jetstream.unclosed import place_of_call
+from ..jetstream.consuming.consume import check_policy
+from ..jetstream.consuming.feed import IfGone
+from ..jetstream.pull import EXPIRES_DEFAULT_S, PriorityOptions
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .consume import Consumption, called_with, seen_by
 from .messages import Batch, JetStreamMessage

@@ -8,7 +8,7 @@ from ...wire.frames import Frame
 from ...wire.inprocess import Chunk
 from ..jetstream.message import Batch as AioBatch
 from ..jetstream.message import DeliveredMessage, MessageBatch
-from ..jetstream.receiving.pull import Status
+from ..jetstream.pull import Status
 from ..message import HeadersLike, MessageView, Payload
 from ..net.session import Session
 from .loop_thread import LoopThread

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...api.consumers import ConsumerInfo
+from ..jetstream.calls import place_of_call
 from ..jetstream.ordered import OrderedConsumer as AioOrderedConsumer
 from ..jetstream.ordered import OrderedConsumption as AioOrderedConsumption
-from ..jetstream.unclosed import place_of_call
 from .consume import JetStreamMessages
 from .loop_thread import LoopThread
 from .messages import Batch, JetStreamMessage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from ..jetstream.receiving.push import PushSubscription as AioPushSubscription
+from ..jetstream.push import PushSubscription as AioPushSubscription
 from .messages import JetStreamMessage
 from .methods import blocking
 from .subscription import Subscription

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...api.streams import StreamInfo
-from ..jetstream.stored.direct_get import scan
-from ..jetstream.stored.stored_message import StreamMessage
+from ..jetstream.direct_get import scan
+from ..jetstream.stored_message import StreamMessage
 from ..jetstream.stream import Stream as AioStream
 from .consumer import Consumer
 from .loop_thread import iterate

@@ -2,7 +2,8 @@
 
 In a cluster each stream has a leader, and so has JetStream itself. While one is being elected, a publish is
 answered "no responders" and an API call is not answered at all. Such calls are made again until
-``delivery_timeout``."""
+``delivery_timeout``.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 A ping is sent. If it is not answered either within ``seconds``, the link is given up, unless there was
 another sign of life: bytes that came, or output before the ping that was taken. And unless it was this
-process that stood still, stopped or busy: then what came meanwhile is read first."""
+process that stood still, stopped or busy: then what came meanwhile is read first.
+"""
 
 from __future__ import annotations
 

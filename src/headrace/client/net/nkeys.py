@@ -2,7 +2,8 @@
 
 The signature, once per connection over the server's nonce, is made by the ``cryptography`` package (extra
 ``headrace[nkeys]``) where that is installed. Without it by plain Python (``PlainSigner``), which takes a few
-milliseconds and is not hardened against somebody who measures this process from within the same machine."""
+milliseconds and is not hardened against somebody who measures this process from within the same machine.
+"""
 
 from __future__ import annotations
 

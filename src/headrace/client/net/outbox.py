@@ -2,7 +2,8 @@
 
 Items are whole commands as bytes, one or several joined. The outbox outlives a lost connection: what was
 published but not yet handed to the socket waits for the next one, up to a limit in bytes. What somebody
-waits for, and no longer, is withdrawn as long as it was not handed over (``Slip``)."""
+waits for, and no longer, is withdrawn as long as it was not handed over (``Slip``).
+"""
 
 from __future__ import annotations
 

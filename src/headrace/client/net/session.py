@@ -1,6 +1,7 @@
 """What keeps a connection going: link, output, routes, keep-alive, restoration. Not public.
 
-``Connection`` is the face of it; subscriptions, requests, fetches and publishers work on it directly."""
+``Connection`` is the face of it; subscriptions, requests, fetches and publishers work on it directly.
+"""
 
 from __future__ import annotations
 

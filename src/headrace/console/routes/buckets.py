@@ -7,7 +7,7 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from ...api.times import format_time
-from ...client.kv.keyvalue import KeyValue
+from ...client.kv import KeyValue
 from .. import payloads
 from ..answers import RefusedError, answer, body_of, confirm, query_number
 from ..sources import Sources

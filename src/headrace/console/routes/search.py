@@ -9,7 +9,7 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from ...api.base import DocumentError, read_json
-from ...client.jetstream.stored.stored_message import StreamMessage
+from ...client.jetstream.stored_message import StreamMessage
 from ..answers import RefusedError, query_number
 from ..sources import Sources
 from .messages import SEQUENCE_MAX, Reader, filter_of, row_of, time_of

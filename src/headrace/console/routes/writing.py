@@ -9,7 +9,7 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from ...api.streams import StreamConfig
-from ...client.jetstream.removals import loss_of
+from ...client.jetstream.streams import loss_of
 from ...subjects import is_literal
 from ..answers import RefusedError, body_of, changes_between, config_of, confirm, text_of
 from ..sources import Sources

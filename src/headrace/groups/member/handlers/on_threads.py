@@ -1,5 +1,6 @@
 """Handling what comes with a plain function, on threads: what blocks there stops neither the loop nor a
-renewal."""
+renewal.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headrace.api.consumers import PullRequest
-from headrace.client.jetstream.receiving.pull import (
+from headrace.client.jetstream.pull import (
     ConsumeLimits,
     Meaning,
     PullAccount,

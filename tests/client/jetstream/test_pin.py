@@ -8,7 +8,7 @@ import pytest
 
 from headrace.api.keywords import ConsumerFields
 from headrace.client import JetStream, JetStreamMessage, Stream
-from headrace.client.jetstream.receiving.pin import Pin
+from headrace.client.jetstream.pull import Pin
 from headrace.wire.headers import encode_headers
 from waiting import elapse, until
 

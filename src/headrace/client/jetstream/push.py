@@ -10,19 +10,20 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final, cast
 
-from ....api import names
-from ....api.acks import parse_ack_subject
-from ....errors import HeadraceError, HeartbeatMissedError
-from ....handling.callbacks import check_plain, tell
-from ....wire.encode import pub
-from ....wire.frames import Frame
-from ....wire.headers import header_value, status_of
-from ...subscription import Subscription
-from ..message import JetStreamMessage
+from ...api import names
+from ...api.acks import parse_ack_subject
+from ...errors import HeadraceError, HeartbeatMissedError
+from ...handling.callbacks import check_plain, tell
+from ...wire.encode import pub
+from ...wire.frames import Frame
+from ...wire.headers import header_value, status_of
+from ..subscription import Subscription
+from .message import JetStreamMessage
 
 if TYPE_CHECKING:
-    from ....api.consumers import ConsumerConfig
-    from ...net.session import Session
+    from ...api.consumers import ConsumerConfig
+    from ..net.session import Session
+
 
 _LAST_CONSUMER: Final = names.LAST_CONSUMER.encode()
 _STALLED: Final = names.CONSUMER_STALLED.encode()

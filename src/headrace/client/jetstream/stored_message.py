@@ -9,14 +9,14 @@ from typing import Final, Protocol
 
 import msgspec
 
-from .... import sink_markers
-from ....api import names
-from ....api.base import read_typed
-from ....api.errors import Errors
-from ....api.messages import StoredMessageDocument
-from ....api.times import parse_time
-from ....errors import ConfigurationError, JetStreamApiError, ProtocolError
-from ....wire.headers import Headers, parse_headers
+from ... import sink_markers
+from ...api import names
+from ...api.base import read_typed
+from ...api.errors import Errors
+from ...api.messages import StoredMessageDocument
+from ...api.times import parse_time
+from ...errors import ConfigurationError, JetStreamApiError, ProtocolError
+from ...wire.headers import Headers, parse_headers
 
 
 @dataclass(frozen=True, slots=True)

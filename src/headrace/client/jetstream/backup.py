@@ -21,29 +21,23 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, Final
 
-from ....api.base import Document, DocumentError, encode, from_wire, read_json, to_wire
-from ....api.envelope import decode_response
-from ....api.messages import GetMessageRequest, GetMessageResponse
-from ....api.snapshots import (
+from ...api.base import Document, DocumentError, encode, from_wire, read_json, to_wire
+from ...api.envelope import decode_response
+from ...api.messages import GetMessageRequest, GetMessageResponse
+from ...api.snapshots import (
     CHUNK_BYTES_MAX,
     CHUNK_BYTES_MIN,
     RestoreResponse,
     SnapshotRequest,
     SnapshotResponse,
 )
-from ....api.streams import (
-    StreamConfig,
-    StreamInfo,
-    StreamSource,
-    StreamSourceInfo,
-    StreamStateInfo,
-)
-from ....errors import ConfigurationError, HeadraceError, JetStreamApiError, RequestTimeoutError
-from ....files import opened, sync, write_whole
-from ....identity import MessageIdentity, Sameness, compare
-from ...progress import Progress, TransferProgress
-from ...subscription import Subscription
-from ..calls import Api, check_name
+from ...api.streams import StreamConfig, StreamInfo, StreamSource, StreamSourceInfo, StreamStateInfo
+from ...errors import ConfigurationError, HeadraceError, JetStreamApiError, RequestTimeoutError
+from ...files import opened, sync, write_whole
+from ...identity import MessageIdentity, Sameness, compare
+from ..calling import Progress, TransferProgress
+from ..subscription import Subscription
+from .calls import Api, check_name
 from .stored_message import StreamMessage, from_document
 
 DATA_FILE: Final = "stream.tar.s2"

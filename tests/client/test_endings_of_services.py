@@ -9,7 +9,7 @@ import pytest
 
 import peers
 from headrace.client import Connection, Message, connect
-from headrace.client.services.service import Service
+from headrace.client.services import Service
 from headrace.errors import HeadraceError
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ....api import names
-from ....api.base import encode
-from ....api.errors import Errors
-from ....api.messages import DirectGetRequest
-from ....api.streams import StreamInfo
-from ....errors import (
+from ...api import names
+from ...api.base import encode
+from ...api.errors import Errors
+from ...api.messages import DirectGetRequest
+from ...api.streams import StreamInfo
+from ...errors import (
     ConnectionClosedError,
     DisconnectedError,
     HeadraceError,
@@ -22,14 +22,15 @@ from ....errors import (
     NoRespondersError,
     RequestTimeoutError,
 )
-from ....wire.encode import pub
-from ....wire.frames import Frame
-from ....wire.headers import Headers, parse_headers, status_of
-from ...net.leaders import is_unanswered, patiently
+from ...wire.encode import pub
+from ...wire.frames import Frame
+from ...wire.headers import Headers, parse_headers, status_of
+from ..net.leaders import is_unanswered, patiently
 from .stored_message import StreamMessage, from_direct
 
 if TYPE_CHECKING:
-    from ..calls import Api
+    from .calls import Api
+
 
 BATCH_BYTES: Final = 8 * 1024 * 1024
 """They come without flow control, so no more than this (and one message) is asked for at a time."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.client import JetStream, Stream
-from headrace.client.jetstream.stored.direct_get import BATCH_BYTES
+from headrace.client.jetstream.direct_get import BATCH_BYTES
 from headrace.errors import (
     ConfigurationError,
     DisconnectedError,
@@ -55,7 +55,7 @@ async def test_a_batch_says_how_much_is_left(full: Stream) -> None:
 async def test_a_scan_reads_a_range_in_pieces(
     full: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.client.jetstream.stored.direct_get.SCAN_MESSAGES", 7)
+    monkeypatch.setattr("headrace.client.jetstream.direct_get.SCAN_MESSAGES", 7)
     everything = [message.sequence async for message in full.scan()]
     assert everything == [n for n in range(1, 101) if n != 50]
     assert [m.sequence async for m in full.scan(first=48, last=52)] == [48, 49, 51, 52]
@@ -69,7 +69,7 @@ async def test_a_scan_reads_a_range_in_pieces(
 async def test_the_newest_message_of_each_subject(
     full: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.client.jetstream.stored.direct_get.LAST_MESSAGES", 3)
+    monkeypatch.setattr("headrace.client.jetstream.direct_get.LAST_MESSAGES", 3)
     newest = await full.get_last_messages(f"{full.name}.*")
     assert [message.sequence for message in newest] == list(range(91, 101))
     two = await full.get_last_messages(f"{full.name}.1", f"{full.name}.2")

@@ -12,7 +12,7 @@ import chaos
 import peers
 from headrace.broker.server import Broker
 from headrace.client import Batch, Connection, Consumer, JetStream, Stream, connect
-from headrace.client.jetstream.receiving.fetch import Fetch
+from headrace.client.jetstream.fetch import Fetch
 from headrace.errors import (
     ConfigurationError,
     ConnectionClosedError,

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ....api.consumers import PullRequest
-from ....api.names import REQUESTS_PENDING
-from ....errors import (
+from ...api.consumers import PullRequest
+from ...api.names import REQUESTS_PENDING
+from ...errors import (
     ConnectionClosedError,
     HeartbeatMissedError,
     NoRespondersError,
     ProtocolError,
     PullError,
 )
-from ....wire.encode import pub, unsub
-from ....wire.frames import Frame
-from ..message import Batch
-from .pin import Pin
-from .pull import Meaning, Status, encode_request, meaning_of, message_size, read_status
+from ...wire.encode import pub, unsub
+from ...wire.frames import Frame
+from .message import Batch
+from .pull import Meaning, Pin, Status, encode_request, meaning_of, message_size, read_status
 
 if TYPE_CHECKING:
-    from ...net.session import Session
+    from ..net.session import Session
+
 
 GRACE_S: Final = 1.0  # how much longer than the server's `expires` we wait for its last word
 LATE_ANSWER_S: Final = 0.5  # and then for what is still under way

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from headrace.client.jetstream.receiving.waiter import Waiter
+from headrace.client.jetstream.consuming.feed import Waiter
 
 who: ContextVar[str] = ContextVar("who", default="nobody")
 

@@ -7,20 +7,71 @@ step; the step numbers below are the document's. The asyncio shells around it ar
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple, TypedDict
 
-from ....api import names
-from ....api.base import encode
-from ....api.consumers import PullRequest
-from ....errors import ConfigurationError
-from ....field_docs import described
-from ....quantities import GO_UNITS, duration_ns
-from ....retries import pause_s
-from ....wire.frames import Frame
-from ....wire.headers import header_value, parse_headers
+from ...api import names
+from ...api.base import encode
+from ...api.consumers import PullRequest
+from ...errors import ConfigurationError
+from ...field_docs import described
+from ...quantities import GO_UNITS, duration_ns
+from ...retries import pause_s
+from ...wire.frames import Frame
+from ...wire.headers import header_value, parse_headers
+
+
+class Pin:
+    """One consumer handle's pin id, shared by its fetches and consumes.
+
+    Attributes:
+        id: the id the server gave us, "" while we are not pinned.
+        on_pinned: called with the id when we become the pinned client.
+        on_unpinned: called when another client is.
+    """
+
+    __slots__ = ("_is_sent", "_report", "id", "on_pinned", "on_unpinned")
+
+    def __init__(self, report: Callable[[Exception], None]) -> None:
+        self._report = report
+        self._is_sent = False  # some pull had this id
+        self.id = ""
+        self.on_pinned: Callable[[str], object] | None = None
+        self.on_unpinned: Callable[[], object] | None = None
+
+    def learn(self, headers: bytes) -> None:
+        """Read the pin id of a delivered message; an absent or empty one says nothing."""
+        value = header_value(headers, _PIN_ID) if headers else None
+        if not value:
+            return
+        pin_id = value.decode(errors="replace")
+        if pin_id != self.id:
+            self.id = pin_id
+            self._is_sent = False
+            if self.on_pinned is not None:
+                self._call(self.on_pinned, pin_id)
+
+    def use(self) -> str:
+        """The id for a pull that is being sent."""
+        self._is_sent = True
+        return self.id
+
+    def lost(self) -> None:
+        """A pull with an id was refused. As long as none was sent with this one, it had an older one."""
+        if self.id and self._is_sent:
+            self.id = ""
+            if self.on_unpinned is not None:
+                self._call(self.on_unpinned)
+
+    def _call(self, callback: Callable[..., object], *args: str) -> None:
+        try:
+            callback(*args)
+        except Exception as error:
+            self._report(error)
+
 
 MESSAGES_DEFAULT: Final = 500
 EXPIRES_DEFAULT_S: Final = 30.0
