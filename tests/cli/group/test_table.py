@@ -4,7 +4,7 @@ import dataclasses
 import json
 
 from headrace.cli.group.table import document, line, seconds_text, table
-from headrace.groups.watching.progress import GroupLag, MemberLag, PartitionLag, Pin, Rates
+from headrace.groups.progress import GroupLag, MemberLag, PartitionLag, Pin, Rates
 
 PIN = Pin("abc", 1_700_000_000_000_000_000)
 LOOK = GroupLag(

@@ -9,7 +9,7 @@ from headrace.groups import elastic, static
 from headrace.groups.blocking import elastic as blocking_elastic
 from headrace.groups.blocking import static as blocking_static
 from headrace.groups.member import Membership
-from headrace.groups.member.joining import JoinOptions
+from headrace.groups.member.config import JoinOptions
 
 NOT_OF_JOIN = {"random", "threads"}
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...groups import ElasticGroup, StaticGroup
+from ...groups.reach import Trouble
 from ...groups.server.consumers import consumers_of, stream_of
-from ...groups.watching.reach import Trouble
 from ...quantities import counted
 from .arguments import filter_text, mapping_text
 

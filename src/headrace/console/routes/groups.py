@@ -9,7 +9,7 @@ from starlette.requests import Request
 from ...api.times import format_time
 from ...groups import elastic, static
 from ...groups.lag import measure
-from ...groups.watching.progress import GroupLag, Pin
+from ...groups.progress import GroupLag, Pin
 from ..answers import RefusedError, body_of, text_of
 from ..sources import Sources
 

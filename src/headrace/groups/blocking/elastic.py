@@ -7,11 +7,9 @@ from typing import Unpack
 from ...api.consumers import ConsumerConfig
 from ...client.blocking.jetstream import JetStream
 from .. import elastic as aio
-from ..member.joining import JoinOptions
+from ..member.config import JoinOptions
 from ..record.records import ElasticGroup
-from .membership import Handler, Membership, joined
-from .message import GroupMessage
-from .verbs import verb
+from .membership import GroupMessage, Handler, Membership, joined, verb
 
 __all__ = [
     "active_members",

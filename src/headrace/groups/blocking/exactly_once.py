@@ -14,8 +14,7 @@ from ...errors import ConfigurationError
 from .. import exactly_once as aio
 from ..errors import NotOwnedError
 from ..exactly_once import check_recoverable
-from .message import GroupMessage
-from .verbs import verb
+from .membership import GroupMessage, verb
 
 __all__ = ["Transaction", "exactly_once", "was_acknowledged"]
 

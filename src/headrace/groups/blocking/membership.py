@@ -7,14 +7,17 @@ and ``leave``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from ...api.consumers import ConsumerConfig
 from ...client.blocking.jetstream import JetStream
 from ...client.blocking.loop_thread import LoopThread, caller_here, sides_of, take_next
-from ...client.blocking.methods import Blocking, blocking, checked
+from ...client.blocking.messages import delivered_on
+from ...client.blocking.methods import Blocking, Method, blocking, checked, documented
+from ...client.jetstream_context import JetStream as AioJetStream
+from ...client.seam import note_answered
 from ...errors import ConfigurationError
 from ...handling.callbacks import check_plain
 from ..member import Membership as AioMembership
@@ -25,12 +28,62 @@ from ..member.membership import (
     leave_soon,
     read_from_here,
 )
-from ..member.stats import MembershipStats
+from ..member.shared import MembershipStats
 from ..message import GroupMessage as AioGroupMessage
+from ..message import delivered, owner_of
 from ..record.records import ElasticGroup, StaticGroup
-from .message import GroupMessage, on_thread
 
 __all__ = ["Handler", "Membership", "joined"]
+
+
+def verb(
+    function: Callable[Concatenate[AioJetStream, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[JetStream, P], R]:
+    """A function that is given a context, run on the loop of the context's connection."""
+    return blocking(function)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def queueing(method: Method[P, R]) -> Method[P, R]:
+    """Queue an answer from the caller's thread, and let the membership know."""
+
+    def answer(self: Any, /, *args: P.args, **keywords: P.kwargs) -> R:
+        queued = method(self, *args, **keywords)
+        note_answered(delivered(self._source))
+        return queued
+
+    return documented(answer, method)
+
+
+class GroupMessage(AioGroupMessage, eq=False):
+    """A message of a group, and what can be answered to it.
+
+    It is pending until one of ``ack``, ``nak``, ``term`` is called. They queue the answer at once;
+    ``ack_sync`` waits until the server has it on disk.
+    """
+
+    _thread: LoopThread
+    _source: AioGroupMessage
+
+    ack = queueing(AioGroupMessage.ack)
+    nak = queueing(AioGroupMessage.nak)
+    term = queueing(AioGroupMessage.term)
+
+    def ack_sync(self, timeout: float | None = None) -> None:  # type: ignore[override]
+        self._thread.run(self._source.ack_sync(timeout))
+        note_answered(self._message)
+
+    documented(ack_sync, AioGroupMessage.ack_sync)
+
+
+def on_thread(thread: LoopThread, source: AioGroupMessage) -> GroupMessage:
+    """The message, for whoever is not on the loop's thread."""
+    message = delivered_on(thread, delivered(source))
+    return GroupMessage(message, owner_of(source), thread, source)  # type: ignore[arg-type]
+
 
 G = TypeVar("G", StaticGroup, ElasticGroup)
 Handler = Callable[[GroupMessage], object]

@@ -7,11 +7,9 @@ from typing import Unpack
 from ...api.consumers import ConsumerConfig
 from ...client.blocking.jetstream import JetStream
 from .. import static as aio
-from ..member.joining import JoinOptions
+from ..member.config import JoinOptions
 from ..record.records import StaticGroup
-from .membership import Handler, Membership, joined
-from .message import GroupMessage
-from .verbs import verb
+from .membership import GroupMessage, Handler, Membership, joined, verb
 
 __all__ = ["active_members", "create", "delete", "get", "is_active", "join", "list", "step_down"]
 

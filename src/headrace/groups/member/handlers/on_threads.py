@@ -17,13 +17,12 @@ from ....handling.turn import Stopped, awaitable_of, take_turn
 from ....handling.waiting import Waiting
 from ...errors import NotOwnedError
 from ...message import GroupMessage, delivered, is_confirmed
-from .handling import Handling
-from .key_tasks import KeyTasks
+from .handling import Handling, KeyTasks
 
 if TYPE_CHECKING:
     from ....client import JetStreamMessage
-    from ..ownership.intake import Intake
-    from ..ownership.lease import Generation
+    from ..intake import Intake
+    from ..lease import Generation
     from ..shared import Shared
 
 IN_ONE_GO: Final = 256  # messages, before the loop is asked again

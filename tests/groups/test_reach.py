@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.api.streams import StreamConfig, StreamSource, SubjectTransformConfig
 from headrace.groups import ElasticGroup, MemberMapping, PartitioningFilter, StaticGroup
-from headrace.groups.watching.reach import by_configuration, is_read, outside, stored_by
+from headrace.groups.reach import by_configuration, is_read, outside, stored_by
 from headrace.transforms import SubjectTransform
 
 SPLIT = SubjectTransformConfig(src="o.*", dest="a.{{split(1,-)}}")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace.errors import DisconnectedError, NoRespondersError, RequestTimeoutError
-from headrace.groups.member.ownership.lease import Lease
-from headrace.groups.member.ownership.pinned import Pinned
+from headrace.groups.member.lease import Lease
+from headrace.groups.member.pinned import Pinned
 
 
 class Connection:

@@ -11,24 +11,24 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from ...api.errors import Errors
-from ...client import Stream
-from ...client.seam import api_of
-from ...errors import JetStreamApiError
-from ..errors import GroupConfigurationError, GroupNotFoundError
-from ..record.change import CLOSED_BYTES
-from ..record.records import ElasticGroup, StaticGroup
-from ..server import work_queue
-from ..server.bucket import Records
-from ..server.consumers import is_groups_own, stream_of
+from ..api.errors import Errors
+from ..client import Stream
+from ..client.seam import api_of
+from ..errors import JetStreamApiError
 from . import reach
+from .errors import GroupConfigurationError, GroupNotFoundError
 from .reach import Trouble
+from .record.records import CLOSED_BYTES, ElasticGroup, StaticGroup
+from .server import work_queue
+from .server.bucket import Records
+from .server.consumers import is_groups_own, stream_of
 
 if TYPE_CHECKING:
-    from ...api.streams import StreamInfo
-    from ...client import JetStream
+    from ..api.streams import StreamInfo
+    from ..client import JetStream
 
 __all__ = ["Trouble", "check_new", "troubles"]
+
 
 SUBJECTS_MAX: Final = 10_000
 """Subjects that a stream may have to be asked for its counts by subject."""

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from headrace.client.seam import ManagedConsumption
-from headrace.groups.member.ownership.intake import Intake
+from headrace.groups.member.intake import Intake
 
 
 def batch(*deliveries: int) -> list[Any]:

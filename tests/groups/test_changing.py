@@ -28,7 +28,7 @@ from headrace.groups import (
     elastic,
 )
 from headrace.groups.lag import measure
-from headrace.groups.record.change import CLOSED_BYTES
+from headrace.groups.record.records import CLOSED_BYTES
 from headrace.groups.server.bucket import Records
 from portions import some
 from waiting import until

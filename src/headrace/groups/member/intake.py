@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from ....api.errors import Errors
-from ....api.times import parse_time
-from ....client import Stream
-from ....client.seam import api_of
-from ....errors import JetStreamApiError
-from ...errors import GroupError
-from ...message import copied_from
-from .renewal import Renewal
+from ...api.errors import Errors
+from ...api.times import parse_time
+from ...client import Stream
+from ...client.seam import api_of
+from ...errors import JetStreamApiError
+from ..errors import GroupError
+from ..message import copied_from
+from .pinned import Renewal
 
 if TYPE_CHECKING:
-    from ....api.streams import StreamInfo
-    from ....client import JetStream, JetStreamMessage
-    from ....client.seam import ManagedConsumption
+    from ...api.streams import StreamInfo
+    from ...client import JetStream, JetStreamMessage
+    from ...client.seam import ManagedConsumption
 
 
 class Copied:

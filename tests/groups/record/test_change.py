@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.groups import ElasticGroup, PartitioningFilter
-from headrace.groups.changing.steps import (
+from headrace.groups.record.change import (
     Queue,
     Step,
     begun,

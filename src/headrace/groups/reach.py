@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from ...api.streams import StreamConfig, SubjectTransformConfig
-from ...subjects import is_subset, matches, overlaps
-from ..record.names import split_subject
-from ..record.records import ElasticGroup, StaticGroup
-from ..record.transforms import destination
+from ..api.streams import StreamConfig, SubjectTransformConfig
+from ..subjects import is_subset, matches, overlaps
+from .record.assignment import destination
+from .record.names import split_subject
+from .record.records import ElasticGroup, StaticGroup
 
 _PARTITION: Final = re.compile(r"\{\{\s*partition\s*\(\s*(\d+)\s*[,)].*\}\}", re.IGNORECASE)
 _ONE_TOKEN: Final = re.compile(

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.groups import GroupConfigurationError
+from headrace.groups.progress import GroupLag, MemberLag, PartitionLag, Pin
 from headrace.groups.record.assignment import assign
-from headrace.groups.scaling.autoscaler import Autoscaler, Decision, Policy, pool_of
-from headrace.groups.scaling.experience import Experience
-from headrace.groups.watching.progress import GroupLag, MemberLag, PartitionLag, Pin
+from headrace.groups.scaling import Autoscaler, Decision, Experience, Policy, pool_of
 
 EVERY_S = 5
 NS = 1_000_000_000

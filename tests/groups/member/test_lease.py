@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.groups.member.ownership.lease import Lease
+from headrace.groups.member.lease import Lease
 
 
 def test_it_runs_from_the_moment_a_pull_was_sent() -> None:

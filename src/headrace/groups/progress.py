@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...api.consumers import ConsumerInfo
-from ...api.streams import StreamInfo
-from ...api.times import parse_time
-from ..record import names
-from ..record.records import ElasticGroup, Layout, StaticGroup
+from ..api.consumers import ConsumerInfo
+from ..api.streams import StreamInfo
+from ..api.times import parse_time
 from .reach import Trouble
+from .record import names
+from .record.records import ElasticGroup, Layout, StaticGroup
 
 _NS = 1_000_000_000
 

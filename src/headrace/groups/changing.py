@@ -1,7 +1,7 @@
 """Changing what is fixed when an elastic group is created, while it works: partitions, filters, keys.
 
-``changing`` says what the next step is; here it is carried out. Each step is read from the record and the
-work queue, so that whoever was interrupted, at whatever call, goes on by calling again. What a step
+``record.change`` says what the next step is; here it is carried out. Each step is read from the record and
+the work queue, so that whoever was interrupted, at whatever call, goes on by calling again. What a step
 answers is what the next one goes by: while the queue is closed every round trip is silence.
 """
 
@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from ...client import JetStream, KeyExistsError, Stream
-from ...client.seam import api_of
-from ...errors import JetStreamApiError
-from ..errors import GroupConfigurationError, GroupError, GroupExistsError, GroupNotFoundError
-from ..lag import measure
-from ..member.config import plans
-from ..member.consumer.conflicts import is_in_use
-from ..record.change import CLOSED_BYTES
-from ..record.names import QUERY_MEMBER, QUERY_ROLE, RENUMBERED, ROLE, SOURCE
-from ..record.records import ElasticGroup
-from ..record.transforms import transforms
-from ..server import consumers, work_queue
-from ..server.asking import Asking, together
-from ..server.bucket import ATTEMPTS, Records
-from . import steps as changing
-from .steps import Queue, Step
+from ..client import JetStream, KeyExistsError, Stream
+from ..client.seam import api_of
+from ..errors import JetStreamApiError
+from .errors import GroupConfigurationError, GroupError, GroupExistsError, GroupNotFoundError
+from .lag import measure
+from .member.config import plans
+from .member.consumer.conflicts import is_in_use
+from .record import change as steps
+from .record.assignment import transforms
+from .record.change import Queue, Step
+from .record.names import QUERY_MEMBER, QUERY_ROLE, RENUMBERED, ROLE, SOURCE
+from .record.records import CLOSED_BYTES, ElasticGroup
+from .server import consumers, work_queue
+from .server.asking import Asking, together
+from .server.bucket import ATTEMPTS, Records
 
 if TYPE_CHECKING:
-    from ...api.streams import StreamInfo
-    from ...client import StreamMessage
+    from ..api.streams import StreamInfo
+    from ..client import StreamMessage
+
 
 LOOK_FIRST_S: Final = 0.025  # growing …
 LOOK_MAX_S: Final = 0.5  # … up to here: nothing tells when a work queue is empty
@@ -83,7 +83,7 @@ async def begin(
         under_way = record.other_side()
         if record.change is not None and under_way is not None:
             is_new = record.change.phase == "switching"
-            new = changing.ended(record) if is_new else under_way
+            new = steps.ended(record) if is_new else under_way
             if record.change.phase != "undoing" and not new.differences(wanted):
                 return record
             raise _under_way(record)
@@ -96,7 +96,7 @@ async def begin(
         closed = found.config.max_bytes == CLOSED_BYTES
         before = _bytes_of(record) if closed else found.config.max_bytes
         try:
-            return await records.update(changing.begun(record, wanted, before), record.revision)
+            return await records.update(steps.begun(record, wanted, before), record.revision)
         except KeyExistsError:
             continue
     raise records.contended(stream, group)
@@ -115,7 +115,7 @@ async def undo(js: JetStream, stream: str, group: str) -> ElasticGroup:
                 "the new settings; complete the change, and change the group again to have the former ones"
             )
         try:
-            return await records.update(changing.undoing(record), record.revision)
+            return await records.update(steps.undoing(record), record.revision)
         except KeyExistsError:
             continue
     raise records.contended(stream, group)
@@ -161,7 +161,7 @@ class _Change:
             _check_limit(record, record)
             _check_form(found, record)
             queue = _seen(found, record)
-            step = changing.next_step(record, queue)
+            step = steps.next_step(record, queue)
             self._tell(record, queue, await self._absent(record, queue, step))
             if step is Step.NOTHING:
                 return record
@@ -229,19 +229,19 @@ class _Change:
                 return await self._renumber(record)
             case Step.MARK:
                 boundary = await self._boundary(record, found)
-                marked = changing.marked(record, boundary, found.state.last_seq)
+                marked = steps.marked(record, boundary, found.state.last_seq)
                 stored, seen = await together(self._store(marked, record), self._next_look(record))
                 return stored, seen[1]
             case Step.RECOVER:
                 boundary = await self._boundary(record, found)
-                recovered = changing.recovered(record, boundary, found.state.last_seq)
+                recovered = steps.recovered(record, boundary, found.state.last_seq)
                 return await self._store(recovered, record), found
             case Step.CLOSE_AGAIN:
-                return await self._store(changing.closing_again(record), record), found
+                return await self._store(steps.closing_again(record), record), found
             case Step.SWITCH:
-                return await self._store(changing.switched(record), record), found
+                return await self._store(steps.switched(record), record), found
             case Step.FINISH | Step.FORGET:
-                return await self._store(changing.ended(record), record), found
+                return await self._store(steps.ended(record), record), found
         return None
 
     async def _next_look(self, record: ElasticGroup) -> Known:
@@ -358,7 +358,7 @@ class _Change:
 
 def _seen(found: StreamInfo, record: ElasticGroup) -> Queue:
     other = record.other_side()
-    numbering: changing.Numbering = "neither"
+    numbering: steps.Numbering = "neither"
     if work_queue.numbers_for(found, record):
         numbering = "record"
     elif other is not None and work_queue.numbers_for(found, other):

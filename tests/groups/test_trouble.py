@@ -19,11 +19,11 @@ from headrace.groups import (
     elastic,
     static,
 )
-from headrace.groups.changing import change as group_change
+from headrace.groups import changing as group_change
 from headrace.groups.events import CopyPaused, GroupStuck
 from headrace.groups.lag import measure
 from headrace.groups.member import reachability
-from headrace.groups.watching.trouble import troubles
+from headrace.groups.trouble import troubles
 from waiting import until
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
