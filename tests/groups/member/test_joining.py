@@ -1,3 +1,5 @@
+"""The options of joining a group: what ``JoinOptions`` names is what ``join`` takes."""
+
 from __future__ import annotations
 
 import inspect
