@@ -13,7 +13,7 @@ from ....client.jetstream.consuming.answers import MessageOnThread
 from ....client.seam import answers_from_threads
 from ....handling.callbacks import CALLBACK_ERRORS
 from ....handling.lanes import is_cancelled
-from ....handling.turn import Stopped, awaitable_of, take_turn
+from ....handling.threads import Stopped, awaitable_of, take_turn
 from ....handling.waiting import Waiting
 from ...errors import NotOwnedError
 from ...message import GroupMessage, delivered, is_confirmed
