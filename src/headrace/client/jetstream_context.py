@@ -44,8 +44,8 @@ from .objects.store import ObjectStore, create_or_update_store, update_store
 from .publish.atomic_batch import AtomicBatch
 from .publish.awaited import publish_awaited
 from .publish.headers import PublishOptions, duration_text, with_pairs
-from .publish.make import make_publisher
 from .publish.publisher import Publisher, PublisherSettings, PublishFailure
+from .publish.transports import make_publisher
 
 if TYPE_CHECKING:
     from ..api.keywords import ConsumerFields, OrderedConsumerFields, StreamFields

@@ -18,8 +18,8 @@ from ...errors import (
     HeadraceError,
     RequestTimeoutError,
 )
-from ..publish.make import make_window_publisher
 from ..publish.publisher import PublisherSettings, PublishFailure
+from ..publish.transports import make_window_publisher
 from .info import ObjectDamagedError
 
 if TYPE_CHECKING:
