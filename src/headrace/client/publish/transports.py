@@ -74,6 +74,14 @@ class WirePublisher(WindowPublisher[bytes]):
         headers: HeadersLike = None,
         msg_id: str = "",
     ) -> bytes:
+        # The usual message is made here, too: two calls less, for `send`.
+        if (
+            not (headers or msg_id or self._adds_headers)
+            and type(payload) is bytes
+            and len(payload) <= self._max_payload
+            and (known := self._heads.get(subject))
+        ):
+            return b"%b%d %d\r\n%b\r\n" % (known, index, len(payload), payload)
         head, block, payload = self._parts(index, subject, payload, headers, msg_id)
         return command_of(head, b"%d" % index, block, payload)
 
