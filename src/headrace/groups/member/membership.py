@@ -27,8 +27,9 @@ from .following import Following
 from .handlers.iteration import Iteration
 from .intake import Copied
 from .lease import Generation
+from .loop_watch import LoopWatch, MembershipStats, name_of
 from .reachability import Reachability
-from .shared import Handler, HandlerLimit, LoopWatch, MembershipStats, Shared, Silence, name_of
+from .shared import Handler, HandlerLimit, Shared, Silence
 
 if TYPE_CHECKING:
     from ...api.consumers import ConsumerConfig

@@ -19,7 +19,7 @@ from .lease import Lease
 if TYPE_CHECKING:
     from ...api.consumers import ConsumerInfo
     from ...client import Consumer, JetStream, JetStreamMessage, Message
-    from .shared import LoopWatch
+    from .loop_watch import LoopWatch
 
 
 OVERDUE_S: Final = 0.05  # a loop that is free is not so late

@@ -16,7 +16,7 @@ from ....handling.callbacks import CALLBACK_ERRORS, gives_coroutines
 from ....handling.lanes import is_cancelled
 from ....handling.waiting import Waiting
 from ...message import GroupMessage, delivered, is_confirmed
-from ..shared import LONG_S
+from ..loop_watch import LONG_S
 from .handling import Handling, KeyTasks
 from .on_threads import OnThreads
 

@@ -11,29 +11,33 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from ...api.consumers import ConsumerConfig
-from ...client.blocking.jetstream import JetStream
-from ...client.blocking.loop_thread import LoopThread, caller_here, sides_of, take_next
-from ...client.blocking.messages import delivered_on
-from ...client.blocking.methods import Blocking, Method, blocking, checked, documented
-from ...client.jetstream_context import JetStream as AioJetStream
-from ...client.seam import note_answered
-from ...errors import ConfigurationError
-from ...handling.callbacks import check_plain
-from ..member import Membership as AioMembership
-from ..member.membership import (
+from ..api.consumers import ConsumerConfig
+from ..client.blocking.jetstream import JetStream
+from ..client.blocking.loop_thread import LoopThread, caller_here, sides_of, take_next
+from ..client.blocking.messages import delivered_on
+from ..client.blocking.methods import Blocking, Method, blocking, checked, documented
+from ..client.jetstream_context import JetStream as AioJetStream
+from ..client.seam import note_answered
+from ..errors import ConfigurationError
+from ..handling.callbacks import check_plain
+from .member import Membership as AioMembership
+from .member.loop_watch import MembershipStats
+from .member.membership import (
     close_threads,
     is_handler_here,
     leave_from,
     leave_soon,
     read_from_here,
 )
-from ..member.shared import MembershipStats
-from ..message import GroupMessage as AioGroupMessage
-from ..message import delivered, owner_of
-from ..record.records import ElasticGroup, StaticGroup
+from .message import GroupMessage as AioGroupMessage
+from .message import delivered, owner_of
+from .record.records import ElasticGroup, StaticGroup
 
 __all__ = ["Handler", "Membership", "joined"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+G = TypeVar("G", StaticGroup, ElasticGroup)
 
 
 def verb(
@@ -41,10 +45,6 @@ def verb(
 ) -> Callable[Concatenate[JetStream, P], R]:
     """A function that is given a context, run on the loop of the context's connection."""
     return blocking(function)
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 def queueing(method: Method[P, R]) -> Method[P, R]:
@@ -85,7 +85,6 @@ def on_thread(thread: LoopThread, source: AioGroupMessage) -> GroupMessage:
     return GroupMessage(message, owner_of(source), thread, source)  # type: ignore[arg-type]
 
 
-G = TypeVar("G", StaticGroup, ElasticGroup)
 Handler = Callable[[GroupMessage], object]
 
 

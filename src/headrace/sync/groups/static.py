@@ -6,12 +6,13 @@ from typing import Unpack
 
 from ...api.consumers import ConsumerConfig
 from ...client.blocking.jetstream import JetStream
-from .. import static as aio
-from ..member.config import JoinOptions
-from ..record.records import StaticGroup
-from .membership import GroupMessage, Handler, Membership, joined, verb
+from ...groups import static as aio
+from ...groups.blocking import GroupMessage, Handler, Membership, joined, verb
+from ...groups.member.config import JoinOptions
+from ...groups.record.records import StaticGroup
 
 __all__ = ["active_members", "create", "delete", "get", "is_active", "join", "list", "step_down"]
+
 
 create = verb(aio.create)
 get = verb(aio.get)

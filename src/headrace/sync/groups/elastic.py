@@ -6,10 +6,10 @@ from typing import Unpack
 
 from ...api.consumers import ConsumerConfig
 from ...client.blocking.jetstream import JetStream
-from .. import elastic as aio
-from ..member.config import JoinOptions
-from ..record.records import ElasticGroup
-from .membership import GroupMessage, Handler, Membership, joined, verb
+from ...groups import elastic as aio
+from ...groups.blocking import GroupMessage, Handler, Membership, joined, verb
+from ...groups.member.config import JoinOptions
+from ...groups.record.records import ElasticGroup
 
 __all__ = [
     "active_members",
@@ -28,6 +28,7 @@ __all__ = [
     "undo_change",
     "update",
 ]
+
 
 create = verb(aio.create)
 update = verb(aio.update)
