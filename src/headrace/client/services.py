@@ -22,6 +22,14 @@ from .subscription import Subscription
 if TYPE_CHECKING:
     from .connection import Connection
 
+__all__ = [
+    "EndpointInfo",
+    "EndpointStats",
+    "Service",
+    "ServiceGroup",
+    "ServiceInfo",
+    "ServiceStats",
+]
 
 PREFIX: Final = "$SRV"
 QUEUE_DEFAULT: Final = "q"

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ..api.streams import StreamInfo
 
 __all__ = [
-    "Creation",
     "active_members",
     "add_members",
     "change",
@@ -45,7 +44,6 @@ __all__ = [
     "is_active",
     "join",
     "list",
-    "remove",
     "set_mappings",
     "step_down",
     "undo_change",
@@ -53,7 +51,7 @@ __all__ = [
 ]
 
 
-class Creation:
+class _Creation:
     """One call of ``elastic.create``: ``check``, then ``write``.
 
     Args:
@@ -103,7 +101,7 @@ class Creation:
         """What has to be there before the record: there is no group of that name."""
         js, wanted = self._js, self._wanted
         if (buried := await self._records.buried(wanted.stream, wanted.name)) is not None:
-            await remove(js, self._records, buried)
+            await _remove(js, self._records, buried)
         await trouble.check_new(js, wanted, origin)
         await self._first(origin)
         await work_queue.prepare(js, wanted, origin)
@@ -116,7 +114,7 @@ class Creation:
         return self._beginning
 
 
-async def remove(js: JetStream, records: Records[ElasticGroup], record: ElasticGroup) -> None:
+async def _remove(js: JetStream, records: Records[ElasticGroup], record: ElasticGroup) -> None:
     """Delete what belongs to a group whose record is buried."""
     await work_queue.remove(js, record)
     await records.forget(record)
@@ -174,7 +172,7 @@ async def create(
         mappings_given(member_mappings),
         layout,
     )
-    creation = Creation(js, wanted, start)
+    creation = _Creation(js, wanted, start)
     return await creation.write(await creation.check())
 
 
@@ -334,7 +332,7 @@ async def delete(js: JetStream, stream: str, group: str) -> None:
     """
     records = Records(js, ElasticGroup)
     record = await records.bury(stream, group)
-    await remove(js, records, record)
+    await _remove(js, records, record)
 
 
 async def active_members(js: JetStream, stream: str, group: str) -> builtins.list[str]:

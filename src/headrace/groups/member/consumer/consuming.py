@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ..config import Plan
     from ..shared import Shared
 
-__all__ = ["until_removed"]
-
 
 NOT_FOUND: Final = 404
 
