@@ -20,7 +20,7 @@ from .findings.streams import judge_stream
 from .groups import ElasticGroup, GroupError, GroupNotFoundError, StaticGroup
 from .groups.lag import GroupLag, Trouble, measure
 from .groups.server.bucket import Records
-from .groups.watching.trouble import troubles
+from .groups.trouble import troubles
 from .quantities import counted, duration_text
 
 __all__ = ["look_at_all"]
