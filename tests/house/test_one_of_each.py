@@ -80,10 +80,9 @@ MECHANISMS = [
     Mechanism("handling.key_order", r"class (?:Lanes|Line|WaitingByKey)\b"),
     Mechanism("handling.waiting", r"import (?:.*\W)?(?:Lanes|Line)\b"),
     Mechanism("handling.lanes", r"class \w*LaneTasks\b|create_task\(self\._lane\("),
-    Mechanism("handling.turn", r"\.copy\(\)\.run\(handler, message\)"),
     Mechanism(
         "handling.threads",
-        r"SimpleQueue",
+        r"SimpleQueue|\.copy\(\)\.run\(handler, message\)",
         {"jobs/store/sqlite.py": "the one thread that writes"},
     ),
     Mechanism("jobs.service.moves", r"\"store_jobs\""),
