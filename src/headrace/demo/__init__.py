@@ -1,6 +1,6 @@
 """The flights demo: a year of real flights through the broker, the client and Spark.
 
-``run.run_demo`` is the whole job; ``chains`` and ``flights`` are its pure parts. Heavy packages are
+``run.run_demo`` is the whole job; ``flights`` is its pure part. Heavy packages are
 imported only when they are needed, so that a missing one causes a sentence and not a traceback.
 """
 

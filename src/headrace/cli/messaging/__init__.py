@@ -1,1 +1,1 @@
-"""``headrace pub``, ``sub``, ``request`` and ``reply``."""
+"""``headrace pub``, ``sub``, ``request`` and ``reply``, and messages taken from a consumer."""

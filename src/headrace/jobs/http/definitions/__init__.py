@@ -1,5 +1,5 @@
 """Endpoints for what there is: producers, channels and consumers, and API keys with the audit log.
 
-``forms`` are the specification's, for all three; ``channels`` and ``consumers`` our own, with more of each;
-``calls`` shows how an endpoint answers. What may be defined is decided in ``service``.
+``forms`` are the specification's, for all three; ``channels`` and ``consumers`` our own, with more of each.
+What may be defined is decided in ``service``.
 """

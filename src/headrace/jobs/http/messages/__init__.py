@@ -1,5 +1,4 @@
-"""Endpoints for messages: published alone, in a batch, again and again, or into a stream; and read.
+"""Endpoints for messages: published alone, in a batch, again and again, fed by a stream; and read.
 
-Each is checked here, and stored by ``service.publishing``, or by the stream of the channel (``streamed``).
-Begin with ``broadcast``.
+Each is checked here, and stored by ``service.publishing``. Begin with ``publishing``.
 """
