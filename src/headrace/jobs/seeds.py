@@ -125,7 +125,7 @@ def apply_seeds(tx: Tx, seeds: Seeds, options: Options, now: int) -> bool:
         return False
     always = _Unconditional()
     try:
-        for producer_id, producer in seeds.channels.items():
+        for producer_id, producer in seeds.producers.items():
             change = definitions.Change(producer.name, producer.token)
             channels.put_producer(tx, producer_id, change, always, now)
         for channel_id, channel in seeds.channels.items():
