@@ -50,7 +50,7 @@ def too_long(text: str) -> Iterator[str]:
 
 
 def test_functions_are_small_enough_to_read() -> None:
-    assert len(SOURCES) > 1000
+    assert len(SOURCES) > 500
     found = {
         str(path.relative_to(ROOT / "src")): what
         for path in SOURCES
@@ -204,7 +204,7 @@ PLAIN_READERS = {
     "client/publish/awaited.py": "of a fixed type, for each answer; catches what is nested too deep",
     "client/publish/fast_answers.py": "of a fixed type, for each answer; catches what is nested too deep",
     "client/jetstream/backup.py": "writes",
-    "demo/chains.py": "of a fixed type: what the demo has published",
+    "demo/flights.py": "of a fixed type: what the demo has published",
     "pipeline/declaring/document.py": "catches the error of the reader",
     "pipeline/running/run.py": "what Spark says of its own queries",
     "spark/decoding/jsons.py": "per message; catches what is nested too deep",
