@@ -9,9 +9,7 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,20 +19,22 @@ import prefork
 from headrace.api.times import parse_time
 from headrace.message import StoredMessage
 from headrace.pipeline.session.quick_path import FOLDER as QUICK_PATH
-from headrace.pipeline.session.session import FAST_LOCAL_CHECKPOINT
-from headrace.pipeline.session.shield import DAEMON
+from headrace.pipeline.session.session import DAEMON, FAST_LOCAL_CHECKPOINT
 from headrace.schemas.registry import SchemaRegistry
 from headrace.spark.links.control import Control
 from headrace.spark.links.link import Link
 from headrace.spark.links.pool import POOL
 from headrace.spark.options import Connection
-from headrace.spark.reading.message_gets import MessageGets
+from headrace.spark.reading.gets import MessageGets
 from portions import play_one_way
 from registry_server import RegistryServer
 
 from .losses import Losses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 _numbers = itertools.count(1)

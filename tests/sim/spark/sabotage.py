@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.spark.sink import fenced, keyed
-from headrace.spark.sink.fenced import FencedPublisher
-from headrace.spark.sink.marker_store import MarkerStore
-from headrace.spark.sink.markers import next_plan
-from headrace.spark.sink.tally import Tally
+from headrace.spark.sink.fenced import FencedPublisher, Tally
+from headrace.spark.sink.markers import MarkerStore, next_plan
 from headrace.spark.sink.versions import Verdict, judge
 
 __all__ = ["KEYED_SABOTAGES", "SABOTAGES"]
