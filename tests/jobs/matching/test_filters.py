@@ -19,7 +19,7 @@ from headrace.jobs.http import create_app
 from headrace.jobs.matching.filters import SUBJECT, MessageFilter, compiled, fits
 from headrace.jobs.matching.patterns import fits_one
 from headrace.jobs.models import NewMessage, Options
-from headrace.jobs.service import storing
+from headrace.jobs.service import fanning
 from headrace.jobs.service.publishing import publishing
 from jobs_contract import ContractTransport
 from jobs_world import PRODUCER, World
@@ -166,13 +166,13 @@ async def test_filters_are_read_once_for_all_of_a_batch(
     """Also with keys and unique messages: reading large settings for each would hold up all who write."""
     await world.set_filter(headers={"X-Kind": ["paid"]})
     read: list[int] = []
-    of_channel = storing._consumers
+    of_channel = fanning._consumers
 
     def counted(tx: Any, seq: int) -> Any:
         read.append(seq)
         return of_channel(tx, seq)
 
-    monkeypatch.setattr(storing, "_consumers", counted)
+    monkeypatch.setattr(fanning, "_consumers", counted)
     messages = [
         {
             "payload": f"{number}",

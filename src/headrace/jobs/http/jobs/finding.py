@@ -169,7 +169,7 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
         at = following
         begins = following == _BEGIN and not body.dry_run
         work = recorded(request, carry_out, _detail(body)) if begins else carry_out
-        cancelled, until_us = await runtime.database.write(work)
+        cancelled, until_us = await runtime.in_turn(work)
         total.add(cancelled)
         following = cancelled.at
         if not body.dry_run:

@@ -46,7 +46,7 @@ async def replay(runtime: Runtime, request: Request) -> Response:
                 return _slice(tx, consumer, body, wanted, after, done)
 
             is_told = told or body.dry_run
-            slice_ = await runtime.database.write(
+            slice_ = await runtime.in_turn(
                 work if is_told else recorded(request, work, _detail(body))
             )
             told = True

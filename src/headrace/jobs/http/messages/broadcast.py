@@ -90,7 +90,6 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
 def _counted(runtime: Runtime, channel_id: str, published: Published) -> Published:
     if not published.replayed:
         runtime.metrics.add("jobs_published_total", channel=channel_id)
-        runtime.metrics.add("jobs_enqueued_total", published.jobs, channel=channel_id)
     return published
 
 

@@ -6,14 +6,16 @@ import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ... import limits
 from ...errors import JobsError, not_found
 from ...models import NewMessage, Options, Published
 from ...states import TERMINAL, Event
 from ...store import Outcome, Tx
+from ..fanning import Fanned, affordable, fan_out
 from ..moves import Move, apply_moves, load
-from ..storing import Fanned, Fresh, fan_out, fan_out_to_others, store_messages
+from ..storing import Fresh, fan_out_to_others, store_messages
 from .accepting import check_message, publisher, refuse_drained
 
 __all__ = [
@@ -25,6 +27,8 @@ __all__ = [
     "feed",
     "publish_all",
 ]
+
+_DISPATCHED: Final = 102
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +161,8 @@ def _once_more(tx: Tx, channel_seq: int, message: NewMessage, now: int) -> int:
     known = tx.one("get_message", channel_seq=channel_seq, message_id=message.message_id)
     if known is None:
         raise AssertionError("a message that is neither new nor there")
+    if known["status"] != _DISPATCHED:
+        return 0  # they are to be made in any case
     rows = tx.all("jobs_of_messages", seqs=json.dumps([known["seq"]]))
     locked = load(tx, [row["seq"] for row in rows])
     moves = [
@@ -179,10 +185,14 @@ class Dispatched:
 
 
 def dispatch_due(tx: Tx, now: int) -> Dispatched:
-    """Fan out a limited number of the scheduled messages that are due."""
+    """Fan out a limited number of the scheduled messages that are due.
+
+    In a channel where messages wait for their jobs they are not before these.
+    """
     rows = tx.all("due_messages", now=now, n=limits.SWEEP_ROWS // 10)
     if not rows:
         return Dispatched(0, 0, {})
+    rows = rows[: affordable(tx, [row["channel_seq"] for row in rows])]
     tx.run("dispatch_messages", seqs=json.dumps([row["seq"] for row in rows]), now=now)
     made = fan_out(
         tx,
