@@ -10,7 +10,6 @@ import pytest
 
 from headrace.jobs import limits
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service.publishing.publishing import publish_all
 from headrace.jobs.store import Tx
 from jobs_world import PRODUCER, World
 
@@ -55,24 +54,9 @@ async def test_one_that_fails_lets_the_next_begin(runtime: Runtime) -> None:
 
 
 @pytest.mark.one_database
-async def test_large_publications_take_turns_and_small_ones_do_not(world: World) -> None:
-    database = world.runtime.database
-    together, large, most, small = database.write_together, 0, 0, 0
-
-    async def counted(work: Any, item: Any, /, weight: int = 1) -> Any:
-        nonlocal large, most, small
-        is_large = weight > limits.TURN_ROWS
-        assert work is publish_all
-        large += is_large
-        small += bool(large) and not is_large
-        most = max(most, large)
-        try:
-            return await together(work, item, weight)
-        finally:
-            large -= is_large
-
-    database.write_together = counted  # type: ignore[method-assign]
-
+async def test_a_large_publication_waits_for_its_turn_and_a_small_one_does_not(
+    world: World,
+) -> None:
     async def batch(count: int) -> None:
         answer = await world.http.post(
             "/v2/channel/c/messages/batch",
@@ -81,6 +65,9 @@ async def test_large_publications_take_turns_and_small_ones_do_not(world: World)
         )
         assert answer.status_code == 201, answer.text
 
-    await asyncio.gather(*(batch(limits.BATCH_MAX) for _ in range(4)), batch(1))
-    assert most == 1
-    assert small == 1, "it did not wait for all of the large ones"
+    async with world.runtime._turn:
+        large = asyncio.create_task(batch(limits.BATCH_MAX))
+        await batch(limits.TURN_ROWS)
+        assert await world.payloads() == ["x"] * limits.TURN_ROWS
+        assert not large.done()
+    await large
