@@ -113,7 +113,9 @@ async def test_a_scheduled_message_goes_by_the_filter_of_its_time(world: World) 
         )
     await world.set_filter(subjects=["b"])
     later = world.runtime.now_us() + 10**18
-    done = await world.runtime.database.write(lambda tx: publishing.dispatch_due(tx, later))
+    done = await world.runtime.database.write(
+        lambda tx: publishing.dispatch_due(tx, publishing.find_due(tx, later), later)
+    )
     assert (done.messages, dict(done.jobs)) == (2, {"c": 1})
     assert await world.payloads() == ["b"]
 
@@ -292,3 +294,16 @@ def test_a_hostile_pattern_takes_no_time() -> None:
 def test_a_filter_without_conditions_takes_a_message_without_headers() -> None:
     assert compiled(MessageFilter())({}, dict)
     assert MessageFilter().takes_all
+
+
+def test_the_effort_of_a_filter_is_what_is_looked_for_inside_of_values() -> None:
+    many = tuple(f"{number}{'x' * 90}" for number in range(64))
+    assert MessageFilter(subjects=many, headers={"a": many}).effort == (1, 0)
+    ends = tuple(f"*{each}" for each in many) + tuple(f"{each}*" for each in many)
+    assert MessageFilter(headers={"a": ends}).effort == (1, 0)
+    inside = tuple(f"*{each}*" for each in many)
+    assert MessageFilter(headers={"a": inside}).effort == (1 + sum(map(len, inside)) // 64, 0)
+    of_payload = MessageFilter(payload={"$.a": ("x",)}).effort
+    assert (of_payload.of(100), of_payload.of(1024 * 1024)) == (2, 66)
+    of_payload = MessageFilter(payload={"$.a": inside}).effort
+    assert of_payload.of(1024 * 1024) == 1 + 65 * (1 + sum(map(len, inside)) // 64)

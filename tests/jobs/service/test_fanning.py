@@ -17,7 +17,7 @@ from headrace.clock import ManualClock
 from headrace.jobs import limits
 from headrace.jobs.errors import DatabaseUnavailableError, JobsError
 from headrace.jobs.maintenance.maintenance import Maintenance
-from headrace.jobs.models import Consumer, NewMessage, Options
+from headrace.jobs.models import Consumer, NewMessage, Options, Waiting
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service import fanning, storing
 from headrace.jobs.service.definitions import channels, consumers, definitions
@@ -78,13 +78,21 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Let the slice of this number, counted from 0, end with its process before it is committed."""
     make, numbers = fanning.make_some, itertools.count()
 
-    def killed(tx: Tx, channel_seq: int, now: int) -> fanning.Made:
-        jobs = make(tx, channel_seq, now)
+    def killed(tx: Tx, messages: Sequence[fanning.Fanned], now: int) -> Counter[int]:
+        jobs = make(tx, messages, now)
         if next(numbers) == number:
             raise Killed
         return jobs
 
     monkeypatch.setattr(fanning, "make_some", killed)
+
+
+def one_slice(tx: Tx, channel_seq: int, now: int) -> None:
+    """Make some of the jobs that a channel waits for."""
+    if (last := fanning.last_waiting(tx, channel_seq)) is not None:
+        found = fanning.next_slice(tx, last)
+        assert found is not None
+        fanning.make_some(tx, found.messages, now)
 
 
 async def batch(world: World, *payloads: str, **fields: Any) -> Any:
@@ -140,19 +148,66 @@ async def test_as_many_evaluations_of_filters_as_jobs_are_made_in_one_transactio
 ) -> None:
     """Those of a large filter cost more than a job does."""
     await three.set_filter(headers={"X-Kind": ["paid"]})
-    chosen = fanning._chosen
-    asked: list[int] = []
+    takers = fanning._takers
+    transactions: list[Tx] = []
 
-    def counted(tx: Tx, messages: Sequence[Any], but: Any) -> Any:
-        if messages:
-            asked.append(len(messages) * len(CONSUMERS))
-        return chosen(tx, messages, but)
+    def counted(tx: Tx, one: fanning.Fanned) -> list[int]:
+        transactions.extend([tx] * len(CONSUMERS))
+        return takers(tx, one)
 
-    monkeypatch.setattr(fanning, "_chosen", counted)
+    monkeypatch.setattr(fanning, "_takers", counted)
     answer = await batch(three, *NAMES, headers={"X-Kind": "open"})
     assert [one["jobs"] for one in answer] == [2] * 9
-    assert max(asked) == FEW
-    assert sum(asked) == 27
+    assert max(transactions.count(tx) for tx in transactions) == FEW
+    assert len(transactions) == 27, "each message is looked at once"
+
+
+async def test_costly_filters_are_asked_while_nobody_waits_for_the_writer(
+    three: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a single message."""
+    await three.set_filter(headers={"X-Kind": [f"{'*ab' * 60}*{number}" for number in range(4)]})
+    asked: list[Tx] = []
+    wrote: list[Tx] = []
+    takers, make = fanning._takers, fanning.make_some
+
+    def asking(tx: Tx, one: fanning.Fanned) -> list[int]:
+        asked.append(tx)
+        return takers(tx, one)
+
+    def making(tx: Tx, messages: Sequence[fanning.Fanned], now: int) -> Counter[int]:
+        wrote.append(tx)
+        return make(tx, messages, now)
+
+    monkeypatch.setattr(fanning, "_takers", asking)
+    monkeypatch.setattr(fanning, "make_some", making)
+    answer = await batch(three, "x", headers={"X-Kind": f"{'ab' * 60}3"})
+    assert [one["jobs"] for one in answer] == [3]
+    assert len(asked) == len(wrote) == 1
+    assert asked[0] is not wrote[0]
+
+
+async def test_a_filter_that_is_changed_meanwhile_leaves_what_was_published_as_it_was(
+    three: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await three.set_filter(headers={"X-Kind": ["paid"]})
+    await store(three, *NAMES, headers={"X-Kind": "paid"})
+    seq = await three.runtime.database.read(lambda tx: channels.find_channel(tx, "c").seq)
+    found = await three.runtime.database.read(
+        lambda tx: fanning.next_slice(tx, Waiting(seq, 2**62))
+    )
+    assert found is not None
+    await three.set_filter(headers={"X-Kind": ["open"]})
+    now = three.runtime.now_us()
+    made = await three.runtime.database.write(lambda tx: fanning.make_some(tx, found.messages, now))
+    assert made.total() == FEW
+    again = await three.runtime.database.write(
+        lambda tx: fanning.make_some(tx, found.messages, now)
+    )
+    assert again.total() == 0, "of each message once"
+    await Maintenance(three.runtime).tick()
+    assert await three.payloads() == NAMES[:2]
+    assert await three.payloads("k2") == NAMES
 
 
 async def test_many_small_publications_together_are_bounded_too(
@@ -214,10 +269,10 @@ async def test_a_disk_that_fails_meanwhile_is_told_and_repeating_the_request_add
     path, body = "/v2/channel/c/messages/batch", {"messages": messages}
     make, numbers = fanning.make_some, itertools.count()
 
-    def failing(tx: Tx, channel_seq: int, now: int) -> fanning.Made:
+    def failing(tx: Tx, messages: Sequence[fanning.Fanned], now: int) -> Counter[int]:
         if next(numbers) == 1:
             raise DatabaseUnavailableError("no room")
-        return make(tx, channel_seq, now)
+        return make(tx, messages, now)
 
     with monkeypatch.context() as patched:
         patched.setattr(fanning, "make_some", failing)
@@ -275,7 +330,7 @@ async def test_consumers_that_come_and_go_meanwhile(three: World) -> None:
     await store(three, *NAMES)
     seq = await three.runtime.database.read(lambda tx: channels.find_channel(tx, "c").seq)
     now = three.runtime.now_us()
-    await three.runtime.database.write(lambda tx: fanning.make_some(tx, seq, now))
+    await three.runtime.database.write(lambda tx: one_slice(tx, seq, now))
     await three.consumer("k4", type="pull", token="kt")
     any_version = AnyVersion()
     await three.runtime.database.write(
@@ -315,7 +370,9 @@ async def test_scheduled_messages_are_dispatched_in_small_transactions_behind_th
     await store(three, *NAMES[4:])
     three.clock.advance(201)
     now = three.runtime.now_us()
-    done = await three.runtime.database.write(lambda tx: publishing.dispatch_due(tx, now))
+    done = await three.runtime.database.write(
+        lambda tx: publishing.dispatch_due(tx, publishing.find_due(tx, now), now)
+    )
     assert done.messages == 0, "others of the channel wait for their jobs"
     await Maintenance(three.runtime).tick()
     assert await three.payloads() == [*NAMES[4:], *NAMES[:4]]
@@ -423,7 +480,9 @@ class History:
         elif what == "due":
             self.clock.advance(6)
             later = self.runtime.now_us()
-            await self.write(lambda tx: publishing.dispatch_due(tx, later))
+            await self.write(
+                lambda tx: publishing.dispatch_due(tx, publishing.find_due(tx, later), later)
+            )
         elif what == "slice":
             await self.slice(now, killed=bool(first))
         elif what == "work":
@@ -440,7 +499,7 @@ class History:
 
     async def slice(self, now: int, *, killed: bool) -> None:
         def some(tx: Tx) -> None:
-            fanning.make_some(tx, self.seq, now)
+            one_slice(tx, self.seq, now)
             if killed:
                 raise Killed
 

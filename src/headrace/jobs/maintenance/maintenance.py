@@ -193,7 +193,10 @@ class Maintenance:
     async def _dispatch(self) -> None:
         runtime = self._runtime
         for _ in range(_SLICES):
-            dispatched = await runtime.in_turn(lambda tx: publishing.dispatch_due(tx, tx.now_us()))
+            due = await runtime.database.read(lambda tx: publishing.find_due(tx, tx.now_us()))
+            dispatched = await runtime.in_turn(
+                lambda tx, due=due: publishing.dispatch_due(tx, due, tx.now_us())  # type: ignore[misc]
+            )
             if not dispatched.messages:
                 return
             runtime.metrics.set("scheduler_lag_seconds", dispatched.late_us / 1e6)

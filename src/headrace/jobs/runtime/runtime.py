@@ -185,15 +185,14 @@ class Runtime:
 
     async def make_some_jobs(self, until: Waiting) -> bool:
         """Make some of these jobs, in a transaction. Returns whether there were any to be made."""
-        channel_seq, message_seq = until
         async with self._turn:
-            first = await self.database.read(lambda tx: fanning.first_waiting(tx, channel_seq))
-            if first is None or first > message_seq:
+            found = await self.database.read(lambda tx: fanning.next_slice(tx, until))
+            if found is None:
                 return False
             made = await self.database.write(
-                lambda tx: fanning.make_some(tx, channel_seq, tx.now_us())
+                lambda tx: fanning.make_some(tx, found.messages, tx.now_us())
             )
-        self.metrics.add("jobs_enqueued_total", made.jobs, channel=made.channel_id)
+        self.metrics.add("jobs_enqueued_total", made.total(), channel=found.channel_id)
         return True
 
     async def end(self, wanted: Endings) -> tuple[Consumer, list[leases.Result]]:

@@ -14,30 +14,31 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from .. import limits
-from ..matching.filters import MessageFilter, Takes, compiled
+from ..matching.filters import Effort, MessageFilter, Takes, compiled
 from ..matching.payloads import document_of
 from ..models import Waiting
 from ..store import Row, Tx
 
 __all__ = [
     "Fanned",
-    "Made",
-    "affordable",
+    "Slice",
     "fan_out",
-    "first_waiting",
     "follow_later",
     "jobs_made",
     "last_waiting",
     "make_jobs",
     "make_some",
+    "matched",
+    "next_slice",
     "note_filters",
+    "stored",
     "waiting_channels",
 ]
 
@@ -48,7 +49,8 @@ _WHOLE: Final = 2**31 - 1
 class Fanned:
     """A stored message: its number, and what decides about its jobs.
 
-    ``payload``: ``None`` if it is not at hand; it is read where a filter looks into it.
+    ``payload``: ``None`` if it is not at hand; it is read where a filter looks into it. ``takers``: the
+    consumers whose filter it fits, if that was found before.
     """
 
     seq: int
@@ -58,14 +60,15 @@ class Fanned:
     headers: Mapping[str, str]
     ordering_key: str | None = None
     payload: bytes | None = None
+    takers: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """How many jobs were made of messages that were accepted, and of which channel."""
+class Slice:
+    """Messages of a channel whose jobs are made next, and for whom each of them is."""
 
     channel_id: str
-    jobs: int
+    messages: Sequence[Fanned]
 
 
 class _Settings(msgspec.Struct):
@@ -74,15 +77,26 @@ class _Settings(msgspec.Struct):
     filter: MessageFilter = MessageFilter()
 
 
-def follow_later(tx: Tx, counts: Mapping[int, int]) -> set[int]:
-    """The channels, of these with so many messages each, whose messages are only accepted by now.
+class _Wanting(NamedTuple):
+    """A consumer, what it takes, and the effort of asking it."""
 
-    Their jobs are too many for one transaction, or earlier messages wait for theirs. The keys are locked.
+    seq: int
+    takes: Takes
+    effort: Effort
+
+
+def follow_later(tx: Tx, sizes: Mapping[int, Sequence[int]]) -> set[int]:
+    """The channels, of these with messages of such sizes, whose messages are only accepted by now.
+
+    Their jobs are too much for one transaction, or earlier messages wait for theirs. The keys are locked.
     """
-    if not counts:
+    if not sizes:
         return set()
-    rows = tx.all("fan_out_work", channels=json.dumps(sorted(counts)))
-    work = {row["channel_seq"]: counts[row["channel_seq"]] * row["consumers"] for row in rows}
+    rows = tx.all("fan_out_work", channels=json.dumps(sorted(sizes)))
+    work = {
+        row["channel_seq"]: sum(_work(tx, row, size) for size in sizes[row["channel_seq"]])
+        for row in rows
+    }
     left = tx.once("jobs that may be made", lambda: [limits.FAN_OUT_MAX])  # by all of a transaction
     later = {row["channel_seq"] for row in rows if row["waiting"]}
     for seq in sorted(work, key=lambda seq: work[seq]):  # few do not wait behind many
@@ -93,53 +107,71 @@ def follow_later(tx: Tx, counts: Mapping[int, int]) -> set[int]:
     return later
 
 
-def affordable(tx: Tx, channels: Sequence[int]) -> int:
-    """How many of the first messages, of these channels, may have their jobs made together; at least one."""
-    rows = tx.all("fan_out_work", channels=json.dumps(sorted(set(channels))))
-    consumers = {row["channel_seq"]: row["consumers"] for row in rows}
+def _work(tx: Tx, channel: Row, size: int) -> int:
+    """How much it is to make the jobs of a message of this size: one for each, more for costly filters."""
+    if not channel["filtered"]:
+        return int(channel["consumers"])
+    return sum(each.effort.of(size) for each in _wanting(tx, channel["channel_seq"]))
+
+
+def matched(tx: Tx, messages: Sequence[tuple[Fanned, int]]) -> list[Fanned]:
+    """The first of these messages, of which sizes, each with the consumers whose filter it fits.
+
+    As many as may have their jobs made together; at least one. This reads only, so that nobody waits for the
+    writer meanwhile, however much there is in filters and payloads.
+    """
+    seqs = sorted({one.channel_seq for one, _ in messages})
+    channels = {
+        row["channel_seq"]: row for row in tx.all("fan_out_work", channels=json.dumps(seqs))
+    }
+    found: list[Fanned] = []
     work = 0
-    for count, seq in enumerate(channels):
-        work += consumers[seq]
-        if count and work > limits.FAN_OUT_MAX:
-            return count
-    return len(channels)
+    for one, size in messages:
+        work += _work(tx, channels[one.channel_seq], size)
+        if found and work > limits.FAN_OUT_MAX:
+            break
+        found.append(replace(one, takers=_takers(tx, one)) if one.filtered else one)
+    return found
 
 
-def make_some(tx: Tx, channel_seq: int, now: int) -> Made:
-    """Make the jobs of the first messages of a channel that wait for theirs: a limited number."""
-    work = tx.one("fan_out_work", channels=json.dumps([channel_seq]))
-    if work is None:  # it was removed, with its messages
-        return Made("", 0)
-    n = max(1, limits.FAN_OUT_MAX // max(1, work["consumers"]))
-    rows = tx.all("accepted_messages", channel_seq=channel_seq, n=n)
-    jobs = 0
-    if rows:
-        tx.run("dispatch_messages", seqs=json.dumps([row["seq"] for row in rows]), now=now)
-        messages = [
-            Fanned(
-                row["seq"],
-                channel_seq,
-                bool(work["filtered"]),
-                row["priority"],
-                json.loads(row["headers"]),
-                row["ordering_key"],
-            )
-            for row in rows
-        ]
-        jobs = fan_out(tx, messages, now).total()
-    return Made(work["channel_id"], jobs)
+def next_slice(tx: Tx, until: Waiting) -> Slice | None:
+    """The messages of the channel whose jobs are made next, up to this one; None: there is none."""
+    channel_seq, message_seq = until
+    channel = tx.one("fan_out_work", channels=json.dumps([channel_seq]))
+    if channel is None:  # it was removed, with its messages
+        return None
+    n = max(1, limits.FAN_OUT_MAX // max(1, channel["consumers"]))
+    rows = tx.all("accepted_messages", channel_seq=channel_seq, until=message_seq, n=n)
+    if not rows:
+        return None
+    filtered = bool(channel["filtered"])
+    return Slice(channel["channel_id"], matched(tx, [stored(row, filtered) for row in rows]))
 
 
-def first_waiting(tx: Tx, channel_seq: int) -> int | None:
-    """The number of the first message of a channel that waits for its jobs."""
-    (row,) = tx.all("accepted_of_channel", channel_seq=channel_seq)
-    return None if row["first_seq"] is None else int(row["first_seq"])
+def stored(row: Row, filtered: bool) -> tuple[Fanned, int]:
+    """A message that is in the database, and its size."""
+    headers = json.loads(row["headers"])
+    fanned = Fanned(
+        row["seq"], row["channel_seq"], filtered, row["priority"], headers, row["ordering_key"]
+    )
+    return fanned, row["size"]
+
+
+def make_some(tx: Tx, messages: Sequence[Fanned], now: int) -> Counter[int]:
+    """Make the jobs of those of these messages that still wait for theirs. Returns how many, by number."""
+    seqs = json.dumps([one.seq for one in messages])
+    left = {row["seq"] for row in tx.all("lock_waiting", seqs=seqs)}
+    if not left:  # another process was quicker
+        return Counter()
+    tx.run("dispatch_messages", seqs=seqs, now=now)
+    made = fan_out(tx, [one for one in messages if one.seq in left], now)
+    return Counter({seq: made[seq] for seq in left})
 
 
 def last_waiting(tx: Tx, channel_seq: int) -> Waiting | None:
     """The last message of a channel that waits for its jobs."""
-    (row,) = tx.all("accepted_of_channel", channel_seq=channel_seq)
-    return None if row["last_seq"] is None else Waiting(channel_seq, row["last_seq"])
+    (row,) = tx.all("last_accepted", channel_seq=channel_seq)
+    return None if row["seq"] is None else Waiting(channel_seq, row["seq"])
 
 
 def waiting_channels(tx: Tx) -> list[int]:
@@ -210,9 +242,7 @@ def _chosen(tx: Tx, messages: Sequence[Fanned], but: Collection[int]) -> list[di
     seen: set[tuple[int, str]] = set()  # consumers and keys of which one of these is a job
     items: list[dict[str, Any]] = []
     for place, one in enumerate(messages):
-        consumers = tx.once(("filters", one.channel_seq), partial(_consumers, tx, one.channel_seq))
-        headers = {name.lower(): value for name, value in one.headers.items()}
-        document = _Document(tx, one)
+        takers = _takers(tx, one) if one.takers is None else one.takers
         items += (
             {
                 "place": place,
@@ -222,10 +252,17 @@ def _chosen(tx: Tx, messages: Sequence[Fanned], but: Collection[int]) -> list[di
                 "ordering_key": one.ordering_key,
                 "behind": _comes_behind(seen, seq, one.ordering_key),
             }
-            for seq, takes in consumers
-            if seq not in but and takes(headers, document)
+            for seq in takers
+            if seq not in but
         )
     return items
+
+
+def _takers(tx: Tx, one: Fanned) -> list[int]:
+    """The consumers whose filter a message fits."""
+    headers = {name.lower(): value for name, value in one.headers.items()}
+    document = _Document(tx, one)
+    return [each.seq for each in _wanting(tx, one.channel_seq) if each.takes(headers, document)]
 
 
 class _Document:
@@ -255,14 +292,20 @@ def note_filters(tx: Tx, channel_seq: int) -> None:
     tx.run("note_filtered", seq=channel_seq, filtered=int(filtered))
 
 
-def _consumers(tx: Tx, channel_seq: int) -> list[tuple[int, Takes]]:
+def _wanting(tx: Tx, channel_seq: int) -> list[_Wanting]:
+    """The consumers of a channel, read once in a transaction."""
+    return tx.once(("filters", channel_seq), partial(_consumers, tx, channel_seq))
+
+
+def _consumers(tx: Tx, channel_seq: int) -> list[_Wanting]:
     rows = tx.all("filters_of_channel", channel_seq=channel_seq)
-    return [(row["seq"], _takes(row["settings"])) for row in rows]
+    return [_Wanting(row["seq"], *_takes(row["settings"])) for row in rows]
 
 
 @lru_cache(4096)
-def _takes(settings: str) -> Takes:
-    return compiled(_wanted(settings))
+def _takes(settings: str) -> tuple[Takes, Effort]:
+    wanted = _wanted(settings)
+    return compiled(wanted), wanted.effort
 
 
 def _wanted(settings: str) -> MessageFilter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -52,8 +51,11 @@ def store_messages(tx: Tx, messages: Sequence[Fresh], now: int) -> list[Publishe
     (422). A message that is the same as an earlier one, by what is unique in it, is not stored again.
     """
     _lock(tx, messages)
-    at_once = Counter(one.channel_seq for one in messages if one.message.scheduled_us is None)
-    later = follow_later(tx, at_once)
+    sizes: dict[int, list[int]] = {}
+    for one in messages:
+        if one.message.scheduled_us is None:
+            sizes.setdefault(one.channel_seq, []).append(len(one.message.payload))
+    later = follow_later(tx, sizes)
     found: list[Published | JobsError] = []
     for run in _runs(messages):
         found += _store_run(tx, run, now, later)

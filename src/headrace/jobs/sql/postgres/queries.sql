@@ -39,11 +39,16 @@ FROM json_array_elements_text(:channels::json) AS wanted
 JOIN channel ON channel.seq = wanted.value::bigint;
 
 -- name: accepted_messages
--- The first ones of a channel that wait for their jobs, locked: another process takes the ones behind them after
--- these are done.
-SELECT seq, priority, ordering_key, headers FROM message
-WHERE channel_seq = :channel_seq AND status = 101 AND scheduled_us IS NULL
-ORDER BY seq LIMIT :n FOR UPDATE;
+-- The first ones of a channel that wait for their jobs.
+SELECT seq, channel_seq, priority, ordering_key, headers, octet_length(payload) AS size FROM message
+WHERE channel_seq = :channel_seq AND status = 101 AND scheduled_us IS NULL AND seq <= :until
+ORDER BY seq LIMIT :n;
+
+-- name: lock_waiting
+-- Those of these messages that have no jobs yet, locked: whoever else makes jobs of them waits.
+SELECT seq FROM message WHERE status + 0 = 101 AND seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+)) ORDER BY seq FOR UPDATE;
 
 -- name: count_jobs_of_messages
 SELECT message_seq, count(*) AS n FROM job WHERE message_seq = ANY(ARRAY(
@@ -251,14 +256,14 @@ DELETE FROM message WHERE seq = ANY(ARRAY(
 
 -- name: due_messages
 SELECT message.seq, message.channel_seq, message.priority, message.ordering_key, message.scheduled_us,
-    message.headers, channel.channel_id, channel.filtered
+    message.headers, octet_length(message.payload) AS size, channel.channel_id, channel.filtered
 FROM message JOIN channel ON channel.seq = message.channel_seq
 WHERE message.status = 101 AND message.scheduled_us <= :now
 AND NOT EXISTS (
     SELECT 1 FROM message AS earlier
     WHERE earlier.channel_seq = channel.seq AND earlier.status = 101 AND earlier.scheduled_us IS NULL
 )
-ORDER BY message.scheduled_us, message.seq LIMIT :n FOR UPDATE OF message SKIP LOCKED;
+ORDER BY message.scheduled_us, message.seq LIMIT :n;
 
 -- name: dispatch_messages
 UPDATE message SET status = 102, dispatched_us = :now WHERE status + 0 = 101 AND seq = ANY(ARRAY(

@@ -12,17 +12,10 @@ SELECT seq, digest, scheduled_us FROM message WHERE channel_seq = :channel_seq A
 DELETE FROM message WHERE channel_seq = :channel_seq AND message_id = :message_id AND status = 101
 AND scheduled_us IS NOT NULL;
 
--- name: accepted_of_channel
--- The first and the last of a channel that wait for their jobs.
-SELECT
-    (
-        SELECT min(seq) FROM message
-        WHERE channel_seq = :channel_seq AND status = 101 AND scheduled_us IS NULL
-    ) AS first_seq,
-    (
-        SELECT max(seq) FROM message
-        WHERE channel_seq = :channel_seq AND status = 101 AND scheduled_us IS NULL
-    ) AS last_seq;
+-- name: last_accepted
+-- The last one of a channel that waits for its jobs.
+SELECT max(seq) AS seq FROM message
+WHERE channel_seq = :channel_seq AND status = 101 AND scheduled_us IS NULL;
 
 -- name: waiting_channels, by any plan
 SELECT seq FROM channel WHERE EXISTS (

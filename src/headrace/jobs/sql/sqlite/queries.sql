@@ -39,9 +39,14 @@ FROM json_each(:channels) AS wanted CROSS JOIN channel ON channel.seq = wanted.v
 
 -- name: accepted_messages
 -- The first ones of a channel that wait for their jobs.
-SELECT seq, priority, ordering_key, headers FROM message INDEXED BY message_accepted
-WHERE channel_seq = :channel_seq AND status = 101 AND scheduled_us IS NULL
+SELECT seq, channel_seq, priority, ordering_key, headers, length(payload) AS size
+FROM message INDEXED BY message_accepted
+WHERE channel_seq = :channel_seq AND status = 101 AND scheduled_us IS NULL AND seq <= :until
 ORDER BY seq LIMIT :n;
+
+-- name: lock_waiting
+-- Those of these messages that have no jobs yet.
+SELECT seq FROM message WHERE seq IN (SELECT value FROM json_each(:seqs)) AND +status = 101;
 
 -- name: count_jobs_of_messages
 SELECT message_seq, count(*) AS n FROM job
@@ -241,7 +246,7 @@ DELETE FROM message WHERE seq IN (
 
 -- name: due_messages
 SELECT message.seq, message.channel_seq, message.priority, message.ordering_key, message.scheduled_us,
-    message.headers, channel.channel_id, channel.filtered
+    message.headers, length(message.payload) AS size, channel.channel_id, channel.filtered
 FROM message INDEXED BY message_waiting JOIN channel ON channel.seq = message.channel_seq
 WHERE message.status = 101 AND message.scheduled_us <= :now
 AND NOT EXISTS (
