@@ -152,7 +152,7 @@ SCHEDULE_LATE_S: Final = 60.0  # a time that is later was missed
 SCHEDULE_UPCOMING: Final = 5  # times shown of a schedule
 CRON_CHARS_MAX: Final = 255  # a longer pattern: 400
 FAN_OUT_MAX: Final = (
-    1000  # jobs, messages times consumers, of one transaction that publishes; of one message all. The
+    500  # jobs, messages times consumers, of one transaction that publishes; of one message all. The
     # others are made by the following ones
 )
 TURN_ROWS: Final = 100  # a publication of more messages waits for other large writes of its process
