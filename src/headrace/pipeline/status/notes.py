@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ...documents import read_json
+from ...documents import read_typed
 from ...files import SHARED, write_whole
 from ..model import Declared
 
@@ -39,7 +39,7 @@ class Process:
             return "unknown"
         try:
             os.kill(self.number, 0)
-        except ProcessLookupError:
+        except (ProcessLookupError, OverflowError):  # or no number of a process
             return "dead"
         except PermissionError:
             pass  # it is another user's
@@ -139,9 +139,6 @@ def write(file: Path, notes: Notes) -> None:
 def read(file: Path) -> Notes | None:
     """The notes; None if there are none, or none that are understood: they are only told, never relied on."""
     try:
-        raw = read_json(file.read_bytes())
-        process = Process(**raw["process"])
-        queries = {str(name): QueryNotes(**each) for name, each in raw["queries"].items()}
-        return Notes(**{**raw, "process": process, "queries": queries})
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return read_typed(file.read_bytes(), Notes)
+    except (OSError, ValueError):
         return None

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ...documents import read_json
+from ...documents import read_typed
 from ...files import SHARED, write_whole
 from .notes import Process, file_of
 
@@ -125,9 +125,8 @@ def _is_there(one: Bystander, here: Process, now: float) -> bool:
 
 def _read(file: Path) -> Bystander | None:
     try:
-        raw = read_json(file.read_bytes())
-        return Bystander(**{**raw, "process": Process(**raw["process"])})
-    except (OSError, ValueError, TypeError, KeyError):
+        return read_typed(file.read_bytes(), Bystander)
+    except (OSError, ValueError):
         return None
 
 
