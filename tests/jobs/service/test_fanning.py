@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
+import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +19,7 @@ from hypothesis import strategies as st
 from headrace.clock import ManualClock
 from headrace.jobs import limits
 from headrace.jobs.errors import DatabaseUnavailableError, JobsError
+from headrace.jobs.http import create_app
 from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.models import Consumer, NewMessage, Options, Waiting
 from headrace.jobs.runtime.runtime import Runtime
@@ -26,6 +30,7 @@ from headrace.jobs.service.publishing import publishing
 from headrace.jobs.service.removal import removing
 from headrace.jobs.service.storing import Fresh, store_messages
 from headrace.jobs.store import Tx, open_database
+from jobs_contract import ContractTransport
 from jobs_world import PRODUCER, World, claim_of, end_of
 
 CONSUMERS = ("k", "k2", "k3")
@@ -561,3 +566,39 @@ def test_every_history_gives_each_consumer_each_message_once(
             histories()
         finally:
             runner.run(runtime.close())
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+async def test_a_key_is_one_at_a_time_whatever_isolation_the_database_has_by_default(
+    postgres_url: str, isolation: str
+) -> None:
+    """A transaction that has waited for the key sees the jobs that were made meanwhile."""
+    chosen = quote(f"-c default_transaction_isolation={isolation.replace(' ', chr(92) + ' ')}")
+    sign = "&" if "?" in postgres_url else "?"
+    runtime = Runtime(open_database(f"{postgres_url}{sign}options={chosen}", threads=4))
+    await runtime.start()
+    transport = ContractTransport(create_app(runtime))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://jobs") as http:
+        world = World(http, runtime, ManualClock())
+        await world.define()
+        stored, begun = threading.Event(), threading.Event()
+        seq = await runtime.database.read(lambda tx: channels.find_channel(tx, "c").seq)
+
+        def store(tx: Tx, payload: bytes) -> None:
+            message = NewMessage(payload=payload, ordering_key="one")
+            store_messages(tx, [Fresh(seq, None, message, filtered=False)], tx.now_us())
+
+        def first(tx: Tx) -> None:
+            store(tx, b"first")
+            stored.set()
+            assert begun.wait(30)
+
+        def second(tx: Tx) -> None:
+            assert stored.wait(30)
+            begun.set()
+            store(tx, b"second")
+
+        await asyncio.gather(*map(runtime.database.write, (first, second)))
+        jobs = await world.claim(10)
+        assert [job["message"]["payload"] for job in jobs] == ["first"]
+    await runtime.close()
