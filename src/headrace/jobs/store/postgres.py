@@ -62,7 +62,8 @@ _UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg
 
 # Not now(): that is when the transaction began, which may have waited for its connection since.
 _CLOCK: Final = b"; SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us"
-_DURABLE: Final = b"SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+_COMMIT: Final = b"SELECT set_config('synchronous_commit', 'on', false)"
+_DURABLE: Final = _COMMIT + b" WHERE current_setting('synchronous_commit') = 'off'"
 """What is answered is on the server's disk; whether a replica's, too, is left as it is set."""
 # Whatever the database has by default: what waited for a lock has to see what was stored meanwhile.
 _BEGIN: Final = b"BEGIN ISOLATION LEVEL READ COMMITTED" + _CLOCK
