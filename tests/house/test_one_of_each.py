@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src" / "headrace"
@@ -72,7 +74,7 @@ MECHANISMS = [
         "handling.failure",
         r"class (?:Stop|Retry|DeadLetter)\b",
         {
-            "pipeline/failures/restarts.py": "of a query, which has no message",
+            "pipeline/failures/supervising.py": "of a query, which has no message",
         },
     ),
     Mechanism("handling.key_order", r"class (?:Lanes|Line|WaitingByKey)\b"),

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ...pipeline.declaring.reading import read
-from ...pipeline.model import Declared
-from ...pipeline.problems import PipelineError, Problem, Unasked
+from ...pipeline.model import Declared, PipelineError, Problem, Unasked
 from ..shared.errors import FAILED, UNREACHABLE
-from ..shared.output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..shared.output import Output
 
 FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 PROFILE = click.option("--profile", default="", metavar="NAME", help="whose values take precedence")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from ...pipeline.drawing.mermaid import mermaid_of
-from ...pipeline.drawing.parts import graph_of
-from ...pipeline.drawing.svg import svg_of
-from ...pipeline.drawing.tree import tree_of
+from ...pipeline.drawing import graph_of, mermaid_of, svg_of, tree_of
 from ..shared.errors import FAILED
 from ..shared.output import Output, printable
 from ..shared.verbs import offline
 from .file import FILE, PROFILE, opened
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @offline(

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import re
 import sys
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from ...pipeline.scaffold import draft as drafts
-from ...pipeline.scaffold.draft import Draft
-from ...pipeline.scaffold.look import fields_in
+from ...pipeline import scaffold as drafts
+from ...pipeline.scaffold import Draft, fields_in
 from ..shared.errors import USAGE, Failure
-from ..shared.output import Output
 from ..shared.typed import read_line
 from ..shared.verbs import offline
 from .file import FILE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..shared.output import Output
 
 _SERVER: Final = "nats://127.0.0.1:4222"
 _NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from ...pipeline.failures.java import VARIABLE, JavaLost
+from ...pipeline.failures.supervising import VARIABLE, JavaLost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def begin_anew(lost: JavaLost, environment: Mapping[str, str]) -> NoReturn:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,24 +12,25 @@ import click
 from ...errors import HeadraceError
 from ...pipeline import resets
 from ...pipeline.checking.refusals import refusals
-from ...pipeline.checking.servers import check
+from ...pipeline.checking.sources_and_sinks import check
 from ...pipeline.checkpoints.checkpoint import exclusively
 from ...pipeline.declaring.reading import read
-from ...pipeline.model import Consent
-from ...pipeline.problems import PipelineError, Problem
+from ...pipeline.model import Consent, PipelineError, Problem
 from ...pipeline.status.meter import Meter
-from ...pipeline.status.notes import this_process
+from ...pipeline.status.notes import Presence, this_process
 from ...pipeline.status.publishing import Publisher
 from ...pipeline.status.recorder import Recorder, told
-from ...pipeline.status.standbys import Presence
 from .. import INTERRUPTED
-from ..shared.output import Output
 from ..shared.verbs import offline
 from .file import FILE, MISTAKEN, PROFILE, opened, status_of_problems, tell_problems
 from .restart_process import begin_anew
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from ...pipeline.running.runner import Ended
+    from ..shared.output import Output
 
 
 AGAIN = click.option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ...pipeline.problems import PipelineError
+from ...pipeline.model import PipelineError
 from ...pipeline.testing.cases import folder_of, read_cases
 from ...quantities import counted
 from ..shared.errors import FAILED

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ...pipeline.checking.gaps import gaps
-from ...pipeline.checking.options import check_columns, check_options
-from ...pipeline.checking.order import told_of_order
+from ...pipeline.checking.plans import told_of_order, why_not_replayed
 from ...pipeline.checking.refusals import refusals
-from ...pipeline.checking.replay_edges import why_not_replayed
-from ...pipeline.checking.servers import check
+from ...pipeline.checking.sources_and_sinks import check, check_columns, check_options
 from ...pipeline.checkpoints.checkpoint import checkpoint_of
 from ...pipeline.checkpoints.fingerprints import mixture, noted, of_frame, plan_of, tell_changes
-from ...pipeline.model import Declared
-from ...pipeline.problems import PipelineError
-from ..shared.output import Output
+from ...pipeline.model import PipelineError
 from ..shared.verbs import offline
 from .file import FILE, PROFILE, opened, status_of_problems, tell_problems
 from .stray_output import apart
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ...pipeline.model import Declared
+    from ..shared.output import Output
 
 
 @offline(
