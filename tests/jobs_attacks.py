@@ -206,7 +206,10 @@ async def silent_endpoints(victim: Victim, tell: Tell) -> None:
     async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         calls.append(writer)
         tell()
-        await closed(reader)
+        try:
+            await closed(reader)
+        finally:
+            writer.transport.abort()  # also of one that was called when the others had been ended
 
     server = await asyncio.start_server(swallow, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

@@ -132,7 +132,7 @@ async def test_a_batch_whose_service_is_killed_becomes_all_of_its_jobs_once(
 
         async def none_waits() -> bool:
             path = "/channel/neighbour/messages?status=101"
-            return (await http.get(path, headers=TOKENS)).json()["Result"] == []
+            return not (await http.get(path, headers=TOKENS)).json()["Result"]
 
         await until(none_waits, within=60)
         async with AsyncJobsClient(victim.url, timeout_s=60, tls=victim.tls) as client:
