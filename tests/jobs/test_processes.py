@@ -25,9 +25,7 @@ from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions import consumers
 from headrace.jobs.service.leases.claiming import Claim
 from headrace.jobs.service.leases.leases import Endings, Held, completed
-from headrace.jobs.client import AsyncJobsClient
 from headrace.jobs.store import open_database
-from jobs_attacks import TOKENS, serving
 async def main(url):
     runtime = Runtime(open_database(url, threads=2))
     await runtime.start()
