@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -106,14 +107,25 @@ async def test_every_job_ends_once_whatever_is_killed(kind: str, tmp_path: Path)
     assert report.kills["worker"]
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def own_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database that no other test has: what a killed process had begun may still be under way in it."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/jobs.db"
+        return
+    server: postgres_server.PostgresServer = request.getfixturevalue("postgres")
+    yield server.create("killed")
+    server.drop("killed")
+
+
 async def test_a_batch_whose_service_is_killed_becomes_all_of_its_jobs_once(
-    tmp_path: Path, database_url: str
+    tmp_path: Path, own_url: str
 ) -> None:
     """Killed as soon as there is one of its jobs, and started again: all of the batch, or nothing."""
     consumers, count = [f"k{number}" for number in range(12)], 250
     stored: set[str] = set()
     for batch in ("a", "b"):
-        async with serving(tmp_path, database_url) as victim, victim.http() as http:
+        async with serving(tmp_path, own_url) as victim, victim.http() as http:
             for name in consumers if batch == "a" else ():
                 answer = await http.put(
                     f"/channel/neighbour/consumer/{name}", data={"type": "pull", "token": "kt"}
@@ -126,7 +138,7 @@ async def test_a_batch_whose_service_is_killed_becomes_all_of_its_jobs_once(
             await until(partial(is_there, http, f"/channel/neighbour/message/{names[0]}"))
             stored |= set(names)
         await asyncio.gather(publishing, return_exceptions=True)
-    async with serving(tmp_path, database_url) as victim, victim.http() as http:
+    async with serving(tmp_path, own_url) as victim, victim.http() as http:
 
         async def none_waits() -> bool:
             path = "/channel/neighbour/messages?status=101"
