@@ -16,7 +16,7 @@ from headrace.spark.offsets import DataLossError
 from headrace.spark.options import parse_options
 from headrace.spark.tasks.read_slice import read_slice
 
-from ..conftest import ON_OURS, Feed
+from .conftest import ON_OURS, Feed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from headrace.spark.slices import Slice
 
-    from ..losses import Losses
+    from .losses import Losses
 
 pytestmark = pytest.mark.usefixtures("links_end", "own_notes")
 

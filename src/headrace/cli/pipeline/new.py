@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import click
 
 from ...pipeline import scaffold as drafts
 from ...pipeline.scaffold import Draft, fields_in
+from ..shared.asking import read_line
 from ..shared.errors import USAGE, Failure
-from ..shared.typed import read_line
+from ..shared.output import Output
 from ..shared.verbs import offline
 from .file import FILE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ..shared.output import Output
 
 _SERVER: Final = "nats://127.0.0.1:4222"
 _NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")

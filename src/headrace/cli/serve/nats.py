@@ -18,7 +18,7 @@ from ...broker.server.config.trust import read_trust
 from ...broker.server.config.users import read_permissions, read_secret, read_users
 from ...broker.server.config.websocket import read_websocket
 from ...errors import ConfigurationError
-from .settings import FileSettings
+from .config import FileSettings
 
 _HARMLESS: Final = frozenset({
     "write_deadline", "log_size_limit", "logfile_size_limit",
