@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-__all__ = ["fits_one", "fits_parts"]
+__all__ = ["effort_of", "fits_one", "fits_parts"]
 
 _ANY: Final = "*"
 
@@ -37,6 +37,11 @@ def fits_one(patterns: Iterable[str]) -> Callable[[str], bool]:
         return any(fits_parts(parts, value) for parts in others)
 
     return fits
+
+
+def effort_of(patterns: Iterable[str]) -> int:
+    """The characters that are looked for in a value, not only at its ends."""
+    return sum(len(each) for each in patterns if each.count(_ANY) > 1 or _ANY in each[1:-1])
 
 
 def fits_parts(parts: Sequence[str], value: str) -> bool:

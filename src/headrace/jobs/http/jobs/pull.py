@@ -240,9 +240,9 @@ async def requeue_dead(runtime: Runtime, request: Request) -> Response:
     def write(tx: Tx) -> int | None:
         return deadletters.requeue_some(tx, consumer, after or 0, tx.now_us())[1]
 
-    after = await runtime.database.write(recorded(request, write))
+    after = await runtime.in_turn(recorded(request, write))
     while after is not None:
-        after = await runtime.database.write(write)
+        after = await runtime.in_turn(write)
     return Response(status_code=202)
 
 
@@ -252,9 +252,9 @@ async def purge_dead(runtime: Runtime, request: Request) -> Response:
     def write(tx: Tx) -> int:
         return deadletters.purge_some(tx, consumer)
 
-    total = last = await runtime.database.write(recorded(request, write))
+    total = last = await runtime.in_turn(recorded(request, write))
     while last == limits.SWEEP_ROWS:
-        last = await runtime.database.write(write)
+        last = await runtime.in_turn(write)
         total += last
     return reply(shapes.Deleted(total))
 
