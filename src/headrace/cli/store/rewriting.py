@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from ...broker.core.jetstream.headers.ttl import expires_at
-from ...broker.core.jetstream.stream.copy_target import leave_gap
+from ...broker.core.jetstream.stream.publishes import leave_gap
 from ...broker.core.ports.storage import StreamStore
 from ...broker.store import FileStorage
 from ...snapshots.contents import Ended, MessageContent

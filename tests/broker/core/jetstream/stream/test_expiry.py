@@ -21,8 +21,7 @@ from headrace.broker.core.jetstream.headers.ttl import (
     with_ttl,
 )
 from headrace.broker.core.jetstream.schedule.due_times import DueTimes
-from headrace.broker.core.jetstream.stream.expiry import Expiry
-from headrace.broker.core.jetstream.stream.reminders import Reminders
+from headrace.broker.core.jetstream.stream.expiry import Expiry, Reminders
 from headrace.broker.store import FileStorage
 from headrace.broker.store.log.memory_log import MemoryLog
 from jetstream_world import Client, World

@@ -35,7 +35,7 @@ from ..config.refused import Refused
 from ..context import Context
 from ..headers.published import is_block
 from ..headers.ttl import expires_at
-from ..stream.copy_target import leave_gap
+from ..stream.publishes import leave_gap
 from .restoring import RestoredConsumer, RestoredStreams
 
 _NS: Final = 1_000_000_000
