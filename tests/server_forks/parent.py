@@ -25,7 +25,7 @@ IMPORTED: Final = (
     "encodings.idna",
     "headrace.broker.core.accounts.origins",
     "headrace.broker.core.monitor.system_services",
-    "headrace.broker.core.net.host",
+    "headrace.broker.core.net.session",
     "uvloop",
 )
 

@@ -18,8 +18,8 @@ from ....subjects import is_subset
 from ....transforms import SubjectTransform
 from ..account_options import Import
 from ..jetstream.headers.fast_reply import FAST
-from ..net.route import Route
-from ..net.targets import SinkTarget
+from ..net.router import Route
+from ..net.subscription import SinkTarget
 from ..ports.bus import Origin, Randomness, Sink, Target, Watch
 from ..server_headers import with_requester
 

@@ -12,8 +12,7 @@ import msgspec
 
 from ....api.times import format_time
 from ..accounts.accounts import Account
-from ..net.host import HostedAccount
-from ..net.session import Session
+from ..net.session import HostedAccount, Session
 from .accounts import traffic_of
 from .monitored import Monitored
 

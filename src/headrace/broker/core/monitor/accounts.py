@@ -12,8 +12,7 @@ from typing import Any, Final
 from ....errors import ConfigurationError
 from ....subjects import is_valid_subject, matches
 from ..accounts.accounts import Account
-from ..net.host import HostedAccount
-from ..net.session import Session
+from ..net.session import HostedAccount, Session
 from ..options import COMPATIBLE_API_LEVEL
 from .connections import head_of, subscription_detail
 from .monitored import Monitored

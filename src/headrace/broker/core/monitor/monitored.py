@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..net.host import Host
+from ..net.session import Host
 
 if TYPE_CHECKING:
     from collections.abc import Callable

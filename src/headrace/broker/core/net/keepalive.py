@@ -10,8 +10,7 @@ from ..peer import UNSAID
 from ..ports.bus import Timer
 
 if TYPE_CHECKING:
-    from .host import Host
-    from .session import Session
+    from .session import Host, Session
 
 
 class KeepAlive:

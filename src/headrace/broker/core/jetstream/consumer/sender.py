@@ -7,7 +7,7 @@ from typing import Final
 
 from .....api.acks import ack_prefix
 from .....message import StoredRow
-from ...net.targets import Outgoing, answered
+from ...net.subscription import Outgoing, answered
 from ...ports.bus import Target
 from ...server_headers import with_place
 from .delivery_state import DeliveryBatch

@@ -14,7 +14,7 @@ from .....api.acks import parse_ack_subject
 from .....api.errors import Errors, ErrorSpec
 from .....api.streams import StreamConsumerSource
 from .....message import StoredMessage
-from ...net.targets import SinkTarget
+from ...net.subscription import SinkTarget
 from ...ports.bus import Origin, Target
 from ..config.refused import Refused
 from ..headers.published import header_value

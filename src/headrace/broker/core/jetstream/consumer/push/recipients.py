@@ -9,7 +9,7 @@ from typing import Final
 
 from ......limits import INGEST_PENDING_BYTES_MAX
 from ......message import StoredRow
-from ....net.targets import Outgoing
+from ....net.subscription import Outgoing
 from ....ports.bus import Target
 from ..delivery_pass import PassEnd
 from ..sender import Sender
