@@ -124,10 +124,10 @@ def test_a_file_of_tests_that_is_named_after_no_module_says_what_it_is_about() -
     "module",
     [
         "broker/core/jetstream/consumer/delivery_state",
-        "broker/core/jetstream/consumer/acks/acks",
+        "broker/core/jetstream/consumer/acks",
         "broker/core/jetstream/consumer/journal",
-        "broker/core/jetstream/consumer/pull/recipients",
-        "broker/core/jetstream/engine/recovery",
+        "broker/core/jetstream/consumer/pull_recipients",
+        "broker/core/jetstream/engine/registry",
         "broker/core/jetstream/publish/admission",
         "broker/core/jetstream/publish/duplicate_window",
         "broker/store/commit/commit",
@@ -196,7 +196,7 @@ def test_fixed_sleeps_are_found(line: str, found: list[int]) -> None:
 PLAIN_READERS = {
     "documents.py": "it is the reader",
     "broker/core/auth/jwt.py": "catches what is nested too deep; tells a wrong type apart",
-    "broker/core/jetstream/consumer/acks/acks.py": "of a fixed type; catches what is nested too deep",
+    "broker/core/jetstream/consumer/acks.py": "of a fixed type; catches what is nested too deep",
     "cli/serve/config.py": "catches the error of the reader",
     "client/publish/awaited.py": "of a fixed type, for each answer; catches what is nested too deep",
     "client/publish/fast_answers.py": "of a fixed type, for each answer; catches what is nested too deep",

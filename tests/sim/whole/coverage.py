@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from headrace.broker.core.jetstream.consumer.acks.acks import Acks
-from headrace.broker.core.jetstream.consumer.acks.dispatch import AckDispatch
-from headrace.broker.core.jetstream.consumer.push.recipients import PushRecipients
+from headrace.broker.core.jetstream.consumer.acks import AckDispatch, Acks
+from headrace.broker.core.jetstream.consumer.push import PushRecipients
 from headrace.broker.core.jetstream.publish.atomic_batches import AtomicBatches
 from headrace.broker.core.jetstream.publish.fast_batches import FastBatches
 from headrace.broker.core.jetstream.sourcing.copy import MirrorCopy, SourceCopy

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ... import limits
-from ...broker.core.account_options import AccountOptions, AssetLimits
 from ...broker.core.auth.authentication import User
+from ...broker.core.options import AccountOptions, AssetLimits
 from ...broker.server.config.options import BrokerOptions, TlsOptions, WebSocketOptions
 from ...documents import DocumentError, parse_toml
 from ...errors import ConfigurationError

@@ -13,10 +13,10 @@ from urllib.parse import unquote
 from ...broker.core.accounts.storage import AccountStorage
 from ...broker.core.jetstream.consumer import journal
 from ...broker.core.jetstream.consumer.delivery_state import DeliveryState
-from ...broker.core.jetstream.consumer.transfer import described
-from ...broker.core.jetstream.engine.lost import CONSUMER, RESTORING, STATE, STREAM
-from ...broker.core.jetstream.headers.ttl import expires_at
-from ...broker.core.ports.storage import StreamStore
+from ...broker.core.jetstream.consumer.journal import backup_of
+from ...broker.core.jetstream.engine.registry import CONSUMER, RESTORING, STATE, STREAM
+from ...broker.core.jetstream.headers import expires_at
+from ...broker.core.ports import StreamStore
 from ...broker.store import FileStorage, FileSystem, LocalFiles
 from ...broker.store.io.looking import ReadOnlyFiles
 from ...documents import read_json
@@ -125,4 +125,4 @@ def _consumer(key: str, saved: dict[str, tuple[bytes, list[bytes]]]) -> Consumer
     )
     snapshot, deltas = saved[STATE + own]
     journal.restore(state, snapshot, deltas, 0)
-    return ConsumerContent(name, {**config, "name": name}, described(state, 0, (1 << 63) - 1))
+    return ConsumerContent(name, {**config, "name": name}, backup_of(state, 0, (1 << 63) - 1))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from ...broker.core.jetstream.headers.ttl import expires_at
+from ...broker.core.jetstream.headers import expires_at
 from ...broker.core.jetstream.stream.publishes import leave_gap
-from ...broker.core.ports.storage import StreamStore
+from ...broker.core.ports import StreamStore
 from ...broker.store import FileStorage
 from ...snapshots.contents import Ended, MessageContent
 from ...snapshots.unpacking import Unpacker

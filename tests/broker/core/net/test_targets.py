@@ -16,7 +16,7 @@ from headrace.broker.core.net.output import COPY_BYTES_MAX, Output
 from headrace.broker.core.net.session import Session
 from headrace.broker.core.net.subscription import answered
 from headrace.broker.core.peer import Peer
-from headrace.broker.core.ports.bus import Target
+from headrace.broker.core.ports import Target
 from headrace.clock import ManualClock
 from headrace.message import StoredRow
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ....clock import Clock
 from ....subjects import is_subset
 from ....transforms import SubjectTransform
-from ..account_options import Import
-from ..jetstream.headers.fast_reply import FAST
+from ..jetstream.headers import FAST
 from ..net.router import Route
 from ..net.subscription import SinkTarget
-from ..ports.bus import Origin, Randomness, Sink, Target, Watch
+from ..options import Import
+from ..ports import Origin, Randomness, Sink, Target, Watch
 from ..server_headers import with_requester
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ....wire import encode
 from ..peer import UNSAID
-from ..ports.bus import Timer
+from ..ports import Timer
 
 if TYPE_CHECKING:
     from .session import Host, Session

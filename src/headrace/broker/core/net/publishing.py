@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from ..auth.permissions import Permissions
-    from ..ports.bus import ManySink, Origin
+    from ..ports import ManySink, Origin
     from .router import Router
 
     HandOver = Callable[[Router, Origin, list[Frame]], list[Frame]]

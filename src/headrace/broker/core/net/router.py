@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ....pattern_tree import are_literal
 from ....wire.frames import Frame
 from ..budget import LOOK_AT_ONCE
-from ..ports.bus import Elsewhere, ManySink, Origin, Randomness, RunSink, Sink, Target, Watch
+from ..ports import Elsewhere, ManySink, Origin, Randomness, RunSink, Sink, Target, Watch
 from .output import head_of, tail_of
 from .subscription import FanOut, GuardedSubscription, SinkTarget, Subscription
 from .trie import Leaf, Node, Trie

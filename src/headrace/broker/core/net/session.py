@@ -26,8 +26,7 @@ from ....api.times import format_time
 from ....subjects import is_valid_subject
 from ....wire import Parser, encode
 from ....wire.frames import BAD, CONNECT, PING, PONG, PUB, SUB, UNSUB, Frame
-from ..auth.authentication import Identity
-from ..auth.passwords import SlowDecision
+from ..auth.authentication import Identity, SlowDecision
 from ..auth.permissions import ExpectedAnswers
 from ..peer import UNSAID, ConnectOptions, Peer, decode_connect, described
 from .keepalive import KeepAlive
@@ -49,12 +48,10 @@ from .subscription import GuardedSubscription, Subscription
 
 if TYPE_CHECKING:
     from ....clock import SteadyClock
-    from ..account_options import AccountOptions
-    from ..auth.authentication import Authenticator
-    from ..auth.passwords import SlowDecisions
+    from ..auth.authentication import Authenticator, SlowDecisions
     from ..budget import Budget
-    from ..options import HubOptions
-    from ..ports.bus import Origin, Timers
+    from ..options import AccountOptions, HubOptions
+    from ..ports import Origin, Timers
     from .publishing import HandOver
     from .router import Router
     from .session_subscriptions import Leaving

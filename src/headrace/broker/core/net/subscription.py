@@ -11,7 +11,7 @@ from ....limits import OUTBOUND_BYTES_MAX
 from ....message import StoredRow
 from ....subjects import SubjectFilter
 from ..auth.permissions import ExpectedAnswers
-from ..ports.bus import Sink, Target
+from ..ports import Sink, Target
 from .output import COPY_BYTES_MAX, Output, Reader, head_of, tail_of
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-from ...core.account_options import AccountOptions, AssetLimits, Export, Import, JetStreamLimits
 from ...core.auth.authentication import User
+from ...core.options import AccountOptions, AssetLimits, Export, Import, JetStreamLimits
 from .fields import Fields, refuse
 from .syntax import ConfigMap, ConfigValue
 from .users import read_permissions, read_users

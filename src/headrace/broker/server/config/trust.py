@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ....errors import ConfigurationError
+from ...core.auth.authentication import OPERATOR, public_key
 from ...core.auth.jwt_auth import TokenTrust
-from ...core.auth.nkeys import OPERATOR, public_key
 from .fields import Fields, refuse
 from .syntax import ConfigMap, ConfigValue
 

@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 
 from ....errors import ConfigurationError, InvalidSubjectError
 from ....subjects import SubjectFilter
-from ...core.auth.authentication import User, check_secret
-from ...core.auth.nkeys import USER, public_key
+from ...core.auth.authentication import USER, User, check_secret, public_key
 from ...core.auth.permissions import Permissions, QueueRule, ResponsePermission, read_rules
 from .fields import Fields, refuse, seconds_of
 from .syntax import ConfigMap, ConfigValue

@@ -11,7 +11,7 @@ import pytest
 
 from faultfs import FaultFS
 from headrace.broker.core.jetstream import JetStreamOptions
-from headrace.broker.core.jetstream.headers.ttl import expires_at
+from headrace.broker.core.jetstream.headers import expires_at
 from headrace.broker.core.jetstream.stream import expiry, removing
 from headrace.broker.core.jetstream.tick import removals
 from headrace.broker.store import FileStorage

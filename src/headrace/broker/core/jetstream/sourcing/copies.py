@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from .....api.errors import Errors, ErrorSpec
 from .....api.streams import StreamSource
 from .....errors import StoreReadError
-from ...ports.bus import Timer
+from ...ports import Timer
 from ..context import Context
 from ..stream.stream import Stream
 from ..tick.flush_barrier import store_refusal

@@ -18,7 +18,7 @@ from .....api.streams import StreamSourceInfo
 from .....documents import read_typed
 from .....identity import Mark, with_mark
 from ..config.sources import copies, index_name
-from ..headers.source import read_origination
+from ..headers import read_origination
 from .copy import Copy, CopyPlace, MirrorCopy, SourceCopy
 
 if TYPE_CHECKING:

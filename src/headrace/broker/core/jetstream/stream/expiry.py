@@ -9,15 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from .....errors import StoreReadError
-from ..headers.ttl import NEVER_NS, NOTED_NS, is_marker, marker_headers
-from ..schedule.due_times import DueTimes
+from ..headers import NEVER_NS, NOTED_NS, is_marker, marker_headers
+from ..tick.due_times import DueTimes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .....message import StoredRow
-    from ...ports.bus import Timer
-    from ...ports.storage import StreamStore
+    from ...ports import StreamStore, Timer
     from .stream import Stream
 
 _NS: Final = 1_000_000_000

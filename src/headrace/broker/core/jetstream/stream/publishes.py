@@ -17,11 +17,17 @@ from .....errors import StoreError, StoreReadError
 from .....limits import HEADER_BYTES_MAX
 from .....subjects import SubjectFilter, is_literal
 from ...server_headers import without_requester
-from ..config.refused import Refused
-from ..headers.fast_reply import FAST
-from ..headers.published import MARK, header_value, sole_expectations, sole_message_ids, sole_places
-from ..headers.source import without_expectations
-from ..headers.ttl import expires_at
+from ..config.options import Refused
+from ..headers import (
+    FAST,
+    MARK,
+    expires_at,
+    header_value,
+    sole_expectations,
+    sole_message_ids,
+    sole_places,
+    without_expectations,
+)
 from ..ports import Arrival, Copier, SourcePositions
 from ..publish.admission import Checks
 from ..publish.atomic_batches import BATCH_MARK, AtomicBatches
@@ -36,8 +42,7 @@ if TYPE_CHECKING:
     from .....message import StoredMessage
     from .....wire.frames import Frame
     from .....wire.inprocess import PublishRun
-    from ...ports.bus import Origin
-    from ...ports.storage import StreamStore
+    from ...ports import Origin, StreamStore
     from ..ports import Pending
     from ..tick.flush_barrier import PubAcks
     from .stream import Stream

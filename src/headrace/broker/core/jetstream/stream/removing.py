@@ -20,7 +20,7 @@ from ..config.stream import refuses_when_full
 from ..tick.removals import SLICE, Limits, Purge
 
 if TYPE_CHECKING:
-    from ...ports.storage import Removal, Thinning
+    from ...ports import Removal, Thinning
     from ..ports import Copier, Reader, User
     from ..tick.retry import Unread
     from .stream import Stream

@@ -15,12 +15,12 @@ import msgspec
 
 from .....api.errors import Errors
 from .....errors import StoreReadError
-from ..config.refused import Refused
+from ..config.options import Refused
 from ..config.stream import compile_transform
-from ..headers.published import message_id
+from ..headers import message_id
 from ..publish.duplicate_window import DuplicateWindow, KnownId, LeftIds
 from ..publish.republish import Republisher, republisher_of
-from ..schedule.schedules import Schedules
+from ..schedules import Schedules
 from ..tick.flush_barrier import PubAcks
 from ..tick.retry import Unread
 from .expiry import Expiry
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from .....api.streams import StreamConfig
     from .....message import StoredRow
-    from ...ports.storage import StreamStore
+    from ...ports import StreamStore
     from ..context import Context
     from ..ports import Copier, Reader
 
