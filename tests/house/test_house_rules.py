@@ -47,7 +47,7 @@ def too_long(text: str) -> Iterator[str]:
 
 
 def test_functions_are_small_enough_to_read() -> None:
-    assert len(SOURCES) > 1000
+    assert len(SOURCES) > 500
     found = {
         str(path.relative_to(ROOT / "src")): what
         for path in SOURCES
@@ -134,7 +134,7 @@ def test_a_file_of_tests_that_is_named_after_no_module_says_what_it_is_about() -
         "broker/store/format/record",
         "broker/store/format/segment",
         "broker/store/log/file_log",
-        "broker/store/recovery/recovery",
+        "broker/store/recovery",
     ],
 )
 def test_what_decides_what_may_be_lost_has_tests_of_its_own(module: str) -> None:

@@ -14,14 +14,13 @@ from headrace.broker.core.jetstream.publish.fast_batches import FastBatches
 from headrace.broker.core.jetstream.sourcing.copy import MirrorCopy, SourceCopy
 from headrace.broker.core.jetstream.stream.publishes import Publishes
 from headrace.broker.core.net.session import Session
+from headrace.broker.store import recovery
 from headrace.broker.store.commit.writer import Writer
 from headrace.broker.store.index.index import Segment
 from headrace.broker.store.io.syncing import Syncing
 from headrace.broker.store.log import compaction
-from headrace.broker.store.log.bulk import LimitPass, Purging
+from headrace.broker.store.log.bulk import LimitPass, Purging, SubjectLimits
 from headrace.broker.store.log.idle import Reload
-from headrace.broker.store.log.limits import SubjectLimits
-from headrace.broker.store.recovery import recovery
 
 __all__ = ["PATHS", "Path", "entered", "took_all", "took_some", "watched"]
 

@@ -141,7 +141,7 @@ async def open_storage(
         return OpenStorage(MemoryStorage())
     from ..store import FileStorage, LocalFiles  # a broker in memory starts without it
     from ..store.io.files import explain
-    from ..store.storage.settings import RESERVED
+    from ..store.storage.layout import RESERVED
 
     def notify() -> None:
         """On the commit thread: a flush is done."""

@@ -18,7 +18,7 @@ from ...broker.core.jetstream.engine.registry import CONSUMER, RESTORING, STATE,
 from ...broker.core.jetstream.headers import expires_at
 from ...broker.core.ports import StreamStore
 from ...broker.store import FileStorage, FileSystem, LocalFiles
-from ...broker.store.io.looking import ReadOnlyFiles
+from ...broker.store.io.files import ReadOnlyFiles
 from ...documents import read_json
 from ...message import StoredRow
 from ...snapshots.contents import ConsumerContent

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faultfs import FaultFS
-from headrace.broker.store.io import whole
+from headrace.broker.store.io.files import _is_known
 from headrace.broker.store.io.files import Handles, LocalFiles, write_all
 from headrace.broker.store.io.syncing import DIRTY_MAX, WHOLE_MIN, Syncing, Thrift
 
@@ -230,7 +230,7 @@ def test_this_machines_disk_is_synced_where_that_is_known_to_be_right(
     files: LocalFiles, tmp_path: Path
 ) -> None:
     anchor, paths = made_in(files, tmp_path)
-    known = whole._is_known(anchor)
+    known = _is_known(anchor)
     assert files.sync_whole(anchor, paths, 1 << 62) is known
     assert files.sync_whole(anchor, [*paths, str(tmp_path)], 1 << 62) is known
     files.close(anchor)
@@ -257,7 +257,7 @@ def test_a_file_system_that_is_not_known_is_left(
 ) -> None:
     monkeypatch.setattr(whole, "_KINDS", frozenset({0x01021994}))
     anchor, paths = made_in(files, tmp_path)
-    in_memory = whole._is_known(anchor)
+    in_memory = _is_known(anchor)
     assert files.sync_whole(anchor, paths, 1 << 62) is in_memory
     files.close(anchor)
 
@@ -297,7 +297,7 @@ def test_a_file_that_is_known_to_be_in_place_is_not_looked_for_again_while_it_is
     files: LocalFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     anchor, paths = made_in(files, tmp_path)
-    if not whole._is_known(anchor):
+    if not _is_known(anchor):
         pytest.skip("this disk is never synced as a whole")
     handles = [files.open(path) for path in paths]
     assert all(map(files.is_at, handles, paths))

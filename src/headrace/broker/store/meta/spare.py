@@ -27,7 +27,7 @@ from ..format.entries import (
 from ..format.record import COMMIT, OVERHEAD, scan
 from ..io.files import FileSystem
 from ..io.findings import Finding
-from .journal_file import Journal, read_all
+from .journal import Journal, read_all
 
 SPARE: Final = "spare"
 _REWRITE_MIN: Final = 256 * 1024
@@ -194,7 +194,7 @@ class Spares:
         return bool(self._dirty)
 
     def keep(self, key: str, stream: str, version: int | None) -> None:
-        """From here on keep a copy of this key there; ``version`` is what it has now, if anything."""
+        """From here on keep a copy of this key there; ``record`` is what it has now, if anything."""
         home = self._by_stream.get(stream)
         if home is None:
             home = self._by_stream[stream] = _Home(stream, self._found.pop(stream, None))

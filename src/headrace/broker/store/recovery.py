@@ -4,16 +4,22 @@ Sealed segments are taken from their footers. The others are read record by reco
 first damage that may be a torn write: one that lies beyond everything known to have been durable. What
 follows it was never acknowledged. Damage before that point is skipped and reported; the sequences lost
 in it are never used again. Nothing is deleted or overwritten: after damage, a new segment begins.
+
+Begin with ``open_log``. ``Blanks`` are stretches of a file that hold no record: given back, or damaged.
+``Later`` is what the files behind one say of it: the watermark may be lost, and what is left of a torn
+write stays in its file when the store has long gone on in others. They know what was durable before them,
+and what was removed. ``CopiesRead`` are the copies of removals beside the segments, read where the
+segments may not have all of them any more.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from ..format.expiries import Expiries, no_expiry
-from ..format.record import (
+from .format.record import (
     COMMIT,
     FLAG_EXPIRES,
     FLAG_HEADERS,
@@ -25,37 +31,274 @@ from ..format.record import (
     SKIP,
     U32,
     U64,
+    WATERMARK_BYTES,
     ScannedRecord,
+    Watermark,
+    decode_watermark,
     ranges_of,
     scan,
 )
-from ..format.segment import HEADER_BYTES, Ending, Footer, Summary
-from ..format.watermark import WATERMARK_BYTES, Watermark, decode_watermark
-from ..index.index import Segment, SubjectTable
-from ..index.spans import Losses, coalesce, subtract
-from ..io.files import read_start
-from ..io.findings import Quarantine, damage
-from ..log.appends import ExpiryOf
-from ..log.chores import has_hole
-from ..log.file_log import FileLog
-from ..log.fresh import new_log
-from ..log.inventory import (
+from .format.removal_copy import RemovalCopy, copy_path, decode_copy
+from .format.segment import HEADER_BYTES, Ending, Expiries, Footer, Summary, no_expiry
+from .index.index import Segment, SubjectTable
+from .index.spans import Losses, coalesce, subtract
+from .io.files import is_full, read_around, read_start, write_all
+from .io.findings import Quarantine, damage
+from .log.appends import ExpiryOf
+from .log.chores import has_hole
+from .log.file_log import FileLog, new_log
+from .log.inventory import (
     ArrayLoader,
     Inventory,
+    RemovalCopies,
     SegmentFile,
     missing_of,
     read_file,
     twice,
 )
-from ..log.segment_cache import SegmentCache
-from .blanks import Blanks
-from .copies import CopiesRead
-from .counting import apply_removals, count_subjects, first_live
-from .durable import make_durable
-from .later import Later
+from .log.reader import SegmentCache
 
 _EVERYTHING: Final = 1 << 63
 _SPECIAL: Final = FLAG_EXPIRES | FLAG_OPEN
+
+
+class Blank:
+    """A stretch that may have been given back, and which messages are missing there."""
+
+    def __init__(self, segment: Segment, offset: int, content: bytes, first: int) -> None:
+        self.segment = segment
+        self.offset = offset
+        self.size = len(content)
+        self.content = content.strip(b"\0") and content
+        self.first = first
+        self.last = first - 1
+
+
+class Blanks:
+    """Those of one stream, in the order they were found."""
+
+    def __init__(self) -> None:
+        self._found: list[Blank] = []
+        self._open: list[Blank] = []
+
+    def note(self, segment: Segment, offset: int, content: bytes, first: int) -> None:
+        """No record lies here, where a message ``first`` or a later one is to be expected."""
+        self._open.append(Blank(segment, offset, content, first))
+
+    def close(self, sequence: int) -> bool:
+        """The next message has this sequence; whether there were blanks before it."""
+        for blank in self._open:
+            blank.last = sequence - 1
+        return self.end()
+
+    def end(self) -> bool:
+        """The file is at its end; whether there were blanks before that."""
+        found, self._open = self._open, []
+        self._found += found
+        return bool(found)
+
+    def damaged(
+        self, removals: Sequence[tuple[int, int]], quarantine: Quarantine, root: str
+    ) -> Iterator[Blank]:
+        """Those that are no holes, as something there was not removed; what they hold is kept."""
+        for blank in self._found:
+            if not _covered(blank.first, blank.last, removals):
+                if blank.content:
+                    quarantine.keep(blank.segment.path, root, blank.offset, blank.content)
+                yield blank
+
+
+def _covered(first: int, last: int, ranges: Iterable[tuple[int, int]]) -> bool:
+    return any(low <= first <= last <= high for low, high in ranges)
+
+
+def make_durable(cache: SegmentCache, file: SegmentFile, marked: Watermark, data: bytes) -> None:
+    """Put what was found of a segment on disk, before anybody sees it; ``marked``: what is there already.
+
+    Whoever wrote it may have ended before it was synced, or after a sync that failed: it can be read, and
+    the system thinks it need not be written. Gone with the power later, it would take with it what
+    consumers have acknowledged since. Raises OSError.
+    """
+    serial = file.header.serial
+    start = marked.end if serial == marked.serial else 0
+    if serial < marked.serial or len(data) <= start:
+        return
+    fs, directory = cache.fs, file.path.rpartition("/")[0]
+    handle = cache.handles.get(file.path)
+    write_all(fs, handle, data[start:], start)
+    fs.fdatasync(handle)
+    if serial > marked.serial:
+        fs.fsync_dir(directory)
+        fs.fsync_dir(directory.rpartition("/")[0])
+
+
+class Later:
+    """Reads ``files``, those behind the one at hand, the first time that they are asked."""
+
+    def __init__(self, cache: SegmentCache) -> None:
+        self._cache = cache
+        self.files: list[SegmentFile] = []
+        self._durable = 0
+        self._removals: list[tuple[int, int]] = []
+
+    def durable(self) -> int:
+        """Up to which sequence everything was durable when they were written.
+
+        Raises OSError for want of memory or descriptors.
+        """
+        self._ask()
+        return self._durable
+
+    def removed(self, first: int, last: int) -> bool:
+        """Whether they say that all of these messages were removed. Raises OSError as ``durable``."""
+        self._ask()
+        return first <= last and not subtract([(first, last)], coalesce(self._removals))
+
+    def _ask(self) -> None:
+        files, self.files = self.files, []
+        for file in files:
+            if file.summary is not None:  # it was sealed once it was durable itself
+                self._durable = max(self._durable, file.summary.last_seq)
+                self._removals += file.summary.removals
+            else:
+                self._scan(file)
+
+    def _scan(self, file: SegmentFile) -> None:
+        try:
+            data = twice(partial(read_file, self._cache, file.path, file.size))
+        except OSError as error:
+            if is_full(error):
+                raise
+            return  # it says nothing now, as will be told when it is its turn
+        for item in scan(data, HEADER_BYTES, len(data), file.header.salt):
+            if item.kind == COMMIT:
+                self._durable = max(self._durable, item.sequence)
+            elif item.kind == REMOVAL:
+                self._removals += ranges_of(
+                    data, ScannedRecord(REMOVAL, item.offset, item.size, 0, 0, 0, 0)
+                )
+
+
+class CopiesRead:
+    """Those of one stream. ``last_seq`` is a sequence up to which, they say, everything was durable."""
+
+    def __init__(self, directory: str, cache: SegmentCache) -> None:
+        self._directory = directory
+        self._cache = cache
+        self._found: dict[int, RemovalCopy] = {}
+        self.last_seq = 0
+
+    def read(self, serials: Iterable[int], files: Sequence[SegmentFile]) -> None:
+        """Read what there is, but for segments with a whole footer, which has all their removals.
+
+        Raises StoreFormatError, and OSError for want of memory or descriptors.
+        """
+        there = {file.header.serial: file for file in files}
+        for serial in serials:
+            file = there.get(serial)
+            if file is None or file.summary is None:
+                path = copy_path(self._directory, serial)
+                copy = self._read(path, serial, file.header.salt if file is not None else None)
+                self._found[serial] = copy
+                self.last_seq = max(self.last_seq, copy.last_seq)
+
+    def _read(self, path: str, serial: int, salt: int | None) -> RemovalCopy:
+        try:
+            data = twice(lambda: self._content(path))
+        except OSError as error:
+            if is_full(error):
+                raise
+            return RemovalCopy([], 0, 0)  # the segment may have all of it
+        return decode_copy(data, path, serial, salt)
+
+    def _content(self, path: str) -> bytes:
+        fs = self._cache.fs
+        handle = fs.open(path)
+        try:
+            return read_around(fs, handle, fs.size(handle), 0)
+        finally:
+            fs.close(handle)
+
+    def unrecorded(self, recorded: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """What they say was removed and no segment does."""
+        said = coalesce(pair for copy in self._found.values() for pair in copy.ranges)
+        return subtract(said, coalesce(recorded))
+
+    def go_on(self, tail: Segment) -> RemovalCopies:
+        """Where the next removals are copied to: behind what is there, if that is whole."""
+        copy = self._found.get(tail.serial)
+        if copy is None or subtract(coalesce(tail.removals), coalesce(copy.ranges)):
+            return RemovalCopies(self._directory)
+        return RemovalCopies(self._directory, tail.serial, copy.end)
+
+
+def apply_removals(
+    segments: Sequence[Segment],
+    summaries: Mapping[Segment, Summary],
+    removals: Sequence[tuple[int, int]],
+) -> int:
+    """Take these ranges out, which are sorted; how many bytes went. Raises StoreReadError."""
+    nbytes = 0
+    for segment in segments:
+        if not len(segment):
+            continue
+        low, high = segment.base, segment.last_seq
+        for first, last in removals:
+            if first <= low and last >= high and segment is not segments[-1]:
+                listed = summaries.get(segment)
+                unread = listed is not None and segment.load is not None
+                nbytes += listed.nbytes if unread and listed else sum(segment.sizes)
+                if unread:
+                    segment.vacate()
+                else:
+                    segment.dead = len(segment)
+                    segment.alive = bytearray(len(segment))
+                break
+            if first <= high and last >= low:
+                nbytes += _remove(segment, first, last)
+        segment.counted = 0
+    return nbytes
+
+
+def _remove(segment: Segment, first: int, last: int) -> int:
+    segment.ensure()
+    start, stop = segment.lower(first), segment.upper(last)
+    if start >= stop:
+        return 0
+    if segment.alive is None:
+        segment.alive = bytearray(b"\1" * len(segment))
+    segment.alive[start:stop] = bytes(stop - start)
+    segment.dead += stop - start
+    return sum(segment.sizes[start:stop])
+
+
+def count_subjects(
+    segments: Sequence[Segment], summaries: Mapping[Segment, Summary], table: SubjectTable
+) -> None:
+    """Fill the table with what is left."""
+    for segment in segments:
+        listed = summaries.get(segment)
+        if listed is not None and not segment.dead and segment.load is not None:
+            for name, count, first, last in listed.subjects:
+                sid = table.intern(name)
+                segment.counts[sid] = count
+                table.add(sid, segment.base + first, segment.base + last, count)
+            segment.counted = len(segment)
+            segment.weight = listed.nbytes
+        elif segment.live:
+            segment.ensure()
+            for sid, count in segment.live_counts().items():
+                # The bounds may be wider than what is left: readers narrow them.
+                table.add(sid, segment.base, segment.last_seq, count)
+                table.loose.add(sid)
+
+
+def first_live(segments: Sequence[Segment], last_seq: int) -> int:
+    """The first sequence that is left, one beyond the last if none is."""
+    for segment in segments:
+        if segment.live:
+            return segment.first_live(0)
+    return last_seq + 1
 
 
 def open_log(
