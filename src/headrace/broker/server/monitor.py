@@ -27,7 +27,7 @@ from ..core.monitor.server import (
     subsz,
     varz,
 )
-from .connections.listener import bind, url_of
+from .connections.connection import bind, url_of
 
 logger = logging.getLogger("headrace.broker")
 

@@ -79,7 +79,7 @@ def _plain(value: Any, key: str, file: str) -> Any:
 
 def _users(value: Any) -> list[User]:
     """The tables of nats-server's files: user, pass and permissions. Raises ConfigurationError."""
-    from ...broker.server.config.users import read_users
+    from ...broker.server.config.accounts import read_users
 
     return read_users(_plain(value, "users", ""))
 
@@ -105,7 +105,7 @@ def _asset_limits(value: Any) -> AssetLimits:
 
 def _websocket(value: Any) -> WebSocketOptions | None:
     """The table of nats-server's files. Raises ConfigurationError."""
-    from ...broker.server.config.websocket import read_websocket
+    from ...broker.server.config.fields import read_websocket
 
     return read_websocket(_plain(value, "websocket", ""))
 

@@ -9,8 +9,8 @@ from ...broker.core.jetstream.headers import expires_at
 from ...broker.core.jetstream.stream.publishes import leave_gap
 from ...broker.core.ports import StreamStore
 from ...broker.store import FileStorage
+from ...snapshots.archive import Unpacker
 from ...snapshots.contents import Ended, MessageContent
-from ...snapshots.unpacking import Unpacker
 from ..shared.errors import Failure
 
 _FLUSH_BYTES: Final = 16 << 20

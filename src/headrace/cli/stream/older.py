@@ -8,8 +8,8 @@ from typing import Final
 
 from ...client import read_backup
 from ...files import writing
+from ...snapshots.archive import Unpacker
 from ...snapshots.packing import FilesPacker
-from ...snapshots.unpacking import Unpacker
 
 _CHUNK: Final = 1 << 20
 

@@ -15,7 +15,6 @@ from headrace.broker.store import FileStorage
 from headrace.broker.store.format.segment import decode_trailer
 from headrace.broker.store.index.index import Segment
 from headrace.broker.store.log import idle
-from headrace.broker.store.log import idle
 from headrace.broker.store.log.file_log import FileLog
 from headrace.clock import ManualClock
 from headrace.errors import StoreReadError

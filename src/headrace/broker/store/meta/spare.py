@@ -194,7 +194,7 @@ class Spares:
         return bool(self._dirty)
 
     def keep(self, key: str, stream: str, version: int | None) -> None:
-        """From here on keep a copy of this key there; ``record`` is what it has now, if anything."""
+        """From here on keep a copy of this key there; ``version`` is what it has now, if anything."""
         home = self._by_stream.get(stream)
         if home is None:
             home = self._by_stream[stream] = _Home(stream, self._found.pop(stream, None))

@@ -20,6 +20,7 @@ from .....limits import (
     RESTORE_PENDING_BYTES,
     RESTORE_WAITING_BYTES_MAX,
 )
+from .....snapshots.archive import Unpacker
 from .....snapshots.contents import (
     Began,
     ConsumerContent,
@@ -28,7 +29,6 @@ from .....snapshots.contents import (
     MessageContent,
     SnapshotFormatError,
 )
-from .....snapshots.unpacking import Unpacker
 from .....subjects import is_carried
 from ...ports import Bus, Origin, StreamStore, Timer
 from ..config.options import Refused
