@@ -33,8 +33,7 @@ from ..consumer.delivery_state import Entry
 from ..context import Context
 from ..headers import expires_at
 from ..publish.duplicate_window import LEFT_IDS
-from ..sourcing.copies import Copies
-from ..sourcing.positions import POSITIONS
+from ..sourcing.copies import POSITIONS, Copies
 from ..stream.stream import Stream, StreamMarks
 from ..tick.removals import Disposal
 
