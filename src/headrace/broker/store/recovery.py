@@ -112,7 +112,7 @@ def _covered(first: int, last: int, ranges: Iterable[tuple[int, int]]) -> bool:
     return any(low <= first <= last <= high for low, high in ranges)
 
 
-def make_durable(cache: SegmentCache, file: SegmentFile, marked: Watermark, data: bytes) -> None:
+def _make_durable(cache: SegmentCache, file: SegmentFile, marked: Watermark, data: bytes) -> None:
     """Put what was found of a segment on disk, before anybody sees it; ``marked``: what is there already.
 
     Whoever wrote it may have ended before it was synced, or after a sync that failed: it can be read, and
@@ -232,7 +232,7 @@ class CopiesRead:
         return RemovalCopies(self._directory, tail.serial, copy.end)
 
 
-def apply_removals(
+def _apply_removals(
     segments: Sequence[Segment],
     summaries: Mapping[Segment, Summary],
     removals: Sequence[tuple[int, int]],
@@ -272,7 +272,7 @@ def _remove(segment: Segment, first: int, last: int) -> int:
     return sum(segment.sizes[start:stop])
 
 
-def count_subjects(
+def _count_subjects(
     segments: Sequence[Segment], summaries: Mapping[Segment, Summary], table: SubjectTable
 ) -> None:
     """Fill the table with what is left."""
@@ -381,7 +381,7 @@ class _Opening:
                     self._inventory.bar(file.header.serial, file.path, error)
                     continue
                 self._scanned(file, data, following)
-                make_durable(self._cache, file, self._marked, data[: self._end])
+                _make_durable(self._cache, file, self._marked, data[: self._end])
             before = file.header.serial
         for path in self._inventory.alien:  # not before: an unreadable one shows what is torn
             self._quarantine.take(path, self._cache.root)
@@ -670,10 +670,10 @@ class _Opening:
             return empty
         tail = self._segments[-1]
         tail.ensure()
-        gone = apply_removals(self._segments, self._summaries, coalesce(self._removals))
+        gone = _apply_removals(self._segments, self._summaries, coalesce(self._removals))
         self._nbytes -= gone  # not before: reading a segment may have changed it, too
         self._report_blanks()
-        count_subjects(self._segments, self._summaries, self._table)
+        _count_subjects(self._segments, self._summaries, self._table)
         if self._table.mended:
             what = "subjects that no protocol line can carry are shown with _ for such bytes"
             self._report(self._directory, 0, what)

@@ -86,7 +86,7 @@ def is_hash(secret: str) -> bool:
     return _PREFIX.match(secret) is not None
 
 
-def check_hash(what: str, secret: str) -> None:
+def _check_hash(what: str, secret: str) -> None:
     """Raise ConfigurationError for a hash that nothing can match."""
     found = _HASH.fullmatch(secret)
     if found is None:
@@ -334,7 +334,7 @@ def _identity(user: User) -> Identity:
 def check_secret(what: str, secret: str) -> None:
     """Raise ConfigurationError for what looks like a bcrypt hash and can not be matched."""
     if is_hash(secret):
-        check_hash(what, secret)
+        _check_hash(what, secret)
 
 
 def _compared(

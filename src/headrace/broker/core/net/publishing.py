@@ -93,8 +93,8 @@ def hand_over_groups(router: Router, origin: Origin, frames: list[Frame]) -> lis
 def grouped(router: Router, frames: list[Frame]) -> list[Frame]:
     """Make one of the frames that can probably be handled together."""
     if len(frames) <= GROUP_MIN:
-        return with_runs(router, frames) if frames else frames
-    return with_runs(router, in_runs(_between(router, frames)))
+        return _with_runs(router, frames) if frames else frames
+    return _with_runs(router, _acks_in_runs(_between(router, frames)))
 
 
 def _between(router: Router, frames: list[Frame]) -> list[Frame]:
@@ -122,7 +122,7 @@ def _sink_of_many(router: Router, frame: Frame) -> ManySink | None:
     return None if sink is None else router.many_of(sink)
 
 
-def in_runs(frames: list[Frame]) -> list[Frame]:
+def _acks_in_runs(frames: list[Frame]) -> list[Frame]:
     """Make one of each run of acknowledgements: between pulls, as consumers send them.
 
     A look at two of them tells whether there may be a run that is worth it.
@@ -197,13 +197,13 @@ class _Frames(NamedTuple):
     behind: bytes
 
 
-def with_runs(router: Router, frames: list[Frame]) -> list[Frame]:
+def _with_runs(router: Router, frames: list[Frame]) -> list[Frame]:
     """Make one of the frames that can probably be delivered as a run."""
     if len(frames) < RUN_MIN or not _may_have_runs(frames):
         return frames
     subjects = [frame[1] for frame in frames if frame[0] == PUB]
     if subjects.count(subjects[0]) == len(frames):
-        return _in_runs(router, frames)  # the commonest: all are of one subject
+        return _publishes_in_runs(router, frames)  # the commonest: all are of one subject
     found: list[Frame] = []
     run: list[Frame] = []
     subject: bytes | None = None
@@ -212,13 +212,13 @@ def with_runs(router: Router, frames: list[Frame]) -> list[Frame]:
             if frame[1] == subject:
                 run.append(frame)
                 continue
-            found += _in_runs(router, run)
+            found += _publishes_in_runs(router, run)
             run, subject = [frame], frame[1]
         else:
-            found += _in_runs(router, run)
+            found += _publishes_in_runs(router, run)
             found.append(frame)
             run, subject = [], None
-    return found + _in_runs(router, run)
+    return found + _publishes_in_runs(router, run)
 
 
 def _may_have_runs(frames: list[Frame]) -> bool:
@@ -230,7 +230,7 @@ def _may_have_runs(frames: list[Frame]) -> bool:
     return False
 
 
-def _in_runs(router: Router, frames: list[Frame]) -> list[Frame]:
+def _publishes_in_runs(router: Router, frames: list[Frame]) -> list[Frame]:
     """Publishes of one subject, in runs that are not too long for their receivers."""
     route = router.find(frames[0][1]) if len(frames) >= RUN_MIN else None
     if route is None or not route.takes_runs:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 BROADCAST: Final = b"*"
 """The first of a frame no parser makes: ``(BROADCAST, Broadcast)``, a message that is handed over in part."""
 
-PART_RECEIVERS: Final = 1024
+_PART_RECEIVERS: Final = 1024
 RECEIVERS_PER_UNIT: Final = 2
 EXACT_ENTRIES_MAX: Final = 32_768
 PREFIX_ENTRIES_MAX: Final = 4_096
@@ -52,9 +52,9 @@ _ACK_PREFIX: Final = b"$JS.ACK."
 _ACK_STARTS: Final = frozenset((b"$JS", b"*", b">"))  # what a pattern that matches them begins with
 
 
-def parts_of(route: Route) -> tuple[Route, ...]:
+def _parts_of(route: Route) -> tuple[Route, ...]:
     """Split a route: sinks, queue groups and the first subscriptions, then the other subscriptions."""
-    size, plain = PART_RECEIVERS, route.plain
+    size, plain = _PART_RECEIVERS, route.plain
     kind = type(route)
     rest = [kind(plain[at : at + size]) for at in range(size, len(plain), size)]
     return (kind(plain[:size], route.groups, route.sinks), *rest)
@@ -116,7 +116,7 @@ class Route:
         )
         self.weight = 1 + (len(plain) + len(groups)) // RECEIVERS_PER_UNIT + sinks_weight
         """What a message on it counts in a turn; see ``budget``."""
-        self.parts = parts_of(self) if len(plain) > 2 * PART_RECEIVERS else ()
+        self.parts = _parts_of(self) if len(plain) > 2 * _PART_RECEIVERS else ()
         """How it is divided, if it has too many receivers for one go."""
         self._takes_runs: bool | None = None
         # The commonest route by far, a stream's, is told apart with one look.
@@ -152,7 +152,7 @@ def _are_apart(
 NOBODY: Final = Route()
 
 
-def sole_receiver(route: Route) -> Subscription | None:
+def _sole_receiver(route: Route) -> Subscription | None:
     """The one subscription of a route that goes to nobody else, if its messages are not counted."""
     if len(route.plain) != 1 or route.groups or route.sinks:
         return None
@@ -219,7 +219,7 @@ def publish_many(router: Router, messages: Sequence[tuple[bytes, bytes]]) -> Non
                 subscription = router.sole_receiver_below(head) if last else None
                 if subscription is None:
                     prefix = None
-                    subscription = sole_receiver(router.find(subject))
+                    subscription = _sole_receiver(router.find(subject))
                 careful = None
                 if isinstance(subscription, GuardedSubscription):
                     subscription, careful = None, subscription
@@ -559,7 +559,7 @@ class Router:
         entry = self._prefixes.get(head)
         if entry is None or any(entry[1]):
             return None
-        return sole_receiver(entry[0])
+        return _sole_receiver(entry[0])
 
     def _member(self, group: tuple[Subscription, ...]) -> Subscription:
         """One member of a queue group, at random among those who keep up."""

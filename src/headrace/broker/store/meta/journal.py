@@ -106,7 +106,7 @@ class Journal(msgspec.Struct, eq=False):
             self.loose.setdefault(key, []).append((stamp, delta))
 
 
-def journal_path(directory: str, serial: int) -> str:
+def _journal_path(directory: str, serial: int) -> str:
     return f"{directory}/journal-{serial:08d}"
 
 
@@ -168,7 +168,7 @@ def _read_watermark(fs: FileSystem, directory: str) -> tuple[Watermark, bool]:
 
 
 def _create(fs: FileSystem, directory: str, serial: int, salt: int) -> Journal:
-    path = journal_path(directory, serial)
+    path = _journal_path(directory, serial)
     handle = fs.open(path + ".tmp", create=True)
     try:
         write_all(fs, handle, encode_file_header(MAGIC, salt, serial), 0)
@@ -257,7 +257,7 @@ class JournalWriter:
         self._changes = opened.changes
         self._end = opened.end
         self._dirty = opened.dirty
-        self._path = journal_path(directory, opened.serial)
+        self._path = _journal_path(directory, opened.serial)
         self._handle = fs.open(self._path)
         self._allocated = fs.size(self._handle)
         self._mark = -1
@@ -393,7 +393,7 @@ class JournalWriter:
         self._salt = self._new_salt()
         data = encode_file_header(MAGIC, self._salt, self._serial + 1)
         data += self._encode(entries, len(data))
-        path = journal_path(self._directory, self._serial + 1)
+        path = _journal_path(self._directory, self._serial + 1)
         handle = self._fs.open(path + ".tmp", create=True)
         try:
             write_all(self._fs, handle, data, 0)

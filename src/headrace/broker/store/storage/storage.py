@@ -67,7 +67,7 @@ def ignore() -> None:
     """Nobody cares."""
 
 
-def ignore_outcome(_: Exception | None) -> None:
+def _ignore_outcome(_: Exception | None) -> None:
     """Nobody waits for it."""
 
 
@@ -282,7 +282,7 @@ class FileStorage:
         else:
             directory = self._layout.stream(name)
             if any(source == directory for source, _ in self._staged.work.retired):
-                self._submit(ignore_outcome)  # the old one must be gone before the new one is made
+                self._submit(_ignore_outcome)  # the old one must be gone before the new one is made
             self._staged.work.directories.append(directory)
             log = new_log(name, directory, self._cache)
             self._staged.dirty[log] = None
@@ -419,7 +419,7 @@ class FileStorage:
         """Whether a flush is finished; on a full disk one of our own is begun if that can free some room."""
         busy = self._inflight or self._staged.touched or self.failed
         if not busy and self._cache.is_full and self._staged.dirty:
-            self._submit(ignore_outcome, own=True)
+            self._submit(_ignore_outcome, own=True)
         return bool(self._inflight) and self._inflight[0].batch.finished
 
     def verify(self, step: int = 1000) -> Iterator[int]:
@@ -440,7 +440,7 @@ class FileStorage:
         """
         if self._closed:
             return
-        self._submit(ignore_outcome)
+        self._submit(_ignore_outcome)
         self._cache.compactor.stop()
         self._committer.stop()
         self.complete()

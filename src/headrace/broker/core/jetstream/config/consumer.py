@@ -96,11 +96,11 @@ def with_explicit_acks(config: ConsumerConfig, body: bytes, *, pedantic: bool) -
         raise Refused(Errors.PEDANTIC, err=text)
     said = read_typed(body, _Said).config or {}
     if said.get("ack_policy") is not None:
-        return config  # ``check_priority`` refuses it
+        return config  # ``_check_priority`` refuses it
     return msgspec.structs.replace(config, ack_policy="explicit")
 
 
-def check_priority(config: ConsumerConfig) -> None:
+def _check_priority(config: ConsumerConfig) -> None:
     """Refuse priority settings that do not belong together."""
     policy, groups = config.priority_policy, config.priority_groups
     if policy == "none":
@@ -125,7 +125,7 @@ def check_priority(config: ConsumerConfig) -> None:
         raise Refused(Errors.CONSUMER_CREATE, err=text)
 
 
-def check_priority_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
+def _check_priority_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
     """Refuse an update of groups or policy; the timeout alone may change."""
     if old.priority_policy != new.priority_policy:
         raise Refused(Errors.CONSUMER_CREATE, err="priority policy can not be updated")
@@ -133,7 +133,7 @@ def check_priority_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
         raise Refused(Errors.CONSUMER_CREATE, err="priority groups can not be updated")
 
 
-def check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
+def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
     """Refuse what a consumer with a deliver subject can not be."""
     tokens = config.deliver_subject.split(".")
     if "*" in tokens or ">" in tokens:
@@ -151,7 +151,7 @@ def check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise Refused(Errors.CONSUMER_SMALL_HEARTBEAT)
 
 
-def check_direct(config: ConsumerConfig) -> None:
+def _check_direct(config: ConsumerConfig) -> None:
     """Refuse a consumer of the kind mirrors use that could not serve one."""
     if not config.deliver_subject:
         raise Refused(Errors.CONSUMER_DIRECT_REQUIRES_PUSH)
@@ -159,7 +159,7 @@ def check_direct(config: ConsumerConfig) -> None:
         raise Refused(Errors.CONSUMER_DIRECT_REQUIRES_EPHEMERAL)
 
 
-def check_side(old: ConsumerConfig, new: ConsumerConfig) -> None:
+def _check_side(old: ConsumerConfig, new: ConsumerConfig) -> None:
     """Refuse an update that makes a pull consumer of a push consumer, or the reverse."""
     if new.deliver_subject and not old.deliver_subject:
         raise Refused(Errors.CONSUMER_CREATE, err="can not update pull consumer to push based")
@@ -183,7 +183,7 @@ def with_flow_control(config: ConsumerConfig) -> ConsumerConfig:
     return msgspec.structs.replace(config, flow_control=True, idle_heartbeat=_FLOW_ACKS_HEARTBEAT_S)
 
 
-def check_flow_acks(config: ConsumerConfig) -> None:
+def _check_flow_acks(config: ConsumerConfig) -> None:
     """Refuse what does not go with the policy."""
     if config.ack_policy != "flow_control":
         return
@@ -290,11 +290,11 @@ def check_consumer(config: ConsumerConfig, stream: StreamConfig, options: JetStr
     if len(config.description.encode()) > DESCRIPTION_BYTES_MAX:
         raise Refused(Errors.CONSUMER_DESCRIPTION_TOO_LONG, max=DESCRIPTION_BYTES_MAX)
     if config.deliver_subject:
-        check_push(config, stream)
+        _check_push(config, stream)
     else:
         _check_pull(config, stream, options)
     if config.direct:
-        check_direct(config)
+        _check_direct(config)
     for most in (options.assets.max_ack_pending, options.limits.max_ack_pending):
         if 0 < most < config.max_ack_pending:
             raise Refused(Errors.CONSUMER_MAX_PENDING_ACK_EXCESS, limit=most)
@@ -314,7 +314,7 @@ def check_consumer(config: ConsumerConfig, stream: StreamConfig, options: JetStr
     if metadata_bytes(config.metadata) > METADATA_BYTES_MAX:
         raise Refused(Errors.CONSUMER_METADATA_LENGTH, limit=f"{METADATA_BYTES_MAX // 1024}KB")
     check_entries(config.metadata)
-    check_priority(config)
+    _check_priority(config)
 
 
 def _check_sampling(text: str) -> None:
@@ -344,7 +344,7 @@ def _check_acks(config: ConsumerConfig) -> None:
         raise Refused(Errors.CONSUMER_BACKOFF_NEGATIVE)
     if config.ack_wait < 0:
         raise Refused(Errors.CONSUMER_ACK_WAIT_NEGATIVE)
-    check_flow_acks(config)
+    _check_flow_acks(config)
     if config.backoff and config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
         raise Refused(Errors.CONSUMER_MAX_DELIVER_BACKOFF)
 
@@ -421,10 +421,10 @@ def check_consumer_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
     for field, words in _NOT_UPDATABLE:
         if getattr(old, field) != getattr(new, field):
             raise Refused(Errors.CONSUMER_CREATE, err=f"{words} can not be updated")
-    check_side(old, new)
+    _check_side(old, new)
     if old.max_waiting != new.max_waiting:
         raise Refused(Errors.CONSUMER_CREATE, err="max waiting can not be updated")
-    check_priority_update(old, new)
+    _check_priority_update(old, new)
     if new.backoff and new.max_deliver != -1 and len(new.backoff) > new.max_deliver:
         raise Refused(Errors.CONSUMER_MAX_DELIVER_BACKOFF)
 

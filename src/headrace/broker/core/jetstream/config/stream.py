@@ -46,14 +46,14 @@ _LIMITS: Final = (
 """Of which 0 means none, and -1 is how that is written."""
 
 
-def check_schedule_config(config: StreamConfig) -> None:
+def _check_schedule_config(config: StreamConfig) -> None:
     """Refuse what does not go together with schedules."""
     if config.allow_msg_schedules and config.discard == "new":
         text = "message scheduling cannot use discard new"
         raise invalid(text)
 
 
-def check_counter_config(config: StreamConfig) -> None:
+def _check_counter_config(config: StreamConfig) -> None:
     """Refuse what does not go together with counting."""
     if not config.allow_msg_counter:
         return
@@ -67,7 +67,7 @@ def check_counter_config(config: StreamConfig) -> None:
         raise invalid("counter stream can only use limits retention")
 
 
-def with_republish_defaults(config: StreamConfig) -> StreamConfig:
+def _with_republish_defaults(config: StreamConfig) -> StreamConfig:
     """The configuration with the source filled in; ``>`` to ``>`` follows the stream's transform."""
     rule, transform = config.republish, config.subject_transform
     if rule is None:
@@ -151,7 +151,7 @@ def with_stream_defaults(config: StreamConfig, options: JetStreamOptions) -> Str
     if rolls_up and not config.allow_rollup_hdrs:
         changes["allow_rollup_hdrs"], changes["deny_purge"] = True, False
     changes["metadata"] = without_dynamic_metadata(config.metadata)
-    return with_republish_defaults(msgspec.structs.replace(config, **changes))
+    return _with_republish_defaults(msgspec.structs.replace(config, **changes))
 
 
 def without_dynamic_metadata(metadata: dict[str, str]) -> dict[str, str]:
@@ -182,8 +182,8 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
     _check_persistence(config)
     _check_times(config, options.assets.duplicate_window)
     _check_discard(config)
-    check_counter_config(config)
-    check_schedule_config(config)
+    _check_counter_config(config)
+    _check_schedule_config(config)
     _check_markers(config)
     _check_subjects(config)
     if config.placement is not None and config.placement.preferred:

@@ -57,7 +57,7 @@ class ParsedPull(msgspec.Struct, frozen=True):
     refusal: bytes = b""
 
 
-def parse_pull(body: bytes) -> ParsedPull:
+def _parse_pull(body: bytes) -> ParsedPull:
     """Read a body: empty, a number, a JSON object; any other text asks for one message.
 
     Clients repeat themselves, so the last few thousand bodies are remembered, unless they are long.
@@ -84,7 +84,7 @@ def _parse(body: bytes) -> ParsedPull:
 _parse_again = lru_cache(maxsize=4096)(_parse)
 
 
-def check_pull(parsed: ParsedPull, config: ConsumerConfig) -> bytes:
+def _check_pull(parsed: ParsedPull, config: ConsumerConfig) -> bytes:
     """The status that refuses a request on a consumer with this configuration, or ``b""``."""
     request = parsed.request
     if parsed.refusal:
@@ -264,8 +264,8 @@ class Pulls:
     ) -> None:
         """Let a pull request wait, or answer it at once."""
         consumer, queue = self._consumer, self._queue
-        parsed = parse_pull(body)
-        refusal = check_pull(parsed, consumer.config)
+        parsed = _parse_pull(body)
+        refusal = _check_pull(parsed, consumer.config)
         if consumer.config.deliver_subject:
             refusal = _PUSH_BASED
         if required_level_too_high(headers, consumer.context.options.api_level):

@@ -136,7 +136,7 @@ def _total(text: str) -> int:
     return int(raw)
 
 
-def counted_copy(
+def _counted_copy(
     headers: bytes, payload: bytes, before: tuple[bytes, bytes] | None
 ) -> tuple[bytes, bytes]:
     """Headers and body to store for a source's total.
@@ -323,7 +323,7 @@ class Checks:
             if arrival.duplicate_of:
                 return arrival
         if self._counts:
-            arrival.headers, arrival.payload = counted_copy(
+            arrival.headers, arrival.payload = _counted_copy(
                 headers, payload, self._last_message(subject)
             )
             return arrival
